@@ -21,7 +21,7 @@ INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 endif
 # Python compiles what it imports, which is a fifth of what is installed: the first process for all later ones
 unexport PYTHONDONTWRITEBYTECODE
-COMPILE := $(BIN)/python -c "import bench.nn.backbone, bench.train.loop, scipy.stats, pandas"
+COMPILE := $(BIN)/python -c "import bench.nn.backbone, bench.training.loop, scipy.stats, pandas"
 
 .PHONY: install format lint types package test test-slow test-all test-long test-data lowest check verify bench demo docs clean
 

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from bench.baselines._trained import TrainedApart
+from bench import losses, nn, training
 from bench.card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import TRAIN, StageSpec, paired
-from bench.train.recipe import POOLING_OPTION, select_option, training_options
+from bench.stages import TRAIN, StageContext, StageSpec, paired
+from bench.training.recipe import POOLING_OPTION, TrainedOnce, select_option, training_options
 
 COPY = "a"
 """The round-trip translated copy that gives each sentence its other view."""
 
 
 @add_method
-class BSL(TrainedApart):
+class BSL(TrainedOnce):
     """BSL."""
 
     card = MethodCard(
         name="bsl",
+        printed="BSL",
+        family="non-contrastive",
+        tags=("target network",),
+        passes=8.2,
         kind="baseline",
         summary="BYOL for sentences: no negatives, a moving-average target, pairs by back-translation",
         version=2,
@@ -72,3 +77,19 @@ class BSL(TrainedApart):
         return (
             StageSpec(name, name, self.card.version, tuple(sorted(config.items())), self.train, text=text),
         )
+
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """Train with the bootstrapped loss, as :func:`bench.training.train_towers`."""
+        config, tower = context.config, nn.load_backbone(context.model)
+        length = int(config["max_length"])
+        partners = nn.TokenRows(tower[1], context.partners, length) if context.partners else None
+
+        def objective(model: Any, pad_id: int) -> training.Bootstrap:
+            head = training.predictor(nn.state_size(model), int(config["blocks"]))
+            decay = float(config["decay"])
+            return training.Bootstrap(
+                model, head, pad_id, loss=losses.byol_loss, decay=decay, partners=partners
+            )
+
+        select = str(config["select"])
+        return training.train_towers(context, [tower], objective, numbered=True, pooling="avg", select=select)

@@ -2,23 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from bench.baselines._trained import TrainedApart
+from bench import losses, nn, training
 from bench.card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.errors import InputError
+from bench.lazy import torch
 from bench.registry import add_method
-from bench.stages import StageSpec
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, training_options
+from bench.stages import StageContext, StageSpec
+from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
+
+
+class CropObjective(training.Objective):
+    """(Sentence number, token row) pairs to InfoNCE between two views, without a head.
+
+    Args:
+        model: The transformer.
+        pad_id: Padding id.
+        context: The stage: its options, its text, and the streams of the spans.
+        tokenizer: Reads spans of words and of sentences.
+    """
+
+    def __init__(self, model: Any, pad_id: int, context: StageContext, tokenizer: Any) -> None:
+        super().__init__()
+        config, self.context = context.config, context
+        self.encoder, self.pad_id, self.tau = model, pad_id, float(config["tau"])
+        self.kind, self.unit = str(config["views"]), str(config["unit"])
+        self.pooling = str(config["train_pooling"])
+        # its own copy: a thread may prepare a step while the dev evaluation uses the tokenizer
+        self.tokenizer = copy.deepcopy(tokenizer)
+        self.seen = 0
+
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> nn.TokenBatch:
+        """Draw the views: all first ones, after them all second ones."""
+        epoch = self.seen // len(self.context.sentences)
+        self.seen += len(batch)
+        pairs = [self.views(number, row, epoch) for number, row in batch]
+        return training.token_batch(
+            [pair[side] for side in (0, 1) for pair in pairs], self.pad_id, self.encoder
+        )
+
+    def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
+        """All views go through one call."""
+        anchors, positives = training.batch_states(self.encoder, prepared, self.pooling).chunk(2)
+        return losses.info_nce(anchors, positives, self.tau)
+
+    def views(self, number: int, row: list[int], epoch: int) -> tuple[list[int], list[int]]:
+        """Both views of a text, drawn from its own stream: the same in whatever order it comes."""
+        if self.kind == "dropout":
+            return row, row
+        config = self.context.config
+        units = self.units(number, row)
+        size = training.span_length(
+            len(units), int(config["length"]), float(config["share"]), int(config["shortest"])
+        )
+        draw = training.generator(self.context.seed, f"augment/{self.context.role}/{epoch}/{number}")
+        spans = training.two_spans(len(units), size, draw)
+        if spans is None:
+            return row, row
+        first, second = (self.joined(row, units[span]) for span in spans)
+        return first, first if self.kind == "dropout_span" else second
+
+    def units(self, number: int, row: list[int]) -> list[Any]:
+        """What a text's spans consist of."""
+        if self.unit == "token":
+            return row[1:-1]
+        sentence, config = self.context.sentences[number], self.context.config
+        if self.unit == "word":
+            return sentence.split()
+        return training.sentences_in(
+            sentence, int(config["shortest_sentence"]), int(config["longest_sentence"])
+        )
+
+    def joined(self, row: list[int], span: list[Any]) -> list[int]:
+        """The token row of a span."""
+        if self.unit == "token":
+            return [row[0], *span, row[-1]]
+        return nn.token_rows(self.tokenizer, [" ".join(span)], int(self.context.config["max_length"]))[0]
 
 
 @add_method
-class Crop(TrainedApart):
+class Crop(TrainedOnce):
     """Cropping."""
 
     card = MethodCard(
         name="crop",
+        printed="Cropping",
+        family="contrastive",
+        tags=("spans",),
+        passes=6.0,
         kind="baseline",
         summary="two random spans of a text as its views, or dropout views: InfoNCE, mean pooling, no head",
         version=1,
@@ -99,3 +174,14 @@ class Crop(TrainedApart):
                 expected=f"at most crop.longest_sentence, {bounds[1]}",
             )
         return super().stages(options)
+
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """Train on two views of each text: the stage, as :func:`bench.training.train_towers`."""
+        tower = nn.load_backbone(context.model)
+        return training.train_towers(
+            context,
+            [tower],
+            lambda model, pad_id: CropObjective(model, pad_id, context, tower[1]),
+            numbered=True,
+            pooling=str(context.config["train_pooling"]),
+        )

@@ -2,23 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from bench.baselines._trained import TrainedApart
+from bench import losses, nn, training
 from bench.baselines.promptbert import PROMPT_POOLING_OPTION
 from bench.card import LAYERS, MLM_HEAD, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.lazy import torch
 from bench.registry import add_method
-from bench.stages import TRAIN, StageSpec, paired
-from bench.train.recipe import training_options
+from bench.stages import TRAIN, StageContext, StageSpec, paired
+from bench.training.recipe import TrainedOnce, fresh_linear, training_options
+
+
+def fresh_decoder(
+    size: int, layers: int, heads: int, inner: int, dropout: float
+) -> torch.nn.TransformerDecoder:
+    """Return Vaswani's decoder, its layers ReLU and norms behind, drawn from torch's state.
+
+    Linear layers are normal with std 0.02 and biases 0; queries, keys and values are Xavier uniform, the same
+    in all layers (released).
+
+    Raises:
+        InputError: heads that don't divide the width.
+    """
+    if size % heads:
+        raise InputError(
+            f"{heads} heads don't divide the backbone's width {size}",
+            where="denosent.decoder_heads",
+            expected=f"a divisor of {size}",
+        )
+    layer = torch.nn.TransformerDecoderLayer(size, heads, inner, dropout, batch_first=True)
+    decoder = torch.nn.TransformerDecoder(layer, layers)
+    for module in decoder.modules():
+        if isinstance(module, torch.nn.Linear):
+            torch.nn.init.normal_(module.weight, std=0.02)
+            torch.nn.init.zeros_(module.bias)
+    return decoder
+
+
+def tied_head(context: StageContext, tower: tuple[Any, Any]) -> training.TiedHead:
+    """Load the masked language model whose head the decoder's states go through.
+
+    Raises:
+        InputError: a head that can't be loaded, of another vocabulary or of another size.
+    """
+    pretrained, vocabulary = nn.load_masked_lm(context.auxiliaries["mlm_head"])
+    where = f"mlm_head {context.config['mlm_head']}"
+    nn.check_same_vocabulary(tower[1], vocabulary, where=where)
+    own, table = (tuple(model.get_input_embeddings().weight.shape) for model in (pretrained, tower[0]))
+    if own != table:
+        raise InputError(
+            f"its word embeddings are {own}, the backbone's {table}",
+            where=where,
+            expected="a model of the backbone's size",
+        )
+    return training.TiedHead(nn.mlm_head(pretrained))
+
+
+class DenoSentObjective(training.Objective):
+    """(Sentence number, token row) pairs to prompted InfoNCE and the denoising loss, weighted.
+
+    Args:
+        model: The transformer, a BertModel or RobertaModel.
+        prompt: The template, with a tokenizer of its own.
+        lm_head: V, tied to the model's word embeddings.
+        context: The stage; its text and translations are read in the template here, so the token rows don't
+            matter.
+    """
+
+    def __init__(
+        self, model: Any, prompt: nn.Prompt, lm_head: training.TiedHead, context: StageContext
+    ) -> None:
+        super().__init__()
+        nn.check_layers(model)
+        config, self.prompt = context.config, prompt
+        texts, copies = context.sentences, context.partners or context.sentences
+        self.read, self.restored = (copies, texts) if config["restored"] == "sentence" else (texts, copies)
+        self.weights = float(config["contrastive_weight"]), float(config["generative_weight"])
+        self.tau, self.noise = float(config["tau"]), float(config["noise"])
+        self.longest = prompt.length - 2 + int(config["max_length"])  # both count the special tokens
+        self.pad_id, self.mask_id = (
+            getattr(prompt.tokenizer, f"{kind}_token_id") for kind in ("pad", "mask")
+        )
+        size, generative = model.config.hidden_size, bool(self.weights[1])
+        layers, heads, inner = (int(config[f"decoder_{name}"]) for name in ("layers", "heads", "inner"))
+        self.head = fresh_linear(size)
+        decoder = fresh_decoder(size, layers, heads, inner, float(config["dropout"])) if generative else None
+        self.encoder = model
+        self.decoder: Any = decoder
+        self.lm_head: Any = lm_head if generative else None
+
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, training.Gaps | None]:
+        """Both sentences of each pair, all first ones before all second ones; and what is to be restored."""
+        first, second = (
+            self.prompt.rows([texts[number] for number, _ in batch], self.longest)
+            for texts in (self.read, self.restored)
+        )
+        tokens = training.token_batch([*first, *second], self.pad_id, self.encoder, once=False)
+        if self.decoder is None:
+            return tokens, None
+        chunk = nn.chunk_of(second, self.pad_id)
+        places = chunk.mask.flatten().nonzero().flatten()
+        return tokens, training.Gaps(chunk, places, chunk.ids.flatten()[places])
+
+    def compute(self, prepared: tuple[nn.TokenBatch, training.Gaps | None]) -> torch.Tensor:
+        """One call of the encoder for the pairs, one of the decoder for what is restored."""
+        tokens, gaps = prepared
+        first, second = self.head(training.batch_mask_states(self.encoder, tokens, self.mask_id)).chunk(2)
+        contrastive, generative = self.weights
+        loss: torch.Tensor = contrastive * losses.info_nce(first, second, self.tau)
+        return loss if gaps is None else loss + generative * self.restoration(gaps, first)
+
+    def restoration(self, gaps: training.Gaps, vectors: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy of all tokens, from their noised embeddings and a vector each, (B, H)."""
+        with training.lowered(vectors.device):
+            given = torch.nn.functional.dropout(self.embedded(gaps.chunk), self.noise, self.module.training)
+            padding = gaps.chunk.mask == 0
+            states = self.decoder(given, vectors.unsqueeze(1), tgt_key_padding_mask=padding)
+            words = self.encoder.embeddings.word_embeddings.weight
+            logits = self.lm_head(states.flatten(0, 1)[gaps.places], words)
+        return losses.masked_lm_loss(logits, gaps.targets)
+
+    def embedded(self, chunk: nn.Chunk) -> torch.Tensor:
+        """Output of the embedding layer, constant: (B, L, H)."""
+        with torch.no_grad():
+            states: torch.Tensor = training.widened(self.encoder.embeddings(input_ids=chunk.ids))
+            return states
 
 
 @add_method
-class DenoSent(TrainedApart):
+class DenoSent(TrainedOnce):
     """DenoSent."""
 
     card = MethodCard(
         name="denosent",
+        printed="DenoSent",
+        family="contrastive",
+        tags=("prompts", "decoder"),
+        passes=12.6,
         kind="baseline",
         summary="DenoSent: a decoder restores a heavily noised sentence from a vector, beside InfoNCE",
         version=1,
@@ -93,6 +218,42 @@ class DenoSent(TrainedApart):
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint: template and mask token."""
-        from bench.baselines._promptbert import prompted_encoder
+        from bench.baselines.promptbert import prompted_encoder
 
         return prompted_encoder(context, "denosent", str(context.options["template"]))
+
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """Train with the denoising decoder: the stage.
+
+        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
+
+        Raises:
+            InputError: a noise or weights that leave nothing to learn from, a template that can't be used,
+                too long a ``max_length``, a masked-LM head that doesn't fit, or a backbone that is no BERT.
+        """
+        config, tower = context.config, nn.load_backbone(context.model)
+        if not 0 <= float(config["noise"]) < 1:
+            raise InputError(
+                f"noise {config['noise']}", where="denosent.noise", expected="0 or more and less than 1"
+            )
+        if not (config["contrastive_weight"] or config["generative_weight"]):
+            raise InputError(
+                "both losses weigh nothing", where="denosent.generative_weight", expected="a weight above 0"
+            )
+        prompt = nn.Prompt(
+            copy.deepcopy(tower[1]), str(config["template"])
+        )  # a dev evaluation uses the other one
+        dev = nn.TransformerEncoder(tower, "mask", template=str(config["template"]), device=context.device)
+        room = nn.TransformerEncoder(tower).max_length - prompt.length + 2
+        if int(config["max_length"]) > room:
+            raise InputError(
+                f"max_length {config['max_length']} and a template are longer than the model's longest input",
+                expected=f"a max_length up to {room}",
+            )
+        head = tied_head(context, tower)
+        return training.train_towers(
+            replace(context, dev_score=lambda _: context.dev_score(dev)),
+            [tower],
+            lambda model, _: DenoSentObjective(model, prompt, head, context),
+            numbered=True,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import nn
 from bench.card import BuildContext, MethodCard, Option
 from bench.encoder import Encoder
 from bench.errors import BenchError
@@ -53,11 +54,9 @@ class Echo:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""
-        from bench.nn.decoders import EchoEncoder
-
         if context.model is None:
             raise BenchError("no model folder was given")
         options = context.options
-        return EchoEncoder(
+        return nn.EchoEncoder(
             context.model, str(options["template"]), pooling=str(options["pooling"]), device=context.device
         )

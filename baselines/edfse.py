@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench import losses, nn, training
+from bench.baselines.simcse import SimCSE, SimCSEObjective
 from bench.card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
+from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
-from bench.train.recipe import POOLING_OPTION, trained_encoder, training_options
+from bench.training.recipe import POOLING_OPTION, trained_encoder, training_options
 
 SUBMODELS = tuple((f"sub{number}", copy) for number, copy in enumerate("abcdef", start=1))
 """The six encoders and the round-trip translated copy that each of them learns from."""
@@ -22,12 +25,113 @@ _OUTSIDE = ("rtt", "pairing", "sick", "pooling")
 """Options about a stage's text and about the encoder that is built: not settings of the stage."""
 
 
+def _text(options: Mapping[str, OptionValue], copy: str) -> str:
+    more = SICK if options["sick"] else ""
+    if options["rtt"] == "none":
+        return TRAIN + more
+    return (paired(copy) if options["pairing"] == "positive" else copy) + more
+
+
+def distillation_loss(student: torch.Tensor, teacher: torch.Tensor, form: str, tau: float) -> torch.Tensor:
+    """EDFSE-D's loss between the student's vectors s and the teacher's t, which are constant.
+
+    ``contrastive`` (the abstract): InfoNCE(s_i, t_j), by :func:`bench.losses.contrastive.info_nce`. ``mse``
+    (what JTCSE says of it): mean_{i,k} (s_ik - t_ik)^2, 0 where the student gives the teacher's sum.
+
+    Args:
+        student: s, (B, H).
+        teacher: t, (B, H).
+        form: "contrastive" or "mse".
+        tau: Temperature of the contrastive form, above 0.
+
+    Returns:
+        Scalar, at least 0.
+
+    Raises:
+        ValueError: different shapes, an unknown form, or a temperature that isn't above 0.
+
+    Example:
+        >>> import torch
+        >>> student, teacher = torch.eye(2), 3 * torch.eye(2)
+        >>> distillation_loss(student, teacher, "mse", tau=0.05).item()  # 4 in two of four cells
+        2.0
+        >>> round(distillation_loss(student, teacher, "contrastive", tau=1.0).item(), 4)
+        0.3133
+    """
+    if form == "contrastive":
+        return losses.info_nce(student, teacher.detach(), tau)
+    if form != "mse":
+        raise ValueError(f"form {form!r}; expected contrastive or mse")
+    if student.shape != teacher.shape:
+        raise ValueError(f"student {tuple(student.shape)} and teacher {tuple(teacher.shape)} must be alike")
+    return torch.nn.functional.mse_loss(student, teacher.detach())
+
+
+class StudentObjective(training.Objective):
+    """(Sentence number, token row) pairs to the distillation loss.
+
+    Args:
+        model: The transformer that learns.
+        pad_id: Padding id.
+        context: The stage: distillation and tau, and the frozen teacher, which encodes its text.
+    """
+
+    def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
+        super().__init__()
+        self.encoder, self.pad_id = model, pad_id
+        self.teacher = training.Teacher(context.members["teacher"], context.sentences)
+        self.form, self.tau = str(context.config["distillation"]), float(context.config["tau"])
+
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, training.Asked]:
+        """The rows for the student, and what the teacher is asked."""
+        tokens = training.token_batch([row for _, row in batch], self.pad_id, self.encoder)
+        return tokens, self.teacher.prepare([number for number, _ in batch], self.device)
+
+    def compute(self, prepared: tuple[nn.TokenBatch, training.Asked]) -> torch.Tensor:
+        """The student's [CLS] against the teacher's vectors."""
+        tokens, asked = prepared
+        states = training.batch_states(self.encoder, tokens)
+        goal = self.teacher.vectors(asked).to(states.dtype)
+        return distillation_loss(states, goal, self.form, self.tau)
+
+    def why_not_finite(self) -> str | None:
+        """The teacher's vectors, where they are why."""
+        return self.teacher.why_not_finite()
+
+
+def train_student(context: StageContext) -> dict[str, Any]:
+    """The stage of the distilled form; the ensemble is the member ``teacher``."""
+    return training.train_towers(
+        context,
+        [nn.load_backbone(context.model)],
+        lambda model, pad_id: StudentObjective(model, pad_id, context),
+        numbered=True,
+    )
+
+
+def _train_one(context: StageContext) -> dict[str, Any]:
+    """The stage of one encoder: SimCSE, with the translations as positives where the text is paired."""
+    if not context.partners:
+        return SimCSE().train(context)
+    tau, tower = float(context.config["tau"]), nn.load_backbone(context.model)
+    partners = nn.TokenRows(tower[1], context.partners, int(context.config["max_length"]))
+    return training.train_towers(
+        context,
+        [tower],
+        lambda model, pad_id: SimCSEObjective(model, pad_id, tau, partners=partners),
+        numbered=True,
+    )
+
+
 @add_method
 class EDFSE:
     """EDFSE."""
 
     card = MethodCard(
         name="edfse",
+        printed="EDFSE",
+        family="ensemble",
+        tags=("translated text",),
         kind="baseline",
         summary="the sum of six SimCSE encoders, each on another round-trip translation (copies a to f)",
         version=1,
@@ -74,22 +178,11 @@ class EDFSE:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the sum of the six."""
-        from bench.nn.sum_encoder import SumEncoder
-
-        return SumEncoder([trained_encoder(context, role) for role, _ in SUBMODELS])
+        return nn.SumEncoder([trained_encoder(context, role) for role, _ in SUBMODELS])
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """The stage of one encoder: SimCSE, with the translations as positives where the text is paired."""
-        from bench.baselines import _edfse
-
-        return _edfse.train(context)
-
-
-def _text(options: Mapping[str, OptionValue], copy: str) -> str:
-    more = SICK if options["sick"] else ""
-    if options["rtt"] == "none":
-        return TRAIN + more
-    return (paired(copy) if options["pairing"] == "positive" else copy) + more
+        return _train_one(context)
 
 
 @add_method
@@ -98,6 +191,9 @@ class DistilledEDFSE:
 
     card = MethodCard(
         name="edfse_d",
+        printed="EDFSE D",
+        family="distilled",
+        tags=("translated text",),
         kind="baseline",
         summary="EDFSE distilled into one plain encoder",
         version=1,
@@ -143,6 +239,4 @@ class DistilledEDFSE:
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """The stage of the student; the ensemble is the member ``teacher``."""
-        from bench.baselines import _edfse
-
-        return _edfse.train_student(context)
+        return train_student(context)

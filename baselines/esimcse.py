@@ -2,21 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
+from bench import losses, nn, training
 from bench.card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.errors import InputError
+from bench.lazy import torch
 from bench.registry import add_method
-from bench.stages import StageSpec
+from bench.stages import StageContext, StageSpec
+from bench.training.recipe import ADAMW_EPS, TrainedOnce, usual_options
+
+
+class Repeated(NamedTuple):
+    """What a step of ESimCSE reads.
+
+    Args:
+        views: The sentences, and after them their repeated positives.
+        sentences: The sentences alone, for the momentum copy.
+        fresh: An epoch begins: the queue is emptied.
+    """
+
+    views: nn.TokenBatch
+    sentences: nn.TokenBatch | None
+    fresh: bool
+
+
+class ESimCSEObjective(training.EncoderWithHead):
+    """(Sentence number, token row) pairs to the loss of a step.
+
+    The momentum copy moves in the forward pass, before the optimiser step; its vectors of this batch join the
+    queue after the loss, so a batch never meets its own.
+
+    Args:
+        model: The transformer.
+        pad_id: Padding id.
+        context: The stage: its options, its text, and the streams of the repetition.
+        tokenizer: Reads sentences with repeated words.
+    """
+
+    def __init__(self, model: Any, pad_id: int, context: StageContext, tokenizer: Any) -> None:
+        super().__init__(model, pad_id)
+        # its own copy: a thread may prepare a step while the dev evaluation uses the tokenizer
+        self.tokenizer = copy.deepcopy(tokenizer) if repeats_words(context) else None
+        config, self.context = context.config, context
+        self.tau, size = float(config["tau"]), int(config["queue"])
+        self.rate, self.rule = float(config["repetition_rate"]), str(config["repetition_rule"])
+        self.anew = config["repetition_resample"] == "per_epoch"
+        start = random_start(model) if config["momentum_init"] == "random" and size else None
+        self.slow = training.MomentumCopy(model, float(config["momentum"]), start=start) if size else None
+        self.queue = training.VectorQueue(size) if size else None
+        self.seen = 0
+
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> Repeated:
+        """Draw the positives; without a queue the copy reads nothing."""
+        epoch, place = divmod(self.seen, len(self.context.sentences))
+        self.seen += len(batch)
+        rows = [row for _, row in batch]
+        repeated = [self.positive(number, row, epoch if self.anew else 0) for number, row in batch]
+        copied = None if self.slow is None else self.tokens(rows)
+        return Repeated(self.tokens([*rows, *repeated]), copied, place == 0)
+
+    def compute(self, prepared: Repeated) -> torch.Tensor:
+        """Anchors and repeated positives go through one call."""
+        anchors, positives = self.projected(prepared.views).chunk(2)
+        if self.slow is None or self.queue is None or prepared.sentences is None:
+            return losses.info_nce(anchors, positives, self.tau)
+        self.slow.update(self.encoder)
+        if prepared.fresh:
+            self.queue.clear()
+        loss = losses.queue_nce(anchors, positives, self.queue.vectors, self.tau)
+        with torch.no_grad():
+            states = training.batch_states(self.slow.model, prepared.sentences)
+            self.queue.push(torch.tanh(self.head(states)))
+        return loss
+
+    def positive(self, number: int, row: list[int], epoch: int) -> list[int]:
+        """A sentence's draw has its own stream: the same whenever and in whatever order it comes."""
+        draw = training.generator(self.context.seed, f"augment/{self.context.role}/{epoch}/{number}")
+        if self.tokenizer is not None:
+            sentence = training.repeat_words(self.context.sentences[number], self.rate, draw)
+            return nn.token_rows(self.tokenizer, [sentence], int(self.context.config["max_length"]))[0]
+        return training.repeat_subwords(row, self.rate, draw, self.rule)
+
+
+def repeats_words(context: StageContext) -> bool:
+    """True if whole words are repeated, before a sentence is cut into tokens."""
+    return context.config.get("repetition_unit") == "word"
+
+
+def random_start(model: Any) -> Any:
+    """Return a network like the model with weights as before any pretraining, from torch's random state."""
+    network = type(model)(copy.deepcopy(model.config))
+    if getattr(model, "pooler", True) is None:
+        network.pooler = None
+    return network.to(device=model.device, dtype=model.dtype)
 
 
 @add_method
-class ESimCSE(TrainedApart):
+class ESimCSE(TrainedOnce):
     """ESimCSE."""
 
     card = MethodCard(
         name="esimcse",
+        printed="ESimCSE",
+        family="contrastive",
+        tags=("repeated words", "queue"),
+        passes=8.6,
         kind="baseline",
         summary="SimCSE with repeated subwords in the positive and a momentum queue of negatives",
         version=1,
@@ -88,3 +181,30 @@ class ESimCSE(TrainedApart):
                 expected="released with esimcse.repetition_unit=word",
             )
         return super().stages(options)
+
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """Train on repeated words with a momentum queue: the stage.
+
+        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
+
+        Raises:
+            InputError: a ``max_length`` that repeated words make longer than the model's longest input.
+        """
+        config = context.config
+        backbone = nn.load_backbone(context.model)
+        kept, room = int(config["max_length"]), nn.TransformerEncoder(backbone).max_length
+        longest = kept + training.repetition_bound(
+            kept, float(config["repetition_rate"]), str(config["repetition_rule"])
+        )
+        if longest > room and not repeats_words(context):
+            raise InputError(
+                f"max_length {kept} grows to {longest} tokens with the repeated ones, the model takes {room}",
+                expected=f"a max_length below {room}",
+                hint="set a smaller esimcse.max_length or esimcse.repetition_rate",
+            )
+        return training.train_towers(
+            context,
+            [backbone],
+            lambda model, pad_id: ESimCSEObjective(model, pad_id, context, backbone[1]),
+            numbered=True,
+        )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench import nn
 from bench.baselines.untrained import POOLING_OPTIONS, transformer_encoder
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
@@ -59,9 +60,8 @@ class HuggingFace:
         prompt, query, passage = (_text(context, option.name) for option in PROMPT_OPTIONS)
         if prompt is None and query is None and passage is None:
             return encoder
-        from bench.nn.prefix import PrefixedEncoder
 
-        return PrefixedEncoder(encoder, prompt or "", query, passage)
+        return nn.PrefixedEncoder(encoder, prompt or "", query, passage)
 
 
 def _text(context: BuildContext, name: str) -> str | None:
@@ -107,14 +107,11 @@ class SentenceTransformers:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""
-        from bench.nn.sentence_transformer import SentenceTransformerEncoder
-        from bench.nn.static import is_model2vec, load_model2vec
-
         if context.model is None:
             raise BenchError("no model folder was given")
-        if is_model2vec(context.model):
-            return load_model2vec(context.model, context.device)
-        return SentenceTransformerEncoder(context.model, device=context.device)
+        if nn.is_model2vec(context.model):
+            return nn.load_model2vec(context.model, context.device)
+        return nn.SentenceTransformerEncoder(context.model, device=context.device)
 
 
 @add_method
@@ -134,8 +131,6 @@ class Exported:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""
-        from bench.nn.export import load_encoder
-
         if context.model is None:
             raise BenchError("no model folder was given")
-        return load_encoder(context.model, context.device)
+        return nn.load_encoder(context.model, context.device)

@@ -2,19 +2,110 @@
 
 from __future__ import annotations
 
-from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
-from bench.baselines.diffcse import HEAD_OPTION
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from bench import losses, nn, training
+from bench.baselines.diffcse import HEAD_OPTION, training_head
 from bench.card import LAYERS, MLM_HEAD, MethodCard, Need, Option
+from bench.errors import InputError
+from bench.lazy import torch
 from bench.registry import add_method
-from bench.train.recipe import CLS_VIEWS
+from bench.stages import StageContext
+from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options
+
+
+def lower_half(model: Any, *, dropout: bool = False) -> Any:
+    """Return a frozen copy of a transformer's lower L // 2 layers, as the model is now.
+
+    Args:
+        model: BertModel or RobertaModel of L layers.
+        dropout: Keep its dropout probabilities, so that it is active in training.
+
+    Raises:
+        InputError: a single layer, which has no lower half.
+    """
+    half = len(model.encoder.layer) // 2
+    if half == 0:
+        raise InputError("the lower half of a transformer of one layer", expected="two layers or more")
+    frozen = copy.deepcopy(model)
+    frozen.encoder.layer = torch.nn.ModuleList(frozen.encoder.layer[:half])
+    frozen.pooler = None
+    if not dropout:
+        nn.set_dropout(frozen, 0.0)
+    return frozen.requires_grad_(False)
+
+
+class InfoCSEObjective(training.Objective):
+    """Token rows to InfoNCE on the head's output plus a weighted masked-LM loss.
+
+    Trained: the encoder, the head, the decoder A (fresh layers) and the masked-LM head V. Frozen: a copy of
+    the encoder's lower half as it is now. The decoder sees masked tokens as the frozen half encodes them, and
+    in place of their first state the clean sentence's vector: the only way from the loss to the encoder.
+
+    Args:
+        model: The transformer, a BertModel or RobertaModel.
+        tokenizer: Its tokenizer.
+        lm_head: V, states (K, H) to logits (K, vocabulary); trained, tied to nothing.
+        context: The stage: its options, and the stream of what is masked.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, lm_head: Any, context: StageContext) -> None:
+        super().__init__()
+        nn.check_layers(model)
+        config, self.tokenizer = context.config, tokenizer
+        self.config, self.masks = config, training.generator(context.seed, f"mask/{context.role}")
+        self.encoder = model
+        self.head = training_head(model.config.hidden_size, str(config["head"]))
+        self.frozen = lower_half(model, dropout=bool(config["frozen_dropout"]))
+        self.decoder = nn.new_layers(model, int(config["decoder_layers"]))
+        nn.set_dropout(self.decoder, float(config["dropout"]))
+        self.lm_head = lm_head
+
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, training.Gaps | None]:
+        """Both views, all first ones before all second ones; and their masked copies."""
+        views, pad_id = [*batch, *batch], self.tokenizer.pad_token_id
+        tokens = training.token_batch(views, pad_id, self.encoder)
+        if not self.config["mlm_weight"]:
+            return tokens, None
+        chunk = nn.chunk_of(views, pad_id, masked=self.device.type == "cuda")
+        masked = training.masked_text(chunk.ids, self.tokenizer, float(self.config["mask"]), self.masks)
+        return tokens, training.Gaps(chunk._replace(ids=masked.inputs), masked.places, masked.targets)
+
+    def compute(self, prepared: tuple[nn.TokenBatch, training.Gaps | None]) -> torch.Tensor:
+        """InfoNCE of the heads' outputs, and the restoration from the states before it."""
+        tokens, gaps = prepared
+        states = training.batch_states(self.encoder, tokens)
+        projected = self.head(states)
+        first, second = projected.chunk(2)
+        loss = losses.info_nce(first, second, float(self.config["tau"]))
+        return (
+            loss if gaps is None else loss + float(self.config["mlm_weight"]) * self.restoration(gaps, states)
+        )
+
+    def restoration(self, gaps: training.Gaps, vectors: torch.Tensor) -> torch.Tensor:
+        """Masked-LM loss of all rows; ``vectors`` is (2B, H)."""
+        config, chunk = self.encoder.config, gaps.chunk
+        with torch.no_grad(), training.lowered(vectors.device):
+            states = nn.last_states(self.frozen, chunk)
+        states = torch.cat([vectors.unsqueeze(1), training.widened(states[:, 1:])], dim=1)
+        with training.lowered(vectors.device):
+            mask = nn.attention_mask(config, chunk, states.dtype)
+            states = training.widened(nn.run_layers(self.decoder, states, mask))
+        return losses.masked_lm_loss(self.lm_head(states.flatten(0, 1)[gaps.places]), gaps.targets)
 
 
 @add_method
-class InfoCSE(TrainedApart):
+class InfoCSE(TrainedOnce):
     """InfoCSE."""
 
     card = MethodCard(
         name="infocse",
+        printed="InfoCSE",
+        family="contrastive",
+        tags=("dropout views", "masked LM"),
+        passes=8.7,
         kind="baseline",
         summary="InfoCSE: SimCSE and masked words restored with the sentence vector's help",
         version=1,
@@ -53,3 +144,19 @@ class InfoCSE(TrainedApart):
         published_names=(("infocse", "as published: profile bert-base"),),
         auxiliaries=("mlm_head",),
     )
+
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """Train with the contrastive loss and the reconstruction from [CLS]: the stage.
+
+        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
+
+        Raises:
+            InputError: a masked-LM head that can't be loaded or has another vocabulary; a one-layer backbone.
+        """
+        tower = nn.load_backbone(context.model)
+        pretrained, vocabulary = nn.load_masked_lm(context.auxiliaries["mlm_head"])
+        nn.check_same_vocabulary(tower[1], vocabulary, where=f"mlm_head {context.config['mlm_head']}")
+        head = nn.mlm_head(pretrained)
+        return training.train_towers(
+            context, [tower], lambda model, _: InfoCSEObjective(model, tower[1], head, context)
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import nn
 from bench.card import BuildContext, MethodCard, Option
 from bench.encoder import Encoder
 from bench.errors import BenchError
@@ -55,11 +56,9 @@ class PromptEol:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""
-        from bench.nn.decoders import OneWordEncoder
-
         if context.model is None:
             raise BenchError("no model folder was given")
         options = context.options
-        return OneWordEncoder(
+        return nn.OneWordEncoder(
             context.model, str(options["template"]), form=str(options["form"]), device=context.device
         )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench import nn
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.data.released import Tower, checkpoint
 from bench.encoder import Encoder
@@ -87,12 +88,10 @@ class Released:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder or the sum, with the hash of each tower among its facts."""
-        from bench.nn.sum_encoder import SumEncoder
-
         entry = checkpoint(str(context.options["name"]))
         encoders = [context.members[role] for role in sorted(context.members, key=int)]
         single = len(encoders) == 1
-        encoder = encoders[0] if single else SumEncoder(encoders, [tower.weight for tower in entry.towers])
+        encoder = encoders[0] if single else nn.SumEncoder(encoders, [tower.weight for tower in entry.towers])
         hashes = [content_hash(find_tower(tower, f"released:{entry.name}"))[:12] for tower in entry.towers]
         encoder.facts = {
             **encoder.facts,

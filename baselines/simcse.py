@@ -2,52 +2,138 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from bench.baselines._trained import ADAMW_EPS, TrainedApart
+from bench import losses, nn, training
 from bench.card import MLM_HEAD, MethodCard, Need, Option
+from bench.lazy import torch
 from bench.registry import add_method
-from bench.train.recipe import (
+from bench.stages import StageContext
+from bench.training.recipe import (
+    ADAMW_EPS,
     CLS_VIEWS,
     POOLING_OPTION,
     TEXT_OPTION,
     TRAINING_OPTIONS,
     TrainedOnce,
     fresh_linear,
-    info_nce,
-    one_stage,
-    trained_encoder,
-    training_options,
 )
 
-__all__ = [  # plug-ins may take from here what methods share
-    "POOLING_OPTION",
-    "TEXT_OPTION",
-    "TRAINING_OPTIONS",
-    "SimCSE",
-    "TrainedOnce",
-    "fresh_linear",
-    "info_nce",
-    "make_objective",
-    "one_stage",
-    "trained_encoder",
-    "training_options",
-]
+
+class SimCSEObjective(training.Objective):
+    """Token rows to InfoNCE between two dropout views, under the training-only tanh head.
+
+    With partners it takes (sentence number, token row) pairs, and the second view is the partner's.
+
+    Args:
+        model: The transformer.
+        pad_id: Padding id.
+        tau: Temperature.
+        head: False compares the [CLS] states themselves (TNCSE's sub-encoders).
+        partners: Token row of each sentence's translation (EDFSE).
+    """
+
+    def __init__(
+        self, model: Any, pad_id: int, tau: float, *, head: bool = True, partners: nn.Rows | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder, self.pad_id, self.tau, self.partners = model, pad_id, tau, partners
+        self.head: Any = fresh_linear(nn.state_size(model)) if head else None
+
+    def prepare(self, batch: Sequence[Any]) -> Any:
+        """Both views go through one call, so without partners they differ by their dropout masks alone."""
+        rows = [*batch, *batch]
+        if self.partners is not None:
+            rows = [*(row for _, row in batch), *(self.partners[number] for number, _ in batch)]
+        return training.token_batch(rows, self.pad_id, self.encoder)
+
+    def compute(self, prepared: Any) -> torch.Tensor:
+        """InfoNCE between the first views and the second ones."""
+        anchors, positives = self.views(prepared)
+        return losses.info_nce(anchors, positives, self.tau)
+
+    def views(self, tokens: nn.TokenBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """What is compared of both views, (B, H) each."""
+        projected = training.batch_states(self.encoder, tokens)
+        if self.head is not None:
+            projected = torch.tanh(self.head(projected))
+        first, second = projected.chunk(2)
+        return first, second
 
 
-def make_objective(model: Any, pad_id: int, tau: float, *, head: bool = True) -> Any:
-    """Return a :class:`bench.baselines._simcse.SimCSEObjective`; torch is imported here, not above."""
-    from bench.baselines._simcse import SimCSEObjective
+class Extended(NamedTuple):
+    """What a step with a further term reads.
 
-    return SimCSEObjective(model, pad_id, tau, head=head)
+    Args:
+        tokens: Both views.
+        gaps: Their masked copies; None without a masked-LM term.
+        noise: Gaussian negatives, (M, H); None without any.
+    """
+
+    tokens: nn.TokenBatch
+    gaps: training.Gaps | None
+    noise: torch.Tensor | None
+
+
+class ExtendedObjective(SimCSEObjective):
+    """SimCSE with a masked-LM term on its encoder, with gsInfoNCE's noise among the negatives, or with both.
+
+    Args:
+        model: The transformer.
+        tokenizer: Its tokenizer.
+        context: The stage: its options, and the streams of masks and noise.
+        lm_head: States (K, H) to logits (K, vocabulary), trained, tied to nothing; None without the term.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, context: StageContext, lm_head: Any) -> None:
+        config, role = context.config, context.role
+        super().__init__(model, tokenizer.pad_token_id, float(config["tau"]))
+        self.tokenizer, self.lm_head = tokenizer, lm_head
+        self.weight, self.share = float(config["mlm_term"]), float(config["mlm_share"])
+        self.count = int(config["noise_negatives"])
+        self.size = nn.state_size(model)
+        self.masks, self.draws = (
+            training.generator(context.seed, f"{name}/{role}") for name in ("mask", "noise")
+        )
+
+    def prepare(self, batch: Sequence[Any]) -> Extended:
+        """The views; each is masked apart from the other, and each step has noise of its own."""
+        gaps = noise = None
+        if self.count:
+            noise = torch.randn(self.count, self.size, generator=self.draws)
+        if self.lm_head is not None:
+            chunk = nn.chunk_of([*batch, *batch], self.pad_id, masked=self.device.type == "cuda")
+            masked = training.masked_text(chunk.ids, self.tokenizer, self.share, self.masks)
+            gaps = training.Gaps(chunk._replace(ids=masked.inputs), masked.places, masked.targets)
+        return Extended(super().prepare(batch), gaps, noise)
+
+    def compute(self, prepared: Extended) -> torch.Tensor:
+        """InfoNCE, where anchors alone meet the noise, and the weighted masked-LM loss."""
+        anchors, positives = self.views(prepared.tokens)
+        noise = None if prepared.noise is None else prepared.noise.to(anchors.dtype)
+        loss = losses.queue_nce(anchors, positives, noise, self.tau)
+        return loss if prepared.gaps is None else loss + self.weight * self.restoration(prepared.gaps)
+
+    def restoration(self, gaps: training.Gaps) -> torch.Tensor:
+        """Masked-LM loss of both views' masked copies, which the encoder itself reads."""
+        with training.lowered(gaps.places.device):
+            states = nn.last_states(self.encoder, gaps.chunk)
+        return losses.masked_lm_loss(
+            self.lm_head(training.widened(states).flatten(0, 1)[gaps.places]), gaps.targets
+        )
 
 
 @add_method
-class SimCSE(TrainedApart):
+class SimCSE(TrainedOnce):
     """Unsupervised SimCSE."""
 
     card = MethodCard(
         name="simcse",
+        printed="SimCSE",
+        family="contrastive",
+        tags=("dropout views",),
+        passes=6.0,
         kind="baseline",
         summary="unsupervised SimCSE: dropout views, InfoNCE, [CLS]",
         version=1,
@@ -86,3 +172,23 @@ class SimCSE(TrainedApart):
         published_names=(("simcse", "as published: profile bert-base or roberta-base"),),
         known_as=(("gsinfonce", "simcse[noise_negatives=192]"),),
     )
+
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """Train with InfoNCE over two dropout views, and the terms that options switch on: the stage.
+
+        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
+
+        Raises:
+            InputError: a masked-LM term, and the backbone has no masked-LM head.
+        """
+        config, tau = context.config, float(context.config["tau"])
+        with_mlm = bool(config.get("mlm_term"))
+        if not (with_mlm or config.get("noise_negatives")):
+            return training.train_sentence_encoder(
+                context, lambda model, pad_id: SimCSEObjective(model, pad_id, tau)
+            )
+        head = nn.mlm_head(nn.load_masked_lm(context.model)[0]) if with_mlm else None
+        tower = nn.load_backbone(context.model)
+        return training.train_towers(
+            context, [tower], lambda model, _: ExtendedObjective(model, tower[1], context, head)
+        )

@@ -2,10 +2,65 @@
 
 from __future__ import annotations
 
-from bench.baselines._trained import ADAMW_EPS, TrainedOnPairs
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from bench import losses, nn, training
 from bench.card import POOLER_LAYER, SUPERVISED, MethodCard, Need, Option
+from bench.errors import InputError
+from bench.lazy import torch
 from bench.registry import add_method
-from bench.train.recipe import training_options
+from bench.stages import StageContext
+from bench.training.recipe import ADAMW_EPS, TrainedOnPairs, fresh_linear, training_options
+
+
+class SupSimCSEObjective(training.Objective):
+    """(Sentence number, token row) pairs to InfoNCE with hard negatives, under a head that stays.
+
+    Args:
+        model: The transformer; its pooler becomes the head, with fresh weights.
+        tokenizer: Its tokenizer.
+        context: The stage: its options, positives and hard negatives.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, context: StageContext) -> None:
+        super().__init__()
+        self.encoder, self.pad_id = model, tokenizer.pad_token_id
+        self.columns = training.Columns(tokenizer, context)
+        self.tau = float(context.config["tau"])
+        self.weight = float(context.config["hard_negative_weight"])
+        set_fresh_pooler(model)
+
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> nn.TokenBatch:
+        """All columns go through one call."""
+        return training.token_batch(self.columns.rows(batch), self.pad_id, self.encoder)
+
+    def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
+        """InfoNCE over positives and hard negatives."""
+        projected = torch.tanh(self.encoder.pooler.dense(training.batch_states(self.encoder, prepared)))
+        anchors, positives, *negatives = projected.chunk(self.columns.count)
+        return losses.hard_negative_nce(
+            anchors, positives, negatives[0] if negatives else None, self.tau, self.weight
+        )
+
+
+def set_fresh_pooler(model: Any) -> None:
+    """Give a transformer's pooler fresh weights, from torch's random state; one that lacks it gets one.
+
+    Raises:
+        InputError: its architecture has no pooler of one layer.
+    """
+    if getattr(model, "pooler", None) is None and hasattr(model, "pooler"):
+        model.pooler = type(model)(copy.deepcopy(model.config)).pooler
+    dense = getattr(getattr(model, "pooler", None), "dense", None)
+    size = model.config.hidden_size
+    if not isinstance(dense, torch.nn.Linear) or dense.weight.shape != (size, size):
+        raise InputError(
+            f"{type(model).__name__} has no pooler, whose place the head takes",
+            expected="a backbone such as BERT or RoBERTa",
+        )
+    model.pooler.dense = fresh_linear(size)
 
 
 @add_method
@@ -14,6 +69,10 @@ class SupSimCSE(TrainedOnPairs):
 
     card = MethodCard(
         name="sup_simcse",
+        printed="Supervised SimCSE",
+        family="contrastive",
+        tags=("labelled pairs",),
+        passes=9.0,
         kind=SUPERVISED,
         summary="supervised SimCSE: labelled positives and hard negatives, the head kept",
         version=1,
@@ -49,3 +108,20 @@ class SupSimCSE(TrainedOnPairs):
             ADAMW_EPS,
         ),
     )
+
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """Train on labelled pairs or triplets: the stage.
+
+        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
+
+        Raises:
+            InputError: a backbone without a pooler.
+        """
+        tower = nn.load_backbone(context.model)
+        return training.train_towers(
+            context,
+            [tower],
+            lambda model, _: SupSimCSEObjective(model, tower[1], context),
+            numbered=True,
+            pooling="pooler",
+        )

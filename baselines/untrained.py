@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import nn
 from bench.card import BuildContext, MethodCard, Option
 from bench.encoder import Encoder
 from bench.errors import BenchError
@@ -34,11 +35,9 @@ def transformer_encoder(context: BuildContext) -> Encoder:
     Raises:
         BenchError: no model folder was given.
     """
-    from bench.nn.backbone import TransformerEncoder
-
     if context.model is None:
         raise BenchError("no model folder was given")
-    return TransformerEncoder(
+    return nn.TransformerEncoder(
         context.model,
         str(context.options["pooling"]),
         first_layer=str(context.options["first_layer"]),
@@ -53,6 +52,7 @@ class Untrained:
 
     card = MethodCard(
         name="untrained",
+        family="untrained",
         kind="baseline",
         summary="the backbone without training, any pooling",
         version=1,

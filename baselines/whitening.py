@@ -5,20 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import nn
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, InputError
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.train.recipe import TEXT_OPTION
-
-if TYPE_CHECKING:
-    from bench.nn.backbone import TransformerEncoder
+from bench.training.recipe import TEXT_OPTION
 
 Matrix = NDArray[np.float64]
 FLOOR = 1e-12
@@ -137,11 +135,9 @@ class WhitenedEncoder:
         return whitened
 
 
-def base_encoder(model: Path, options: Mapping[str, OptionValue], device: str) -> TransformerEncoder:
+def base_encoder(model: Path, options: Mapping[str, OptionValue], device: str) -> nn.TransformerEncoder:
     """The backbone with the card's pooling, cut to ``max_length`` tokens."""
-    from bench.nn.backbone import TransformerEncoder
-
-    encoder = TransformerEncoder(
+    encoder = nn.TransformerEncoder(
         model, str(options["pooling"]), first_layer=str(options["first_layer"]), device=device
     )
     encoder.max_length = min(encoder.max_length, int(options["max_length"]))
@@ -182,6 +178,8 @@ class Whitening:
 
     card = MethodCard(
         name="whitening",
+        family="post-processing",
+        tags=("whitening",),
         kind="baseline",
         summary="the backbone's mean vectors, whitened on the task's sentences or on the training text",
         version=1,

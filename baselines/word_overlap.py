@@ -41,6 +41,8 @@ class WordOverlap:
 
     card = MethodCard(
         name="word_overlap",
+        printed="Word overlap",
+        family="untrained",
         kind="baseline",
         summary="cosine of binary word vectors; no network at all",
         version=1,

@@ -122,6 +122,12 @@ class MethodCard:
         name: Registered name, the field's standard term.
         kind: "baseline", "method", "external" or "supervised": it learns from labelled pairs.
         summary: One line.
+        printed: Name as the papers print it, such as "SimCSE"; "" for the registered one.
+        family: How it learns: "contrastive", "non-contrastive", "distilled", "ensemble", "post-processing",
+            "untrained"; "" for models of others.
+        tags: What it is made of, short terms of the field.
+        passes: What a training step of the stage of its name costs a sentence, in forward passes of the
+            backbone (a backward pass is 2); 0 where it isn't known.
         version: Raised whenever the method's numbers change; part of every cell's key.
         paper: Citation of the paper, or "".
         code: Reference implementation that was read, or "".
@@ -149,6 +155,10 @@ class MethodCard:
     kind: str
     summary: str
     version: int
+    printed: str = ""
+    family: str = ""
+    tags: tuple[str, ...] = ()
+    passes: float = 0.0
     paper: str = ""
     code: str = ""
     equations: tuple[str, ...] = ()
@@ -232,8 +242,9 @@ _NEED = Block(
 )
 _CARD = Block(
     {
-        **dict.fromkeys(("kind", "summary", "paper", "code"), text),
-        **dict.fromkeys(("equations", "deviations", "auxiliaries"), Rows(text)),
+        **dict.fromkeys(("kind", "summary", "printed", "family", "paper", "code"), text),
+        **dict.fromkeys(("tags", "equations", "deviations", "auxiliaries"), Rows(text)),
+        "passes": number,
         **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file", "named_rows"), flag),
         **dict.fromkeys(("takes_methods", "padding_matters", "scores_pairs"), flag),
         "name": label,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,19 @@ LARGEST = 1e15
 LONGEST_BYLINE = 100
 DEEPEST = 64
 """No value lies in more lists and mappings: what reads or writes one again goes as deep itself."""
+
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def decimal(text: str) -> float:
+    """Read a number as data files write it, none of Python's other forms (``1_0``, other scripts' digits).
+
+    Raises:
+        ValueError: not a number, among them "nan" and "inf".
+    """
+    if not _DECIMAL.fullmatch(text.strip()):
+        raise ValueError(f"{text!a} is not a number")
+    return float(text)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 from claim import Claim, parse
 
 from bench.data.suites import data_folder
-from bench.records import provenance
+from bench.records import environment as provenance
 
 HERE = Path(__file__).resolve().parent
 PAGE, README = HERE.parent / "docs" / "speed.md", HERE.parent / "README.md"

@@ -25,13 +25,13 @@ from statistics import fmean, stdev
 import numpy as np
 from scipy.stats import binomtest
 
+from bench.execution.rerun import spec_of
+from bench.execution.runner import run_plan
 from bench.gate.judge import judge
 from bench.plan.plan import make_plan
 from bench.records.files import write_whole
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
-from bench.run.rerun import spec_of
-from bench.run.runner import run_plan
 
 CELLS, FIRST_SEED = 10, 1001
 TOLERANCES = (0.005, 0.0)

@@ -31,9 +31,9 @@ from bench.nn.batches import BUCKET
 from bench.nn.dropout import set_dropout
 from bench.nn.heap import keep_freed_memory
 from bench.nn.tokens import on_device
-from bench.train.compiled import CompiledHalf, compiling
-from bench.train.loop import TrainSettings, batches, make_optimizer
-from bench.train.precision import training_at
+from bench.training.compiled import CompiledHalf, compiling
+from bench.training.loop import TrainSettings, batches, make_optimizer
+from bench.training.precision import training_at
 
 SIDES = ("chunks", "one chunk", "inductor")
 ON_CUDA = (*SIDES, "graphs")
@@ -57,7 +57,7 @@ def measure(case: Case, order: Any, given: argparse.Namespace) -> tuple[dict[str
     halves: dict[str, Callable[[Any], Tensor]] = dict.fromkeys(SIDES[:2], objective.compute)
     compiled = {side: CompiledHalf(objective.compute, side) for side in sides[2:]}
     halves |= compiled
-    optimizer = make_optimizer(objective, TrainSettings(1e-6, given.batch, given.steps, given.steps))
+    optimizer = make_optimizer(objective.module, TrainSettings(1e-6, given.batch, given.steps, given.steps))
 
     def step(side: str, batch: Any) -> float:
         wait(given.device)

@@ -27,7 +27,7 @@ def measure(side: str, profile: str, data: Path | None, steps: int) -> dict[str,
     from train_step import BATCH, simcse_case, step, texts
 
     from bench.nn.heap import keep_freed_memory
-    from bench.train.loop import TrainSettings, batches, make_optimizer
+    from bench.training.loop import TrainSettings, batches, make_optimizer
 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)
@@ -38,7 +38,7 @@ def measure(side: str, profile: str, data: Path | None, steps: int) -> dict[str,
     case = simcse_case(folder, corpus)
     case.ours.train()
     order = batches(len(case.rows), BATCH, 1, corpus.sha256)
-    optimizer = make_optimizer(case.ours, TrainSettings(1e-5, BATCH, steps, steps))
+    optimizer = make_optimizer(case.ours.module, TrainSettings(1e-5, BATCH, steps, steps))
     losses, seconds = [], []
     for _ in range(steps + 1):
         batch = [case.rows[index] for index in next(order)]

@@ -32,9 +32,9 @@ from typing import Any
 
 from mutations import MUTATIONS, DoesNotApplyError, Mutation
 
+from bench.records.environment import CHECKOUT_FOLDERS
 from bench.records.files import write_whole
 from bench.records.integrity import sealed
-from bench.records.provenance import CHECKOUT_FOLDERS
 from bench.records.record import to_json
 from bench.records.store import ResultStore
 

@@ -50,10 +50,14 @@ class Mutation:
 
 
 STS, EMBED = "bench/eval/sts.py", "bench/eval/embed.py"
-BACKBONE, POOLING, CHUNKS = "bench/nn/backbone.py", "bench/nn/pooling.py", "bench/train/chunks.py"
-LOOP, STAGE, RECIPE = "bench/train/loop.py", "bench/train/sentence_encoder.py", "bench/train/recipe.py"
-MOMENTUM, ESIMCSE = "bench/train/momentum.py", "baselines/_esimcse.py"
-TWIN, LOSSES, OBJECTIVES = "methods/_twin.py", "methods/_losses.py", "methods/_objectives.py"
+BACKBONE, POOLING, CHUNKS = "bench/nn/backbone.py", "bench/nn/pooling.py", "bench/training/chunks.py"
+LOOP, STAGE, CONTRASTIVE = (
+    "bench/training/loop.py",
+    "bench/training/sentence_encoder.py",
+    "bench/losses/contrastive.py",
+)
+MOMENTUM, ESIMCSE = "bench/training/momentum.py", "baselines/esimcse.py"
+TWIN, LOSSES = "methods/twin.py", "bench/losses/twin.py"
 
 SCORING = (
     Mutation(
@@ -227,12 +231,14 @@ DRAWS = (
         "permutation = torch.randperm(count, generator=order).tolist()",
         "permutation = list(range(count))",
     ),
-    Mutation("seed_ignored", "seed ignored", "bench/train/streams.py", 'f"{seed}/{stream}"', 'f"{stream}"'),
+    Mutation(
+        "seed_ignored", "seed ignored", "bench/training/streams.py", 'f"{seed}/{stream}"', 'f"{stream}"'
+    ),
     Mutation("seed_not_in_the_key", "seed ignored", "bench/plan/keys.py", '"seed": seed,', '"seed": 0,'),
     Mutation(
         "draws_not_seeded",
         "seed ignored",
-        "bench/train/streams.py",
+        "bench/training/streams.py",
         "        torch.manual_seed(stream_seed(seed, stream))\n",
         "",
     ),
@@ -247,20 +253,20 @@ DRAWS = (
         "dropout_in_dev",
         "dropout",
         LOOP,
-        "    objective.eval()\n    with in_float32():",
+        "    module.eval()\n    with in_float32():",
         "    with in_float32():",
     ),
     Mutation(
         "no_dropout_after_dev",
         "dropout",
         LOOP,
-        "    objective.train()\n    return score",
+        "    module.train()\n    return score",
         "    return score",
     ),
     Mutation(
         "cls_repeated_too",
         "augmentation",
-        "bench/train/augment.py",
+        "bench/training/augment.py",
         "places = {1 + place for place in",
         "places = {place for place in",
     ),
@@ -269,28 +275,28 @@ LOSS = (
     Mutation(
         "no_temperature",
         "temperature",
-        RECIPE,
+        CONTRASTIVE,
         "similarity = unit_a @ unit_p.T / tau",
         "similarity = unit_a @ unit_p.T",
     ),
     Mutation(
         "times_temperature",
         "temperature",
-        ESIMCSE,
+        CONTRASTIVE,
         "torch.cat([positives, queue])) / tau",
         "torch.cat([positives, queue])) * tau",
     ),
     Mutation(
         "one_view_twice",
         "loss",
-        "baselines/_simcse.py",
+        "baselines/simcse.py",
         "info_nce(anchors, positives, self.tau)",
         "info_nce(anchors, anchors, self.tau)",
     ),
     Mutation(
         "within_for_across",
         "loss",
-        OBJECTIVES,
+        TWIN,
         "pairs = [(states.first, states.second)]",
         "pairs = [(states.first, states.first)]",
     ),
@@ -298,21 +304,23 @@ LOSS = (
     Mutation(
         "targets_shuffled",
         "labels shuffled",
-        RECIPE,
-        "torch.arange(len(anchors), device=anchors.device))",
-        "torch.randperm(len(anchors), device=anchors.device))",
+        CONTRASTIVE,
+        "unit_p.T / tau\n    return functional.cross_entropy("
+        "similarity, torch.arange(len(anchors), device=anchors.device))",
+        "unit_p.T / tau\n    return functional.cross_entropy("
+        "similarity, torch.randperm(len(anchors), device=anchors.device))",
     ),
     Mutation(
         "views_not_interleaved",
         "labels shuffled",
-        OBJECTIVES,
+        TWIN,
         "return [row for row in rows for _ in range(2)]",
         "return [*rows, *rows]",
     ),
     Mutation(
         "queue_not_compared",
         "negatives dropped",
-        ESIMCSE,
+        CONTRASTIVE,
         "cosine_matrix(anchors, torch.cat([positives, queue])) / tau",
         "cosine_matrix(anchors, positives) / tau",
     ),
@@ -379,7 +387,7 @@ TRAINING = (
     Mutation(
         "trained_in_bfloat16",
         "precision",
-        "bench/train/precision.py",
+        "bench/training/precision.py",
         'if _asked[-1:] != ["bf16"]:',
         'if _asked[-1:] == ["bf16"]:',
     ),

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from claim import add_json, bounded, show, timed
 
+from bench.config import profiles
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.suites import data_folder, load_suite
 from bench.nn.backbone import TransformerEncoder
@@ -31,7 +32,6 @@ from bench.nn.trace import towers, traced
 from bench.probes import PROBES
 from bench.probes.data import ProbeData
 from bench.probes.measure import measure
-from bench.request import profiles
 
 LIMIT = 1.6
 

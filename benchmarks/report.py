@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from claim import PAIRS, add_json, run_timed, show, within
 
-from bench.compare import draws as item_draws
-from bench.compare.draws import DRAWS, SEED, Run
+from bench.comparison import item_bootstrap as item_draws
+from bench.comparison.item_bootstrap import DRAWS, SEED, Run
 from bench.records.record import Place, RunRecord, Score
 from bench.records.store import ResultStore
 

@@ -26,12 +26,12 @@ from typing import Any
 import torch
 from claim import Claim, add_json, faster, show, timed
 
+from bench.config import profiles
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairTask
 from bench.eval.sts import predict, score_suite
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import resolve
-from bench.request import profiles
 
 ALLOWED = {"stsb": 1e-6, "sts7": 5e-5, "toy": 1e-6}
 Scores = dict[str, float]

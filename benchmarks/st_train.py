@@ -32,12 +32,12 @@ from claim import Claim, add_json, faster, show
 from train_step import ALLOWED, PROFILES, texts
 from utilisation import PRECISIONS, clock, operations, peak, share, utilisation, wait
 
-from bench.baselines.simcse import make_objective
+from bench.baselines.simcse import SimCSEObjective
 from bench.nn.backbone import TokenRows, load_backbone
 from bench.nn.dropout import set_dropout
 from bench.nn.heap import keep_freed_memory
-from bench.train.loop import TrainSettings, batches, train
-from bench.train.precision import training_at
+from bench.training.loop import TrainSettings, batches, train
+from bench.training.precision import training_at
 
 BATCH, LENGTH, TAU, RATE, SEED = 64, 32, 0.05, 1e-5, 1
 CHECKED = 3
@@ -76,7 +76,7 @@ def ours(folder: Path, texts: Sequence[str], steps: int, dropout: float, device:
     """Train by bench's loop; its losses and its seconds a step."""
     model, tokenizer = load_backbone(folder)
     set_dropout(model.to(device), dropout)
-    objective = make_objective(model, tokenizer.pad_token_id, TAU, head=False)
+    objective = SimCSEObjective(model, tokenizer.pad_token_id, TAU, head=False)
     settings = TrainSettings(RATE, BATCH, steps, eval_every=steps + 1)
     seen = Steps(device)
     result = train(

@@ -25,8 +25,8 @@ from torch.profiler import ProfilerActivity, profile
 from train_step import BATCH, Case, simcse_case, texts, twin_case
 
 from bench.nn.heap import keep_freed_memory
-from bench.train.chunks import token_batch
-from bench.train.loop import TrainSettings, batches, make_optimizer
+from bench.training.chunks import token_batch
+from bench.training.loop import TrainSettings, batches, make_optimizer
 
 PARTS = ("tokenise", "host half", "forward", "backward", "clip", "AdamW")
 KINDS = {
@@ -108,7 +108,7 @@ def measure(case: Case, order: Iterator[list[int]], steps: int) -> dict[str, Any
     """Both sides in turn, then both in the profiler."""
     settings = TrainSettings(1e-6, BATCH, steps, steps)
     optimizers: dict[str, torch.optim.Optimizer] = {
-        "ours": make_optimizer(case.ours, settings),
+        "ours": make_optimizer(case.ours.module, settings),
         "peer": torch.optim.AdamW(case.ours.parameters(), lr=1e-6, weight_decay=0),
     }
     case.ours.train()

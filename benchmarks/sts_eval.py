@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from claim import add_json, faster, show, timed
 
+from bench.config import profiles
 from bench.data import senteval
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairSubset, PairTask
@@ -29,7 +30,6 @@ from bench.eval.sts import predict, score_suite, spearman
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import resolve
 from bench.nn.pooling import pool
-from bench.request import profiles
 
 BATCH = 128
 UNREPORTED = {"STSB": ("STSB-train", "STSB-dev"), "SICKR": ("SICKR-train", "SICKR-dev")}

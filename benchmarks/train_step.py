@@ -36,25 +36,26 @@ from claim import Claim, add_json, faster, show
 from torch import Tensor, nn
 from utilisation import PRECISIONS, busy, clock, operations, peak, share, utilisation, wait
 
-from bench.baselines.simcse import make_objective
+from bench.baselines.simcse import SimCSEObjective
+from bench.config import profiles
 from bench.data.corpus import Corpus, read_corpus
 from bench.data.mini.text import training_text
 from bench.data.mini.world import World
 from bench.data.suites import data_folder
-from bench.methods._losses import cross_nce, tower_nce
-from bench.methods._objectives import JointObjective
+from bench.execution.backbone import made
+from bench.losses.contrastive import info_nce
+from bench.losses.twin import cross_nce, tower_nce
+from bench.methods.twin import JointObjective
 from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
 from bench.nn.dropout import set_dropout
 from bench.nn.heap import keep_freed_memory
 from bench.nn.tokens import chunk_from
 from bench.nn.twin import TwinStates, cael_layers, twin_states
-from bench.plan.backbone import profile_backbone
+from bench.plan.made_backbone import profile_backbone
 from bench.registry import discover
-from bench.request import profiles
-from bench.run.backbone import made
-from bench.train.loop import TrainSettings, batches, make_optimizer
-from bench.train.precision import lowered, training_at, widened
-from bench.train.recipe import info_nce
+from bench.training.loop import TrainSettings, batches, make_optimizer
+from bench.training.objective import Objective
+from bench.training.precision import lowered, training_at, widened
 
 TAU = 0.05
 BATCH = 64
@@ -71,7 +72,7 @@ class Case:
 
     name: str
     peer_way: str
-    ours: nn.Module
+    ours: Objective
     peer: nn.Module
     models: tuple[Any, ...]
     rows: Rows
@@ -156,7 +157,7 @@ def simcse_case(folder: Path, corpus: Corpus, shape: str = "small", device: str 
     model, tokenizer = load_backbone(folder)
     if shape == "bert-base":
         model = fresh_bert(len(tokenizer), shape)
-    ours = make_objective(model, tokenizer.pad_token_id, TAU).to(device)
+    ours = SimCSEObjective(model, tokenizer.pad_token_id, TAU).to(device)
     peer = SimCSEReference(ours, tokenizer.pad_token_id)
     rows = TokenRows(tokenizer, corpus.sentences, 32)
     return Case("simcse", "padded to the longest", ours, peer, (model,), rows)
@@ -191,7 +192,7 @@ def twin_case(folder: Path, corpus: Corpus, name: str, shape: str = "small", dev
 
 
 def step(
-    objective: nn.Module, optimizer: torch.optim.Optimizer, rows: list[list[int]], device: str = "cpu"
+    objective: Any, optimizer: torch.optim.Optimizer, rows: list[list[int]], device: str = "cpu"
 ) -> tuple[float, float]:
     """One training step, waited for; its wall seconds, and its CPU seconds (on a GPU the clock's again)."""
     wait(device)
@@ -205,7 +206,7 @@ def step(
     return time.perf_counter() - wall, clock(device) - begin
 
 
-def one_way(objective: nn.Module, rows: list[list[int]]) -> None:
+def one_way(objective: Any, rows: list[list[int]]) -> None:
     """Forward and backward."""
     torch.autograd.backward(objective(rows))
 
@@ -239,7 +240,7 @@ def measure(
     """Compare the losses without dropout, then time both sides in turn."""
     largest = largest_difference(case, order, precision)
     settings = TrainSettings(1e-6, size, steps, steps)
-    ours_adamw = make_optimizer(case.ours, settings)
+    ours_adamw = make_optimizer(case.ours.module, settings)
     peer_adamw = torch.optim.AdamW(case.ours.parameters(), lr=1e-6, weight_decay=0)
     times: dict[str, list[tuple[float, float]]] = {"ours": [], "peer": []}
     done = 0

@@ -22,6 +22,7 @@ import torch
 from claim import add_json, faster, show
 from numpy.typing import NDArray
 
+from bench.config import profiles
 from bench.data import senteval
 from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
@@ -32,7 +33,6 @@ from bench.eval.transfer import REGS, Fitter, Protocol, nested
 from bench.eval.transfer_items import by_length, folds_of, joined
 from bench.eval.transfer_suite import sentences_of
 from bench.nn.backbone import TransformerEncoder
-from bench.request import profiles
 
 Labels = NDArray[np.intp]
 FOLDS, BATCH, PASSES, TENACITY, MOST_PASSES, SEED = 10, 64, 4, 5, 200, 1111

@@ -89,31 +89,31 @@ def watch_all(clock: Clock) -> None:
     from torch import nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    import bench.execution.builder
+    import bench.execution.cell
+    import bench.execution.stage_cache
     import bench.nn.backbone
     import bench.nn.folder
     import bench.probes.measure
     import bench.records.store
-    import bench.run.builder
-    import bench.run.cell
-    import bench.run.stage_cache
-    import bench.train.dev
-    import bench.train.loop
-    import bench.train.sentence_encoder
+    import bench.training.dev
+    import bench.training.loop
+    import bench.training.sentence_encoder
 
     clock.watch(bench.nn.folder, "content_hash", "hash")
-    clock.watch(bench.run.builder, "content_hash", "hash")
-    clock.watch(bench.run.stage_cache, "_checksums", "hash")
+    clock.watch(bench.execution.builder, "content_hash", "hash")
+    clock.watch(bench.execution.stage_cache, "_checksums", "hash")
     clock.watch(bench.nn.backbone, "_load", "load")
     clock.watch(PreTrainedTokenizerBase, "__call__", "tokenise")
-    clock.watch(bench.train.sentence_encoder, "train", "forward")  # what is left of it
+    clock.watch(bench.training.sentence_encoder, "train", "forward")  # what is left of it
     clock.watch(torch.Tensor, "backward", "backward")
     clock.watch(nn.utils, "clip_grad_norm_", "clip")
     clock.watch(torch.optim.AdamW, "step", "optimizer")
-    clock.watch(bench.train.dev.DevEvaluation, "score", "dev")
-    clock.watch(bench.train.loop, "copy_state", "copy")
+    clock.watch(bench.training.dev.DevEvaluation, "score", "dev")
+    clock.watch(bench.training.loop, "copy_state", "copy")
     clock.watch(PreTrainedModel, "save_pretrained", "save")
     clock.watch(PreTrainedTokenizerBase, "save_pretrained", "save")
-    clock.watch(bench.run.cell, "measure_job", "evaluate")
+    clock.watch(bench.execution.cell, "measure_job", "evaluate")
     clock.watch(bench.probes.measure, "measure", "probes")
     clock.watch(bench.records.store.ResultStore, "write", "write")
 
@@ -123,7 +123,7 @@ def bert_base(folder: Path) -> Path:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from bench.request import profiles
+    from bench.config import profiles
 
     mini = profiles.backbone_reference(profiles.load("mini"))
     torch.manual_seed(1)
@@ -160,9 +160,9 @@ def run_case(case: str, steps: int, data: Path | None, probes: bool) -> dict[str
         import torch
         import transformers.models.bert.modeling_bert  # noqa: F401
 
+        import bench.execution.cell
         import bench.plan.plan
-        import bench.run.cell
-        import bench.train.sentence_encoder
+        import bench.training.sentence_encoder
         from bench.cli.run import run
     watch_all(clock)
     torch.set_num_threads(1)

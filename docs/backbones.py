@@ -7,11 +7,11 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
+from bench.execution.folder_report import first_lack
 from bench.nn.backbone import load_backbone
 from bench.nn.dropout import dropout_places
 from bench.nn.folder_facts import folder_facts
 from bench.registry import own_methods
-from bench.run.folder_report import first_lack
 from bench.stages import TrainedMethod
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

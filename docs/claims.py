@@ -7,11 +7,11 @@ from pathlib import Path
 
 from questions import groups
 
-from bench.compare.comparison import Comparison, compare, correct
-from bench.compare.questions import Questions
+from bench.comparison.comparison import Comparison, compare, correct
+from bench.comparison.questions import Questions
 from bench.records.store import ResultStore
+from bench.render.grid import SCALE
 from bench.reports.campaign import make_campaign
-from bench.reports.grid import SCALE
 from bench.reports.tables.settings import settings
 
 HEADER = ("method", "printed lead", "lead here", "runs", "at least", "at most", "the claim is")

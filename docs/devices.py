@@ -13,7 +13,7 @@ from rows import markdown_table
 from scipy import stats
 
 from bench.records.store import ResultStore
-from bench.reports.grid import SCALE
+from bench.render.grid import SCALE
 from bench.stats.seeds import one_sample
 
 Scores = dict[str, dict[Any, float]]

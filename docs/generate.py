@@ -12,18 +12,18 @@ from page_tables import RESULTS
 from rows import markdown_table
 
 from bench.card import Method, MethodCard, Option, OptionValue
+from bench.config import profiles
 from bench.data.published import Line, lines
 from bench.data.suites import SUITES
 from bench.errors import InputError
 from bench.plan.cells import profile_options
 from bench.records.store import ResultStore
 from bench.registry import discover
+from bench.render.marks import escape
+from bench.render.svg import draw
 from bench.reports.campaign import make_campaign
-from bench.reports.figures.marks import escape
 from bench.reports.figures.of_records import figures
-from bench.reports.figures.svg import draw
 from bench.reports.tables.published import Footnotes, merged, quoted_row
-from bench.request import profiles
 
 KINDS = {
     "method": "Methods of the papers",

@@ -34,15 +34,15 @@ from click.testing import CliRunner
 from rows import markdown_table
 
 from bench.cli.main import cli
-from bench.compare.select import seed_list
-from bench.plan import scale
+from bench.comparison.select import seed_list
+from bench.config import profiles
+from bench.papers import flops as scale
 from bench.plan.cells import profile_options
-from bench.records.facts import FACTS
+from bench.records.fingerprint import FACTS
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.reports.grid import SCALE
-from bench.request import profiles
+from bench.render.grid import SCALE
 from bench.verify.findings import CHECKS
 
 RESULTS = Path(__file__).parents[1] / "results"

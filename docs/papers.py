@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.config.parse import parse_seeds
+from bench.config.spec import RunSpec
 from bench.data.published import PAPERS
 from bench.papers.items import Item, items
 from bench.papers.settings import settings
 from bench.papers.work import Work, gpu_hours, work
-from bench.request.parse import parse_seeds
-from bench.request.spec import RunSpec
 
 NO_RESULTS = Path("no-results")
 """Where nothing is done yet."""

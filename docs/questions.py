@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bench.compare.comparison import Comparison, compare, correct
-from bench.compare.draws import Run
-from bench.compare.questions import Questions
-from bench.compare.select import Group, resolve
-from bench.compare.wording import p_value
+from bench.comparison.comparison import Comparison, compare, correct
+from bench.comparison.item_bootstrap import Run
+from bench.comparison.questions import Questions
+from bench.comparison.render import p_value
+from bench.comparison.select import Group, resolve
+from bench.config import profiles
 from bench.records.store import ResultStore
-from bench.reports.grid import SCALE
-from bench.request import profiles
+from bench.render.grid import SCALE
 
 MARGIN = 0.005
 """Half a point counts as equal: what ``bench run --dry-run`` plans to detect, unless it is told otherwise."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from bench import nn
 from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.config.parse import split_outside_brackets
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.registry import add_method
-from bench.request.parse import split_outside_brackets
 
 _WEIGHT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\*(.+)")
 _FORM = "ensemble:METHOD+METHOD, or with weights ensemble:0.3*METHOD+0.7*METHOD"
@@ -59,7 +60,5 @@ class Ensemble:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the weighted sum."""
-        from bench.nn.sum_encoder import SumEncoder
-
         weights = [weight for weight, _ in weighted_members(str(context.options["of"]))]
-        return SumEncoder([context.members[role] for role in sorted(context.members, key=int)], weights)
+        return nn.SumEncoder([context.members[role] for role in sorted(context.members, key=int)], weights)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bench import nn
 from bench.card import LAYERS, MethodCard, Need, Option, OptionValue
-from bench.methods._derived import add_derived
-from bench.methods._twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
+from bench.methods.distill import add_derived
+from bench.methods.twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method
-from bench.train.recipe import training_options
+from bench.training.recipe import training_options
 
 HALF = -1
 PAPER = "Zong, Yi, Shi, Wang, Xu 2025, JTCSE: Joint Tensor-Modulus Constraints and Cross-Attention"
@@ -20,6 +21,10 @@ class JTCSE(Twin):
 
     card = MethodCard(
         name="jtcse",
+        printed="JTCSE",
+        family="contrastive",
+        tags=("two towers", "translated text", "tensor norms", "cross-attention"),
+        passes=12.1,
         kind="method",
         summary="TNCSE with cross-attention layers: each tower's attention also weights the other's values",
         version=1,
@@ -59,10 +64,8 @@ class JTCSE(Twin):
 
     def caels(self, layers: int, config: Mapping[str, OptionValue]) -> tuple[int, ...]:
         """Raises InputError where their number doesn't divide the layers."""
-        from bench.nn.twin import cael_layers
-
         count = int(config["caels"])
-        return cael_layers(layers, layers // 2 if count == HALF else count)
+        return nn.cael_layers(layers, layers // 2 if count == HALF else count)
 
 
 add_derived("jtcse", "JTCSE", PAPER, __name__)

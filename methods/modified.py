@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 
+from bench import losses
 from bench.card import MethodCard, Option
 from bench.methods.paradigm import FORM_OPTION, TAU, Config, PairLoss, PairMethod, pair_card
 from bench.registry import METHODS
@@ -68,11 +69,11 @@ _DIFFERENCE = {
 
 def modified_loss(name: str, config: Config) -> PairLoss:
     """The loss of a method of this module, with its options."""
-    from bench.methods._modified_losses import LOSSES, Steps
-
-    make: Callable[..., Steps] = Steps
-    steps = make(**{field.name: config[field.name] for field in fields(Steps) if field.name in config})
-    return partial(LOSSES[name.removeprefix("m_")], steps=steps, form=str(config["form"]))
+    make: Callable[..., losses.modified.Steps] = losses.modified.Steps
+    steps = make(
+        **{field.name: config[field.name] for field in fields(losses.modified.Steps) if field.name in config}
+    )
+    return partial(losses.modified.LOSSES[name.removeprefix("m_")], steps=steps, form=str(config["form"]))
 
 
 def _nu_option(name: str, until: str) -> Option:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bench.baselines._trained import usual_options
+from bench import losses, nn, training
 from bench.card import (
     DROPOUT,
     EMBEDDINGS,
@@ -23,15 +24,21 @@ from bench.card import (
 )
 from bench.encoder import Encoder
 from bench.errors import InputError
+from bench.lazy import torch
+from bench.methods.twin import Rows
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
-from bench.train.recipe import TrainedOnce
+from bench.training.recipe import TrainedOnce, usual_options
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-PairLoss = Callable[["Tensor", "Tensor"], "Tensor"]
+PairLoss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 Config = Mapping[str, OptionValue]
+
+_CONTRASTIVE = ("infonce", "arccon", "mpt", "met", "mat", "paradigm")
+_PRINTED = {
+    **{"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET", "mhe": "MHE", "mhs": "MHS"},
+    **{"barlow": "Barlow Twins", "vicreg": "VICReg", "m_mhe": "mMHE", "m_mhs": "mMHS"},
+    **{"m_barlow": "mBarlow Twins", "m_vicreg": "mVICReg"},
+}
 
 PAPER = (
     "Li, Zhang, Nie 2024, Towards Better Understanding of Contrastive Sentence Representation Learning: "
@@ -80,6 +87,10 @@ def pair_card(
     """
     return MethodCard(
         name=name,
+        printed=_PRINTED.get(name, ""),
+        family="contrastive" if name in _CONTRASTIVE else "non-contrastive",
+        tags=("dropout views",),
+        passes=6.0,
         kind="method",
         summary=summary,
         version=1,
@@ -113,6 +124,139 @@ def pair_card(
     )
 
 
+HEAD_STD = 6e-3
+
+
+TEMPLATES = ('This sentence : "{sentence}" means{mask} .', 'This sentence of "{sentence}" means{mask} .')
+"""Prompts of both views with the pooler mask (the paradigm's released code); the first is inference's too."""
+
+
+class PairObjective(training.Objective):
+    """A loss of two views, l2-normalised after a linear head of what the pooler gives, or of its tanh.
+
+    The head is Linear(d, d), weights and bias normal with std 6e-3; the pooler avg has none. The views are
+    two dropout masks, and with the pooler mask two prompts.
+
+    Args:
+        encoder: The transformer.
+        pad_id: Padding id.
+        config: head_input, freeze_embeddings, and what isn't the default of pooler and freeze_layers.
+        loss: From two views with unit rows, (N, d) in float64, to a scalar.
+        prompts: With the pooler mask, each view's prompt and the text, which is then read in them.
+
+    Raises:
+        InputError: layers are to be frozen that the model hasn't, or all of them.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        pad_id: int,
+        config: Config,
+        loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        prompts: Prompted | None = None,
+    ) -> None:
+        super().__init__()
+        _freeze(
+            encoder, embeddings=bool(config["freeze_embeddings"]), layers=int(config.get("freeze_layers", 0))
+        )
+        self.encoder, self.pooler = encoder, str(config.get("pooler", "cls"))
+        self.head: torch.nn.Linear | None = None
+        if self.pooler != "avg":
+            self.head = torch.nn.Linear(nn.state_size(encoder), nn.state_size(encoder))
+            for parameter in self.head.parameters():
+                torch.nn.init.normal_(parameter, std=HEAD_STD)
+        self.pad_id, self.head_input, self.loss = pad_id, config["head_input"], loss
+        self.prompts = prompts
+
+    def prepare(self, batch: Sequence[Any]) -> nn.TokenBatch:
+        """Both views go through one call."""
+        if self.prompts is None:
+            return training.token_batch([*batch, *batch], self.pad_id, self.encoder)
+        return training.token_batch(self.prompts.rows(batch), self.pad_id, self.encoder, once=False)
+
+    def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
+        """The loss of the two views, in float64."""
+        if self.prompts is None:
+            states = training.batch_states(self.encoder, prepared, self.pooler)
+        else:
+            states = training.batch_mask_states(self.encoder, prepared, self.prompts.mask_id)
+        if self.head is not None:
+            states = self.head(torch.tanh(states) if self.head_input == "tanh" else states)
+        # e^(s/tau) leaves float32's range at the grid's smallest tau
+        unit = torch.nn.functional.normalize(nn.to_float64(states), dim=1, eps=1e-8)
+        return self.loss(*unit.chunk(2))
+
+
+class Prompted:
+    """A text read in the prompts of two views.
+
+    Args:
+        tokenizer: The model's.
+        sentences: The text.
+        longest: Tokens a sentence keeps, special tokens included, the prompt's not.
+        room: Tokens that the model takes.
+
+    Raises:
+        InputError: a tokenizer without a mask token, or prompts that leave no room.
+    """
+
+    def __init__(self, tokenizer: Any, sentences: Sequence[str], longest: int, room: int) -> None:
+        own = copy.deepcopy(tokenizer)  # a dev evaluation may use the other one at the same time
+        self._prompts = [nn.Prompt(own, template) for template in TEMPLATES]
+        self._sentences, self._longest, self.mask_id = sentences, longest - 2, own.mask_token_id
+        if longest > (most := room - max(prompt.length for prompt in self._prompts) + 2):
+            raise InputError(
+                f"max_length {longest} and a prompt are longer than the model's longest input",
+                expected=f"a max_length up to {most}",
+            )
+
+    def rows(self, batch: Sequence[tuple[int, list[int]]]) -> Rows:
+        """Token rows of all first views, then of all second ones; of each pair the number is read alone."""
+        texts = [self._sentences[number] for number, _ in batch]
+        views = (prompt.rows(texts, prompt.length + self._longest) for prompt in self._prompts)
+        return [row for view in views for row in view]
+
+
+def train_pairs(
+    context: StageContext, loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> dict[str, Any]:
+    """Train with a loss of two views; arguments, result and errors as of :func:`train_towers`."""
+    config, tower = context.config, nn.load_backbone(context.model)
+    pooler = str(config.get("pooler", "cls"))
+    if pooler != "mask":
+        return training.train_towers(
+            context, [tower], lambda model, pad: PairObjective(model, pad, config, loss), pooling=pooler
+        )
+    dev = nn.TransformerEncoder(tower, "mask", template=TEMPLATES[0], device=context.device)
+    prompts = Prompted(tower[1], context.sentences, int(config["max_length"]), dev.max_length)
+    return training.train_towers(
+        replace(context, dev_score=lambda _: context.dev_score(dev)),
+        [tower],
+        lambda model, pad: PairObjective(model, pad, config, loss, prompts),
+        numbered=True,
+    )
+
+
+def _freeze(encoder: Any, *, embeddings: bool, layers: int) -> None:
+    """Train no embeddings, and not the first so many layers."""
+    if embeddings:
+        if not isinstance(getattr(encoder, "embeddings", None), torch.nn.Module):
+            raise InputError(
+                f"{type(encoder).__name__} has no layer called embeddings",
+                hint="set freeze_embeddings=false",
+            )
+        encoder.embeddings.requires_grad_(False)
+    if layers:
+        stack = getattr(getattr(encoder, "encoder", None), "layer", ())
+        if layers >= len(stack):
+            raise InputError(
+                f"freeze_layers {layers}", expected=f"fewer than the model's {len(stack)} layers"
+            )
+        for layer in stack[:layers]:
+            layer.requires_grad_(False)
+
+
 class PairMethod(TrainedOnce):
     """A method that trains one encoder with a loss of two views.
 
@@ -125,9 +269,7 @@ class PairMethod(TrainedOnce):
         self.card, self.loss = card, loss
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """The stage; see :class:`bench.methods._objectives.PairObjective`."""
-        from bench.methods._objectives import train_pairs
-
+        """The stage; see :class:`PairObjective`."""
         return train_pairs(context, self.loss(self.card.name, context.config))
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
@@ -152,23 +294,22 @@ class PairMethod(TrainedOnce):
         context = replace(context, options={**context.options, "pooling": pooler})
         if pooler == "avg":
             return super().build(context)
-        from bench.baselines._promptbert import prompted_encoder
-        from bench.methods._objectives import TEMPLATES
+        from bench.baselines.promptbert import prompted_encoder
 
         return prompted_encoder(context, self.card.name, TEMPLATES[0])
 
 
 def contrastive_loss(name: str, config: Config) -> PairLoss:
     """The loss of a method of this module, with its options."""
-    from bench.methods import _paradigm_losses as losses
-
-    given = {field.name: config[field.name] for field in fields(losses.Paradigm) if field.name in config}
+    given = {
+        field.name: config[field.name] for field in fields(losses.paradigm.Paradigm) if field.name in config
+    }
     if "u" in given:
         given["u"] = math.radians(float(given["u"]))
     if name != "paradigm":
-        return partial(getattr(losses, name), **given)
-    make: Callable[..., losses.Paradigm] = losses.Paradigm
-    return partial(losses.paradigm_loss, parts=make(**given), form=str(config["form"]))
+        return partial(getattr(losses.paradigm, name), **given)
+    make: Callable[..., losses.paradigm.Paradigm] = losses.paradigm.Paradigm
+    return partial(losses.paradigm.paradigm_loss, parts=make(**given), form=str(config["form"]))
 
 
 _ANGLE = Option("u", 10.0, "ArcCon's angular margin in degrees", minimum=0, maximum=180)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bench.card import MethodCard
-from bench.methods._derived import add_derived
-from bench.methods._twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
+from bench.methods.distill import add_derived
+from bench.methods.twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method
-from bench.train.recipe import training_options
+from bench.training.recipe import training_options
 
 PAPER = "Zong, Shi, Yi, Xu 2025, TNCSE: Tensor's Norm Constraints for Unsupervised Contrastive Learning"
 
@@ -17,6 +17,10 @@ class TNCSE(Twin):
 
     card = MethodCard(
         name="tncse",
+        printed="TNCSE",
+        family="contrastive",
+        tags=("two towers", "translated text", "tensor norms"),
+        passes=12.0,
         kind="method",
         summary="two SimCSE towers on two translations, trained together with a tensor-norm loss",
         version=1,

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bench.card import MethodCard, Option
-from bench.methods._twin import LTN_SCALE, NCE_FORM, TAU
+from bench import losses, nn, training
+from bench.card import MethodCard, Option, OptionValue
+from bench.lazy import torch
+from bench.methods.twin import LTN_SCALE, NCE_FORM, TAU, Rows, each_twice, pooler_layer
 from bench.registry import add_method
 from bench.stages import StageContext
-from bench.train.recipe import CLS_VIEWS, POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
+from bench.training.recipe import (
+    CLS_VIEWS,
+    POOLING_OPTION,
+    TEXT_OPTION,
+    TRAINING_OPTIONS,
+    TrainedOnce,
+)
+
+
+class SingleObjective(training.Objective):
+    """NCE(H, H) + LTN(H -> H) of one encoder (TNCSE, Table 5).
+
+    Args:
+        encoder: The transformer; without a pooler it gets a fresh one, which only training uses.
+        pad_id: Padding id.
+        config: tau, nce_form, ictn, ltn_scale.
+    """
+
+    def __init__(self, encoder: Any, pad_id: int, config: Mapping[str, OptionValue]) -> None:
+        super().__init__()
+        self.encoder, self.pooler = encoder, pooler_layer(encoder)
+        self.pad_id, self.config = pad_id, config
+
+    def prepare(self, batch: Rows) -> nn.TokenBatch:
+        """Both views of a sentence are rows one after the other."""
+        return training.token_batch(each_twice(batch), self.pad_id, self.encoder)
+
+    def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
+        """NCE and, unless switched off, LTN."""
+        states = training.batch_states(self.encoder, prepared)
+        loss = losses.tower_nce(states, float(self.config["tau"]), str(self.config["nce_form"]))
+        if self.config["ictn"]:
+            pooled = torch.tanh(self.pooler(states))
+            loss = loss + losses.ltn(states, pooled, states, pooled, scale=float(self.config["ltn_scale"]))
+        return loss
 
 
 @add_method
@@ -18,6 +55,9 @@ class TNCSESingle(TrainedOnce):
 
     card = MethodCard(
         name="tncse_single",
+        family="contrastive",
+        tags=("dropout views", "tensor norms"),
+        passes=6.0,
         kind="method",
         summary="one encoder with TNCSE's NCE and its tensor-norm loss against itself",
         version=1,
@@ -44,10 +84,7 @@ class TNCSESingle(TrainedOnce):
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """The stage; see :class:`bench.methods._objectives.SingleObjective`."""
-        from bench.methods._objectives import SingleObjective
-        from bench.train.sentence_encoder import train_sentence_encoder
-
-        return train_sentence_encoder(
+        """The stage; see :class:`SingleObjective`."""
+        return training.train_sentence_encoder(
             context, lambda model, pad_id: SingleObjective(model, pad_id, context.config)
         )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bench import losses, nn, training
 from bench.card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
-from bench.train.recipe import TrainedOnce, select_option, training_options
-
-if TYPE_CHECKING:
-    from torch import nn
+from bench.training.recipe import TrainedOnce, select_option, training_options
 
 ARCHITECTURES = ("single_projection", "online_projection", "projection")
 _EQUATIONS = {
@@ -28,6 +26,12 @@ _EQUATIONS = {
         "mu <- 0.01 mu + 0.99 mean(z); R <- 0.01 R + 0.99 (z - mu)^T (z - mu) / N",
     ),
 }
+_PRINTED = {
+    "byol": "UNSEE-BYOL",
+    "barlow": "UNSEE-Barlow",
+    "vicreg": "UNSEE-VICReg",
+    "corinfomax": "UNSEE-CorInfoMax",
+}
 _LAYERS = {"byol": 3, "vicreg": 3, "corinfomax": 4, "barlow": 4}
 
 
@@ -38,6 +42,10 @@ class Unsee(TrainedOnce):
         self.objective = objective
         self.card = MethodCard(
             name=f"unsee_{objective}",
+            printed=_PRINTED[objective],
+            family="non-contrastive",
+            tags=("target network",),
+            passes=8.2 if objective in ("byol", "vicreg") else 8.3,
             kind="method",
             summary=f"UNSEE: no negatives, a moving-average target, the {objective} objective",
             version=1,
@@ -86,34 +94,27 @@ class Unsee(TrainedOnce):
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train against the moving-average target: the stage.
 
-        Argument, result and errors are those of :func:`bench.train.sentence_encoder.train_towers`.
+        Argument, result and errors are those of :func:`bench.training.train_towers`.
         """
-        from bench.baselines._bsl import byol_loss
-        from bench.methods._unsee_losses import Barlow, CorInfoMax, vicreg
-        from bench.nn.architecture import state_size
-        from bench.nn.backbone import load_backbone
-        from bench.train.byol import Bootstrap, Projections, predictor
-        from bench.train.sentence_encoder import train_towers
-
         config, pooling = context.config, str(context.config["pooling"])
 
-        def objective(model: Any, pad_id: int) -> nn.Module:
+        def objective(model: Any, pad_id: int) -> training.Objective:
             """The MLP's weights are drawn from torch's state."""
-            size = state_size(model)
-            head = predictor(size, int(config["layers"]))
-            loss: Any = {"byol": byol_loss, "vicreg": vicreg}.get(self.objective)
+            size = nn.state_size(model)
+            head = training.predictor(size, int(config["layers"]))
+            loss: Any = {"byol": losses.byol_loss, "vicreg": losses.vicreg}.get(self.objective)
             if loss is None:
-                loss = Barlow(size) if self.objective == "barlow" else CorInfoMax(size)
+                loss = losses.Barlow(size) if self.objective == "barlow" else losses.CorInfoMax(size)
             if config["architecture"] == "projection":
-                return Projections(model, head, pad_id, loss=loss, pooling=pooling)
+                return training.Projections(model, head, pad_id, loss=loss, pooling=pooling)
             on_target, decay = config["architecture"] == "online_projection", float(config["decay"])
-            return Bootstrap(
+            return training.Bootstrap(
                 model, head, pad_id, loss=loss, decay=decay, pooling=pooling, target_head=on_target
             )
 
-        return train_towers(
+        return training.train_towers(
             context,
-            [load_backbone(context.model)],
+            [nn.load_backbone(context.model)],
             objective,
             numbered=config["architecture"] != "projection",
             pooling=pooling,

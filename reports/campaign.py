@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bench.config.sweep_manifest import Manifest
 from bench.errors import DataError
 from bench.records.record import Place, RunRecord, is_supervised
 from bench.records.store import ResultStore
 from bench.reports.records import by_profile_and_suite, check_comparable, senteval_rounding
-from bench.sweeps.manifest import Manifest
 
 OVERLAP = "overlap*.csv"
 """Files of ``bench data overlap TEXT --format csv`` in the campaign's folder."""

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.compare.select import grouped, row_meant
+from bench.comparison.select import grouped, row_meant
+from bench.config.parse import split_outside_brackets
 from bench.errors import InputError, not_one_of
 from bench.records.record import RunRecord
+from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
-from bench.reports.names import PRINTED
 from bench.reports.tables.published import backbone_of, published_names, released
-from bench.request.parse import split_outside_brackets
 
 PUBLISHED = "published"
 """What ``--names`` takes in the place of a file."""
@@ -104,6 +104,12 @@ def _runs(campaign: Campaign) -> dict[str, list[RunRecord]]:
     return grouped(campaign.records, lambda record: record.method)
 
 
+def _printed_backbone(name: str) -> str:
+    key = name.replace("-", "_")
+    found = printed_name(key)
+    return name if found == key else found
+
+
 def printed(runs: Sequence[RunRecord]) -> str:
     """Return what papers call a method, with its options; its id where its runs disagree or it has none.
 
@@ -115,13 +121,13 @@ def printed(runs: Sequence[RunRecord]) -> str:
 
 def _printed(record: RunRecord) -> str:
     if checkpoint := released(record):
-        name = PRINTED.get(checkpoint.method, checkpoint.method)
-        return f"{name} ({PRINTED.get(checkpoint.backbone.replace('-', '_'), checkpoint.backbone)}, released)"
+        name = printed_name(checkpoint.method)
+        return f"{name} ({_printed_backbone(checkpoint.backbone)}, released)"
     head, options = record.name, record.method.removeprefix(record.name)
     if not record.method.startswith(head) or not (options == "" or options.startswith("[")):
         return record.method
     backbone = backbone_of(record)
-    backbone = PRINTED.get(backbone.replace("-", "_"), backbone)
+    backbone = _printed_backbone(backbone)
     if head == "untrained":
         pooling = str(record.options.get("pooling", "cls"))
         if options in ("", f"[pooling={pooling}]") and pooling in _POOLINGS:
@@ -130,7 +136,9 @@ def _printed(record: RunRecord) -> str:
     elif head == "whitening":
         name = f"{backbone}-whitening"
     else:
-        name = next((PRINTED[name] for name in (head, *published_names(record)) if name in PRINTED), head)
+        name = next(
+            (n for name in (head, *published_names(record)) if (n := printed_name(name)) != name), head
+        )
     return f"{name} {options}".rstrip()
 
 

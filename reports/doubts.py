@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.errors import DataError, printable
-from bench.records.provenance import without_paths
+from bench.records.environment import without_paths
 from bench.records.record import RunRecord, safe_name
 from bench.records.store import ResultStore
+from bench.render.grid import Grid
 from bench.reports.campaign import Campaign
-from bench.reports.grid import Grid
 from bench.reports.records import UNREADABLE, by_profile_and_suite, failures, run_name, without_score
 
 _NO_PREDICTIONS = "Predictions that are missing, or not those of the record: "

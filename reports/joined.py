@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
+from bench.config import sweep_manifest as manifests
+from bench.config.sweep_manifest import Manifest, load_all
 from bench.errors import DataError, InputError, NotComparableError
-from bench.records.facts import KEYED, Difference, differing
+from bench.records.fingerprint import KEYED, Difference, differing
 from bench.records.integrity import copies
 from bench.records.record import Place, RunRecord
 from bench.records.store import ResultStore
 from bench.reports.doubts import lacks_predictions, scanned
 from bench.reports.records import by_profile_and_suite, run_name, table_facts
-from bench.sweeps import manifest as manifests
-from bench.sweeps.manifest import Manifest, load_all
 
 
 @dataclass(frozen=True)

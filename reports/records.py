@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.errors import DataError, InputError, NotComparableError
-from bench.records.facts import FACTS, family_of
+from bench.records.fingerprint import FACTS, family_of
 from bench.records.record import ALL, EXTERNAL, RunRecord, is_supervised
-from bench.reports.grid import SCALE
+from bench.render.grid import SCALE
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.errors import InputError
-from bench.reports import columns
+from bench.render import columns, latex
+from bench.render.formats import FILE, Screen, as_json, frame_csv, render_grids
 from bench.reports.campaign import Campaign
 from bench.reports.doubts import with_doubts
-from bench.reports.formats import latex
 from bench.reports.formats.paper import Style
 from bench.reports.formats.paper import tables as printed_tables
-from bench.reports.formats.render import FILE, Screen, as_json, frame_csv, render_grids
 from bench.reports.records import long_frame
 from bench.reports.sections import SECTIONS, table_grids
 from bench.reports.tables.ablation import ablation_grids
@@ -22,9 +21,9 @@ from bench.reports.tables.leaderboard import leaderboards
 from bench.reports.tables.paper import paper_tables
 
 if TYPE_CHECKING:
-    from bench.reports.figures.figure import Figure
+    from bench.render.figure import Figure
+    from bench.render.grid import Grid
     from bench.reports.formats.html import Part
-    from bench.reports.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,8 @@ def _long(campaign: Campaign, look: Look) -> str:
 
 def _latex(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -> str:
     """The tables, and the diagrams of the groups."""
+    from bench.render.picture import critical_difference
     from bench.reports.figures.of_records import group_figures
-    from bench.reports.formats.picture import critical_difference
 
     body = "\n".join([latex.tables(grids), *map(critical_difference, group_figures(campaign))])
     return latex.document(body) if standalone else body

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from bench.errors import InputError, unknown
 
 if TYPE_CHECKING:
+    from bench.render.grid import Grid
     from bench.reports.campaign import Campaign
-    from bench.reports.grid import Grid
 
 
 @dataclass(frozen=True)

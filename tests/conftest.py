@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.config import plugins
 from bench.registry import METHODS, discover
-from bench.request import plugins
 from tests.support.cli import last_of_each
 
 HERE = Path(__file__).parent

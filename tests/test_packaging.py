@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from bench.records.provenance import CHECKOUT_FOLDERS
+from bench.records.environment import CHECKOUT_FOLDERS
 from tests.support.house import ROOT, package_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

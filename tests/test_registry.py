@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from bench.card import Option
+from bench.config import profiles
 from bench.errors import BenchError, InputError
 from bench.plan.cells import profile_options
 from bench.registry import METHODS, Registry, discover
-from bench.request import profiles
 
 
 def test_a_name_belongs_to_one_origin() -> None:

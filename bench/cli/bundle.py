@@ -46,11 +46,11 @@ def bundle(
     """
     from hashlib import sha256
 
+    from bench.config.plugins import read_plugin
+    from bench.exchange.bundle import bundle as make_bundle
     from bench.records.files import write_whole
     from bench.records.store import ResultStore
     from bench.registry import discover
-    from bench.request.plugins import read_plugin
-    from bench.verify.bundle import bundle as make_bundle
     from bench.verify.forms import as_text
 
     discover()

@@ -122,8 +122,8 @@ def check(plugins: tuple[str, ...], **options: Any) -> None:
     missing; 2 bad input; 3 other specifications or data.
     """
     _check_options(options)
-    from bench.request.parse import parse_seeds
-    from bench.run.reference import open_reference
+    from bench.config.parse import parse_seeds
+    from bench.gate.reference import open_reference
 
     seeds = None if options["seeds"] is None else parse_seeds(options["seeds"])
     options["loaded"] = loaded_plugins(plugins)
@@ -184,11 +184,11 @@ def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
     """Judge records that are there, or the reference's own cells, repeated."""
     from bench.cli.run import execute
     from bench.eval.rescore import believed
+    from bench.gate.recompute import Asked, rescored
+    from bench.gate.reference import check_whole, load, plans, repeatable
+    from bench.gate.reference_encoders import CAMPAIGN, is_kept
     from bench.records.store import ResultStore
-    from bench.reports.grid import SCALE
-    from bench.run.kept import CAMPAIGN, is_kept
-    from bench.run.questions import Asked, rescored
-    from bench.run.reference import check_whole, load, plans, repeatable
+    from bench.render.grid import SCALE
 
     then = load(reference, options["methods"], seeds)
     check_whole(then, options["reference"])
@@ -228,8 +228,8 @@ def _encoder(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
     from bench.cli.run import execute
     from bench.data.mteb_names import split_suites
     from bench.data.suites import SUITES
-    from bench.reports.grid import SCALE
-    from bench.run.encoder_check import encoder_gate
+    from bench.gate.encoder_check import encoder_gate
+    from bench.render.grid import SCALE
 
     def run(plan: Plan) -> None:
         check_device(plan.spec.device)
@@ -256,7 +256,7 @@ def _encoder(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
 
 def _build() -> dict[str, str]:
     """What is checked, and when, for the history."""
-    from bench.records.provenance import git
+    from bench.records.environment import git
     from bench.version import __version__
 
     commit = git("rev-parse", "HEAD")
@@ -266,9 +266,9 @@ def _build() -> dict[str, str]:
 
 def _show(gate: Gate, options: dict[str, Any]) -> None:
     """Print the verdict and write the files that are asked for."""
-    from bench.reports.formats.gate_page import page
-    from bench.reports.formats.junit import junit
-    from bench.reports.tables.gate import as_json, as_markdown, as_text, printable
+    from bench.gate.junit import junit
+    from bench.gate.page import page
+    from bench.gate.tables import as_json, as_markdown, as_text, printable
 
     for line in gate.warnings:
         click.echo(f"warning: {printable(line)}", err=True)
@@ -285,9 +285,9 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
     Returns:
         False if nothing was replaced or kept.
     """
+    from bench.gate.reference import note, update
+    from bench.gate.reference_encoders import keep_encoders, lacking
     from bench.records.machines import machine_warnings
-    from bench.run.kept import keep_encoders, lacking
-    from bench.run.reference import note, update
 
     def say(line: str) -> None:
         click.echo(line, err=options["form"] != "text")  # stdout is a document otherwise
@@ -319,7 +319,7 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
 
 def _leave(gate: Gate) -> None:
     """Exit as the verdict says; differences of specification or data stand on stderr, a line each."""
-    from bench.reports.tables.gate import printable
+    from bench.gate.tables import printable
 
     different = gate.having(Status.DIFFERENT)
     for cell in different:

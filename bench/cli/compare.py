@@ -25,11 +25,11 @@ from bench.cli.progress import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
-    from bench.compare.comparison import Comparison
-    from bench.compare.draws import Drawn, Run
-    from bench.compare.evidence import DrawItems
-    from bench.compare.questions import Questions
-    from bench.compare.select import Group
+    from bench.comparison.comparison import Comparison
+    from bench.comparison.evidence import DrawItems
+    from bench.comparison.item_bootstrap import Drawn, Run
+    from bench.comparison.questions import Questions
+    from bench.comparison.select import Group
 
 
 WHERE = "bench compare"
@@ -98,11 +98,11 @@ def compare(first: str, second: str | None, against: str | None, seeds_only: boo
     Each is a method id as in the report, METHOD#SEED for one run, a record's file, or a folder of records: a
     campaign or one below it. Two campaigns are compared method by method.
     """
-    from bench.compare.comparison import compare as compare_groups
-    from bench.compare.comparison import correct
-    from bench.compare.select import match, resolve
+    from bench.comparison.comparison import compare as compare_groups
+    from bench.comparison.comparison import correct
+    from bench.comparison.select import match, resolve
+    from bench.config.parse import split_outside_brackets
     from bench.records.store import ResultStore
-    from bench.request.parse import split_outside_brackets
 
     if (second is None) == (against is None):
         raise InputError("one of B and --against is needed", where=WHERE, expected="A B, or A --against B,C")
@@ -143,7 +143,7 @@ def compare(first: str, second: str | None, against: str | None, seeds_only: boo
 
 def _questions(a: Group, b: Group, options: Mapping[str, Any]) -> Questions:
     """What was asked besides, in the metric's unit, with what is published of the two."""
-    from bench.compare.questions import Questions
+    from bench.comparison.questions import Questions
     from bench.reports.tables.comparison import published_differences
 
     given = {name: None if (of := options[name]) is None else of / POINTS for name in ("margin", "claim")}
@@ -155,7 +155,7 @@ def _questions(a: Group, b: Group, options: Mapping[str, Any]) -> Questions:
 
 def item_drawer(draws: int, data: Path | None) -> DrawItems:
     """Item draws with a progress bar over the records, and a line for every file that is not used."""
-    from bench.compare.draws import item_draws
+    from bench.comparison.item_bootstrap import item_draws
 
     def draw(runs: Sequence[Run]) -> Iterator[Drawn]:
         with progress_bar("items", len(runs)) as advance:
@@ -167,9 +167,8 @@ def item_drawer(draws: int, data: Path | None) -> DrawItems:
 
 def _print(found: Sequence[Comparison], form: str) -> None:
     from bench.cli.screen import text
-    from bench.compare.statements import statements
-    from bench.compare.wording import verdict
-    from bench.reports.formats.render import render_grids
+    from bench.comparison.render import statements, verdict
+    from bench.render.formats import render_grids
     from bench.reports.tables.comparison import checkpoint_grid, task_grid
 
     if form == "json":

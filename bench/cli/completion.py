@@ -95,15 +95,15 @@ def _list_methods(ctx: click.Context, incomplete: str) -> list[str]:
 
 
 def _list_methods_or_all(ctx: click.Context, incomplete: str) -> list[str]:
-    from bench.request.spec import ALL_METHODS
+    from bench.config.spec import ALL_METHODS
 
     return [ALL_METHODS, *_list_methods(ctx, incomplete)]
 
 
 def _list_profiles(ctx: click.Context, incomplete: str) -> Iterator[str]:
     """Yield the profiles that bench ships, and those of files next to what is typed."""
+    from bench.config import profiles
     from bench.errors import BenchError
-    from bench.request import profiles
 
     yield from profiles.names()
     folder = incomplete.rpartition("/")[0]
@@ -121,7 +121,7 @@ def _list_suites(ctx: click.Context, incomplete: str) -> list[str]:
 
 
 def _list_sweeps(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    from bench.sweeps.grids import SWEEPS
+    from bench.config.sweeps import SWEEPS
 
     return SWEEPS
 

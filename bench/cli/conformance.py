@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.conformance.suite import Finding
-    from bench.reports.grid import Grid
+    from bench.render.grid import Grid
 
 _WHERE = "bench conformance"
 
@@ -97,7 +97,7 @@ def _run(methods: Sequence[str]) -> list[Finding]:
 def grids(found: Sequence[Finding]) -> list[Grid]:
     """A table of every check for a single method and for each one that failed, a row for every other."""
     from bench.conformance.suite import FAILED, NO_CASE, PASSED
-    from bench.reports.grid import Grid
+    from bench.render.grid import Grid
 
     by_method: dict[str, list[Finding]] = {}
     for finding in found:

@@ -111,8 +111,8 @@ def _probing_facts(file: str, place: Path) -> str:
 
 def _texts(folder: Path, group: str | None) -> list[str]:
     """The profiles' training texts that are there, below the folder; one alone where it is asked for."""
+    from bench.config import profiles
     from bench.data.hub import TEXTS
-    from bench.request import profiles
 
     if group is not None:
         return [f"corpus/{TEXTS[group]}"]
@@ -239,7 +239,7 @@ def _clean_rows(
 
 def _echo_frame(frame: Any, form: str) -> None:
     if form == "csv":
-        from bench.reports.formats.render import frame_csv
+        from bench.render.formats import frame_csv
 
         click.echo(frame_csv(frame), nl=False)
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.errors import InputError, printable
-from bench.reports.grid import DASH, SCALE, Grid
+from bench.render.grid import DASH, SCALE, Grid
 
 if TYPE_CHECKING:
     from bench.plan.detect import Detection, Outlook, PlannedPair

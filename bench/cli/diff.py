@@ -15,7 +15,7 @@ from bench.cli.options import data_option, filter_options, results_options
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bench.compare.draws import Run
+    from bench.comparison.item_bootstrap import Run
     from bench.eval.moved import Moved
 
 WHERE = "bench diff"
@@ -44,7 +44,7 @@ def diff(
     Of pairs those whose rank of similarity differs most; of classes those that are predicted differently. A
     and B are named as for bench compare. It prints to the screen only: no sentence is written to a file.
     """
-    from bench.compare.select import choose, match, resolve
+    from bench.comparison.select import choose, match, resolve
     from bench.records.store import ResultStore
 
     store = ResultStore(options["results"], options["campaign"])

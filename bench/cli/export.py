@@ -13,11 +13,11 @@ from bench.cli.progress import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
+    from bench.config.spec import RunSpec
     from bench.encoder import Encoder
+    from bench.execution.builder import Builder
     from bench.plan.cell import Cell
     from bench.plan.plan import Plan
-    from bench.request.spec import RunSpec
-    from bench.run.builder import Builder
 
 
 _WHERE = "bench export"
@@ -63,10 +63,8 @@ def export(method: str, seed: int | None, out: Path, checkpoint: str, **options:
     cell = check_seed(plan, method, seed, _WHERE)
     check_device(plan.spec.device)
     with torch_threads(plan.spec.threads, needs_torch=True):
+        from bench.execution.model_card import about_model, find_records, model_card, model_index
         from bench.nn.export import check_target, export_encoder
-        from bench.run.about import about_model
-        from bench.run.model_card import find_records, model_card
-        from bench.run.model_index import model_index
 
         check_target(out)
         builder, encoder = finished_encoder(plan, checkpoint, _WHERE)
@@ -84,8 +82,8 @@ def one_method(text: str, seed: int | None, options: dict[str, Any], where: str)
     Raises:
         InputError: several methods, an unknown one, no seed, or one that the method has not.
     """
+    from bench.config.parse import parse_method
     from bench.registry import discover
-    from bench.request.parse import parse_method
 
     loaded_plugins(options["plugins"], options["results"])
     card = discover().get(parse_method(text, where).name, where=where).card
@@ -117,8 +115,8 @@ def finished_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[Builder, 
         InputError: a method without vectors.
     """
     from bench.encoder import PairScorer
-    from bench.run.builder import Builder
-    from bench.run.stage_cache import StageCache
+    from bench.execution.builder import Builder
+    from bench.execution.stage_cache import StageCache
     from bench.stages import planned_steps
 
     cell, cache = plan.jobs[0].cell, StageCache(plan.spec.results / ".stages")

@@ -38,7 +38,7 @@ def gradient(
     before, at every dev evaluation and in the selected checkpoint (5, 7, 8 and 9), as JSON. Runs of one
     folder have figures together.
     """
-    from bench.run.gradient import folder_of, measure, write_sampled
+    from bench.gradient.run import folder_of, measure, write_sampled
 
     if len(set(methods)) < len(methods):
         raise InputError("a method is named twice", where="bench gradient")
@@ -52,7 +52,7 @@ def gradient(
     except OSError as error:
         raise InputError(f"the figures can't be written: {error.strerror}", where=f"--out {out}") from error
     if figures is not None:
-        from bench.reports.figures.draw import draw
+        from bench.render.draw import draw
         from bench.reports.figures.of_files import gradient_figures
 
         for path in draw(gradient_figures(out), figures):
@@ -61,8 +61,8 @@ def gradient(
 
 def _plan(method: str, out: Path, seed: int, options: dict[str, Any]) -> Plan:
     """The plan of one method's training; raises InputError where it can't be watched."""
+    from bench.gradient.run import check_watched, folder_of
     from bench.plan.plan import make_plan
-    from bench.run.gradient import check_watched, folder_of
 
     plan = make_plan(make_spec({**options, "methods": method, "seeds": str(seed)}))
     check_device(plan.spec.device)

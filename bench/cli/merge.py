@@ -56,10 +56,10 @@ def merge(
     are, and get back predictions that they lost. No code of a bundle runs unless --run-plugin names it. Exit
     codes: 0 added, 1 verification found something, 2 bad input, 3 something else is there already.
     """
+    from bench.exchange.merge import Settings
+    from bench.exchange.merge import merge as merge_bundle
     from bench.registry import discover
     from bench.verify.forms import as_text
-    from bench.verify.merge import Settings
-    from bench.verify.merge import merge as merge_bundle
 
     discover()
 

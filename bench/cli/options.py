@@ -18,7 +18,7 @@ from bench.cli.single import F
 from bench.errors import InputError, did_you_mean, printable
 
 if TYPE_CHECKING:
-    from bench.request.spec import Plugin, RunSpec
+    from bench.config.spec import Plugin, RunSpec
 
 MOST_WORKERS = 2
 """Default of --workers on a machine with more cores: each worker holds a model and its optimiser."""
@@ -236,12 +236,12 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     Raises:
         InputError: a value that is none, or a suite that is named twice.
     """
+    from bench.config.parse import parse_copies, parse_methods, parse_overrides, parse_seeds
+    from bench.config.profiles import DEFAULT
+    from bench.config.spec import RunSpec
     from bench.data.mteb_names import split_suites, suite_label
     from bench.data.suites import SUITES
     from bench.probes import parse_probes
-    from bench.request.parse import parse_copies, parse_methods, parse_overrides, parse_seeds
-    from bench.request.profiles import DEFAULT
-    from bench.request.spec import RunSpec
 
     suites, seeds = options["suites"], options["seeds"]
     if suites is not None and not suites.isprintable():
@@ -292,8 +292,8 @@ def tell_idle_tables(profile: str) -> None:
 
     No error: a profile may have a table for a method whose plug-in isn't needed now.
     """
+    from bench.config import profiles
     from bench.registry import discover
-    from bench.request import profiles
 
     known = discover().names()
     for name in sorted(profiles.load(profile).methods.keys() - set(known)):
@@ -306,7 +306,7 @@ def loaded_plugins(texts: Sequence[str], results: Path = Path("results")) -> tup
     """Load what ``--plugin`` names; raises InputError."""
     if not texts:
         return ()
-    from bench.request.plugins import load_plugins, read_plugin
+    from bench.config.plugins import load_plugins, read_plugin
 
     plugins = tuple(read_plugin(text, results) for text in dict.fromkeys(texts))
     load_plugins(plugins)
@@ -366,7 +366,7 @@ def check_device(device: str, ranks: int = 1) -> None:
 
     check_available(device, where=f"--device {device}")
     if ranks > 1:
-        from bench.train.launch import check_devices
+        from bench.training.launch import check_devices
 
         check_devices(ranks, device)
 

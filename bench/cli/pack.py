@@ -46,9 +46,8 @@ def pack(out: Path, weights: str, limit: float | None, **options: Any) -> None:
     It holds the code, the data of the named suites, the training text, the models, and run.sh with the
     command. Records that it makes name the commit it was made from.
     """
-    from bench.plan.names import check_names
-    from bench.plan.plan import make_plan
-    from bench.run.pack import pack as write
+    from bench.exchange.pack import pack as write
+    from bench.plan.plan import check_names, make_plan
 
     if str(options["profile"]).endswith(".toml"):
         raise InputError(

@@ -121,11 +121,11 @@ def _sentence(given: str | None, *, maps: bool) -> str | None:
 def _measure_all(
     methods: tuple[str, ...], names: tuple[str, ...], how: ProbeOptions, options: dict[str, Any]
 ) -> list[Probed]:
+    from bench.config import profiles
     from bench.data.suites import data_folder
+    from bench.execution.probing import probe_data
     from bench.nn.threads import torch_threads
     from bench.plan.plan import make_plan
-    from bench.request import profiles
-    from bench.run.probing import probe_data
 
     plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
     spec = plan.spec
@@ -147,14 +147,14 @@ def _along(
 ) -> None:
     """Train anew, probing; print the evaluations, and how the probes go with the dev score."""
     from bench.cli.screen import text
+    from bench.config import profiles
     from bench.data.suites import data_folder
+    from bench.execution.along import along, check_along
+    from bench.execution.probing import probe_data
     from bench.plan.plan import make_plan
     from bench.probes.along import Along
     from bench.probes.probe import ProbeOptions
     from bench.reports.tables.along import along_grids, along_relations, within_relations
-    from bench.request import profiles
-    from bench.run.along import along, check_along
-    from bench.run.probing import probe_data
 
     if heatmaps is not None or options["sentence"] is not None:
         where = "--sentence" if heatmaps is None else "--heatmaps"
@@ -245,11 +245,11 @@ def _keep(out: Path | None, found: Along) -> None:
 
 def _measure(plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], how: ProbeOptions) -> Probed:
     """Measure one cell's encoder; its average is that of its finished record on the plan's first suite."""
+    from bench.execution.builder import Builder
+    from bench.execution.probing import finished_record, with_eta
+    from bench.execution.stage_cache import StageCache
     from bench.probes.measure import measure
     from bench.reports.tables.probes import Probed
-    from bench.run.builder import Builder
-    from bench.run.probing import finished_record, with_eta
-    from bench.run.stage_cache import StageCache
 
     cache = StageCache(plan.spec.results / ".stages")
     missing = [stage.spec.role for stage in cell.all_stages if cache.find(stage) is None]

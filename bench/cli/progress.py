@@ -16,7 +16,7 @@ from bench.errors import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from bench.run.running import Run
+    from bench.execution.monitor import Run
 
 PLAIN_EVERY = 30.0
 """Seconds between plain lines."""
@@ -79,7 +79,7 @@ def counted(what: str, done: int, total: int | None, seconds: float) -> str:
     >>> counted("pretrain", 300, 1200, 60)
     'pretrain: 300 of 1,200, 5 a second, 60 s gone, 3 min left'
     """
-    from bench.run.left import span
+    from bench.execution.monitor import span
 
     speed = done / seconds if seconds else 0.0
     of = f" of {total:,}" if total else ""
@@ -129,7 +129,7 @@ def _table(runs: Mapping[str, Run], width: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from bench.run.running import HEAD
+    from bench.execution.monitor import HEAD
 
     parts: list[RenderableType] = []
     for title, run in runs.items():
@@ -155,7 +155,7 @@ def watched(folder: Path, *, console: Console, logs: Sequence[Callable[[Path], N
         console: Stderr's.
         logs: Called with the folder at every look, and once at the end.
     """
-    from bench.run.running import Run
+    from bench.execution.monitor import Run
 
     run = Run(folder)
 

@@ -95,7 +95,7 @@ def report(
     html is one file for a browser, without a network: everything that the records hold.
     """
     from bench.cli.screen import screen
-    from bench.reports.columns import wanted
+    from bench.render.columns import wanted
     from bench.reports.report import Look, all_figures
     from bench.reports.report import report as make
 
@@ -116,7 +116,7 @@ def report(
         raise
     click.echo(made, nl=False)
     if figures is not None:
-        from bench.reports.figures.draw import draw
+        from bench.render.draw import draw
 
         for path in draw(all_figures(source), figures):
             click.echo(f"figure: {path}", err=True)
@@ -202,7 +202,7 @@ def _campaign(
 
 
 def _known_baseline(baseline: str | None, records: Sequence[RunRecord]) -> str | None:
-    from bench.compare.select import row_meant
+    from bench.comparison.select import row_meant
 
     if baseline is None:
         return None

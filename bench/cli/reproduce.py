@@ -17,13 +17,13 @@ from bench.cli.run import estimate_option, execute, leave_if_failed, own_records
 from bench.errors import BenchError, InputError
 
 if TYPE_CHECKING:
+    from bench.config.spec import RunSpec
     from bench.papers.items import Item
     from bench.papers.work import Work
     from bench.plan.plan import Plan
     from bench.records.record import RunRecord
-    from bench.reports.figures.figure import Figure
-    from bench.reports.grid import Grid
-    from bench.request.spec import RunSpec
+    from bench.render.figure import Figure
+    from bench.render.grid import Grid
 
 CAMPAIGN = "reproduce"
 MOST = 2560
@@ -136,7 +136,7 @@ def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:
 
     The default campaign may hold nothing yet.
     """
-    from bench.records.names import check_new_campaign
+    from bench.records.files import check_new_campaign
     from bench.records.store import ResultStore
 
     if not show:
@@ -151,8 +151,8 @@ def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:
 
 def _works(item: Item, spec: RunSpec, profile: str | None, seeds: str | None) -> Iterator[Work]:
     """An item in every profile in which it is run."""
+    from bench.config.parse import parse_seeds
     from bench.papers.work import work
-    from bench.request.parse import parse_seeds
 
     if item.settings or item.nothing:
         return
@@ -178,8 +178,7 @@ def _check(name: str | None, options: dict[str, Any]) -> None:
 
 def _preview(made: Work, estimate: bool) -> int:
     """Say what would run; return the number of conflicts."""
-    from bench.plan.names import check_names
-    from bench.plan.plan import make_plan
+    from bench.plan.plan import check_names, make_plan
 
     click.echo(f"{made.item.id}: {made.item.title}; profile {made.spec.profile}")
     for method, why in made.impossible.items():
@@ -199,8 +198,7 @@ def _preview(made: Work, estimate: bool) -> int:
 def _run(made: Work, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
     """Run what is missing, or only read; return the records with their methods' texts, and what failed."""
     from bench.papers.work import ids
-    from bench.plan.names import check_names
-    from bench.plan.plan import make_plan
+    from bench.plan.plan import check_names, make_plan
     from bench.records.store import ResultStore
 
     if not made.spec.methods:
@@ -264,10 +262,10 @@ def _said(item: Item) -> list[Grid]:
 
 def _measured(made: Work, show: bool) -> list[Figure]:
     """Measure what ``bench gradient`` does for an item and isn't there yet; return its figures."""
+    from bench.gradient.run import check_same, check_watched, measure, sampled_files, write_sampled
     from bench.papers.curves import item_figures
     from bench.papers.work import MEASURED, gradient_folder, watched_folder
     from bench.records.store import ResultStore
-    from bench.run.gradient import check_same, check_watched, measure, sampled_files, write_sampled
 
     store = ResultStore(made.spec.results, made.spec.campaign)
     folder = gradient_folder(made)
@@ -293,8 +291,8 @@ def _measured(made: Work, show: bool) -> list[Figure]:
 
 def _watched(made: Work) -> Iterator[Plan]:
     """The plan of each training that an item watches."""
+    from bench.config.parse import parse_methods
     from bench.plan.plan import make_plan
-    from bench.request.parse import parse_methods
 
     for method, seed in product(filter(None, made.item.gradient), made.spec.seeds):
         yield make_plan(replace(made.spec, methods=parse_methods(method), seeds=(seed,)))
@@ -317,7 +315,7 @@ def _figures(made: Work, records: Iterable[tuple[str, RunRecord]]) -> list[Figur
 def _draw(figures: Sequence[Figure], folder: Path | None) -> None:
     if folder is None or not figures:
         return
-    from bench.reports.figures.draw import draw
+    from bench.render.draw import draw
 
     for path in draw(list(figures), folder):
         tell(f"figure: {path}")
@@ -325,6 +323,6 @@ def _draw(figures: Sequence[Figure], folder: Path | None) -> None:
 
 def _render(grids: Sequence[Grid], form: str) -> str:
     from bench.cli.screen import screen
-    from bench.reports.formats.render import render_grids
+    from bench.render.formats import render_grids
 
     return render_grids(list(grids), form, screen=screen())

@@ -109,7 +109,7 @@ def _trip(
     options: dict[str, Any],
 ) -> RoundTrip:
     from bench.data.rtt import RoundTrip
-    from bench.records.provenance import provenance
+    from bench.records.environment import provenance
 
     facts = provenance(device=options["device"], threads=options["threads"])
     settings = {name: options[name] for name in ("beams", "batch_tokens", "threads")}
@@ -138,10 +138,10 @@ def _parse_pivots(text: str) -> dict[str, str | None]:
 
 
 def _corpus(path: Path | None, column: str | None, profile: str | None, data_dir: Path | None) -> Corpus:
+    from bench.config import profiles
     from bench.data.corpus import read_corpus
     from bench.data.suites import data_folder
     from bench.data.training import profile_corpus, uses_world
-    from bench.request import profiles
 
     if (path is None) == (profile is None):
         raise InputError(

@@ -19,10 +19,10 @@ from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
 
 if TYPE_CHECKING:
+    from bench.execution.cell import Outcome
+    from bench.execution.runner import Deadline
     from bench.plan.job import Job
     from bench.plan.plan import Plan
-    from bench.run.deadline import Deadline
-    from bench.run.task import Outcome
 
 
 estimate_option = single.option(
@@ -111,10 +111,9 @@ def run(
     Progress goes to stderr, the leaderboard of this run to stdout.
     """
     from bench.cli.detect import check_options, show_detection
-    from bench.plan.names import check_names
-    from bench.plan.plan import make_plan
-    from bench.run.logs import check_installed
-    from bench.run.ready import check_early
+    from bench.execution.logs import check_installed
+    from bench.execution.runner import check_early
+    from bench.plan.plan import check_names, make_plan
 
     begin = time.monotonic()
     check_installed(logs)
@@ -141,7 +140,7 @@ def run(
             click.echo(f"deadline: {deadline:g} min; --estimate says how many cells fit")
         leave_if_failed(conflicts)
         return
-    from bench.run.deadline import Deadline
+    from bench.execution.runner import Deadline
 
     ends = None if deadline is None else Deadline(plan, begin + 60 * deadline)
     failed = execute(plan, ends, logs)
@@ -172,8 +171,8 @@ def of_shard(plan: Plan, shard: str | None) -> Plan:
     """Return a plan's share that ``--shard`` names, or the whole plan; say which on stderr."""
     if shard is None:
         return plan
+    from bench.config.parse import parse_shard
     from bench.plan.shard import shares
-    from bench.request.parse import parse_shard
 
     number, count = parse_shard(shard)
     dealt = shares(plan, count)
@@ -185,7 +184,7 @@ def of_shard(plan: Plan, shard: str | None) -> Plan:
 
 def tell_left(left: Sequence[Job], planned: int, failed: int) -> None:
     """Name the jobs that a deadline left, with the command that goes on."""
-    from bench.compare.select import grouped, seed_list
+    from bench.comparison.select import grouped, seed_list
 
     groups = grouped(left, lambda job: (job.cell.method, job.suite))
     named = []
@@ -202,7 +201,7 @@ def tell_left(left: Sequence[Job], planned: int, failed: int) -> None:
 
 def own_records(plan: Plan) -> list[RunRecord]:
     """Return the records of a plan's jobs, without those of another specification or place in theirs."""
-    from bench.records.facts import differing
+    from bench.records.fingerprint import differing
 
     found = []
     for job in plan.jobs:
@@ -223,10 +222,10 @@ def leave_if_failed(cells: int) -> None:
 
 def show_plan(plan: Plan) -> int:
     """Print the cells, what is done, and what they read; return the number of conflicts."""
-    from bench.run.preview import inputs
-    from bench.run.probing import jobs_without_probes
-    from bench.run.ready import check_ready
-    from bench.run.stage_cache import StageCache
+    from bench.execution.preview import inputs
+    from bench.execution.probing import jobs_without_probes
+    from bench.execution.runner import check_ready
+    from bench.execution.stage_cache import StageCache
 
     check_ready(plan)
 
@@ -259,7 +258,7 @@ def tell_conflicts(plan: Plan) -> int:
     """Say which jobs don't run because of what is there, a line for the seeds of one reason; count them."""
     if not (found := plan.conflicts()):
         return 0
-    from bench.compare.select import grouped, seed_list
+    from bench.comparison.select import grouped, seed_list
 
     for same in grouped(found, lambda one: (one[0].cell.method, one[0].suite, str(one[1]))).values():
         (first, why), seeds = same[0], [job.cell.seed for job, _ in same if job.cell.seed is not None]
@@ -281,11 +280,10 @@ def show_estimate(plan: Plan, price: float | None = None, deadline: float | None
     And the cost where an hour has a price, and how many cells end before a deadline, in minutes.
     """
     from bench.eval.suite import measure_of
-    from bench.run.deadline import fitting
-    from bench.run.left import span
-    from bench.run.preview import Estimate, cost, described, estimates
-    from bench.run.runner import pending_jobs
-    from bench.run.sharing import sharing
+    from bench.execution.monitor import span
+    from bench.execution.preview import Estimate, cost, described, estimates
+    from bench.execution.runner import fitting, pending_jobs
+    from bench.execution.sharing import sharing
 
     pending = plan.pending()
     jobs = [job for job in pending if measure_of(job.suite).encodes_once]
@@ -321,17 +319,16 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
     Args:
         plan: The plan.
         deadline: When it has to end.
-        logs: Names of what else gets its curves, see :mod:`bench.run.logs`.
+        logs: Names of what else gets its curves, see :mod:`bench.execution.logs`.
     """
     from rich.console import Console
 
     from bench.cli.progress import watched
-    from bench.plan.backbone import other_weights
-    from bench.request import profiles
-    from bench.run.backbone import to_make
-    from bench.run.logs import opened_logs
-    from bench.run.ready import check_ready
-    from bench.run.runner import pending_jobs, run_plan
+    from bench.config import profiles
+    from bench.execution.backbone import to_make
+    from bench.execution.logs import opened_logs
+    from bench.execution.runner import check_ready, pending_jobs, run_plan
+    from bench.plan.made_backbone import other_weights
 
     check_ready(plan)
     if model := to_make([job.cell for job in pending_jobs(plan)]):

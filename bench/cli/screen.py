@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bench.reports.formats.render import Screen
-    from bench.reports.grid import Grid
+    from bench.render.formats import Screen
+    from bench.render.grid import Grid
 
 
 def screen(width: int | None = None) -> Screen:
@@ -17,7 +17,7 @@ def screen(width: int | None = None) -> Screen:
 
     A file's tables depend on nothing but the records, so COLUMNS is for terminals alone.
     """
-    from bench.reports.formats.render import Screen
+    from bench.render.formats import Screen
 
     terminal = sys.stdout is not None and sys.stdout.isatty()
     return Screen(width or (shutil.get_terminal_size().columns if terminal else None), terminal)
@@ -25,6 +25,6 @@ def screen(width: int | None = None) -> Screen:
 
 def text(grids: Sequence[Grid]) -> str:
     """Return tables for stdout."""
-    from bench.reports.formats import render
+    from bench.render import formats as render
 
     return render.text(grids, screen())

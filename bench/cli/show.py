@@ -23,7 +23,7 @@ from bench.errors import DataError, InputError, printable
 
 if TYPE_CHECKING:
     from bench.card import MethodCard
-    from bench.request.spec import MethodRequest
+    from bench.config.spec import MethodRequest
 
 Rows = list[tuple[str, str]]
 _CARD = 14
@@ -56,8 +56,8 @@ def list_(what: str, plugins: tuple[str, ...], results: Path) -> None:
 
 
 def _methods(plugins: tuple[str, ...], results: Path) -> Rows:
+    from bench.config.plugins import load_plugin, read_plugin
     from bench.registry import METHODS, discover
-    from bench.request.plugins import load_plugin, read_plugin
 
     discover()
     wanted = {name for text in plugins for name in load_plugin(read_plugin(text, results))}
@@ -79,7 +79,7 @@ def _suites() -> Rows:
 
 
 def _profiles() -> Rows:
-    from bench.request import profiles
+    from bench.config import profiles
 
     return [
         *((name, profiles.load(name).summary) for name in profiles.names()),
@@ -88,7 +88,7 @@ def _profiles() -> Rows:
 
 
 def _sweeps() -> Rows:
-    from bench.sweeps.grids import SWEEPS
+    from bench.config.sweeps import SWEEPS
 
     return [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
 
@@ -162,9 +162,9 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     With --profile what would run instead: backbone, training text, dev set, suites, the steps of every stage,
     and every option with its source: given, the profile's table, its budget, or the card.
     """
+    from bench.config.parse import parse_method, parse_overrides
+    from bench.config.spec import RunSpec
     from bench.registry import discover
-    from bench.request.parse import parse_method, parse_overrides
-    from bench.request.spec import RunSpec
 
     loaded_plugins(plugins)
     request = parse_method(method, "bench show")
@@ -181,7 +181,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
         for line in card_lines(card):
             click.echo(line)
         return
-    from bench.plan.shown import shown
+    from bench.plan.explain import shown
 
     tell_idle_tables(profile)
     spec = RunSpec(
@@ -201,10 +201,10 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
 def _show_folder(request: MethodRequest, card: MethodCard) -> None:
     """Print what bench reads in a model folder, and which methods can train on it."""
     from bench.card import BuildContext
+    from bench.config.spelling import split_argument
+    from bench.execution.folder_report import folder_report
     from bench.nn.folder import resolve
     from bench.registry import METHODS
-    from bench.request.spelling import split_argument
-    from bench.run.folder_report import folder_report
 
     path, short = split_argument(request, card)
     model = resolve(path or "", where=request.text)

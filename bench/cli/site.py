@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bench.records.record import RunRecord
     from bench.records.store import ResultStore
-    from bench.reports.site.entry import Check
+    from bench.site.entry import Check
 
 
 @click.command()
@@ -39,7 +39,7 @@ def site(out: Path, url: str, title: str, history: Path | None, results: Path, d
     can't be read or findings of bench verify; 2 bad input.
     """
     from bench.registry import discover
-    from bench.reports.site.build import Asked, build, campaigns_below
+    from bench.site.build import Asked, build, campaigns_below
     from bench.verify.sentences import check_sentences
 
     discover()
@@ -86,8 +86,8 @@ def _is_address(url: str) -> bool:
 
 def _check(store: ResultStore, data: Path | None) -> Check:
     """What ``bench verify`` says of a campaign."""
-    from bench.records.provenance import without_paths
-    from bench.reports.site.entry import Check
+    from bench.records.environment import without_paths
+    from bench.site.entry import Check
     from bench.verify.forms import as_text
     from bench.verify.records import BESIDE_SCORES, Settings, verify
 

@@ -16,7 +16,7 @@ from bench.cli.options import filter_options, item_options, print_json, results_
 from bench.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from bench.compare.draws import Run
+    from bench.comparison.item_bootstrap import Run
 
 MOST_NAMED = 6
 """Pairs of methods that the text names; of more it says how many."""
@@ -41,8 +41,8 @@ def stats(
     The draws are kept in results/CAMPAIGN/stats, where bench compare finds them.
     """
     from bench.cli.screen import text
-    from bench.compare.draws import Run
-    from bench.compare.intervals import method_intervals, record_intervals
+    from bench.comparison.intervals import method_intervals, record_intervals
+    from bench.comparison.item_bootstrap import Run
     from bench.records.store import ResultStore
     from bench.reports.tables.intervals import method_grid, record_grid, task_grid
 
@@ -78,8 +78,8 @@ def stats(
 
 def _pairs(runs: Sequence[Run]) -> list[tuple[str, str, str, str, str]]:
     """Return (profile, suite, method, method, what they share) where the runs of a seed are pairs."""
-    from bench.compare.caveats import pairing
-    from bench.compare.select import Group, by_seed, grouped
+    from bench.comparison.confounders import pairing
+    from bench.comparison.select import Group, by_seed, grouped
 
     found = []
     for (profile, suite), here in grouped(runs, lambda run: (run.record.profile, run.record.suite)).items():

@@ -13,8 +13,8 @@ from bench.cli.run import estimate_option, execute, leave_if_failed, own_records
 from bench.errors import InputError
 
 if TYPE_CHECKING:
-    from bench.request.spec import RunSpec
-    from bench.sweeps.grids import Backbone
+    from bench.config.spec import RunSpec
+    from bench.config.sweeps import Backbone
 
 
 @click.command()
@@ -29,15 +29,14 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     Its cells are those of `bench run`: what is finished in the campaign is not computed again.
     """
     from bench.cli.screen import text
-    from bench.plan.names import check_names
-    from bench.plan.plan import make_plan
-    from bench.records.names import check_new_campaign
+    from bench.config import profiles
+    from bench.config.parse import parse_methods
+    from bench.config.sweep_manifest import Manifest, save, with_earlier
+    from bench.config.sweeps import get
+    from bench.plan.plan import check_names, make_plan
+    from bench.records.files import check_new_campaign
     from bench.records.store import ResultStore
     from bench.reports.tables.sweeps import sweep_grids
-    from bench.request import profiles
-    from bench.request.parse import parse_methods
-    from bench.sweeps.grids import get
-    from bench.sweeps.manifest import Manifest, save, with_earlier
 
     wanted = get(name)
     spec = make_spec({**options, "methods": "untrained"})
@@ -80,10 +79,10 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
 
 
 def _backbone(spec: RunSpec) -> Backbone:
-    from bench.plan.backbone import backbone_shape
+    from bench.config import profiles
+    from bench.config.sweeps import Backbone
+    from bench.plan.made_backbone import backbone_shape
     from bench.plan.plan import make_plan
-    from bench.request import profiles
-    from bench.sweeps.grids import Backbone
 
     plain = replace(spec, overrides=(), corpus=None, text_column=None, pairs=None, dev=None, copies=())
     model = make_plan(plain).jobs[0].cell.model

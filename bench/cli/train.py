@@ -28,10 +28,10 @@ from bench.cli.progress import progress_bar
 from bench.errors import CellFailedError, InputError, printable
 
 if TYPE_CHECKING:
+    from bench.config.profiles import Profile
     from bench.data.corpus import Corpus
-    from bench.request.profiles import Profile
-    from bench.train.prepared_text import PreparedText
-    from bench.train.pretrain import PretrainSettings
+    from bench.training.prepared_text import PreparedText
+    from bench.training.pretrain import PretrainSettings
 
 
 @click.command()
@@ -91,9 +91,9 @@ def pretrain(
     Each minute the model is kept in OUT-unfinished, until the finished one is in OUT.
     """
     began = time.monotonic()
+    from bench.config import profiles
     from bench.nn.threads import torch_threads
-    from bench.request import profiles
-    from bench.train.precision import training_at
+    from bench.training.precision import training_at
 
     chosen = profiles.load(profile)
     if not chosen.pretrain:
@@ -135,7 +135,7 @@ def pretrain(
 
 def _say(out: Path, facts: Mapping[str, Any]) -> None:
     """What was made, and whether it has learned anything."""
-    from bench.train.watch import LEARNED
+    from bench.training.watch import LEARNED
 
     size = (out / "model.safetensors").stat().st_size / 1e6
     accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""
@@ -176,7 +176,7 @@ Train = Callable[..., dict[str, Any]]
 def _prepare(profile: Profile, out: Path, threads: int, **given: Any) -> None:
     """Write what a text is made of for a new BERT, and train nothing."""
     from bench.nn.threads import torch_threads
-    from bench.train.prepared_text import prepare_text, save_text
+    from bench.training.prepared_text import prepare_text, save_text
 
     if "layers" not in profile.pretrain:
         raise InputError(
@@ -200,7 +200,7 @@ def _prepare(profile: Profile, out: Path, threads: int, **given: Any) -> None:
 
 def _from_nothing(profile: Profile, **given: Any) -> tuple[Train, str]:
     """What trains a new BERT on the mini world's text or another, and what of its command that adds."""
-    from bench.train.pretrain import pretrain as train_backbone
+    from bench.training.pretrain import pretrain as train_backbone
 
     text, settings, split, command = _new_text(profile, **given)
     return partial(train_backbone, text, settings, split=split), command
@@ -218,8 +218,8 @@ def _new_text(
     """The text of a new BERT, its settings, whether lines are split, and what its command says of them."""
     from bench.data.mini.text import pretraining_text
     from bench.data.mini.world import DEFAULT_SEED, World
-    from bench.train.prepared_text import load_text
-    from bench.train.pretrain import PretrainSettings, read_text
+    from bench.training.prepared_text import load_text
+    from bench.training.pretrain import PretrainSettings, read_text
 
     if data_dir is not None:
         raise InputError("this profile's text is not read from data", where=f"--data {data_dir}")
@@ -283,11 +283,11 @@ def _head(
     **sizes: int | None,
 ) -> tuple[Train, str]:
     """What gives the profile's backbone a head, trained on its text below the data folder, or another."""
+    from bench.config.profiles import backbone_reference
     from bench.data.suites import data_folder
     from bench.nn.folder import resolve
-    from bench.request.profiles import backbone_reference
-    from bench.train.mlm import MlmSettings
-    from bench.train.pretrain import add_head, read_documents, read_text
+    from bench.training.mlm import MlmSettings
+    from bench.training.pretrain import add_head, read_documents, read_text
 
     if world_seed is not None:
         raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
@@ -341,7 +341,7 @@ def tune(methods: str, option: str, values: str, first: str | None, seed: int, *
 
     Prints the dev score of each value, then the lines for the profile's TOML.
     """
-    from bench.run.tune import tune_option
+    from bench.execution.tune import tune_option
 
     ray = options["executor"] == "ray"
     check_device(options["device"], options["ranks"])

@@ -23,8 +23,8 @@ def unpack(bundle: Path, into: Path) -> None:
     are printed. None of that code is run: --plugin of other commands does so. Whether the records are sound
     is for bench verify to say.
     """
-    from bench.verify.unpack import RESULTS
-    from bench.verify.unpack import unpack as lay_out
+    from bench.exchange.unpack import RESULTS
+    from bench.exchange.unpack import unpack as lay_out
 
     try:
         found = lay_out(bundle, into)

@@ -58,8 +58,8 @@ def verify(
     Scores are computed again from predictions and gold scores. Who edits predictions, scores, key and seal
     alike is found only by training again: --rerun N. Exit codes: 0 nothing wrong, 1 findings, 2 bad input.
     """
+    from bench.config.plugins import read_plugin
     from bench.registry import discover
-    from bench.request.plugins import read_plugin
     from bench.verify.files import record_files
     from bench.verify.forms import as_json, as_junit, as_text
     from bench.verify.records import Settings

@@ -30,7 +30,7 @@ def watch(results: Path, campaign: str | None, once: bool) -> None:
     from rich.console import Console
 
     from bench.cli.progress import LOOK_EVERY, lines_of, shown
-    from bench.run.running import Run, runs_below
+    from bench.execution.monitor import Run, runs_below
 
     runs: dict[Path, Run] = {}
 

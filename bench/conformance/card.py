@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from bench.card import SUPERVISED, Option, OptionValue
+from bench.config.parse import METHOD_NAME
 from bench.conformance.checks import check
 from bench.conformance.subject import Subject
 from bench.errors import InputError
 from bench.plan.plan import Plan
-from bench.records.names import name_fault, safe_name
-from bench.request.parse import METHOD_NAME
+from bench.records.files import name_fault, safe_name
 from bench.stages import StageSpec, TrainedMethod
 
 KINDS = ("baseline", "method", "external", SUPERVISED)

@@ -15,10 +15,9 @@ from bench.conformance.subject import SEEDS, Subject, changed, random_state, sti
 from bench.data.toy import toy_task
 from bench.encoder import Encoder, PairScorer
 from bench.eval.embed import distinct
-from bench.records.provenance import without_paths
+from bench.execution.cell import CellTask, run_cell
+from bench.records.environment import without_paths
 from bench.records.record import to_json
-from bench.run.cell import run_cell
-from bench.run.task import CellTask
 
 CLOSE = 1e-4
 """Largest difference that rounding in another batch may make, as a share of the largest value."""
@@ -290,7 +289,7 @@ def own_output(subject: Subject) -> str | None:
 def global_random_state(subject: Subject) -> str | None:
     """The global generators of random, numpy and torch left as they were.
 
-    Use np.random.default_rng, torch.Generator, and bench.train.streams.own_random_state around dropout.
+    Use np.random.default_rng, torch.Generator, and bench.training.streams.own_random_state around dropout.
     """
     subject.build()
     touched = dict.fromkeys(subject.touched, "building")

@@ -16,16 +16,16 @@ import rich.style  # noqa: F401 - draws from random when it is first imported, w
 from numpy.typing import NDArray
 
 from bench.card import Method, MethodCard, Option
+from bench.config.parse import parse_method
+from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import InputError
+from bench.execution.builder import Builder
+from bench.execution.stage_cache import StageCache
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS, discover
-from bench.request.parse import parse_method
-from bench.request.spec import MethodRequest, Override, RunSpec
-from bench.run.builder import Builder
-from bench.run.stage_cache import StageCache
 
 SEEDS = (1, 2)
 BUDGET = {"steps": 2, "epochs": 1, "batch_size": 8, "eval_every": 2}

@@ -9,16 +9,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.config.plugins import load_plugin, read_plugin
+from bench.config.spec import ALL_METHODS
 from bench.conformance import card, encoder  # noqa: F401 - they add their checks, in this order
 from bench.conformance.checks import CHECKS, Check
 from bench.conformance.subject import Subject, kept_random_state
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.nn.threads import torch_threads
-from bench.records.provenance import without_paths
+from bench.records.environment import without_paths
 from bench.registry import METHODS, discover
-from bench.request.plugins import load_plugin, read_plugin
-from bench.request.spec import ALL_METHODS
 from bench.stages import TrainedMethod
 
 PASSED, FAILED, NOT_RUN, NO_CASE = "passed", "failed", "not run", "no case"
@@ -60,7 +60,7 @@ def check_method(text: str, folder: Path) -> list[Finding]:
     """Run all checks on one registered method, in profile mini with two training steps.
 
     Args:
-        text: The method as in ``--methods``; its plug-in is loaded already (:mod:`bench.request.plugins`).
+        text: The method as in ``--methods``; its plug-in is loaded already (:mod:`bench.config.plugins`).
         folder: Empty folder for stages and records; methods that share it train what they share once.
 
     Raises:

@@ -11,8 +11,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
 
-from bench.data.tasks import decimal
 from bench.errors import DataError
+from bench.schema import decimal
 
 QUOTED = "quotes read as a CSV writer's"
 """The dry run adds it to a ``.tsv`` file that a CSV writer wrote."""

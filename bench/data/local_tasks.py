@@ -28,8 +28,9 @@ from typing import Any
 
 from bench.data.delimited import are_names, open_table
 from bench.data.lines import not_utf8
-from bench.data.tasks import decimal, is_invisible, normalise
+from bench.data.tasks import is_invisible, normalise
 from bench.errors import DataError, InputError, not_one_of
+from bench.schema import decimal
 
 Row = tuple[str, ...]
 
@@ -249,7 +250,7 @@ def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
     Raises:
         DataError: the file is missing, or a line isn't as it should be.
     """
-    lines, rows = [], []
+    lines, rows = list[int](), list[Row]()
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             table = open_table(path, stream, columns)

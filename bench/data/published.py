@@ -9,9 +9,8 @@ from functools import cache
 from importlib.resources import files
 from io import StringIO
 
-from bench.data.tasks import decimal
 from bench.errors import DataError
-from bench.schema import LARGEST
+from bench.schema import LARGEST, decimal
 
 PAPERS = {"tncse": "TNCSE", "jtcse": "JTCSE", "unsee": "UNSEE", "gradient_paradigm": "Gradient paradigm"}
 WIKI = "wiki1m"

@@ -18,10 +18,10 @@ from bench.data.tasks import (
     PairSubset,
     PairTask,
     Task,
-    decimal,
     normalise,
 )
 from bench.errors import DataError
+from bench.schema import decimal
 
 STS_YEARS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),

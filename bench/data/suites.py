@@ -25,10 +25,11 @@ from bench.data.mini.suites import (
 from bench.data.mini.text import pairs
 from bench.data.mini.world import DEFAULT_SEED, World
 from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, named_suites
-from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task, decimal
+from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task
 from bench.data.toy import toy_task
 from bench.errors import DataError, InputError
 from bench.registry import Registry
+from bench.schema import decimal
 
 SUITES: Registry[Suite] = Registry("suite")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")

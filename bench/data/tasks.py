@@ -10,7 +10,6 @@ from functools import cached_property
 
 from bench.errors import DataError
 
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INVISIBLE = re.compile(
     "[ \u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]+"
 )
@@ -162,17 +161,6 @@ def normalise(sentence: str) -> str:
 def is_invisible(sentence: str) -> bool:
     """True for a sentence of zero-width and formatting characters alone, such as U+200B."""
     return _INVISIBLE.fullmatch(sentence) is not None
-
-
-def decimal(text: str) -> float:
-    """Read a number as data files write it, none of Python's other forms (``1_0``, other scripts' digits).
-
-    Raises:
-        ValueError: not a number, among them "nan" and "inf".
-    """
-    if not _DECIMAL.fullmatch(text.strip()):
-        raise ValueError(f"{text!a} is not a number")
-    return float(text)
 
 
 def _sentences(split: LabelledSplit) -> Iterator[tuple[str, ...]]:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench.config.profiles import Profile
+from bench.config.spec import RunSpec
 from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.lines import numbered
@@ -18,8 +20,6 @@ from bench.data.suites import MINI_SUITES, data_folder, load_suite
 from bench.data.tasks import PairTask
 from bench.data.text_columns import OPTION
 from bench.errors import DataError, InputError
-from bench.request.profiles import Profile
-from bench.request.spec import RunSpec
 from bench.stages import PAIRS, SICK, TRAIN, copy_name, is_paired
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from bench.errors import DataError
-from bench.gate.first import CLOSE, REPEATS, same_versions
+from bench.gate.divergence import CLOSE, REPEATS, same_versions
 from bench.gate.judge import correct
 from bench.gate.verdict import (
     AVERAGE,
@@ -24,7 +24,7 @@ from bench.gate.verdict import (
     Status,
     cell_name,
 )
-from bench.records.facts import BREAKING, GATED, differing
+from bench.records.fingerprint import BREAKING, GATED, differing
 from bench.records.machines import machine, machine_warnings
 from bench.records.record import ALL, RunRecord
 from bench.stats.pair_test import ITEMS, pair_test

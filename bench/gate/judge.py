@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bench.errors import DataError, NotComparableError
+from bench.gate.divergence import first_change
 from bench.gate.evidence import Sides, by_seed, drops, limit, run_name, seeds_of, sides_of
-from bench.gate.first import first_change
 from bench.gate.overall import average_over
-from bench.gate.sight import sees
+from bench.gate.sensitivity import sees
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
-from bench.records.facts import GATED, JUDGED, differing, family_of
+from bench.records.fingerprint import GATED, JUDGED, differing, family_of
 from bench.records.machines import machine_warnings
-from bench.records.measured import same_numbers
-from bench.records.record import Place, RunRecord
+from bench.records.record import Place, RunRecord, same_numbers
 from bench.stats.correction import holm
 
 SPREAD = "the reference's own spread over seeds"
@@ -42,8 +41,8 @@ def judge(
     equal versions and hardware, where equal code gives equal bytes, the tolerance decides, elsewhere the
     limit too. Tasks are tested as well (Holm over all of them), and decide nothing.
 
-    Where a cell passes although its numbers changed where equal ones were due (:mod:`bench.gate.first`), its
-    verdict names the first stage, and it fails if the gate is strict.
+    Where a cell passes although its numbers changed where equal ones were due (:mod:`bench.gate.divergence`),
+    its verdict names the first stage, and it fails if the gate is strict.
 
     Args:
         reference: Finished records.

@@ -19,8 +19,8 @@ from bench.errors import BenchError
 from bench.gradient.angles import TAUS, FloatArray, RatioBounds, ratio_bounds
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.device import to_float64
-from bench.train.chunks import cls_states
-from bench.train.streams import own_random_state
+from bench.training.chunks import cls_states
+from bench.training.streams import own_random_state
 
 BATCH = 128
 MARGIN = 0.3

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.config.spec import MethodRequest
+from bench.config.spelling import split_argument
 from bench.data.word_vectors import FORM, dimension, stem
 from bench.errors import BenchError, InputError
-from bench.records.packed import ROUNDED
+from bench.records.environment import ROUNDED
 from bench.registry import discover
-from bench.request.spec import MethodRequest
-from bench.request.spelling import split_argument
 
 PRETRAINING = "pretraining.json"
 """What ``bench pretrain`` says of a model, in its folder."""

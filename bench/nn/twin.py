@@ -163,11 +163,12 @@ def recorded_states(
     mask, layers = attention_mask(model.config, chunk, states.dtype), list(model.encoder.layer)
     for position, layer in enumerate(layers, start=1):
         alone = cls_only and position == len(layers)
-        if position not in positions and not alone:
+        recorded = any(position == each for each in positions)  # torch.compile takes "in" for identity
+        if not recorded and not alone:
             states = layer(states, mask)
             continue
         heads = heads_of(layer, states, mask, cls_only=alone)
-        if position in positions:
+        if recorded:
             records.append(LayerRecord(layer, heads))
         states = run_layer(layer, heads)
     return states, records

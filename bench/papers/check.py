@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from bench.card import OptionValue
+from bench.config import profiles
+from bench.config.sweeps import SWEEPS
 from bench.data.published import SICK, Figure, figures
 from bench.data.suites import SUITES
 from bench.errors import BenchError
+from bench.papers.flops import builds_on, options_of
 from bench.papers.items import Item, items
 from bench.papers.places import Place, label, matching, places, quantity
 from bench.papers.settings import settings
 from bench.papers.work import PAPERS_BACKBONE
-from bench.plan.scale import builds_on, options_of
 from bench.probes import PROBES
 from bench.registry import discover
 from bench.reports.sections import SECTIONS
-from bench.request import profiles
 from bench.stages import SICK as SICK_TEXT
 from bench.stages import TrainedMethod, copy_name
-from bench.sweeps.grids import SWEEPS
 
 _HELPERS = ("uc", "teacher1", "teacher2")
 """Roles of checkpoints that the papers took as they were: of a union, RankCSE's teachers."""

@@ -10,10 +10,10 @@ from typing import TypeVar
 from bench.papers.items import Item
 from bench.papers.layout import said, title
 from bench.papers.work import MEASURED
-from bench.reports.figures.figure import Figure, Series
+from bench.render.figure import Figure, Series
+from bench.render.grid import DASH, Grid
 from bench.reports.figures.of_files import gradient_figures_of
 from bench.reports.figures.of_gradient import JOINT
-from bench.reports.grid import DASH, Grid
 
 T = TypeVar("T")
 _MOST = 9

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 
+from bench.config.sweep_manifest import Manifest
 from bench.data.published import PAPERS
 from bench.papers.items import Item
 from bench.papers.places import Place, Quantity, label, quantity
 from bench.papers.settings import settings
 from bench.records.record import AVERAGE, RunRecord
-from bench.reports.grid import DASH, SCALE, Cell, Grid, Quoted, Value, summarise
+from bench.render.grid import DASH, SCALE, Cell, Grid, Quoted, Value, summarise
 from bench.reports.records import failures, finished
 from bench.reports.tables.categories import KINDS
 from bench.reports.tables.metrics import at_ranks
 from bench.reports.tables.published import backbone_of, text_of
 from bench.reports.tables.sweeps import sweep_grids
-from bench.sweeps.manifest import Manifest
 
 _MOST_TESTED = 16
 """Methods that a command names."""

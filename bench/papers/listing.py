@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bench.data.published import PAPERS
 from bench.papers.items import Item
 from bench.papers.work import Work, cpu_seconds, done, gpu_hours
-from bench.reports.grid import DASH, Grid, Value, plain
+from bench.render.grid import DASH, Grid, Value, plain
 
 _HEADER = ("item", "profiles", "printed", "done", "to do costs", "shows")
 

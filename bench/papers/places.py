@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from bench.config.parse import parse_methods
+from bench.config.sweeps import Backbone, get
 from bench.data.published import Figure
 from bench.errors import DataError
 from bench.papers.items import Item
-from bench.reports.grid import DASH
-from bench.reports.names import PRINTED
-from bench.request.parse import parse_methods
-from bench.sweeps.grids import Backbone, get
+from bench.render.grid import DASH
+from bench.render.names import printed_name
 
 T = TypeVar("T")
 MINUS = " minus "
@@ -103,7 +103,7 @@ def places(item: Item, profile: str, backbone: Backbone) -> tuple[Place, ...]:
 
 def label(item: Item, parts: Iterable[tuple[str, str]]) -> str:
     """Return what names a row or column: the paper's words for each value."""
-    shown = (item.names.get(value, PRINTED.get(value, value)) for _, value in parts)
+    shown = (item.names.get(value, printed_name(value)) for _, value in parts)
     return ", ".join(filter(None, shown)) or DASH
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from bench.card import OptionValue
 from bench.data.published import Figure
 from bench.errors import DataError
+from bench.papers.flops import options_of
 from bench.papers.items import Item
 from bench.papers.places import matching
-from bench.plan.scale import options_of
 
 SAID = "= "
 """Begins what is so here where no option has a printed hyperparameter."""

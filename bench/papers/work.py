@@ -7,23 +7,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
+from bench.config import profiles
+from bench.config.parse import parse_methods
+from bench.config.spec import MethodRequest, RunSpec
+from bench.config.sweep_manifest import Manifest
+from bench.config.sweeps import Backbone
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve
+from bench.papers import flops as scale
 from bench.papers.items import Item
 from bench.papers.places import Place, methods, places
-from bench.plan import scale
-from bench.plan.backbone import backbone_shape, profile_backbone
 from bench.plan.cells import make_cells
+from bench.plan.made_backbone import backbone_shape, profile_backbone
 from bench.records.record import Place as Kept
-from bench.records.record import safe_name
-from bench.records.stages import training_seconds
+from bench.records.record import safe_name, training_seconds
 from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.request import profiles
-from bench.request.parse import parse_methods
-from bench.request.spec import MethodRequest, RunSpec
-from bench.sweeps.grids import Backbone
-from bench.sweeps.manifest import Manifest
 
 GRADIENT = "gradient"
 """Folder of what ``bench gradient`` measures, in the campaign's."""
@@ -167,7 +166,7 @@ def _finished(store: ResultStore, place: Kept) -> bool:
 
 
 def gpu_hours(made: Iterable[Work]) -> float:
-    """Hours of one H200 for what is missing, each stage of a seed once; see :mod:`bench.plan.scale`."""
+    """Hours of one H200 for what is missing, each stage of a seed once; see :mod:`bench.papers.flops`."""
     stages = {
         (each.spec.profile, seed, stage)
         for each in made

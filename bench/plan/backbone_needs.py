@@ -25,6 +25,7 @@ from bench.card import (
     Need,
     OptionValue,
 )
+from bench.config.parse import parse_method
 from bench.data.training import TrainingData
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder
@@ -32,7 +33,6 @@ from bench.nn.folder_facts import FolderFacts, folder_facts
 from bench.nn.whole_folder import check_whole
 from bench.plan.cell import Cell
 from bench.registry import METHODS
-from bench.request.parse import parse_method
 from bench.stages import TrainedMethod
 
 _TRAINED = (Need(IDS_ALONE), Need(PADDING))

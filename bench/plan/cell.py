@@ -1,4 +1,4 @@
-"""A cell: one method with its options, model and seed."""
+"""A job, one cell on one suite, with the record that it is going to leave."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.card import SUPERVISED, MethodCard, OptionValue
+from bench.config.plugins import plugin_facts
 from bench.nn.folder import ModelFolder
 from bench.records.record import Place
-from bench.request.plugins import plugin_facts
 from bench.stages import PAIRS, Stage
 
 
@@ -32,8 +32,8 @@ class Cell:
         auxiliaries: Each model it needs in training in addition to the backbone, by the option that names it.
         ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
         train_precision: Arithmetic of its transformers in training, see
-            :func:`bench.train.precision.training_at`.
-        compiled: How its steps are compiled, see :func:`bench.train.compiled.compiling`.
+            :func:`bench.training.precision.training_at`.
+        compiled: How its steps are compiled, see :func:`bench.training.compiled.compiling`.
     """
 
     profile: str

@@ -1,8 +1,9 @@
-"""From a request to cells: a method with its options and model, once a seed."""
+"""From a request to cells: a method with its options and model, once a seed; cells of its members."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,20 +11,96 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.card import MethodCard, Option, OptionValue
+from bench.config.budget import counted_by_epochs
+from bench.config.parse import parse_method, quoted, split_outside_brackets
+from bench.config.profiles import Profile
+from bench.config.profiles import names as profile_names
+from bench.config.quoting import misquoted_hint, quoting_hint, split_path
+from bench.config.spec import MethodRequest, Override, RunSpec
+from bench.config.spelling import split_argument
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve, resolve_file
 from bench.plan.cell import Cell
-from bench.plan.matched import check_match, matched_length
-from bench.plan.members import with_members
-from bench.records.names import model_stem
+from bench.plan.keys import check_match, matched_length
+from bench.records.files import model_stem
 from bench.registry import METHODS
-from bench.request.budget import counted_by_epochs
-from bench.request.parse import quoted
-from bench.request.profiles import Profile
-from bench.request.profiles import names as profile_names
-from bench.request.quoting import misquoted_hint, quoting_hint, split_path
-from bench.request.spec import MethodRequest, Override, RunSpec
-from bench.request.spelling import split_argument
+from bench.stages import ComposedMethod, TrainedMethod
+
+
+def with_members(
+    cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: tuple[str, ...] = ()
+) -> Cell:
+    """Return the cell with the cells of the methods that it builds on, of the same seed.
+
+    Args:
+        cell: The cell.
+        make: From a request to its cells, stages included where they have no members.
+        above: Names of the methods that build on this one.
+
+    Raises:
+        InputError: a method that builds on itself.
+    """
+    method = METHODS.get(cell.card.name)
+    if not isinstance(method, ComposedMethod):
+        return cell
+    members: list[tuple[str, Cell]] = []
+    named: dict[str, Cell] = {}
+    for role, text in method.members(dict(cell.options)).items():
+        request = parse_method(text, f"{cell.card.name}: {role}")
+        if request.name in (*above, cell.card.name):
+            raise InputError(f"{cell.card.name} builds on itself", where=f"{role}={text}")
+        found = [member for member in make(request) if member.seed in (cell.seed, None)]
+        number = 1 + sum(member.card.name == request.name for _, member in members)
+        copy = ".".join(filter(None, (cell.copy, str(number) if number > 1 else "")))
+        members.append((role, with_members(replace(found[0], copy=copy), make, (*above, cell.card.name))))
+        named[text] = members[-1][1]
+    return _without_paths(replace(cell, members=tuple(members)), named)
+
+
+def _without_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
+    """Name members from this machine by their ids, so that no path enters an id, an option or a key."""
+    for text in sorted(named, key=len, reverse=True):  # one path may begin another
+        member = named[text]
+        if member.card.takes_path or any(METHODS.get(name).card.takes_path for name in member.member_names):
+            row = member.method
+            if len(cell.members) > 1:  # a "+" stands between the members of a sum
+                row = "_".join(split_outside_brackets(row, "+"))
+            options = [
+                (name, value.replace(text, row) if isinstance(value, str) else value)
+                for name, value in cell.options
+            ]
+            cell = replace(cell, method=cell.method.replace(text, row), options=tuple(options))
+    return cell
+
+
+def without_idle_seeds(cells: list[Cell]) -> list[Cell]:
+    """Return one cell without seed in place of cells that no seed enters.
+
+    Those are sums of deterministic methods, and what is made of one without drawing anything.
+    """
+    kept: dict[tuple[str, int | None], Cell] = {}
+    for cell in cells:
+        method = METHODS.get(cell.card.name)
+        own = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
+        draws = any(stage.seeded for stage in own)
+        idle = cell.members and not draws and all(member.seed is None for _, member in cell.members)
+        cell = replace(cell, seed=None) if idle else cell
+        kept[cell.method, cell.seed] = cell
+    return list(kept.values())
+
+
+def refuse_twins(requested: Iterable[Sequence[Cell]]) -> None:
+    """Raise InputError if the cells of two requests have one name: no table could tell them apart."""
+    names = Counter(name for cells in requested for name in {cell.method for cell in cells})
+    for method, count in names.items():
+        if count > 1:
+            raise InputError(
+                f"'{method}' is asked for twice",
+                where="--methods",
+                expected="each name once",
+                hint="give one of them another name: NAME=METHOD",
+            )
+
 
 BACKBONE = "backbone"
 """Name of the profile's backbone where an option names a model."""

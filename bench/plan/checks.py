@@ -1,20 +1,20 @@
-"""What a specification can't ask of its cells: an override, a copy or a batch that they don't have."""
+"""What a specification can't ask: overrides, copies, batches and names that its cells can't have."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from bench.card import MethodCard
+from bench.config import profiles
+from bench.config.quoting import find_unquoted, quoting_hint
+from bench.config.spec import MethodRequest, RunSpec
+from bench.config.spelling import split_argument
 from bench.data.training import TrainingData
 from bench.errors import InputError, not_one_of
 from bench.nn.folder import resolve, resolve_file
 from bench.plan.cell import Cell
 from bench.plan.cells import bare_cell
 from bench.registry import METHODS
-from bench.request import profiles
-from bench.request.quoting import find_unquoted, quoting_hint
-from bench.request.spec import MethodRequest, RunSpec
-from bench.request.spelling import split_argument
 from bench.stages import copy_name
 
 _MOST = 3  # methods that a refusal names

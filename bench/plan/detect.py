@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from bench.compare.caveats import pairing
-from bench.compare.draws import Run
-from bench.compare.select import Group, by_seed, grouped
+from bench.comparison.confounders import pairing
+from bench.comparison.item_bootstrap import Run
+from bench.comparison.select import Group, by_seed, grouped
 from bench.errors import NewerRecordError, UnreadableRecordError
 from bench.plan.job import Job
 from bench.plan.plan import Plan
-from bench.records.facts import SPECIFICATION, differing
+from bench.records.fingerprint import SPECIFICATION, differing
 from bench.records.store import ResultStore
 from bench.stats.planning import POWER, Range, detectable, plan
 from bench.stats.planning import Plan as SeedPlan

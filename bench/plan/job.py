@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from bench.config.spec import RunSpec
 from bench.data.local_tasks import LocalTask
 from bench.data.mini.world import World
 from bench.data.mteb_names import FILES, suite_label
@@ -11,11 +12,10 @@ from bench.data.suites import MINI_SUITES, accepted, pair_task
 from bench.data.training import TrainingData
 from bench.eval.suite import SuiteTask, measure_of
 from bench.plan.cell import Cell
-from bench.plan.expected import expected_record
-from bench.records.facts import key_of
-from bench.records.packed import rounding
+from bench.plan.record_template import expected_record
+from bench.records.environment import rounding
+from bench.records.fingerprint import key_of
 from bench.records.record import Place, RunRecord
-from bench.request.spec import RunSpec
 from bench.stages import PAIRS, is_paired
 
 

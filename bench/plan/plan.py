@@ -2,38 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
 from bench.card import MethodCard
+from bench.config import profiles
+from bench.config.profiles import Profile
+from bench.config.spec import ALL_METHODS, MethodRequest, RunSpec
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import suite_label
+from bench.data.suites import data_folder
 from bench.data.training import (
     TrainingData,
     missing_texts,
+    read_training_data,
     resolve_world_seed,
     with_texts,
 )
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
 from bench.eval.suite import SuiteTask, measure_of
-from bench.nn.folder import ModelFolder, hash_note
+from bench.nn.folder import ModelFolder, hash_note, resolve
 from bench.plan.cell import Cell
-from bench.plan.cells import make_cells
+from bench.plan.cells import make_cells, refuse_twins, with_members, without_idle_seeds
 from bench.plan.checks import check_batches, check_copies, check_overrides, method_cards
-from bench.plan.inputs import Inputs
 from bench.plan.job import Job, make_job
 from bench.plan.keys import with_stages
-from bench.plan.members import refuse_twins, with_members, without_idle_seeds
-from bench.records.facts import FAMILY, KEYED, differing, explain
+from bench.plan.made_backbone import profile_backbone
+from bench.records.files import check_new, check_new_campaign, safe_name
+from bench.records.fingerprint import FAMILY, KEYED, differing, explain
 from bench.records.record import Place, RunRecord
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
-from bench.request import profiles
-from bench.request.spec import ALL_METHODS, MethodRequest, RunSpec
 from bench.stages import TRAIN, ComposedMethod, TrainedMethod
+
+
+class Inputs:
+    """Reads each suite, each training text and each backbone once, however many plans are made from it.
+
+    For one look at many records, as ``bench verify`` takes it; what is changed in between isn't seen.
+    """
+
+    def __init__(self) -> None:
+        self._suites: dict[object, list[SuiteTask]] = {}
+        self._texts: dict[object, TrainingData | None] = {}
+        self._backbones: dict[object, ModelFolder] = {}
+
+    def suite(self, name: str, spec: RunSpec, world_seed: int) -> list[SuiteTask]:
+        """Read and check a suite's tasks; see :meth:`bench.eval.measure.Measure.load`."""
+        data = data_folder(spec.data)
+        key = name, data, spec.accept_data, world_seed
+        if key not in self._suites:
+            measure = measure_of(name)
+            self._suites[key] = measure.load(data, accept_data=spec.accept_data, world_seed=world_seed)
+        return self._suites[key]
+
+    def training(self, spec: RunSpec, trained: Sequence[str], texts: Collection[str]) -> TrainingData | None:
+        """Read text and dev set; see :func:`bench.data.training.read_training_data`."""
+        of_all = replace(spec, methods=(), seeds=(), suites=(), overrides=(), backbone=None)
+        key = of_all, bool(trained), frozenset(texts)
+        if key not in self._texts:
+            self._texts[key] = read_training_data(spec, profiles.load(spec.profile), trained, texts)
+        return self._texts[key]
+
+    def backbone(self, spec: RunSpec, profile: Profile) -> ModelFolder:
+        """Find and hash the backbone; see :func:`bench.plan.made_backbone.profile_backbone`."""
+        data = data_folder(spec.data)
+        key = spec.backbone, profile.name, data
+        if key not in self._backbones:
+            self._backbones[key] = (
+                profile_backbone(profile, data)
+                if spec.backbone is None
+                else resolve(spec.backbone, where="--backbone")
+            )
+        return self._backbones[key]
+
 
 T = TypeVar("T")
 
@@ -272,3 +319,33 @@ def _hash_changed(job: Job) -> str:
     """Say that a model's hash covers more files than it did, where it does."""
     note = hash_note(job.cell.model.path) if job.cell.model else ""
     return f"{note}; " if note else ""
+
+
+def check_names(plan: Plan) -> None:
+    """Refuse new names of folders that a case-insensitive file system or Windows can't hold.
+
+    What the campaign has already under exactly its name goes on. A repetition in a scratch folder isn't
+    checked: its names are those of records.
+
+    Raises:
+        InputError: such a name of the campaign, the profile or a row.
+    """
+    check_new_campaign(plan.spec.results, plan.spec.campaign)
+    requests = {request.text: request for request in plan.spec.methods}
+    rows = {safe_name(method): requests[text] for text, method in plan.ids.items()}
+    for label in dict.fromkeys(job.place.profile for job in plan.jobs):
+        profile = safe_name(label)
+        where = f"--profile {plan.spec.profile}"
+        check_new(plan.store.root, profile, where=where, hint="give the profile's file another name")
+        for name, request in rows.items():
+            folder, where = plan.store.root / profile, f"--methods {request.text}"
+            check_new(folder, name, where=where, hint=_hint(request), others=rows)
+
+
+def _hint(request: MethodRequest) -> str:
+    """What to type for the same method under a name of its own."""
+    alias, method = request.alias, request.text
+    if alias is not None:
+        method = method.partition("=")[2].strip()
+    name = re.sub(r"[^A-Za-z0-9_+-]+", "-", alias or request.name).strip("-")
+    return f"type another name for the row: {shlex.quote(f'{name}-1={method}')}"

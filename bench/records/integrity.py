@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bench.records.facts import key_of
-from bench.records.measured import measured
-from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, to_json
+from bench.records.fingerprint import key_of
+from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, measured, to_json
 
 AGAIN = "delete the file and run the cell again"
 """What to do about a damaged record of a campaign: no advice for any other file, or a newer bench's."""

@@ -1,10 +1,10 @@
-"""Where records were made: versions, device, threads and processor, and in what two sides differ."""
+"""In what the machines of two sides of records differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bench.records.facts import MACHINE, SETTING
+from bench.records.fingerprint import MACHINE, SETTING
 from bench.records.record import RunRecord
 
 

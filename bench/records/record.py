@@ -1,15 +1,16 @@
-"""The immutable record of one cell on one suite, and its JSON form."""
+"""The immutable record of one cell on one suite: its JSON form, its stages, when two measured the same."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.errors import DataError, NewerRecordError
-from bench.records.blocks import RECORD
-from bench.records.names import safe_name as safe_name
+from bench.records.files import safe_name as safe_name
+from bench.records.schema import RECORD
 from bench.schema import fault, unwritable
 
 SCHEMA = 3
@@ -70,7 +71,7 @@ class RunRecord:
         world: {"generator", "split", "seed"} of the mini world where suite, training text or dev set come
             from it, else None.
         tasks: For every task {"pairs", "sha256"} of the parsed data, and whether it is the reference.
-        key: sha256 of everything that determines the scores, see :data:`bench.records.facts.FACTS`.
+        key: sha256 of everything that determines the scores, see :data:`bench.records.fingerprint.FACTS`.
         status: "ok" or "failed".
         scores: Empty if failed.
         predictions: {"file", "sha256"} of the per-pair similarities next to the record, None if failed.
@@ -228,3 +229,77 @@ def _record(data: dict[str, Any]) -> RunRecord:
     }
     data.pop("family", None)  # of schemas 1 and 2
     return RunRecord(**{**data, **lists})
+
+
+Stages = Mapping[str, Mapping[str, Any]]
+"""By role; a member's stage has the member before it, as in "teacher/joint"."""
+
+
+def distinct_stages(record: RunRecord) -> Stages:
+    """Every stage once: members that share a training, such as tncse and jtcse, have it under two roles."""
+    stages: Stages = record.training.get("stages", {})
+    first: dict[str, str] = {}
+    for role, stage in stages.items():
+        first.setdefault(stage.get("key", role), role)
+    return {role: stages[role] for role in first.values()}
+
+
+def sentences_seen(record: RunRecord) -> int:
+    """Sentences that all stages read."""
+    return sum(stage["sentences_seen"] for stage in distinct_stages(record).values())
+
+
+def training_seconds(record: RunRecord) -> float:
+    """CPU seconds that all stages took."""
+    seconds = record.timing.get("training_cpu_seconds", {})
+    stages = distinct_stages(record)
+    return float(sum(took for role, took in seconds.items() if role in stages))
+
+
+def chosen_on(record: RunRecord) -> list[str]:
+    """Return the tasks of a record on whose own data a checkpoint was chosen, for it or for a member."""
+    dev = record.training.get("dev", {}).get("sha256")
+    if not any(stage.get("dev_curve") for stage in record.training.get("stages", {}).values()):
+        return []
+    known = {task: (facts["sha256"], facts.get("pairs_sha256")) for task, facts in record.tasks.items()}
+    return [task for task, prints in known.items() if dev is not None and dev in prints]
+
+
+def last_stages(record: RunRecord) -> Stages:
+    """The stages that end a training: a twin's joint one, all submodels of a sum; not a member's.
+
+    Records have their stages in the order of their names, not in that of training.
+    """
+    own = {role: stage for role, stage in record.training.get("stages", {}).items() if "/" not in role}
+    return {"joint": own["joint"]} if "joint" in own else own
+
+
+_ASKED = ("key", "version", "text", "settings", "numerics", "precision", "ranks")
+"""What was asked for, not measured."""
+_LATER = ("loss_curve",)
+"""What a training gave that older records don't keep."""
+
+
+def same_numbers(then: RunRecord, now: RunRecord) -> bool:
+    """True if scores, similarities and training are the same to the last bit, whatever they came from."""
+    was, is_now = both_measured(then, now)
+    return (then.scores, then.predictions, was) == (now.scores, now.predictions, is_now)
+
+
+def both_measured(then: RunRecord, now: RunRecord) -> tuple[dict[str, dict[str, Any]], ...]:
+    """Return :func:`measured` of two records, without what one of them is too old to keep."""
+    was, is_now = measured(then), measured(now)
+    for role in was.keys() & is_now.keys():
+        for name in _LATER:
+            if (name in was[role]) != (name in is_now[role]):
+                was[role].pop(name, None)
+                is_now[role].pop(name, None)
+    return was, is_now
+
+
+def measured(record: RunRecord) -> dict[str, dict[str, Any]]:
+    """Return what each stage's training gave, without what was asked for."""
+    return {
+        role: {name: value for name, value in stage.items() if name not in _ASKED}
+        for role, stage in record.training.get("stages", {}).items()
+    }

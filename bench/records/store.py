@@ -23,10 +23,8 @@ from bench.errors import (
     UnreadableRecordError,
     UnsealedRecordError,
 )
-from bench.records.files import content_of, temporaries, write_whole
-from bench.records.folders import check_readable
+from bench.records.files import check_new_campaign, check_readable, content_of, temporaries, write_whole
 from bench.records.integrity import AGAIN, copies, faults, seal_fault, sealed
-from bench.records.names import check_new_campaign
 from bench.records.predictions import arrays, npz
 from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
 

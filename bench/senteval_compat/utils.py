@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from bench.data.tasks import decimal
 from bench.errors import InputError, not_one_of
+from bench.schema import decimal
 
 _MARKS = ("<s>", "</s>", "<p>")  # they come first in a dictionary
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

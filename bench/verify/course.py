@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bench.errors import InputError
+from bench.execution.rerun import members_of
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.integrity import AGAIN
-from bench.records.record import RunRecord
-from bench.records.stages import last_stages
+from bench.records.record import RunRecord, last_stages
 from bench.registry import METHODS
-from bench.run.rerun import members_of
 from bench.stages import planned_sentences, planned_steps
 from bench.verify.findings import Wrong
 

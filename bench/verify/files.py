@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.errors import InputError
-from bench.records.folders import Below, below
+from bench.records.files import Below, below
 from bench.reports.campaign import ALONG, GRADIENT, OVERLAP, PROBES
 from bench.verify.findings import READABLE, Wrong
 

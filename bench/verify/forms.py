@@ -8,7 +8,7 @@ from dataclasses import asdict
 from xml.etree import ElementTree
 
 from bench.errors import printable
-from bench.reports.formats.junit import document, valid
+from bench.gate.junit import document, valid
 from bench.verify.findings import CHECKS, Verified
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.card import OptionValue
+from bench.config import profiles
+from bench.config.parse import parse_methods
+from bench.config.profiles import Profile
+from bench.config.spec import MethodRequest
+from bench.config.sweep_manifest import FOLDER, Manifest, load
+from bench.config.sweeps import SWEEPS, Backbone
 from bench.errors import BenchError, InputError
 from bench.plan.cells import profile_options
 from bench.registry import discover
-from bench.request import profiles
-from bench.request.parse import parse_methods
-from bench.request.profiles import Profile
-from bench.request.spec import MethodRequest
-from bench.sweeps.grids import SWEEPS, Backbone
-from bench.sweeps.manifest import FOLDER, Manifest, load
 from bench.verify.files import no_file
 from bench.verify.findings import Verified, Wrong
 

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bench.card import SUPERVISED
+from bench.config import profiles
 from bench.data.mteb_names import is_mteb
 from bench.data.suites import MINI_SUITES, SUITES, reference_fingerprints
 from bench.errors import DataError, InputError
 from bench.eval.suite import measure_of
-from bench.records.facts import arithmetic_of
+from bench.execution.rerun import members_of
+from bench.records.environment import plugin_files
+from bench.records.fingerprint import arithmetic_of
 from bench.records.integrity import AGAIN
-from bench.records.provenance import plugin_files
 from bench.records.record import RunRecord, is_supervised
 from bench.registry import METHODS
-from bench.request import profiles
-from bench.run.rerun import members_of
 from bench.stages import ARITHMETIC, ComposedMethod
 from bench.verify.findings import Verified, Wrong
 from bench.verify.rows import named

@@ -18,14 +18,14 @@ from bench.errors import (
 )
 from bench.eval.rescore import rescore, tasks_of, wrong_average
 from bench.eval.suite import SuiteTask, measure_of
+from bench.gate.reference_encoders import folder_of
 from bench.nn.folder import content_hash
-from bench.plan.inputs import Inputs
+from bench.plan.plan import Inputs
+from bench.records.environment import plugin_files
 from bench.records.integrity import AGAIN, copies, faults, seal_fault
-from bench.records.provenance import plugin_files
 from bench.records.record import EXTERNAL, RunRecord, from_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS
-from bench.run.kept import folder_of
 from bench.verify.course import of_itself
 from bench.verify.files import beside, files_of, no_file, strays, unseen
 from bench.verify.findings import READABLE, UNFORESEEN, Verified, Wrong

@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench.records.provenance import plugin_files
+from bench.config.plugins import load_plugin
+from bench.config.spec import Plugin
+from bench.records.environment import plugin_files
 from bench.records.record import RunRecord
-from bench.request.plugins import load_plugin
-from bench.request.spec import Plugin
 from bench.verify.findings import Verified
 from bench.verify.sample import repeat_some
 

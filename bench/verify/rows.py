@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.card import MethodCard
+from bench.config import profiles
+from bench.config.parse import METHOD_NAME, parse_methods
 from bench.errors import InputError
 from bench.plan.cells import profile_options
-from bench.plan.matched import MATCHED
+from bench.plan.keys import MATCHED
+from bench.records.files import model_stem
 from bench.records.integrity import AGAIN
-from bench.records.names import model_stem
 from bench.records.record import RunRecord
 from bench.registry import METHODS
-from bench.request import profiles
-from bench.request.parse import METHOD_NAME, parse_methods
 from bench.verify.findings import Verified, Wrong
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.errors import BenchError, printable
+from bench.execution.rerun import Difference, rerun
 from bench.records.machines import machine_warnings
 from bench.records.record import AVERAGE, RunRecord
-from bench.run.rerun import Difference, rerun
 from bench.verify.findings import UNFORESEEN, Verified
 
 ALONE, COARSE, TRAINED = 0.001, 0.05, 0.5

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.errors import BenchError, DataError, InputError
-from bench.plan.inputs import Inputs
+from bench.execution.rerun import facts_otherwise, job_of, names_otherwise, said_otherwise, spec_of
 from bench.plan.job import Job
-from bench.plan.matched import MATCHED
-from bench.plan.plan import Plan, make_plan
-from bench.records.facts import arithmetic_of, differing
+from bench.plan.keys import MATCHED
+from bench.plan.plan import Inputs, Plan, make_plan
+from bench.records.fingerprint import arithmetic_of, differing
 from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord
-from bench.run.rerun import spec_of
-from bench.run.said import facts_otherwise, job_of, names_otherwise, said_otherwise
 from bench.stages import ARITHMETIC
 from bench.verify.course import of_plan
 from bench.verify.findings import Wrong

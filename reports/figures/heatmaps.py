@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.errors import InputError
-from bench.reports.figures.canvas import plain_canvas, save
+from bench.render.canvas import plain_canvas, save
 
 _COLUMNS = 4
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.probes.along import Evaluated, read_along
 from bench.records.record import safe_name
-from bench.reports.figures.figure import Figure, Series
-from bench.reports.grid import SCALE
+from bench.render.figure import Figure, Series
+from bench.render.grid import SCALE
 from bench.reports.tables.relation import QUANTITIES, Quantity
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.errors import DataError
 from bench.records.record import safe_name
+from bench.render.figure import Figure, Series
 from bench.reports.campaign import ALONG, GRADIENT, PROBES, Campaign, read_json, read_table
-from bench.reports.figures.figure import Figure, Series
 from bench.reports.figures.of_along import along_figures
 from bench.reports.figures.of_gradient import joint_figures, run_figures
 from bench.schema import LARGEST

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bench.records.record import safe_name
+from bench.render.figure import Figure, Series
 from bench.reports.campaign import GRADIENT, read_json
-from bench.reports.figures.figure import Figure, Series
 
 JOINT = "gradient-runs"
 """Begins the names of figures of several runs."""

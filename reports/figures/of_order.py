@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bench.render.figure import Figure
+from bench.render.grid import SCALE
 from bench.reports.campaign import Campaign
-from bench.reports.figures.figure import Figure
 from bench.reports.figures.of_records import a_point_each
-from bench.reports.grid import SCALE
 from bench.reports.records import provenance
 from bench.reports.tables.order import Compared, compared
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.errors import DataError
-from bench.records.record import RunRecord, safe_name
-from bench.records.stages import training_seconds
+from bench.records.record import RunRecord, safe_name, training_seconds
+from bench.render.critical_difference import ranking_figure
+from bench.render.figure import Figure, Kind, Series
+from bench.render.grid import SCALE, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.figures.critical_difference import ranking_figure
-from bench.reports.figures.figure import Figure, Kind, Series
-from bench.reports.grid import SCALE, summarise
 from bench.reports.records import (
     by_method,
     by_profile_and_suite,

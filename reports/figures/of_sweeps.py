@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from bench.config.sweep_manifest import Manifest
+from bench.config.sweeps import SWEEPS, Sweep
 from bench.records.record import RunRecord, safe_name
+from bench.render.figure import Figure, Kind, Series
+from bench.render.grid import SCALE, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.figures.figure import Figure, Kind, Series
 from bench.reports.figures.of_records import curve_series
-from bench.reports.grid import SCALE, summarise
 from bench.reports.records import provenance, values
 from bench.reports.tables.sweeps import norm_ratio, points, shown_task
-from bench.sweeps.grids import SWEEPS, Sweep
-from bench.sweeps.manifest import Manifest
 
 
 def sweep_figures(campaign: Campaign) -> list[Figure]:

@@ -10,13 +10,13 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
+from bench.render import svg
+from bench.render.figure import Figure
+from bench.render.grid import SCALE, Cell, Grid, Quoted, number
+from bench.render.limits import BEYOND
+from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
 from bench.reports.doubts import unreadable
-from bench.reports.figures import svg
-from bench.reports.figures.figure import Figure
-from bench.reports.figures.limits import BEYOND
-from bench.reports.formats.template import own_file, page_environment
-from bench.reports.grid import SCALE, Cell, Grid, Quoted, number
 from bench.reports.records import UNREADABLE, provenance
 from bench.reports.tables.boards import Board
 from bench.reports.tables.cards import cards

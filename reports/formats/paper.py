@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bench.config.parse import split_outside_brackets
 from bench.errors import InputError, not_one_of, printable
-from bench.reports.formats.latex import document, escape
-from bench.reports.grid import BEST, SECOND, Cell, Value, number, plain
+from bench.render.grid import BEST, SECOND, Cell, Value, number, plain
+from bench.render.latex import document, escape
 from bench.reports.tables.paper import PaperTable
-from bench.request.parse import split_outside_brackets
 
 STYLES = ("booktabs", "acl")
 _KEY = re.compile(r"[A-Za-z0-9:_.-]+")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bench.config.sweeps import SWEEPS
 from bench.data.published import ablation
 from bench.errors import InputError
+from bench.render.grid import Grid
 from bench.reports.campaign import Campaign
-from bench.reports.grid import Grid
 from bench.reports.tables.published import GREY, Footnotes, quote
 from bench.reports.tables.sweeps import sweep_grids
-from bench.sweeps.grids import SWEEPS
 
 
 def ablation_grids(campaign: Campaign) -> list[Grid]:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.errors import NotComparableError
 from bench.probes.along import Evaluated, read_along
+from bench.render.grid import DASH, Grid, number
 from bench.reports.campaign import ALONG, Campaign
-from bench.reports.grid import DASH, Grid, number
 from bench.reports.tables.probes import sentences_of
 from bench.reports.tables.relation import QUANTITIES, Point, Quantity, Relation, Rho, groups, relate
 from bench.reports.tables.relation_grid import Words, relation_grid, rho_ends, rho_value

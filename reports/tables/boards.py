@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.records.record import RunRecord
+from bench.render.grid import Quoted, no_width
 from bench.reports.campaign import Campaign
-from bench.reports.grid import Quoted, no_width
 from bench.reports.records import by_method, by_profile_and_suite, finished
 from bench.reports.tables.leaderboard import Row, Table, leaderboard
 from bench.reports.tables.published import Footnotes, lines_for, matches, merged, quoted_row

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.card import MethodCard
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.records.record import RunRecord
 from bench.registry import own_methods
+from bench.render.grid import DASH, Grid
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, Grid
 from bench.reports.records import UNREADABLE
 from bench.reports.tables.runs import card_anchor
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.data.published import Line, figures
 from bench.records.record import AVERAGE, RunRecord
+from bench.render.grid import Grid, Value, summarise
+from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
-from bench.reports.grid import Grid, Value, summarise
-from bench.reports.names import PRINTED
 from bench.reports.records import (
     UNREADABLE,
     by_method,
@@ -70,7 +70,7 @@ def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
         tasks = [KINDS[kind][1] if kind in KINDS else kind for kind in kinds]
         for line in printed:
             same = any(matches(run, line) for run in _named(records, line))
-            name = PRINTED.get(line.first.method, line.first.method)
+            name = printed_name(line.first.method)
             rows.append((name, *quoted_row(line, [*tasks, AVERAGE], not same, footnotes)))
     total = sum(kinds.values())
     header = (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from bench.records.record import RunRecord
+from bench.render.grid import DASH, SCALE, Grid, Value, interval, signed, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, SCALE, Grid, Value, interval, signed, summarise
 from bench.reports.records import at_last, by_method, by_profile_and_suite, finished
 from bench.stats.paired import paired_t
 from bench.stats.rank_correlation import rank_correlation

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.compare.comparison import Comparison
-from bench.compare.evidence import CheckpointPair
-from bench.compare.finding import Corrected
-from bench.compare.select import Group, seed_list
-from bench.compare.wording import SCALE, interval, p_value, percent, points
+from bench.comparison.comparison import Comparison
+from bench.comparison.evidence import CheckpointPair
+from bench.comparison.finding import Corrected
+from bench.comparison.render import SCALE, interval, p_value, percent, points
+from bench.comparison.select import Group, seed_list
 from bench.records.record import AVERAGE
-from bench.reports.grid import DASH, Grid
+from bench.render.grid import DASH, Grid
 from bench.reports.tables.published import lines_for, matches
 from bench.stats.correlations import CorrelationTest
 from bench.stats.labels import McNemarTest

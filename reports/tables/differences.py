@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.records.record import RunRecord
+from bench.render.grid import DASH, Grid, Printed, Value, interval_end, no_width, signed
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, Grid, Printed, Value, interval_end, no_width, signed
 from bench.reports.records import by_profile_and_suite
 from bench.reports.tables.significance import (
     INTERVAL,

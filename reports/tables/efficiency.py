@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
+from bench.config.parse import split_outside_brackets
 from bench.data.published import Figure, Line, figures
 from bench.records.record import RunRecord
+from bench.render.grid import DASH, SCALE, Grid, Quoted, Value
+from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, SCALE, Grid, Quoted, Value
-from bench.reports.names import PRINTED
 from bench.reports.records import by_method, by_profile_and_suite, main_metric
 from bench.reports.tables.leaderboard import OF_COLUMNS, OVER_SEEDS, Row, leaderboard
 from bench.reports.tables.published import GREY, Footnotes, matches, published_names
 from bench.reports.tables.suites import grouped_rows
-from bench.request.parse import split_outside_brackets
 
 _HEADER = (
     *("method", "avg", "GMAC", "eta", "M params", "sentences/s"),
@@ -146,5 +146,5 @@ def _quoted(cost: Cost, footnotes: Footnotes, record: RunRecord | None = None) -
 
 
 def _name(method: str, tower: str) -> str:
-    name = PRINTED.get(method, method)
+    name = printed_name(method)
     return f"{name} x 2" if tower == "ensemble" and method not in ("tncse", "jtcse", "edfse") else name

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from bench.data.published import Line, lines
 from bench.records.record import RunRecord
+from bench.render.grid import DASH, Grid, Quoted, Value, signed, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, Grid, Quoted, Value, signed, summarise
 from bench.reports.records import by_method, by_profile_and_suite, task_list, values
 from bench.reports.tables.published import GREY
 from bench.reports.tables.significance import tests_in_words

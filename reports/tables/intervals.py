@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bench.compare.intervals import MethodInterval, RecordInterval
-from bench.compare.select import seed_list
-from bench.compare.wording import percent, span
+from bench.comparison.intervals import MethodInterval, RecordInterval
+from bench.comparison.render import percent, span
+from bench.comparison.select import seed_list
 from bench.errors import printable
-from bench.reports.grid import DASH, Grid, no_width, number
+from bench.render.grid import DASH, Grid, no_width, number
 
 
 def method_grid(methods: list[MethodInterval], campaign: str, level: float) -> Grid:

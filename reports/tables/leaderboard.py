@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from bench.records.record import RunRecord
-from bench.records.stages import sentences_seen, training_seconds
+from bench.records.record import RunRecord, sentences_seen, training_seconds
+from bench.render.grid import BEST, CAPTION, DASH, Cell, Grid, Printed, Value, bare, number, ranks, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.grid import BEST, CAPTION, DASH, Cell, Grid, Printed, Value, bare, number, ranks, summarise
 from bench.reports.records import (
     UNREADABLE,
     by_method,

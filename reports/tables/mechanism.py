@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.records.record import RunRecord
+from bench.render.grid import Grid, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.grid import Grid, summarise
 from bench.reports.records import by_method, by_profile_and_suite, finished
 from bench.reports.tables.probes import check_same_sentences, from_records, sentences_of
 from bench.reports.tables.relation import QUANTITIES, Point, Relation, relate, stages_of

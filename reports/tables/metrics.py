@@ -7,8 +7,8 @@ from statistics import fmean
 
 from bench.data.published import Figure, figures
 from bench.records.record import ALL, AVERAGE, RunRecord
+from bench.render.grid import Cell, Grid, Value, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.grid import Cell, Grid, Value, summarise
 from bench.reports.records import (
     UNREADABLE,
     by_method,

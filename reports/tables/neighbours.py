@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from bench.compare.questions import DETECT
+from bench.comparison.questions import DETECT
 from bench.records.record import RunRecord
+from bench.render.grid import DASH, Grid, number, signed
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, Grid, number, signed
 from bench.reports.records import by_profile_and_suite
 from bench.reports.tables.standings import Standings, standings
 

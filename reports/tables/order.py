@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
+from bench.render.grid import DASH, Cell, Grid, Quoted, Value
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, Cell, Grid, Quoted, Value
 from bench.reports.tables.published import Footnotes
 from bench.reports.tables.settings import LEAST, Pair, Setting, pairs, settings
 from bench.reports.tables.significance import LEVEL

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bench.render.grid import DASH, Grid
 from bench.reports.campaign import OVERLAP, Campaign, read_table
-from bench.reports.grid import DASH, Grid
 
 _COUNTS = ("task", "level", "sentences", "touched", "pairs", "clean_pairs")
 _CLEAN = ("profile", "method", "seed", "task", "level", "all", "n_all", "clean", "low", "high", "n_clean")

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.compare.select import grouped, seed_list
+from bench.comparison.select import grouped, seed_list
+from bench.config import profiles
 from bench.records.record import RunRecord
+from bench.render.columns import check, pick, places
+from bench.render.grid import DASH, Cell, Grid, Value, number
 from bench.reports.campaign import Campaign
-from bench.reports.columns import check, pick, places
-from bench.reports.grid import DASH, Cell, Grid, Value, number
 from bench.reports.records import AS_THEY_ARE, by_method, by_profile_and_suite, finished, main_metric
 from bench.reports.tables.leaderboard import Table, leaderboard, must_say
 from bench.reports.tables.significance import ABOVE, BELOW, BOLD
 from bench.reports.tables.standings import ALPHA, standings
 from bench.reports.tables.suites import TASK_NAMES
-from bench.request import profiles
 
 SUITES = {
     "sts7": "the seven STS tasks",

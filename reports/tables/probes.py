@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.errors import NotComparableError
 from bench.probes import PROBES
 from bench.probes.probe import Column, Probe
 from bench.records.record import RunRecord
+from bench.render.grid import DASH, Grid, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, Grid, summarise
 from bench.reports.records import finished
 
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.data.published import NO_TEXT, SICK, WIKI, Figure, Line, lines
 from bench.data.released import Checkpoint, checkpoints
 from bench.records.record import RunRecord
+from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, SCALE, Grid, Quoted, Value, summarise
 from bench.reports.records import by_method, by_profile_and_suite, finished, task_list, values
 from bench.reports.tables.significance import LEVEL
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.compare.caveats import stage_keys
+from bench.comparison.confounders import stage_keys
 from bench.probes import PROBES
 from bench.probes.probe import Column
 from bench.records.record import RunRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.reports.grid import DASH, Grid
+from bench.render.grid import DASH, Grid
 from bench.reports.tables.relation import HELD, Relation, Rho
 from bench.stats.checks import MIN_PAIRS
 from bench.stats.coverage import measured

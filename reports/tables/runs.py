@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from bench.records.record import RunRecord, safe_name
+from bench.render.grid import DASH
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH
 from bench.reports.records import by_method, by_profile_and_suite, task_list
 
 

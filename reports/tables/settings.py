@@ -8,11 +8,11 @@ from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.data.published import Line, lines
 from bench.records.record import RunRecord, safe_name
+from bench.render.grid import SCALE, Cell, Quoted, summarise
 from bench.reports.campaign import Campaign
-from bench.reports.grid import SCALE, Cell, Quoted, summarise
 from bench.reports.records import (
     AS_THEY_ARE,
     by_method,

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bench.records.record import RunRecord
+from bench.render.grid import DASH, interval
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, interval
 from bench.reports.records import by_method, values
 from bench.reports.tables.standings import ALPHA, Standings
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.compare.design import design_of
-from bench.compare.draws import FOLDER, Run, stored_draws, task_names
-from bench.compare.select import Group, by_seed
+from bench.comparison.design import design_of
+from bench.comparison.item_bootstrap import FOLDER, Run, stored_draws, task_names
+from bench.comparison.select import Group, by_seed
 from bench.records.record import ALL, AVERAGE, RunRecord
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, finished, main_metric

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
+from bench.render.grid import Cell, Grid, Value
 from bench.reports.campaign import Campaign
-from bench.reports.grid import Cell, Grid, Value
 from bench.reports.records import SUPERVISED_GROUP, by_profile_and_suite
 from bench.reports.tables.leaderboard import OF_COLUMNS, Row, Table, leaderboard
 from bench.reports.tables.published import backbone_of

@@ -9,12 +9,11 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bench.records.record import RunRecord
-from bench.records.stages import last_stages
-from bench.reports.grid import DASH, Cell, Grid, Value, no_width, summarise
+from bench.config.sweep_manifest import Manifest
+from bench.config.sweeps import SWEEPS
+from bench.records.record import RunRecord, last_stages
+from bench.render.grid import DASH, Cell, Grid, Value, no_width, summarise
 from bench.reports.records import UNREADABLE, check_comparable, failures, finished, without_score
-from bench.sweeps.grids import SWEEPS
-from bench.sweeps.manifest import Manifest
 
 _NORMS = "The norms are of the last step's weights, the scores of the selected ones."
 

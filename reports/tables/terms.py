@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.compare.select import grouped
+from bench.comparison.select import grouped
 from bench.data.mteb_names import FILES
-from bench.records.blocks import without_latest
-from bench.records.record import RunRecord
-from bench.records.stages import chosen_on
-from bench.records.trained_with import cpu
+from bench.records.environment import cpu
+from bench.records.record import RunRecord, chosen_on
+from bench.records.schema import without_latest
 from bench.reports.records import LAST, by_method, table_facts
 
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4

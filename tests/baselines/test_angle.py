@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines._angle import complex_angle, order_loss
+from bench.baselines.angle import complex_angle, order_loss
 from bench.nn.backbone import token_rows
 from bench.stages import PAIRS
 from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines._arccse import arccon, nested_maskings, triplet_loss
+from bench.baselines.arccse import arccon, nested_maskings, triplet_loss
 from bench.card import OptionValue
-from bench.train.recipe import info_nce
-from bench.train.streams import generator
+from bench.losses.contrastive import info_nce
+from bench.training.streams import generator
 from tests.support.steps import gradients_of, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, random, train_alone
 

@@ -17,22 +17,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.baselines._bsl import byol_loss
 from bench.card import OptionValue
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray
 from bench.errors import InputError
 from bench.eval.sts import dev_spearman
+from bench.losses.bootstrap import byol_loss
 from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.nn.pooling import mean_tokens
 from bench.stages import planned_steps
-from bench.train import loop
-from bench.train.byol import predictor
-from bench.train.chunks import pooled_states
-from bench.train.loop import TrainSettings, batches, rate
-from bench.train.loop import train as train_loop
-from bench.train.objective import Objective
-from bench.train.streams import own_random_state
+from bench.training import loop
+from bench.training.byol import predictor
+from bench.training.chunks import pooled_states
+from bench.training.loop import TrainSettings, batches, rate
+from bench.training.loop import train as train_loop
+from bench.training.objective import Objective
+from bench.training.streams import own_random_state
 from tests.support.momentum import slow_mean
 from tests.support.steps import gradients_of, objective_of, same_step
 from tests.support.training import (
@@ -106,7 +106,7 @@ def test_steps_equal_a_transcription(tiny_bert: Path, others: Sequence[str]) -> 
         assert 0 <= float(loss.detach()) <= 8
         with torch.no_grad():  # the optimiser's step, and after it the target's
             for name, gradient in got.items():
-                made.get_parameter(name).sub_(0.1 * gradient)
+                made.module.get_parameter(name).sub_(0.1 * gradient)
             for slow, fast in zip(slow_target.parameters(), model.parameters(), strict=True):
                 slow.copy_(0.9 * slow + 0.1 * fast)
     assert not any(p.requires_grad for p in made.target.model.parameters())
@@ -226,10 +226,12 @@ def test_steps_are_those_of_transformers_adamw(eps: float) -> None:
     settings = TrainSettings(
         lr=0.1, batch_size=3, steps=5, eval_every=9, clip=0.0, schedule="constant", adam_eps=eps
     )
-    train_loop(made, made, rows, settings, seed=1, corpus="c", dev_score=lambda: 0.0)
+    train_loop(made, made.module, rows, settings, seed=1, corpus="c", dev_score=lambda: 0.0)
     torch.testing.assert_close(made.w.detach(), transcribed_adamw(rows, 5, 0.1, eps), rtol=1e-12, atol=0)
     plain = Sum()
-    train_loop(plain, plain, rows, replace(settings, adam_eps=None), seed=1, corpus="c", dev_score=float)
+    train_loop(
+        plain, plain.module, rows, replace(settings, adam_eps=None), seed=1, corpus="c", dev_score=float
+    )
     assert float((plain.w - made.w).detach().abs().max()) > 100 * eps
 
 

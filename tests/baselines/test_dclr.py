@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from transformers import AutoModel
 
-from bench.baselines._dclr import ascended, cell_entropy, debiased_nce
+from bench.baselines.dclr import ascended, cell_entropy, debiased_nce
 from bench.card import OptionValue
 from bench.errors import BenchError
+from bench.losses.contrastive import info_nce
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.registry import discover
-from bench.train.recipe import info_nce
-from bench.train.streams import generator
+from bench.training.streams import generator
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 

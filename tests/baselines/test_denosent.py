@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.baselines._denosent import fresh_decoder
+from bench.baselines.denosent import fresh_decoder
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.train.streams import own_random_state
+from bench.training.streams import own_random_state
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of, toy_sentences, train_alone
 

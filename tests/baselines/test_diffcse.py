@@ -14,16 +14,16 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
-from bench.baselines import _diffcse
-from bench.baselines._diffcse import edited_tokens, portions, replaced_tokens, rtd_loss, training_head
+from bench.baselines import diffcse as _diffcse
+from bench.baselines.diffcse import edited_tokens, portions, replaced_tokens, rtd_loss, training_head
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import padded, token_rows
 from bench.nn.masked_lm import load_masked_lm
 from bench.records.record import to_json
 from bench.registry import METHODS
-from bench.train.masking import mask_tokens
-from bench.train.streams import generator, own_random_state
+from bench.training.masking import mask_tokens
+from bench.training.streams import generator, own_random_state
 from tests.support.cli import Cli
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_batch_norms
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.baselines._edfse import distillation_loss
-from bench.baselines.edfse import SUBMODELS
+from bench.baselines.edfse import SUBMODELS, distillation_loss
 from bench.card import BuildContext
 from bench.data.mini.generator import TRAINING_SENTENCES, overlap
 from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text

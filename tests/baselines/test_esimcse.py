@@ -14,13 +14,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines._esimcse import queue_nce, random_start
+from bench.baselines.esimcse import random_start
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.train.augment import repeat_subwords, repeat_words, repetition_bound
-from bench.train.momentum import MomentumCopy, VectorQueue
-from bench.train.recipe import info_nce
-from bench.train.streams import generator
+from bench.losses.contrastive import info_nce, queue_nce
+from bench.training.augment import repeat_subwords, repeat_words, repetition_bound
+from bench.training.momentum import MomentumCopy, VectorQueue
+from bench.training.streams import generator
 from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, random, stages_of, train_alone
 
@@ -253,7 +253,7 @@ def test_steps_equal_a_transcription(tiny_bert: Path, start: str) -> None:
         torch.testing.assert_close(made.queue.vectors, torch.stack(queue), rtol=1e-9, atol=1e-9)
         with torch.no_grad():  # an optimiser step: the copy must have moved with the weights before it
             for name, gradient in got.items():
-                made.get_parameter(name).sub_(0.1 * gradient)
+                made.module.get_parameter(name).sub_(0.1 * gradient)
     assert not any(p.requires_grad for p in made.slow.model.parameters())
     assert [len(queue), made.seen] == [6, 9]
     assert max(len(view) for view in views) > len(rows[8][1])  # some sentence was really repeated

@@ -11,16 +11,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.baselines._infocse import lower_half, masked_lm_loss
+from bench.baselines.infocse import lower_half
 from bench.card import OptionValue
 from bench.errors import InputError
+from bench.losses.masked_lm import masked_lm_loss
 from bench.nn.backbone import load_backbone, token_rows
 from bench.nn.dropout import set_dropout
 from bench.nn.masked_lm import load_masked_lm
 from bench.registry import METHODS
-from bench.train import chunks
-from bench.train.masking import mask_tokens
-from bench.train.streams import generator, own_random_state
+from bench.training import chunks
+from bench.training.masking import mask_tokens
+from bench.training.streams import generator, own_random_state
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_batch_norms
 from tests.support.training import SENTENCES, options_of, random
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines._iscse import neighbours, principal_groups, smoothed, weight_at
+from bench.baselines.iscse import neighbours, principal_groups, smoothed, weight_at
 from bench.card import OptionValue
 from tests.support.steps import nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, random, train_alone
@@ -188,7 +188,7 @@ def test_steps_equal_a_transcription(tiny_bert: Path, changes: dict[str, OptionV
         assert not made.memory.vectors.requires_grad
         with torch.no_grad():
             for name, gradient in got.items():
-                made.get_parameter(name).sub_(0.1 * gradient)
+                made.module.get_parameter(name).sub_(0.1 * gradient)
     assert smooth == (3 if settings["buffer"] == 9 else 4)
 
 

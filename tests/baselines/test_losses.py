@@ -10,21 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines._arccse import arccon, triplet_loss
-from bench.baselines._bsl import byol_loss
-from bench.baselines._dclr import debiased_nce
-from bench.baselines._diffcse import rtd_loss
-from bench.baselines._edfse import distillation_loss
-from bench.baselines._esimcse import queue_nce
-from bench.baselines._infocse import masked_lm_loss
-from bench.baselines._labelled import hard_negative_nce
-from bench.baselines._mixcse import mixed_nce
-from bench.baselines._pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
-from bench.baselines._rankcse import consistency, list_mle, list_net
-from bench.baselines._sncse import bidirectional_margin_loss
-from bench.baselines._vascl import near_nce
-from bench.baselines._whitenedcse import multi_positive_nce
-from bench.train.recipe import info_nce
+from bench.baselines.arccse import arccon, triplet_loss
+from bench.baselines.dclr import debiased_nce
+from bench.baselines.diffcse import rtd_loss
+from bench.baselines.edfse import distillation_loss
+from bench.baselines.mixcse import mixed_nce
+from bench.baselines.pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
+from bench.baselines.rankcse import consistency, list_mle, list_net
+from bench.baselines.sncse import bidirectional_margin_loss
+from bench.baselines.vascl import near_nce
+from bench.baselines.whitenedcse import multi_positive_nce
+from bench.losses.bootstrap import byol_loss
+from bench.losses.contrastive import hard_negative_nce, info_nce, queue_nce
+from bench.losses.masked_lm import masked_lm_loss
 from tests.support.training import random
 
 Loss = Callable[..., Tensor]

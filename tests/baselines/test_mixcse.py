@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines._mixcse import mixed_nce
+from bench.baselines.mixcse import mixed_nce
 from bench.card import OptionValue
-from bench.train.recipe import info_nce
+from bench.losses.contrastive import info_nce
 from tests.support.steps import gradients_of, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, random, stages_of, train_alone
 

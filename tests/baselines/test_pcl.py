@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from bench.baselines._pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
-from bench.baselines._rankcse import off_diagonal
+from bench.baselines.pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
+from bench.baselines.rankcse import off_diagonal
 from bench.card import OptionValue
+from bench.losses.contrastive import info_nce
 from bench.nn.backbone import load_backbone
 from bench.registry import discover
-from bench.train.edits import backwards, edited_views, lengthened, shortened, shuffled
-from bench.train.recipe import info_nce
-from bench.train.streams import generator
+from bench.training.edits import backwards, edited_views, lengthened, shortened, shuffled
+from bench.training.streams import generator
 from tests.support.steps import (
     cls_of,
     gradients_of,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench.card import OptionValue
+from bench.config import profiles
 from bench.plan.cells import profile_options
 from bench.registry import discover
-from bench.request import profiles
 
 SETTINGS: dict[str, dict[str, OptionValue]] = {
     "arccse": {"margin": 10.0, "tau": 0.05, "max_length": 32, "triplet": True, "triplet_min_length": 25},

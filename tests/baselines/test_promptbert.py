@@ -16,9 +16,10 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
 import bench
-from bench.baselines._promptbert import training_templates, with_vectors
+from bench.baselines.promptbert import training_templates, with_vectors
 from bench.card import BuildContext, OptionValue
 from bench.errors import InputError
+from bench.losses.contrastive import info_nce
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import (
     DenoisedEncoder,
@@ -31,8 +32,7 @@ from bench.nn.dropout import set_dropout
 from bench.nn.export import export_encoder, load_encoder
 from bench.nn.prompt import Prompt
 from bench.registry import discover
-from bench.train.chunks import prompted_states
-from bench.train.recipe import info_nce
+from bench.training.chunks import prompted_states
 from tests.support.cli import Cli, records
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of, toy_score, train_alone

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines._rankcse import (
+from bench.baselines.rankcse import (
     consistency,
     list_mle,
     list_net,
@@ -24,13 +24,13 @@ from bench.baselines._rankcse import (
 from bench.card import OptionValue
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, InputError
+from bench.losses.contrastive import cosine_matrix, info_nce
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.halves import embedded, has_halves, prepared_by
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
-from bench.train.recipe import info_nce
-from bench.train.streams import generator
-from bench.train.teachers import Teacher, cosine_matrix, mixed_cosines
+from bench.training.streams import generator
+from bench.training.teachers import Teacher, mixed_cosines
 from tests.support.cli import Cli
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone

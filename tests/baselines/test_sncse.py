@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 import bench
-from bench.baselines._sncse import bidirectional_margin_loss, negation_of
+from bench.baselines.sncse import bidirectional_margin_loss, negation_of
 from bench.card import BuildContext, OptionValue
 from bench.errors import BenchError, InputError
+from bench.losses.contrastive import info_nce
 from bench.nn.backbone import load_backbone
 from bench.nn.export import export_encoder
 from bench.registry import discover
-from bench.train import negation
-from bench.train.negation import ParsedToken, folder_hash, negate_by_rule, negate_parsed
-from bench.train.recipe import info_nce
+from bench.training import negation
+from bench.training.negation import ParsedToken, folder_hash, negate_by_rule, negate_parsed
 from tests.support.steps import gradients_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 

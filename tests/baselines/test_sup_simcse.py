@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, BertConfig, BertModel, DistilBertConfig, DistilBertModel
 
-from bench.baselines._labelled import hard_negative_nce
-from bench.baselines._sup_simcse import set_fresh_pooler
+from bench.baselines.sup_simcse import set_fresh_pooler
 from bench.encoder import Encoder
 from bench.errors import InputError
+from bench.losses.contrastive import hard_negative_nce, info_nce
 from bench.nn.backbone import token_rows
 from bench.stages import PAIRS
-from bench.train.recipe import info_nce
 from tests.support.steps import cls_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, random, stages_of, toy_sentences, train_alone
 

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.baselines._vascl import ContrastHead, near_nce, neighbourhoods, unit, worst_direction
+from bench.baselines.vascl import near_nce, neighbourhoods, unit, worst_direction
 from bench.card import OptionValue
-from bench.train.loop import TrainSettings, parameter_groups, train
-from bench.train.streams import generator, own_random_state
+from bench.training.layers import ContrastHead
+from bench.training.loop import TrainSettings, parameter_groups, train
+from bench.training.streams import generator, own_random_state
 from tests.support.steps import gradients_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, random, train_alone
 
@@ -262,13 +263,13 @@ def test_the_head_learns_at_its_own_rate(tiny_bert: Path) -> None:
 def test_weight_decay_spares_what_it_did_and_others_have_no_scale(tiny_bert: Path) -> None:
     made, _, _ = objective_of("vascl", tiny_bert, TEXT, head_rate=50.0)
     settings = TrainSettings(1e-4, 2, 1, 1, weight_decay=0.1, decay_all=False)
-    groups = parameter_groups(made, settings)
+    groups = parameter_groups(made.module, settings)
     assert [g["rate_scale"] for g in groups] == [1.0, 50.0, 1.0]
     assert [g.get("weight_decay") for g in groups] == [None, None, 0.0]
     assert sum(len(g["params"]) for g in groups) == len(list(made.parameters()))
     assert {id(p) for p in groups[1]["params"]} == {id(p) for p in made.head.parameters()}
     plain, _, _ = objective_of("simcse", tiny_bert, TEXT)
-    assert all("rate_scale" not in group for group in parameter_groups(plain, settings))
+    assert all("rate_scale" not in group for group in parameter_groups(plain.module, settings))
 
 
 def test_training(tmp_path: Path, tiny_bert: Path) -> None:

@@ -455,7 +455,7 @@ def test_a_run_that_fails_keeps_the_scores_that_are_there(
 def test_a_model_that_changes_during_the_run_fails_the_cell(
     cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bench.run import builder
+    from bench.execution import builder
 
     monkeypatch.setattr(builder, "content_hash", lambda path: "other")
     code, _, err = cli("run", "--methods", f"x=hf:{tiny_bert}:cls", *TOY)

@@ -24,13 +24,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.baselines import simcse
 from bench.card import BuildContext, MethodCard, Option
 from bench.data.toy import toy_task
 from bench.errors import DataError
+from bench.gate.reference import extract
+from bench.losses import info_nce
 from bench.records.record import from_json
 from bench.registry import METHODS
-from bench.run.reference import extract
 from tests.support.cli import Cli, records
 from tests.support.forge import forge, forge_predictions
 
@@ -81,7 +81,7 @@ class Contrast:
             batch = text[torch.randperm(len(text), generator=random)[:32]]
             views = [batch * (torch.rand(32, SIZE, generator=random) > 0.3) for _ in range(2)]
             optimiser.zero_grad()
-            torch.autograd.backward(simcse.info_nce(views[0] @ weight, views[1] @ weight, 0.05))
+            torch.autograd.backward(info_nce(views[0] @ weight, views[1] @ weight, 0.05))
             optimiser.step()
         return LinearEncoder(weight.detach())
 
@@ -163,7 +163,7 @@ def test_simcse_without_its_negatives_fails_the_gate(
     assert cli(*RUN, short, "--seeds", "1-4", "--dev", "toy", "--campaign", "reference")[0] == 0
     code, out, err = cli("check")
     assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
-    monkeypatch.setattr("bench.baselines._simcse.info_nce", without_negatives)
+    monkeypatch.setattr("bench.baselines.simcse.info_nce", without_negatives)
     code, out, _ = cli("check")
     assert (code, "FAILED, 1 of 1 cell: short on toy (profile mini) fell by" in out) == (1, True)
 
@@ -246,7 +246,7 @@ def test_a_changed_profile_is_noticed_and_own_options_are_kept(
 ) -> None:
     cli(*RUN, "noise,noise[scale=2],mine=noise[scale=3]", "--campaign", "reference")
     assert cli("check")[1].splitlines()[-1] == "PASSED, 3 cells: 3 equal"
-    from bench.request import profiles
+    from bench.config import profiles
 
     load = profiles.load
 

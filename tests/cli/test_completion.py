@@ -16,10 +16,10 @@ import pytest
 
 from bench.cli.main import cli as group
 from bench.cli.main import main
+from bench.config import profiles
 from bench.data.suites import SUITES
 from bench.records.record import safe_name
 from bench.registry import METHODS, discover
-from bench.request import profiles
 from tests.support.docs_commands import ROOT
 
 Complete = Callable[..., list[str]]
@@ -114,7 +114,7 @@ def test_profiles_are_the_shipped_ones_and_files_that_are_profiles(
 ) -> None:
     shipped = profiles.names()
     (tmp_path / "mine").mkdir()
-    text = (ROOT / "bench" / "request" / "profiles" / "mini.toml").read_text(encoding="utf-8")
+    text = (ROOT / "bench" / "config" / "profiles" / "mini.toml").read_text(encoding="utf-8")
     for file in ("own.toml", "mine/other.toml"):
         (tmp_path / file).write_text(text, encoding="utf-8")
     (tmp_path / "pyproject.toml").write_text("[project]\n")

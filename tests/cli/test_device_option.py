@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 import bench
 from bench.cli.options import check_device, make_spec, run_options
+from bench.config.spec import RunSpec
 from bench.errors import InputError
-from bench.records.facts import FACTS
-from bench.records.provenance import provenance
-from bench.request.spec import RunSpec
+from bench.records.environment import provenance
+from bench.records.fingerprint import FACTS
 from tests.support.cli import Cli, every_option
 
 MISSING = "error: --device mps: torch sees no MPS device; expected a Mac's GPU; use --device cpu\n"

@@ -16,7 +16,7 @@ from bench.cli.examples import EXAMPLES
 from bench.cli.init import starter_files
 from bench.cli.main import cli as group
 from bench.cli.main import main
-from bench.request import profiles
+from bench.config import profiles
 from tests.conftest import HERE
 from tests.support.cli import Cli, refusal
 from tests.support.docs_commands import check_names, parsed

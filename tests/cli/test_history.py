@@ -17,13 +17,13 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.gate import history
+from bench.gate.figures import chart
 from bench.gate.history import Build, History, Line, Point, read_history
+from bench.gate.history_page import rendered
 from bench.gate.judge import judge
+from bench.gate.tables import as_json
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
-from bench.reports.figures.over_builds import chart
-from bench.reports.formats.history_page import rendered
-from bench.reports.formats.render import FORMATS
-from bench.reports.tables.gate import as_json
+from bench.render.formats import FORMATS
 from tests.support.campaigns import make_record
 from tests.support.chromium import chromium
 from tests.support.cli import Cli, refusal

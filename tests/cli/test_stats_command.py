@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.compare import draws
-from bench.compare.draws import Run, draws_path, item_draws
+from bench.comparison import item_bootstrap as draws
+from bench.comparison.item_bootstrap import Run, draws_path, item_draws
 from bench.data.suites import load_suite
 from bench.data.toy import toy_task
 from bench.errors import BenchError, NotComparableError

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.config import profiles
+from bench.config.plugins import load_plugin, read_plugin
 from bench.conformance import parametrize, parametrize_with_checks
 from bench.conformance.checks import CHECKS
 from bench.conformance.encoder import SENTENCES
@@ -19,8 +21,6 @@ from bench.conformance.suite import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, c
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
 from bench.registry import METHODS, discover
-from bench.request import profiles
-from bench.request.plugins import load_plugin, read_plugin
 from tests.support.architectures import tiny
 from tests.support.conformance import RIGHT
 from tests.support.folders import sentence_transformers_folder

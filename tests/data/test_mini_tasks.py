@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.config import profiles
+from bench.config.parse import parse_methods
+from bench.config.spec import RunSpec
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
 from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, mteb_tasks, transfer_tasks
 from bench.data.mini.text import pairs, training_copy, training_text
@@ -19,9 +22,6 @@ from bench.data.suites import MINI_SUITES, SUITES, load_suite
 from bench.errors import InputError
 from bench.eval.suite import measure_of
 from bench.plan.plan import make_plan
-from bench.request import profiles
-from bench.request.parse import parse_methods
-from bench.request.spec import RunSpec
 from tests.support.cli import Cli
 
 FROZEN = "6eb73b57248299778ab75107efd41a16df3e4b0a468ba8405a3b738369e72e68"

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from bench.config.parse import parse_methods
+from bench.config.spec import RunSpec
 from bench.data import hub, pins
 from bench.data.corpus import read_corpus
 from bench.data.toy import toy_task
 from bench.errors import DataError
 from bench.plan.job import Job
 from bench.plan.plan import make_plan
-from bench.records.facts import key_of
-from bench.request.parse import parse_methods
-from bench.request.spec import RunSpec
+from bench.records.fingerprint import key_of
 from tests.support.cli import Cli, records, refusal
 from tests.support.hostile import everything
 from tests.support.hub import Hub

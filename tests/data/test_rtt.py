@@ -15,13 +15,13 @@ import torch
 from filelock import FileLock
 
 from bench.cli import rtt as cli_rtt
+from bench.config import profiles
 from bench.data.corpus import make_corpus, read_corpus
 from bench.data.rtt import MADE_BY, RoundTrip, Translated
 from bench.data.toy import toy_task
 from bench.encoder import Progress
 from bench.errors import InputError
 from bench.nn.marian import MarianTranslator, find_model, limited_batches
-from bench.request import profiles
 from tests.support.cli import Cli, records
 from tests.support.released import hub_folder
 from tests.support.tncse import TINY

@@ -13,15 +13,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from bench.card import OptionValue
+from bench.config import profiles
+from bench.execution.builder import Builder
+from bench.execution.monitor import span
+from bench.execution.preview import Estimate, cost, described
+from bench.execution.stage_cache import StageCache
 from bench.nn.backbone import load_backbone
-from bench.plan import scale
+from bench.papers import flops as scale
 from bench.plan.cells import profile_options
 from bench.registry import METHODS, discover
-from bench.request import profiles
-from bench.run.builder import Builder
-from bench.run.left import span
-from bench.run.preview import Estimate, cost, described
-from bench.run.stage_cache import StageCache
 from bench.stages import Stage, TrainedMethod
 from tests.support.cli import Cli
 from tests.support.rank_work import Gradients, Stop
@@ -370,5 +370,5 @@ def test_the_passes_are_those_that_torch_counts_and_what_no_loss_reads_is_not_co
     with plainly():
         work.of(method, changes, role, tmp_path, count)
     less, _, whole, row = counted
-    assert whole / 8 / row == pytest.approx(passes or scale.PASSES[method], rel=0.05)
+    assert whole / 8 / row == pytest.approx(passes or discover().get(method).card.passes, rel=0.05)
     assert less < 0.9 * whole

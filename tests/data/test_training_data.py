@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.config import profiles
 from bench.data.training import profile_corpus
 from bench.errors import DataError, InputError
-from bench.request import profiles
 
 OTHERS = "docs/data.md says what bench's own texts are, and how to take another"
 

@@ -26,14 +26,14 @@ import bench
 from bench.card import MethodCard
 from bench.cli.main import cli as group
 from bench.cli.main import main
+from bench.config import profiles
+from bench.config.parse import parse_methods
+from bench.config.sweeps import SWEEPS
 from bench.errors import InputError
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.reports.grid import SCALE
-from bench.request import profiles
-from bench.request.parse import parse_methods
-from bench.sweeps.grids import SWEEPS
+from bench.render.grid import SCALE
 from tests.support.chromium import chromium
 from tests.support.docs_commands import (
     NOT_RUN,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.config.plugins import load_plugin, read_plugin
 from bench.conformance.checks import CHECKS
 from bench.conformance.suite import FAILED, check_method
-from bench.request.plugins import load_plugin, read_plugin
 from tests.conftest import HERE
 
 Cli = Callable[..., tuple[int, str, str]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli.main import main
-from bench.records.provenance import timing
+from bench.records.environment import timing
 from tests.support.docs_commands import (
     COMMITTED,
     OWN_TEST,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.config import profiles
 from bench.data.training import profile_corpus
 from bench.records.store import ResultStore
-from bench.reports.grid import SCALE
-from bench.request import profiles
-from bench.train.pretrain import read_documents
+from bench.render.grid import SCALE
+from bench.training.pretrain import read_documents
 from tests.support.docs_commands import ROOT, TEXTS
 
 SECTION = TEXTS["data.md"].split("## The texts of minilm and minilm-lm")[1].split("\n## ")[0]

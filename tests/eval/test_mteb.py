@@ -571,8 +571,8 @@ def test_minilm_on_untokenised_stsb_through_mteb_and_through_bench(
     english = replace(tasks[1], local=replace(local, tables=(("file", rows),)))
     ours = pair_task("en", rows)
 
+    from bench.config import profiles
     from bench.nn.folder import resolve
-    from bench.request import profiles
 
     folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm")
     encoder = TransformerEncoder(folder.path, "avg")

@@ -24,7 +24,7 @@ from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
 from bench.nn.precision import at_precision
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.records.facts import FACTS, differing, key_of
+from bench.records.fingerprint import FACTS, differing, key_of
 from bench.records.machines import machine
 from tests.support.cli import Cli, records
 from tests.support.folders import prompted_folder

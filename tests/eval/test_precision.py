@@ -21,7 +21,7 @@ from bench.eval.vector_cache import CachedEncoder
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.precision import at_precision
 from bench.nn.sum_encoder import SumEncoder
-from bench.records.facts import family_of
+from bench.records.fingerprint import family_of
 from bench.records.record import from_json
 from tests.support.cli import Cli
 from tests.support.transfer_data import write_transfer

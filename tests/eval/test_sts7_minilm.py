@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.config import profiles
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.eval.sts import predict, score_suite
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import resolve
-from bench.request import profiles
 from tests.conftest import Bench
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench.config.spec import RunSpec
 from bench.data.mteb_names import MtebName
 from bench.data.toy import toy_task
 from bench.errors import BenchError, InputError
@@ -20,8 +21,7 @@ from bench.eval.pair_suite import PairSuite
 from bench.eval.rank import RankSuite
 from bench.eval.suite import measure_of
 from bench.eval.transfer_suite import TransferSuite
-from bench.request.spec import RunSpec
-from bench.run.measure import measure_job
+from bench.execution.cell import measure_job
 from tests.support.transfer_data import write_transfer
 
 KINDS = {

@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import f1_score  # type: ignore[import-untyped]
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
-from bench.compare.draws import NOT_AGAIN
+from bench.comparison.item_bootstrap import NOT_AGAIN
 from bench.data.suites import TRANSFER, load_transfer
 from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.config import profiles
 from bench.data.suites import TRANSFER, load_transfer
 from bench.eval.embed import embed
 from bench.eval.transfer import Protocol, run_task
 from bench.eval.transfer_suite import sentences_of
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import resolve
-from bench.request import profiles
 from tests.conftest import Bench
 
 OPTIMUM = {"MR": 76.6, "CR": 82.3, "SUBJ": 92.1, "MPQA": 87.6, "SST2": 81.3, "TREC": 89.6, "MRPC": 72.9}

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.config.sweep_manifest import FOLDER as SWEEPS
 from bench.errors import DataError
+from bench.execution.stage_cache import is_whole
 from bench.records.record import RunRecord, to_json
 from bench.records.store import ResultStore
-from bench.run.stage_cache import is_whole
-from bench.sweeps.manifest import FOLDER as SWEEPS
 
 MADE = "made"
 """Where, beside results, commands of a fault write."""

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.errors import DataError
+from bench.execution.stage_cache import is_whole
 from bench.records.record import to_json
 from bench.records.store import ResultStore
-from bench.run.stage_cache import is_whole
 from tests.faults.checks import check_one_line, check_whole, expect, finished, stable
 from tests.faults.runs import PLAIN, TRAINED, run, undisturbed
 from tests.faults.scripts import Parts, script

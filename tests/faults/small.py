@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bench.config import profiles
 from bench.data import hub as fetching
 from bench.data import senteval
 from bench.data.corpus import make_corpus
 from bench.data.mini import text as world_text
 from bench.data.suites import GROUPS, reference_fingerprints
 from bench.data.toy import toy_task
-from bench.request import profiles
 from tests.support.hub import Hub, small_sts_files, tar_of
 
 _HUB = ".hub"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bench.errors import BenchError, StorageError, storage_reason
-from bench.run.stage_cache import StageCache
+from bench.execution.stage_cache import StageCache
 from bench.stages import Stage, StageSpec
 from tests.faults import clock, corrupt, full_disk, interrupt, kill, pause, processes, read_only, vanish
 from tests.faults.checks import Done, NotSurvivedError, check_kept, check_one_line, check_whole
@@ -33,6 +33,7 @@ from tests.faults.runs import (
     undisturbed,
     where,
 )  # fmt: skip
+from tests.support.stages import ensure
 
 slow, long = pytest.mark.slow, pytest.mark.long
 
@@ -326,7 +327,7 @@ def test_storage_errors_are_told_from_others(tmp_path: Path, error: Exception, r
     assert (storage_reason(error) is None) == (reason is None)
     said = f"stage 'one' can't be kept: {reason}" if reason else re.escape(str(error))
     with pytest.raises(StorageError if reason else type(error), match=said) as caught:
-        StageCache(tmp_path).ensure(STAGE, train)
+        ensure(StageCache(tmp_path), STAGE, train)
     assert isinstance(caught.value, BenchError) == bool(reason)
 
 
@@ -340,6 +341,6 @@ def test_leftovers_of_killed_trainings_go_but_not_those_of_a_living_one(tmp_path
         assert out.is_dir()
         return {}
 
-    assert cache.ensure(STAGE, train) is not None
+    assert ensure(cache, STAGE, train) is not None
     assert not abandoned.exists()
     assert [path for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []

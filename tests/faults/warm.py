@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 
-from bench.records.provenance import provenance
+from bench.records.environment import provenance
 from bench.registry import discover
 from tests.support.house import module_files
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from bench.config.sweep_manifest import Manifest, save
 from bench.errors import BenchError
 from bench.records.integrity import sealed
 from bench.records.record import Place, RunRecord, Score, from_json, to_json
 from bench.records.store import ResultStore
-from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, Dice, Outcome, RuleError
 from tests.fuzz.mutate import bytes_of, difference, json_bytes, json_of

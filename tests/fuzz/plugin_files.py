@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.config import plugins
 from bench.registry import METHODS, discover
-from bench.request import plugins
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, Dice, RuleError
 from tests.fuzz.mutate import bytes_of

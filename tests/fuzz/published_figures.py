@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.config.sweep_manifest import Manifest, save
 from bench.data import published
 from bench.errors import BenchError
 from bench.records.store import ResultStore
-from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
 from tests.fuzz.core import REFUSED, Dice, RuleError, refused
 from tests.fuzz.data_files import DamagedError, number

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.card import MethodCard, OptionValue
-from bench.compare.select import seed_list
+from bench.comparison.select import seed_list
+from bench.config import profiles
+from bench.config.parse import parse_copies, parse_methods, parse_override, parse_seeds
+from bench.config.spec import MethodRequest, RunSpec
 from bench.data.mteb_names import parse_suite, split_suites
 from bench.errors import BenchError
 from bench.nn.folder import ModelFolder
@@ -14,9 +17,6 @@ from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
 from bench.probes import parse_probes
 from bench.registry import discover
-from bench.request import profiles
-from bench.request.parse import parse_copies, parse_methods, parse_override, parse_seeds
-from bench.request.spec import MethodRequest, RunSpec
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
 from tests.fuzz.mutate import JUNK, text_of
 

@@ -24,14 +24,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.cli import main as command_line
-from bench.compare.select import seed_list
+from bench.comparison.select import seed_list
+from bench.config.parse import parse_methods, parse_seeds, quoted
 from bench.errors import BenchError, DataError
 from bench.records.record import RunRecord, Score, from_json, to_json
-from bench.reports.formats import latex
-from bench.reports.formats.render import frame_csv, markdown_escape
-from bench.reports.formats.template import _breaks
+from bench.render import latex
+from bench.render.formats import frame_csv, markdown_escape
+from bench.render.template import _breaks
 from bench.reports.records import long_frame
-from bench.request.parse import parse_methods, parse_seeds, quoted
 from bench.stats.descriptive import iqm
 from bench.stats.effects import superiority
 from bench.stats.items import item_difference, spearman_interval

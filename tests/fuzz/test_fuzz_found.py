@@ -17,6 +17,10 @@ import numpy as np
 import pytest
 
 from bench.card import BuildContext, MethodCard, Option
+from bench.config import profiles
+from bench.config.parse import parse_methods, parse_override
+from bench.config.plugins import load_plugin, read_plugin
+from bench.config.spec import RunSpec
 from bench.data import published, released, senteval
 from bench.data.corpus import make_corpus, read_corpus
 from bench.data.local_tasks import read_local_suite
@@ -26,15 +30,11 @@ from bench.errors import BenchError, DataError, InputError, NewerRecordError
 from bench.nn.folder import ModelFolder
 from bench.plan.cells import make_cells
 from bench.probes.overlap import training_lines
-from bench.records.facts import family_of
+from bench.records.fingerprint import family_of
 from bench.records.record import SCHEMA, RunRecord, from_json, to_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
 from bench.reports.records import senteval_rounding
-from bench.request import profiles
-from bench.request.parse import parse_methods, parse_override
-from bench.request.plugins import load_plugin, read_plugin
-from bench.request.spec import RunSpec
 from bench.stats.seeds import one_sample, welch
 from tests.fuzz.toml_tables import as_toml, packaged, swapped
 from tests.support.campaigns import make_record, probes_of

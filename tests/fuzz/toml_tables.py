@@ -11,11 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from bench.config import profiles
 from bench.data import released
 from bench.errors import BenchError
 from bench.plan.cells import profile_options
 from bench.registry import discover
-from bench.request import profiles
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
 from tests.fuzz.mutate import bytes_of, difference, json_of

@@ -15,12 +15,12 @@ from statsmodels.stats.multitest import multipletests  # type: ignore[import-unt
 
 from bench.errors import DataError, InputError, NotComparableError
 from bench.gate.judge import judge
+from bench.gate.junit import junit
+from bench.gate.tables import as_json, as_markdown, grid, sentence
 from bench.gate.verdict import CellVerdict, Gate, Status
-from bench.records.facts import same_result
+from bench.records.fingerprint import same_result
 from bench.records.record import RunRecord
-from bench.reports.formats.junit import junit
-from bench.reports.formats.render import text
-from bench.reports.tables.gate import as_json, as_markdown, grid, sentence
+from bench.render.formats import text
 from tests.support.gate_records import OTHER, OTHER_DATA, record, runs
 
 HOSTILE = '<b>&"x"|`[y](z)\x1b[31m\x00\ud800\n::error::'

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.gate.first import CLOSE, LOSSES, REPEATS, first_change
+from bench.gate.divergence import CLOSE, LOSSES, REPEATS, first_change
 from bench.gate.judge import judge
 from bench.gate.verdict import Question, Status
 from bench.records.record import RunRecord

@@ -13,7 +13,7 @@ from scipy import stats
 from bench.errors import DataError
 from bench.gate.evidence import Sides, drops, limit, seeds_of, sides_of
 from bench.gate.overall import average_over
-from bench.gate.sight import sees
+from bench.gate.sensitivity import sees
 from bench.gate.verdict import Key, cell_name
 from bench.records.record import RunRecord
 from tests.support.gate_records import record, runs

@@ -11,7 +11,7 @@ import pytest
 
 from bench.gate.evidence import Sides, limit, sides_of
 from bench.gate.judge import judge
-from bench.gate.sight import sees
+from bench.gate.sensitivity import sees
 from tests.support.gate_records import OTHER, record, runs
 
 KEY = ("mini", "noise", "toy")

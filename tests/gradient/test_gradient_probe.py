@@ -45,8 +45,8 @@ from bench.gradient.views import (
     pair_cosines,
     required_ratios,
 )
-from bench.methods._paradigm_losses import Paradigm, negative_weights, positive_ratio
-from bench.methods._paradigm_losses import dissipation as loss_dissipation
+from bench.losses.paradigm import Paradigm, negative_weights, positive_ratio
+from bench.losses.paradigm import dissipation as loss_dissipation
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.dropout import set_dropout
 from bench.registry import discover

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.config.parse import parse_methods, parse_override
+from bench.config.quoting import OF_METHODS
+from bench.config.spec import RunSpec
 from bench.data.tasks import PairTask
 from bench.errors import InputError
 from bench.methods.ensemble import weighted_members
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
-from bench.request.parse import parse_methods, parse_override
-from bench.request.quoting import OF_METHODS
-from bench.request.spec import RunSpec
 from tests.support.cli import Cli, records
 from tests.support.steps import toy_run
 from tests.support.training import stage_folders

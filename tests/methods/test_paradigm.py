@@ -14,9 +14,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.methods._modified_losses import LOSSES, Steps
-from bench.methods._objectives import PairObjective
-from bench.methods._paradigm_losses import (
+from bench.losses.modified import LOSSES, Steps
+from bench.losses.paradigm import (
     ANGLE,
     DISSIPATIONS,
     RATIOS,
@@ -33,7 +32,7 @@ from bench.methods._paradigm_losses import (
     positive_ratio,
 )
 from bench.methods.modified import modified_loss
-from bench.methods.paradigm import contrastive_loss
+from bench.methods.paradigm import PairObjective, contrastive_loss
 from tests.support.paradigm import (
     BATCHES,
     CONTRASTIVE,

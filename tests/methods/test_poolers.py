@@ -12,8 +12,8 @@ from transformers import AutoModel, AutoTokenizer
 from bench.card import OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.methods._objectives import PairObjective, Prompted
-from bench.methods._paradigm_losses import infonce
+from bench.losses.paradigm import infonce
+from bench.methods.paradigm import PairObjective, Prompted
 from tests.support.paradigm import NAMES, options
 from tests.support.steps import nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, stages_of, train_alone

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from bench.config.profiles import load
 from bench.plan.cells import profile_options
 from bench.registry import discover
-from bench.request.profiles import load
 from tests.support.paradigm import NAMES
 
 _PAIRS = {  # every loss of the gradient paradigm

@@ -20,17 +20,17 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import bench
 from bench.card import BuildContext, OptionValue
+from bench.config.parse import parse_methods
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.methods._static import principal_components, rank_weights, token_vectors, words_of
+from bench.execution.probing import with_eta
+from bench.methods.static import principal_components, rank_weights, token_vectors, words_of
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.export import export_encoder, load_encoder
 from bench.nn.static import StaticEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes.cost import cost, table_parameters
 from bench.registry import discover
-from bench.request.parse import parse_methods
-from bench.run.probing import with_eta
 from tests.support.cli import Cli, records
 from tests.support.training import Trained, plan_on_toy, train_alone
 

@@ -18,8 +18,9 @@ from bench.data.suites import load_suite
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.eval.sts import predict, score_suite
-from bench.methods._losses import cross_nce, ltn, tower_nce
-from bench.methods._objectives import JointObjective, SingleObjective
+from bench.losses.twin import cross_nce, ltn, tower_nce
+from bench.methods.tncse_single import SingleObjective
+from bench.methods.twin import JointObjective
 from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, token_rows
 from bench.nn.dropout import set_dropout
 from bench.nn.export import export_encoder
@@ -27,10 +28,10 @@ from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import chunk_from
 from bench.nn.twin import cael_layers, twin_states
 from bench.registry import discover
-from bench.train.chunks import cls_states
-from bench.train.distill import Distillation
-from bench.train.sentence_encoder import checkpoint_folder
-from bench.train.streams import generator, own_random_state
+from bench.training.chunks import cls_states
+from bench.training.distill import Distillation
+from bench.training.sentence_encoder import checkpoint_folder
+from bench.training.streams import generator, own_random_state
 from tests.support.cli import Cli, records
 from tests.support.steps import same_step, toy_run
 from tests.support.tncse import sets

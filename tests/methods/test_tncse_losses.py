@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bench.methods._losses import cross_nce, ltn, nce_released, norm_ratio, tower_nce
+from bench.losses.twin import cross_nce, ltn, nce_released, norm_ratio, tower_nce
 from tests.support.training import random
 
 TAU = 0.05

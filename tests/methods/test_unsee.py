@@ -22,10 +22,10 @@ from bench.data.toy import toy_task
 from bench.encoder import FloatArray
 from bench.eval.collapse import collapse_figures, effective_rank
 from bench.eval.sts import dev_spearman
-from bench.methods._unsee_losses import Barlow, CorInfoMax, barlow, vicreg
+from bench.losses.decorrelation import Barlow, CorInfoMax, barlow, vicreg
 from bench.methods.unsee import ARCHITECTURES
-from bench.reports.figures.figure import Figure
-from bench.train.loop import TrainSettings, parameter_groups
+from bench.render.figure import Figure
+from bench.training.loop import TrainSettings, parameter_groups
 from tests.support.cli import Cli, records
 from tests.support.momentum import slow_mean
 from tests.support.steps import objective_of, same_step, toy_run
@@ -178,16 +178,18 @@ def test_three_steps_equal_a_transcription(tiny_bert: Path, objective: str, arch
         got = same_step(made, loss, expected, rel=1e-7, rtol=1e-5, scaled=1e-7)
         with torch.no_grad():
             for name, gradient in got.items():
-                made.get_parameter(name).sub_(1e-4 * gradient)
+                made.module.get_parameter(name).sub_(1e-4 * gradient)
             for slow, fast in zip(target.parameters(), model.parameters(), strict=True):
                 slow.copy_(0.9 * slow + 0.1 * fast)
 
 
 def test_weight_decay_spares_biases_and_layer_norms(tiny_bert: Path) -> None:
     made, _, _ = objective_of("unsee_barlow", tiny_bert, layers=1)
-    everything = parameter_groups(made, TrainSettings(1e-4, 2, 1, 1, weight_decay=0.01))
+    everything = parameter_groups(made.module, TrainSettings(1e-4, 2, 1, 1, weight_decay=0.01))
     assert len(everything) == 1
-    decayed, spared = parameter_groups(made, TrainSettings(1e-4, 2, 1, 1, weight_decay=0.01, decay_all=False))
+    decayed, spared = parameter_groups(
+        made.module, TrainSettings(1e-4, 2, 1, 1, weight_decay=0.01, decay_all=False)
+    )
     names = {id(p): name for name, p in made.named_parameters()}
     without = {names[id(p)] for p in spared["params"]}
     assert spared["weight_decay"] == 0.0
@@ -299,7 +301,7 @@ def test_sweep_shows_scores_and_ranks_and_draws_curves(
         names.extend(figure.name for figure in figures)
         return []
 
-    monkeypatch.setattr("bench.reports.figures.draw.draw", draw)
+    monkeypatch.setattr("bench.render.draw.draw", draw)
     code, _, err = cli("report", "--figures", "figures")
     assert code == 0, err
     drawn = {name.split("-toy-")[1] for name in names if "-unsee_architectures-toy-" in name}

@@ -22,6 +22,7 @@ import bench
 from bench.data.toy import toy_task
 from bench.encoder import Encoder, FloatArray, PromptedEncoder
 from bench.errors import BenchError, DataError, InputError
+from bench.execution.model_card import inert
 from bench.nn import export as module
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.decoders import EchoEncoder, OneWordEncoder
@@ -31,7 +32,6 @@ from bench.nn.prefix import PrefixedEncoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
-from bench.run.model_card import inert
 from tests.support.architectures import tiny
 from tests.support.cli import Cli
 

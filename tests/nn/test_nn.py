@@ -26,7 +26,7 @@ from bench.nn.halves import device_of
 from bench.nn.pooling import masked_token, mean_tokens, pool
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
-from bench.train.dev import Watched
+from bench.training.dev import Watched
 from tests.support.folders import copy, sentence_transformers_folder
 
 SENTENCES = ["The doctor is reading a book.", "", "a", "Two children are singing a song on the hill.", "a"]

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from bench.config.spec import RunSpec
+from bench.config.sweeps import Backbone
 from bench.data.published import figures
 from bench.errors import DataError, InputError
 from bench.papers import check
 from bench.papers import items as read
 from bench.papers.check import findings, of_item
+from bench.papers.flops import options_of
 from bench.papers.items import Item, chosen, items
 from bench.papers.places import places, quantity
 from bench.papers.settings import settings
 from bench.papers.work import PAPERS_BACKBONE, work
-from bench.plan.scale import options_of
-from bench.request.spec import RunSpec
-from bench.sweeps.grids import Backbone
 from tests.support.cli import Cli
 
 

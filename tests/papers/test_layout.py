@@ -13,7 +13,7 @@ from bench.papers.layout import Found, grid, like_printed
 from bench.papers.places import places
 from bench.papers.work import PAPERS_BACKBONE
 from bench.records.record import RunRecord, Score
-from bench.reports.grid import DASH, Cell, Grid, Quoted
+from bench.render.grid import DASH, Cell, Grid, Quoted
 
 BASE = RunRecord(
     profile="bert-base",

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from bench.config import profiles
 from bench.data.published import PAPERS
 from bench.data.released import checkpoints
 from bench.papers.items import Item, items
-from bench.request import profiles
 from tests.support.cli import Cli, refusal
 from tests.support.released import hub_folder
 from tests.support.shortened import shortened
@@ -234,7 +234,7 @@ def test_a_failed_cell_is_said_and_the_command_fails(cli: Cli, monkeypatch: pyte
         raise RuntimeError("no luck")
 
     monkeypatch.setattr("bench.methods.tncse_single.TNCSESingle.build", broken, raising=False)
-    monkeypatch.setattr("bench.baselines._trained.TrainedApart.build", broken)
+    monkeypatch.setattr("bench.training.recipe.TrainedOnce.build", broken)
     code, out, err = cli("reproduce", "tncse:table5", *MINI)
     assert code == 1
     assert "FAILED, RuntimeError: no luck" in err

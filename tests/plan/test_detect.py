@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bench.config.parse import parse_methods
+from bench.config.spec import RunSpec
 from bench.plan.detect import Detection, PlannedPair, detection
 from bench.plan.plan import Plan, make_plan
 from bench.records.record import Score
-from bench.request.parse import parse_methods
-from bench.request.spec import RunSpec
 from bench.stats.power import welch_power
 from tests.support.cli import Cli
 from tests.support.unreadable import unreadable

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.config.parse import parse_methods
+from bench.config.spec import RunSpec
 from bench.data.corpus import Corpus, read_corpus
 from bench.nn.folder import content_hash
-from bench.plan.inputs import Inputs
-from bench.plan.plan import make_plan
-from bench.request.parse import parse_methods
-from bench.request.spec import RunSpec
+from bench.plan.plan import Inputs, make_plan
 
 
 @pytest.fixture

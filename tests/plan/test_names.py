@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.request import profiles
+from bench.config import profiles
 from tests.support.cli import Cli, records, refusal
 from tests.support.forge import forge
 

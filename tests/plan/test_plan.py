@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.config.parse import parse_methods, parse_override
+from bench.config.spec import RunSpec
+from bench.execution.runner import pending_jobs, run_plan
 from bench.plan.plan import Plan, make_plan
 from bench.records import store
-from bench.records.facts import ENCODER, IN_STAGE, key_of, values
+from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, key_of, values
 from bench.records.record import RunRecord
-from bench.request.parse import parse_methods, parse_override
-from bench.request.spec import RunSpec
-from bench.run.runner import pending_jobs, run_plan
 from tests.support.cli import Cli
 
 SHORT = ("steps=2", "eval_every=2", "batch_size=8")
@@ -121,7 +121,7 @@ def test_what_is_not_in_a_stages_key_leaves_its_training_shared(
 
 def test_the_facts_of_a_stage_are_facts_of_its_cell(tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     (job,) = trained(tmp_path, "simcse", tiny_bert, corpus).jobs
-    assert {fact.name for fact in IN_STAGE} <= {fact.name for fact in ENCODER}
+    assert {fact.name for fact in IN_STAGE} <= {fact.name for fact in ENCODER_FACTS}
     said = values(job.record, IN_STAGE)
     assert said["arithmetic of training"] == 2
     assert said["weights"] == job.cell.model.sha256  # type: ignore[union-attr]

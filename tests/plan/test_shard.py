@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.config.parse import parse_methods, parse_shard
+from bench.config.spec import RunSpec
 from bench.plan.plan import Plan, make_plan
 from bench.plan.shard import shares
-from bench.request.parse import parse_methods, parse_shard
-from bench.request.spec import RunSpec
 from tests.support.cli import Cli, refusal, stable_bytes
 
 SHARED = "simcse,untrained,tncse[rtt=none],jtcse[rtt=none],word_overlap,ensemble:simcse+untrained"

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from bench.config import profiles
+from bench.config.parse import parse_methods
+from bench.config.spec import RunSpec
 from bench.plan.plan import make_plan
-from bench.request import profiles
-from bench.request.parse import parse_methods
-from bench.request.spec import RunSpec
 from tests.conftest import Bench
 from tests.support.cli import Cli, refusal
 
@@ -179,5 +179,5 @@ def test_it_loads_no_torch(bench: Bench) -> None:
     done = bench("show", "tncse", "--profile", "mini", PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "bench.plan.shown" in loaded
+    assert "bench.plan.explain" in loaded
     assert not loaded & {"torch", "scipy", "pandas", "transformers"}

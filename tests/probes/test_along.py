@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from bench.errors import DataError
+from bench.execution.along import _Along
+from bench.execution.builder import Builder
 from bench.probes.along import Along, Evaluated, read_along, write_along
 from bench.reports.figures.of_along import along_figures
 from bench.reports.tables.along import along_grids, along_relations, within_relations
 from bench.reports.tables.relation import Rho
-from bench.run.along import _Along
-from bench.run.builder import Builder
 from bench.stages import Stage
 from bench.stats.items import spearman_interval
 from bench.stats.seeds import one_sample

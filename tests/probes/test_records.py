@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bench.errors import DataError, NewerRecordError, NotComparableError
+from bench.execution import probing
+from bench.execution.builder import Builder
 from bench.probes import PROBES
 from bench.records.record import SCHEMA, RunRecord, Score, from_json, to_json
 from bench.reports.tables.probes import Probed, from_records, probe_grids
-from bench.run import probing
-from bench.run.builder import Builder
 from tests.support.cli import Cli
 from tests.support.forge import forge
 
@@ -27,7 +27,7 @@ TOY = ("--suite", "toy")
 def small_dev_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probe the toy pairs, not the mini world's dev set."""
     monkeypatch.setattr(probing, "probed_suite", lambda _spec: "toy")
-    monkeypatch.setattr("bench.run.cell.probed_suite", lambda _spec: "toy")
+    monkeypatch.setattr("bench.execution.cell.probed_suite", lambda _spec: "toy")
 
 
 def stored(folder: Path) -> dict[str, tuple[bytes, bytes]]:

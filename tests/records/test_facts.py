@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.compare.caveats import limits
-from bench.compare.draws import Run
-from bench.compare.select import Group
+from bench.comparison.confounders import limits
+from bench.comparison.item_bootstrap import Run
+from bench.comparison.select import Group
+from bench.config.parse import parse_methods
+from bench.config.spec import RunSpec
 from bench.errors import DataError, NotComparableError
+from bench.execution import rerun
 from bench.gate.judge import judge
 from bench.plan.plan import Plan, make_plan
-from bench.records.facts import (
+from bench.records.fingerprint import (
     FACTS,
     JUDGED,
     KEYED,
@@ -31,9 +34,6 @@ from bench.records.facts import (
 )
 from bench.records.record import RunRecord, Score, from_json, to_json
 from bench.records.store import ResultStore
-from bench.request.parse import parse_methods
-from bench.request.spec import RunSpec
-from bench.run import rerun
 
 SHA = {name: name * 64 for name in "abcdef"}
 STAGE: dict[str, Any] = {

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bench.plan.keys import keyed_stages
-from bench.records.blocks import LATER, LATEST
-from bench.records.facts import family_of, key_of
+from bench.records.fingerprint import family_of, key_of
 from bench.records.record import RunRecord, Score
+from bench.records.schema import LATER, LATEST
 from bench.registry import discover
 from bench.stages import StageSpec
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.errors import InputError
-from bench.records.names import check_new, check_new_campaign, name_fault, namesake, safe_name
+from bench.records.files import check_new, check_new_campaign, name_fault, namesake, safe_name
 from bench.records.store import ResultStore
 
 PORTABLE = (

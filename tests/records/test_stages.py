@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from bench.records.record import RunRecord, from_json, to_json
-from bench.records.stages import distinct_stages, last_stages, sentences_seen, training_seconds
+from bench.records.record import (
+    RunRecord,
+    distinct_stages,
+    from_json,
+    last_stages,
+    sentences_seen,
+    to_json,
+    training_seconds,
+)
 from bench.records.store import ResultStore
 from bench.reports.tables.sweeps import curves
 from tests.support.campaigns import make_record

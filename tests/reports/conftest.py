@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from bench.config.sweep_manifest import Manifest
 from bench.probes.along import Along, Evaluated, write_along
 from bench.reports.campaign import Campaign, make_campaign
-from bench.sweeps.manifest import Manifest
 from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, kinds_record, make_record, with_last
 
 OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"

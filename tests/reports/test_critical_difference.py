@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.reports.figures import svg
-from bench.reports.figures.critical_difference import labels, levels, ranking_figure, sides, ticks
-from bench.reports.figures.figure import Figure
-from bench.reports.figures.marks import WIDTH
+from bench.render import svg
+from bench.render.critical_difference import labels, levels, ranking_figure, sides, ticks
+from bench.render.figure import Figure
+from bench.render.marks import WIDTH
+from bench.render.picture import critical_difference
 from bench.reports.formats.html import _data
-from bench.reports.formats.picture import critical_difference
 from bench.stats.ranks import PairTest, rank_methods
 
 SCORES = (0.80, 0.79, 0.75, 0.74, 0.60, 0.59, 0.30)

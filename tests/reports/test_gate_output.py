@@ -13,10 +13,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench.gate.junit import junit
+from bench.gate.page import page
+from bench.gate.tables import as_json, as_markdown, as_text, describe, grid, headline, sentence
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
-from bench.reports.formats.gate_page import page
-from bench.reports.formats.junit import junit
-from bench.reports.tables.gate import as_json, as_markdown, as_text, describe, grid, headline, sentence
 from tests.support.chromium import chromium
 
 HOSTILE = '<b>&"x"|`[y](z)\x1b[31m\x00\ud800\n::error::'

@@ -14,8 +14,8 @@ from bench.data.published import figures
 from bench.errors import InputError
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
+from bench.render.grid import Cell, Grid, Quoted, plain
 from bench.reports.campaign import make_campaign
-from bench.reports.grid import Cell, Grid, Quoted, plain
 from bench.reports.sections import table_grids
 from bench.reports.tables.categories import KINDS
 from bench.reports.tables.efficiency import published_costs

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.compare.questions import DETECT
+from bench.comparison.questions import DETECT
+from bench.render.grid import number
 from bench.reports.campaign import Campaign
-from bench.reports.grid import number
 from bench.reports.report import report
 from bench.reports.sections import table_grids
 from bench.reports.tables.standings import standings

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from bench.records.store import ResultStore
+from bench.render.formats import Screen, csv_cell, grids_csv, render_grids, text
+from bench.render.grid import Cell, Grid, Printed, bare, interval, plain
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.formats.render import Screen, csv_cell, grids_csv, render_grids, text
-from bench.reports.grid import Cell, Grid, Printed, bare, interval, plain
 from bench.reports.report import report
 from bench.reports.sections import TABLES, table_grids
 from bench.reports.tables.standings import standings

@@ -17,10 +17,10 @@ from bench.data import published
 from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
+from bench.render.grid import Cell, Grid, Quoted
+from bench.render.latex import escape
 from bench.reports.figures.of_order import order_figures
 from bench.reports.figures.of_records import figures
-from bench.reports.formats.latex import escape
-from bench.reports.grid import Cell, Grid, Quoted
 from bench.reports.report import report
 from bench.reports.sections import table_grids
 from bench.reports.tables import settings

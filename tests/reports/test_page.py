@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from bench.records.store import ResultStore
+from bench.render.draw import draw
+from bench.render.formats import no_formula
+from bench.render.grid import number
+from bench.render.latex import document
+from bench.render.picture import critical_difference
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.draw import draw
-from bench.reports.formats.latex import document
 from bench.reports.formats.paper import STYLES, Style
-from bench.reports.formats.picture import critical_difference
-from bench.reports.formats.render import no_formula
-from bench.reports.grid import number
 from bench.reports.report import Look, all_figures, report
 from bench.reports.sections import SECTIONS, TABLES
 from bench.reports.tables.leaderboard import leaderboards
@@ -389,7 +389,7 @@ def test_every_figure_is_drawn_and_twice_the_same(
     """The command draws all, here as SVG alone; one figure of each kind becomes all three files, twice."""
     source, drawn = str(campaign.stores[0].root.parent), tmp_path / "drawn"
     with monkeypatch.context() as patch:
-        patch.setattr("bench.reports.figures.draw._FORMATS", {"svg": {"Date": None}})
+        patch.setattr("bench.render.draw._FORMATS", {"svg": {"Date": None}})
         code, _, err = cli("report", "--results", source, "--campaign", "camp", "--figures", str(drawn))
     assert code == 0, err
     figures = all_figures(make_campaign(campaign.stores[0], campaign.stores[0].records()))

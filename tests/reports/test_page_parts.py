@@ -13,15 +13,15 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.records.record import RunRecord
+from bench.render import svg
+from bench.render.figure import MOST_LINES, Figure, Series
+from bench.render.limits import BEYOND
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures import svg
-from bench.reports.figures.figure import MOST_LINES, Figure, Series
-from bench.reports.figures.limits import BEYOND
 from bench.reports.figures.of_records import figures
 from bench.reports.report import report
 from bench.reports.tables.cards import cards, pieces
 from bench.reports.tables.runs import parameters, run_tables
-from bench.train.curve import POINTS, loss_curve
+from bench.training.curve import POINTS, loss_curve
 from tests.support.campaigns import hostile_campaign, make_record
 from tests.support.standings import campaign as standing
 from tests.support.standings import seeds

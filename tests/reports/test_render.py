@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from bench.reports.formats.render import (
+from bench.render.formats import (
     WIDEST,
     csv_cell,
     frame_csv,
@@ -18,7 +18,7 @@ from bench.reports.formats.render import (
     render_grids,
     text,
 )
-from bench.reports.grid import Cell, Grid, Quoted, interval
+from bench.render.grid import Cell, Grid, Quoted, interval
 from tests.support.campaigns import HOSTILE
 
 

@@ -11,9 +11,9 @@ import pytest
 from bench.errors import NotComparableError, printable
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
+from bench.render.formats import FORMATS, markdown_escape
+from bench.render.latex import escape as latex_escape
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.formats.latex import escape as latex_escape
-from bench.reports.formats.render import FORMATS, markdown_escape
 from bench.reports.records import LONG_COLUMNS
 from bench.reports.report import report
 from bench.reports.tables.leaderboard import leaderboards

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from bench.cli.screen import screen
+from bench.render.formats import FILE, Screen, text
+from bench.render.grid import BEST, SECOND, Cell, Grid, Quoted, Value
 from bench.reports.campaign import Campaign
-from bench.reports.formats.render import FILE, Screen, text
-from bench.reports.grid import BEST, SECOND, Cell, Grid, Quoted, Value
 from bench.reports.report import Look, report
 from bench.reports.sections import TABLES
 from tests.support.campaigns import HOSTILE

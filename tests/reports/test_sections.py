@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from bench.config.sweep_manifest import Manifest
 from bench.errors import InputError
 from bench.records.store import ResultStore
+from bench.render.grid import Grid
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.of_records import figures
 from bench.reports.figures.of_sweeps import sweep_figures
-from bench.reports.grid import Grid
 from bench.reports.report import all_figures, report
 from bench.reports.sections import SECTIONS, TABLES, table_grids
-from bench.sweeps.manifest import Manifest
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
 

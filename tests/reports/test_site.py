@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.records.store import ResultStore
-from bench.reports.site.files import Output, open_output
+from bench.site.files import Output, open_output
 from tests.support.campaigns import make_record
 from tests.support.site import add, contents, dead_links, failed, make_site, read, real, small, times
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.compare import browse
+from bench.comparison import browse
 from bench.data.mteb_names import is_mteb
 from bench.data.tasks import PairSubset, PairTask
 from bench.data.toy import toy_task
@@ -24,10 +24,10 @@ from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.reports.doubts import scanned
 from bench.reports.report import report
-from bench.reports.site.pairs import pairs
-from bench.reports.site.seeds_used import seeds_used
 from bench.reports.tables.leaderboard import leaderboard
 from bench.reports.tables.standings import standings
+from bench.site.pairs import pairs
+from bench.site.seeds_used import seeds_used
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.site import (
     RESULTS,
@@ -285,8 +285,8 @@ def test_a_file_that_quotes_real_data_is_refused(
 
 
 def test_history_is_a_page_where_it_is_asked_for(made: tuple[Path, Path], tmp_path: Path) -> None:
+    from bench.gate.tables import as_json
     from bench.gate.verdict import CellVerdict, Drop, Gate, Status
-    from bench.reports.tables.gate import as_json
 
     cell = CellVerdict(("mini", HOSTILE[0], "toy"), Status.OK, (1, 2), (1, 2), {"avg": Drop(0.6, 0.59)}, None)
     (tmp_path / "verdicts").mkdir()

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.compare import draws as item_draws
+from bench.comparison import item_bootstrap as item_draws
 from bench.records.store import ResultStore
+from bench.render import svg
+from bench.render.grid import Cell, Grid
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures import svg
 from bench.reports.figures.of_records import figures, group_figures
-from bench.reports.grid import Cell, Grid
 from bench.reports.report import report
 from bench.reports.sections import table_grids
 from bench.reports.tables.boards import boards

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.compare.caveats import limits
-from bench.compare.draws import Run
-from bench.compare.select import Group, by_seed
+from bench.comparison.confounders import limits
+from bench.comparison.item_bootstrap import Run
+from bench.comparison.select import Group, by_seed
 from bench.records.record import RunRecord, from_json, is_supervised, to_json
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign

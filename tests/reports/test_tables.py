@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.compare import draws as item_draws
+from bench.comparison import item_bootstrap as item_draws
+from bench.config.sweep_manifest import Manifest
 from bench.data.published import NO_TEXT, ablation, figures, lines
 from bench.errors import DataError, InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
+from bench.render.formats import render_grids
+from bench.render.grid import Cell, Grid, Quoted, ranks
+from bench.render.latex import escape, tables
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.formats.latex import escape, tables
-from bench.reports.formats.render import render_grids
-from bench.reports.grid import Cell, Grid, Quoted, ranks
 from bench.reports.records import senteval_rounding
 from bench.reports.report import report
 from bench.reports.sections import TABLES, table_grids
@@ -28,7 +29,6 @@ from bench.reports.tables.differences import EXACT
 from bench.reports.tables.published import could_be, published_names, text_of
 from bench.reports.tables.significance import ABOVE
 from bench.stats.seeds import one_sample
-from bench.sweeps.manifest import Manifest
 from tests.reports.conftest import OVERLAP
 from tests.support.campaigns import make_record, probes_of
 

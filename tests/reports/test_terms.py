@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bench.compare.caveats import limits
-from bench.compare.draws import Run
-from bench.compare.select import Group
+from bench.comparison.confounders import limits
+from bench.comparison.item_bootstrap import Run
+from bench.comparison.select import Group
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bench.cli.main import main
+from bench.execution.stage_cache import is_whole
 from bench.records.store import ResultStore
-from bench.run.stage_cache import is_whole
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, records, refusal
 from tests.support.forge import forge

@@ -17,19 +17,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bench.errors import BenchError, DataError, InputError, printable
+from bench.gate.junit import junit
+from bench.gate.tables import as_markdown
 from bench.gate.verdict import CellVerdict, Gate, Status
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import METHODS
+from bench.render import svg
+from bench.render.figure import Figure, Series
+from bench.render.formats import grids_csv, markdown_escape, no_formula
+from bench.render.grid import Cell, Grid, Quoted
+from bench.render.latex import tables
 from bench.reports.campaign import make_campaign
-from bench.reports.figures import svg
-from bench.reports.figures.figure import Figure, Series
-from bench.reports.formats.junit import junit
-from bench.reports.formats.latex import tables
-from bench.reports.formats.render import grids_csv, markdown_escape, no_formula
-from bench.reports.grid import Cell, Grid, Quoted
 from bench.reports.report import report
-from bench.reports.tables.gate import as_markdown
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 

@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from bench.cli.main import cli
+from bench.config import profiles
+from bench.config.parse import parse_methods, parse_override, parse_seeds
+from bench.config.spec import ALL_METHODS, MethodRequest
+from bench.config.sweeps import get
 from bench.data.mteb_names import split_suites
 from bench.data.suites import SUITES
 from bench.papers.items import chosen
 from bench.registry import discover
-from bench.request import profiles
-from bench.request.parse import parse_methods, parse_override, parse_seeds
-from bench.request.spec import ALL_METHODS, MethodRequest
-from bench.sweeps.grids import get
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.records.provenance import CHECKOUT_FOLDERS
+from bench.records.environment import CHECKOUT_FOLDERS
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bench.card import OptionValue
-from bench.methods._modified_losses import LOSSES
-from bench.methods._paradigm_losses import arccon, infonce, met, mpt
+from bench.losses.modified import LOSSES
+from bench.losses.paradigm import arccon, infonce, met, mpt
 from bench.registry import discover
 
 Loss = Callable[..., Tensor]

@@ -1,4 +1,4 @@
-"""What the processes of tests/train/test_distributed.py run: each of them imports it by name."""
+"""What the processes of tests/training/test_distributed.py run: each of them imports it by name."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from bench.nn import backbone
 from bench.nn.backbone import Rows, TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, TrainedMethod
-from bench.train import sentence_encoder
-from bench.train.distributed import is_first, share_gradients, size, spread_arrays, total
-from bench.train.loop import TrainSettings, batches
+from bench.training import sentence_encoder
+from bench.training.distributed import is_first, share_gradients, size, spread_arrays, total
+from bench.training.loop import TrainSettings, batches
 
 SENTENCES = (
     "The doctor is reading a book.",
@@ -124,7 +124,7 @@ def first_steps(
     corpus: str,
     **_: Any,
 ) -> None:
-    """In the place of :func:`bench.train.loop.train`: plain descent, so that later steps see earlier ones."""
+    """In place of :func:`bench.training.loop.train`: plain descent, so that later steps see earlier ones."""
     objective.double().train()
     order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]

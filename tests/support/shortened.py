@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bench.config import profiles
+from bench.config.budget import Budget
+from bench.config.sweeps import SWEEPS, Backbone, Point, Sweep
 from bench.data.mini import contrast, generator, tasks, text
 from bench.eval import rescore
-from bench.plan import scale
-from bench.request import profiles
-from bench.request.budget import Budget
-from bench.run import runner
-from bench.sweeps.grids import SWEEPS, Backbone, Point, Sweep
+from bench.execution import runner
+from bench.papers import flops as scale
 
 
 @contextlib.contextmanager

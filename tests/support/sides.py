@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from bench.compare.draws import Run
-from bench.compare.select import Group
+from bench.comparison.item_bootstrap import Run
+from bench.comparison.select import Group
 from bench.records.record import AVERAGE, RunRecord, Score, from_json
 from bench.records.store import ResultStore
 

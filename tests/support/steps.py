@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoTokenizer
 
 from bench.card import OptionValue
-from bench.train import sentence_encoder
+from bench.training import sentence_encoder
 from tests.support.rank_work import Stop, in_float64
 from tests.support.training import SENTENCES, options_of, stage_context, stages_of
 
@@ -49,7 +49,7 @@ def objective_of(
     return made.double().train(), batch, AutoTokenizer.from_pretrained(backbone)
 
 
-def gradients_of(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+def gradients_of(module: Any, loss: Tensor) -> dict[str, Tensor]:
     """The gradient of every parameter that the loss reaches."""
     named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     found = torch.autograd.grad(loss, list(named.values()), retain_graph=True, allow_unused=True)
@@ -57,7 +57,7 @@ def gradients_of(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 
 def same_step(
-    module: nn.Module,
+    module: Any,
     loss: Tensor,
     expected: Tensor,
     *,

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from bench.card import BuildContext, OptionValue
+from bench.config.parse import parse_methods
+from bench.config.spec import RunSpec
 from bench.data.toy import toy_task
 from bench.encoder import Encoder, PairScorer
 from bench.eval.sts import dev_spearman
 from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
-from bench.request.parse import parse_methods
-from bench.request.spec import RunSpec
 from bench.stages import StageContext, StageSpec, TrainedMethod
 from tests.support.cli import records
 

@@ -10,7 +10,7 @@ import pytest
 
 from bench.nn.attention import last_states
 from bench.nn.twin import twin_states
-from bench.train import chunks
+from bench.training import chunks
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.cli.main import main
+from bench.config import plugins
 from bench.registry import METHODS, discover
-from bench.request import plugins
 from bench.verify import archive
 from tests.support.cli import Cli
 

@@ -12,9 +12,9 @@ import pytest
 
 from bench.data.toy import toy_task
 from bench.errors import DataError
+from bench.exchange.bundle import environment
 from bench.records.store import ResultStore
 from bench.verify import archive
-from bench.verify.bundle import environment
 from bench.verify.sentences import check_sentences
 from tests.support.bundles import edited, snapshot
 from tests.support.cli import Cli, refusal
@@ -76,7 +76,7 @@ def test_the_bytes_are_those_of_every_python() -> None:
 
 def test_no_path_of_the_machine_is_in_it(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     said = f'{{"unchecked": {{"scores: no file {work / "data" / "x.txt"}": 1}}}}\n'
-    monkeypatch.setattr("bench.verify.bundle.as_json", lambda verified: said)
+    monkeypatch.setattr("bench.exchange.bundle.as_json", lambda verified: said)
     assert cli(*MINE)[0] == 0
     found = archive.read(work / "new.zip").files["verify.json"]
     assert json.loads(found) == {"unchecked": {"scores: no file x.txt": 1}}

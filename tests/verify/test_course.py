@@ -14,7 +14,7 @@ import pytest
 
 from bench.records.record import RunRecord, from_json
 from bench.stages import planned_sentences
-from bench.train.loop import batches
+from bench.training.loop import batches
 from bench.verify.course import of_itself
 from tests.support.cli import Cli
 from tests.support.forge import forge

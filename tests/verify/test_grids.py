@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.config import profiles
+from bench.config.parse import parse_methods, parse_override
+from bench.config.spec import RunSpec
+from bench.config.sweep_manifest import Manifest, save
+from bench.config.sweeps import SWEEPS, Backbone
 from bench.plan.cells import make_cells
 from bench.registry import discover
-from bench.request import profiles
-from bench.request.parse import parse_methods, parse_override
-from bench.request.spec import RunSpec
-from bench.sweeps.grids import SWEEPS, Backbone
-from bench.sweeps.manifest import Manifest, save
 from bench.verify.findings import Verified
 from bench.verify.grids import verify_grids
 from tests.support.cli import Cli

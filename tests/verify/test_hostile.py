@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from bench.execution import rerun
 from bench.records import integrity
 from bench.records.record import safe_name
-from bench.run import rerun
 from tests.support.cli import Cli
 from tests.support.forge import add_points, forge
 from tests.support.verified import NOISE, ONE, found_by_verify, where

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
+from bench.config import sweep_manifest as manifest
 from bench.data.toy import toy_task
 from bench.eval.suite import measure_of
+from bench.exchange import merge as merging
 from bench.records import integrity
 from bench.records.files import write_whole
 from bench.records.record import RunRecord, from_json, to_json
 from bench.records.store import ResultStore
-from bench.sweeps import manifest
 from bench.verify import archive
-from bench.verify import merge as merging
 from tests.support.bundles import NOISE, edited, rewritten, snapshot
 from tests.support.cli import Cli, records, refusal, stable_bytes
 
@@ -490,7 +490,7 @@ def test_a_merge_that_is_stopped_goes_on(work: Path, cli: Cli, monkeypatch: pyte
             real(path, payload)
 
         with monkeypatch.context() as patch:
-            patch.setattr("bench.verify.merge.write_whole", stopping)
+            patch.setattr("bench.exchange.merge.write_whole", stopping)
             code, _, err = cli(*MERGE)
         if code == 0:
             break
@@ -508,7 +508,7 @@ def test_a_merge_that_is_stopped_goes_on(work: Path, cli: Cli, monkeypatch: pyte
 
 KILLED = """
 import os, signal, sys
-from bench.verify import merge
+from bench.exchange import merge
 from bench.cli.main import main
 
 real, left = merge.write_whole, [4]
@@ -559,7 +559,7 @@ def test_a_full_disk(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(28, os.strerror(28), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.verify.merge.write_whole", full)
+        patch.setattr("bench.exchange.merge.write_whole", full)
         err = refusal(cli, *MERGE, code=1)
     assert "mine/seed-1/toy.json: the record can't be written: No space left on device" in err
     assert not list((work / "target").glob("local/*/*/*/*.json"))
@@ -576,7 +576,7 @@ def test_the_limits_hold_for_what_is_made_too() -> None:
 def test_a_new_row_that_not_every_system_can_hold_is_refused(
     work: Path, cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bench.plan import names
+    from bench.plan import plan as names
 
     monkeypatch.setattr(names, "check_new", lambda *args, **more: None)  # as before there was such a check
     line = f"run --methods noise,{name}=word_overlap --seeds 1 --suite toy --campaign old"

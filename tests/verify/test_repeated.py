@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bench.errors import InputError
+from bench.execution.rerun import Difference, rerun
 from bench.records.record import RunRecord
-from bench.run.rerun import Difference, rerun
 from bench.verify import sample
 from bench.verify.findings import Verified
 from tests.support.cli import Cli

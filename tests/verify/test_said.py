@@ -15,12 +15,11 @@ import pytest
 
 from bench.cli.site import _check
 from bench.data import pins
+from bench.execution.rerun import job_of, said_otherwise, spec_of
 from bench.plan.plan import make_plan
 from bench.records.record import from_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
-from bench.run.rerun import spec_of
-from bench.run.said import job_of, said_otherwise
 from bench.verify.findings import Verified
 from bench.verify.known import known
 from tests.support.cli import Cli, records

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.exchange.unpack import needs, read_cards
 from bench.records.store import ResultStore
 from bench.verify import archive
-from bench.verify.unpack import needs, read_cards
 from tests.support.bundles import NOISE, edited, rewritten, snapshot
 from tests.support.cli import Cli, refusal
 from tests.verify.conftest import PLUGIN

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.config.sweeps import Backbone, Point, sweep
 from bench.encoder import FloatArray, Progress
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.sweeps.grids import Backbone, Point, sweep
 
 _FILES = 3
 _BLOCK = 20_000  # bytes a file of a stage

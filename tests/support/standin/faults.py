@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.train.loop import TrainSettings, train
-from bench.train.objective import Objective
+from bench.training.loop import TrainSettings, train
+from bench.training.objective import Objective
 from tests.support.standin.device import TALLY
 from tests.support.standin.methods import without_copies
 from tests.support.standin.patches import device
@@ -156,7 +156,7 @@ def _run(make: Callable[[], Objective], where: str) -> dict[str, Any]:
             with without_copies():
                 result = train(
                     objective,
-                    objective,
+                    objective.module,
                     _ROWS,
                     _SETTINGS,
                     seed=1,

@@ -16,8 +16,8 @@ from bench.card import OptionValue
 from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, StageSpec, TrainedMethod
-from bench.train import loop, sentence_encoder
-from bench.train.precision import training_at
+from bench.training import loop, sentence_encoder
+from bench.training.precision import training_at
 from tests.support.modules import left_out
 from tests.support.standin.device import TALLY
 from tests.support.standin.patches import device

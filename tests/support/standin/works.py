@@ -39,11 +39,11 @@ from bench.probes import PROBES, cost
 from bench.probes.data import ProbeData
 from bench.probes.measure import measure
 from bench.probes.probe import ProbeOptions
-from bench.train import mlm
-from bench.train.mlm import MlmSettings
-from bench.train.precision import training_at
-from bench.train.pretrain import PretrainSettings, add_head, pretrain
-from bench.train.streams import own_random_state
+from bench.training import mlm
+from bench.training.mlm import MlmSettings
+from bench.training.precision import training_at
+from bench.training.pretrain import PretrainSettings, add_head, pretrain
+from bench.training.streams import own_random_state
 from tests.support.standin.device import TALLY
 from tests.support.standin.methods import Case, Material, cases, context_of, uncounted
 from tests.support.standin.patches import device

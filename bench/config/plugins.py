@@ -1,0 +1,191 @@
+"""Methods from outside: a file or an importable package that the user names, besides the entry points."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bench.config.spec import Plugin
+from bench.errors import BenchError, InputError, did_you_mean
+from bench.registry import METHODS, discover, entry_points
+
+_WHERE = "--plugin"
+_FORM = "FILE.py, or the import name of an installed package"
+_FILES: dict[str, Plugin] = {}
+"""Loaded files by the name of their module."""
+
+
+def read_plugin(text: str, results: Path) -> Plugin:
+    """Find a plug-in, and read it where it is a file; runs none of its code.
+
+    Args:
+        text: ``FILE.py``, or the import name of a package or module, or the name of an entry point.
+        results: The results folder: what lies in it may have come with somebody's records.
+
+    Raises:
+        InputError: no such file, a folder, a file of another kind or below ``results``, or no package's name.
+    """
+    path = Path(text).expanduser()
+    if (module := _entry_points().get(text)) is not None:
+        return Plugin(module)
+    if path.suffix != ".py" and all(part.isidentifier() for part in text.split(".")):
+        return Plugin(text)
+    if path.is_dir():
+        hint = "a package is installed first: pip install"
+        raise InputError(f"'{text}' is a folder", where=_WHERE, expected=_FORM, hint=hint)
+    if path.suffix != ".py":
+        raise InputError(f"'{text}' is not a Python file", where=_WHERE, expected=_FORM)
+    if path.resolve().is_relative_to(results.resolve()):
+        raise InputError(
+            f"'{text}' lies in the results folder, and code that came with records is never run",
+            where=_WHERE,
+            hint="read it, and copy it elsewhere",
+        )
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.py")))
+        raise InputError(
+            f"'{text}' can't be read: {error.strerror}", where=_WHERE, expected=_FORM, hint=near
+        ) from error
+    return Plugin(path.name, str(path.resolve()), source)
+
+
+def load_plugin(plugin: Plugin, names: Iterable[str] = ()) -> tuple[str, ...]:
+    """Run a plug-in's code and return the names of its methods; what is loaded already is not run again.
+
+    A file's module has a name of its content, so that every process calls it the same and no other module
+    is in its way.
+
+    Args:
+        plugin: What :func:`read_plugin` found.
+        names: What may have been meant in place of a package that isn't there.
+
+    Raises:
+        InputError: it can't be imported, takes another method's name, or has no method.
+    """
+    discover()
+    return _from_file(plugin) if plugin.path else _from_package(plugin.name, names)
+
+
+def load_plugins(plugins: Sequence[Plugin]) -> None:
+    """Load several, in their order; see :func:`load_plugin`."""
+    for plugin in plugins:
+        load_plugin(plugin)
+
+
+def file_hash(method: str) -> str:
+    """Return the sha256 of the file that a registered method was loaded from, "" for one from a package."""
+    plugin = _FILES.get(METHODS.origin(method))
+    return _sha256(plugin.source) if plugin else ""
+
+
+def plugin_facts(method: str) -> dict[str, Any] | None:
+    """What a record says of where a registered method came from; None for one of bench's own."""
+    origin = METHODS.origin(method)
+    if origin.startswith("bench."):
+        return None
+    if origin in _FILES:
+        return {"file": _FILES[origin].name, "sha256": file_hash(method)}
+    file = getattr(sys.modules.get(origin), "__file__", None)
+    facts = {"module": origin, "sha256": _sha256(Path(file).read_bytes()) if file else None}
+    for entry in entry_points():
+        if entry.module.partition(".")[0] == origin.partition(".")[0] and entry.dist is not None:
+            facts |= {"package": entry.dist.name, "version": entry.dist.version}
+    return facts
+
+
+def plugins_of_methods(methods: Iterable[str]) -> tuple[Plugin, ...]:
+    """Return what another process must load to know these registered methods, in addition to bench's own."""
+    origins = dict.fromkeys(METHODS.origin(name) for name in sorted(methods))
+    return tuple(_FILES.get(origin, Plugin(origin)) for origin in origins if not origin.startswith("bench."))
+
+
+def _from_file(plugin: Plugin) -> tuple[str, ...]:
+    stem = re.sub(r"\W", "_", plugin.name.removesuffix(".py"))
+    name = f"bench_plugin_{stem}_{_sha256(plugin.source)[:8]}"
+    if name not in _FILES:
+        for old in [other for other, loaded in _FILES.items() if loaded.path == plugin.path]:
+            _forget(old)  # it was edited since
+        module = ModuleType(name)
+        module.__file__ = plugin.path
+        module.__spec__ = ModuleSpec(name, None, origin=plugin.path)
+        sys.modules[name] = module  # pickles and dataclasses look their module up there
+        _FILES[name] = plugin
+        try:
+            _checked(plugin.name, name, partial(_execute, plugin, module))
+            _named(METHODS.names_from(name), plugin.name)
+        except InputError:
+            _forget(name)
+            raise
+    return tuple(METHODS.names_from(name))
+
+
+def _execute(plugin: Plugin, module: ModuleType) -> None:
+    code = compile(plugin.source, plugin.path, "exec", dont_inherit=True)
+    exec(code, module.__dict__)  # noqa: S102 - what the user asked for
+
+
+def _from_package(name: str, names: Iterable[str]) -> tuple[str, ...]:
+    top = name.partition(".")[0]
+    if top not in sys.modules and importlib.util.find_spec(top) is None:
+        near = did_you_mean(name, {*names, *_entry_points(), *(file.name for file in Path().glob("*.py"))})
+        raise InputError(f"no package '{name}' is installed", where=_WHERE, expected=_FORM, hint=near)
+    _checked(name, name, partial(importlib.import_module, name))
+    return _named(METHODS.names_from(name), name)
+
+
+def _checked(where: str, module: str, run: Callable[[], object]) -> None:
+    """Run a plug-in's code; any error becomes one line that names the plug-in's line."""
+    try:
+        run()
+    except BenchError as error:
+        what = error.what
+        for name, plugin in _FILES.items():
+            what = what.replace(name, plugin.name)
+        raise InputError(what, where=where, expected=error.expected, hint=error.hint) from error
+    except SyntaxError as error:
+        place = f"{where}:{error.lineno}" if error.lineno else where
+        raise InputError(f"this is not Python: {error.msg}", where=place) from error
+    except (Exception, SystemExit) as error:
+        file = getattr(sys.modules.get(module), "__file__", None)
+        lines = [
+            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
+        ]
+        said = traceback.TracebackException.from_exception(error)  # str(error) may fail itself
+        raise InputError(
+            f"it can't be imported: {type(error).__name__}: {said}",
+            where=f"{where}:{lines[-1]}" if lines else where,
+        ) from error
+
+
+def _named(methods: list[str], where: str) -> tuple[str, ...]:
+    if not methods:
+        raise InputError(
+            "it has no method", where=where, expected="a class with a card and build, under @add_method"
+        )
+    return tuple(methods)
+
+
+def _forget(module: str) -> None:
+    METHODS.forget(module)
+    del sys.modules[module], _FILES[module]
+
+
+def _entry_points() -> dict[str, str]:
+    """Module of every entry point, by its name."""
+    return {entry.name: entry.module for entry in entry_points()}
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,242 @@
+"""Profiles: one TOML file each, with the backbone and every method's hyperparameters for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from bench.config.budget import Budget
+from bench.config.parse import METHOD_NAME
+from bench.errors import DataError, InputError, did_you_mean, unknown
+from bench.records.environment import packed_backbone
+from bench.schema import Block, Each, OneOf, Rows, anything, count, fault, label, number, setting
+
+DEFAULT = "mini"
+SUFFIX = ".toml"
+
+
+def _option(value: Any) -> bool:
+    """An option's value, or a stage's table of them."""
+    return setting(value) or (isinstance(value, dict) and fault(value, Each(_option)) is None)
+
+
+def _at_least_one(value: Any) -> bool:
+    return count(value) and value > 0
+
+
+def _term(value: Any) -> bool:
+    """A value on equal terms: a size, or a name, such as a text's."""
+    return _at_least_one(value) or label(value)
+
+
+_MADE = Block({"weights": label, "loss": Rows(Rows(number)), "masked_accuracy": number}, closed=True)
+_PROFILE = Block(
+    {
+        "summary": label,
+        "suites": Rows(label),
+        "backbone": OneOf(
+            (
+                Block({"name": label, "hub": label}, closed=True),
+                Block({"name": label, "package": label, "folder": label}, {"extra": label}, closed=True),
+                Block(
+                    {"name": label, "profile": label, "steps": _at_least_one, "from": label, "text": label},
+                    {"made": _MADE},
+                    closed=True,
+                ),
+            )
+        ),
+        "corpus": OneOf(
+            (
+                Block({"world": label}, closed=True),
+                Block(
+                    {"file": label},
+                    {
+                        "sick": label,
+                        "pairs": label,
+                        "copies": Each(label),
+                        "exclude_lines": Rows(count, least=2),
+                    },
+                    closed=True,
+                ),
+            )
+        ),
+        "dev": label,
+    },
+    {
+        "title": label,
+        "note": label,
+        "budget": OneOf(
+            tuple(
+                Block(
+                    {amount: _at_least_one, "evaluate_every": _at_least_one},
+                    {"equal": Each(_term)},
+                    True,
+                )
+                for amount in ("sentences", "epochs")
+            ),
+        ),
+        "methods": Each(Each(_option)),
+        "pretrain": Each(setting),
+        "tuning": Rows(Each(anything)),
+        "stand_ins": Each(label),
+    },
+    closed=True,
+)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A setting in which methods are compared.
+
+    Args:
+        name: File name without ``.toml``: a shipped profile's, or that of the user's file.
+        summary: One line.
+        suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
+        backbone: {"name"} and either {"package", "folder", "extra"}, {"hub"}, or what ``bench pretrain``
+            makes it of: {"profile", "steps"} and the sha256 of that profile's backbone ("from") and "text";
+            perhaps "made", what came out where the committed records were made: the sha256 of the "weights"
+            file, [step, "loss"] rows and the "masked_accuracy".
+        corpus: {"world"} for the mini world's text, else {"file"} below the data folder, and perhaps
+            "exclude_lines" (first and last, from 1), "sick" (SICK's unlabelled sentences, below it too),
+            "pairs" (labelled pairs or triplets, below it too) and "copies" (file below it of every round-trip
+            translated copy, by the copy's name).
+        dev: Suite of one task on which checkpoints are selected.
+        note: What every table of this profile must say, or "".
+        methods: Options of every method that differ from its card's defaults; a stage's in a table of
+            its name. A method with a table here, even an empty one, takes the rest from its card.
+        pretrain: Sizes and rates of its own backbone (see :mod:`bench.training.pretrain`), or empty.
+        tuning: What ``bench tune`` tried: method, option, seed and [value, dev score] rows.
+        budget: How long a method without a table here trains, or on equal terms every method; None for what
+            its card says.
+        title: What a paper's table calls it, or "" for its backbone's name.
+        stand_ins: Suite that takes the place of one whose data this profile's runs can't have; no key has it.
+    """
+
+    name: str
+    summary: str
+    suites: tuple[str, ...]
+    backbone: dict[str, Any]
+    corpus: dict[str, Any]
+    dev: str
+    note: str
+    methods: dict[str, dict[str, Any]]
+    pretrain: dict[str, Any]
+    tuning: tuple[dict[str, Any], ...]
+    budget: Budget | None = None
+    title: str = ""
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+
+
+def names() -> list[str]:
+    """Names of all profiles that bench ships."""
+    return sorted(entry.name.removesuffix(SUFFIX) for entry in _files() if entry.name.endswith(SUFFIX))
+
+
+def load(name: str) -> Profile:
+    """Read a profile: a shipped one by its name, or the user's ``FILE.toml``.
+
+    Raises:
+        InputError: an unknown name, with a suggestion; a file that can't be read or is no profile.
+        DataError: a damaged file of bench's own.
+    """
+    if name.endswith(SUFFIX):
+        return _user_profile(Path(name))
+    if name not in names():
+        raise unknown("profile", name, names(), where="--profile")
+    file = resources.files(__name__).joinpath(f"{name}{SUFFIX}")
+    try:
+        return _profile(name, file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # such as text that is not UTF-8 or not TOML
+        raise DataError(f"not a profile: {error}", where=f"bench/config/profiles/{name}.toml") from error
+
+
+def of_record(name: str) -> Profile:
+    """Read the profile that a record names; raises InputError where that was a file, which they lack."""
+    if name not in names():
+        raise InputError(
+            f"it was run with a profile from a file, '{name}'",
+            where=f"profile {name}",
+            expected=f"one of {', '.join(names())}",
+            hint="such records can be reported, compared and verified, not repeated, bundled or checked",
+        )
+    return load(name)
+
+
+def _user_profile(path: Path) -> Profile:
+    where, name = f"--profile {path}", path.name.removesuffix(SUFFIX)
+    if name in names() or not METHOD_NAME.fullmatch(name):
+        taken = "is the name of a profile of bench's own" if name in names() else "can't name a profile"
+        raise InputError(
+            f"'{name}' {taken}", where=where, expected="a file of another name, of letters, digits, _ . + -"
+        )
+    try:
+        return _profile(name, path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        near = did_you_mean(path.name, (file.name for file in path.parent.glob(f"*{SUFFIX}")))
+        raise InputError(f"it can't be read: {error.strerror}", where=where, hint=near) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not a profile: {error}", where=where) from error
+
+
+@cache  # a list of items asks hundreds of times
+def _profile(name: str, text: str) -> Profile:
+    """Return the profile of a TOML text; raises ValueError or RecursionError."""
+    data = tomllib.loads(text)
+    if place := fault(data, _PROFILE):
+        raise ValueError(f"'{place}' is missing, unknown or of another type")
+    return Profile(
+        name,
+        data["summary"],
+        tuple(data["suites"]),
+        dict(data["backbone"]),
+        dict(data["corpus"]),
+        data["dev"],
+        data.get("note", ""),
+        dict(data.get("methods", {})),
+        dict(data.get("pretrain", {})),
+        tuple(data.get("tuning", ())),
+        Budget(**data["budget"]) if "budget" in data else None,
+        data.get("title", ""),
+        dict(data.get("stand_ins", {})),
+    )
+
+
+def makes_backbone(profile: Profile) -> bool:
+    """True if ``bench pretrain`` makes the profile's backbone of another profile's."""
+    return "profile" in profile.backbone
+
+
+def backbone_reference(profile: Profile) -> str:
+    """Return the folder or hub name of a profile's backbone, "" for one that is made here.
+
+    Raises:
+        InputError: its Python package isn't installed.
+    """
+    if (folder := packed_backbone(profile.name)) is not None:
+        return folder
+    source = profile.backbone
+    if makes_backbone(profile):
+        return ""
+    if "hub" in source:
+        return str(source["hub"])
+    try:
+        package = importlib.util.find_spec(source["package"])
+    except (ImportError, ValueError):  # a package that isn't there, or a name that no package can have
+        package = None
+    if package is None or package.origin is None:
+        install = f"pip install 'cse-bench[{source['extra']}]', or " if "extra" in source else ""
+        raise InputError(
+            f"the backbone of profile '{profile.name}', {source['name']}, is not installed",
+            hint=f"{install}name a folder with --backbone",
+        )
+    return str(Path(package.origin).parent / source["folder"])
+
+
+def _files() -> list[Any]:
+    return list(resources.files(__name__).iterdir())

@@ -1,0 +1,93 @@
+"""What a user asks for: parsing and checking of methods, seeds and overrides, before torch loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ALL_METHODS = "all"
+
+
+@dataclass(frozen=True)
+class MethodRequest:
+    """One entry of ``--methods``: ``[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]]``.
+
+    ``in_quotes``: the argument begins with a path in double quotes, see :mod:`bench.config.quoting`.
+    """
+
+    text: str
+    name: str
+    argument: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    alias: str | None = None
+    in_quotes: bool = False
+
+
+@dataclass(frozen=True)
+class Override:
+    """One ``--set METHOD[.STAGE].OPTION=VALUE``.
+
+    ``forced`` ones win over what a method's brackets say too: nobody typed them, and no row is named by them.
+    """
+
+    text: str
+    method: str
+    stage: str | None
+    option: str
+    value: str
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One ``--plugin``: a package by its import name, or a file with what stood in it when it was read.
+
+    Other processes run what was read, so a file that changes in between changes nothing.
+    """
+
+    name: str
+    path: str = ""
+    source: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A whole ``bench run``, parsed but not yet resolved against the registry and the profile.
+
+    ``data``, ``results``, ``executor``, ``ray_address``, ``workers``, ``per_gpu``, ``force``, ``probes`` and
+    ``keep_vectors`` say where and how to run and never change a score; everything else is part of the cells'
+    identity. ``workers`` is 0 for as many as a Ray cluster, or a GPU here, has room for; ``per_gpu`` is 0 for
+    as many as its memory holds. ``plugins`` are loaded already; worker processes load them too.
+    """
+
+    methods: tuple[MethodRequest, ...]
+    seeds: tuple[int, ...]
+    profile: str
+    suites: tuple[str, ...] = ()
+    backbone: str | None = None
+    overrides: tuple[Override, ...] = ()
+    device: str = "cpu"
+    threads: int = 1
+    ranks: int = 1
+    train_precision: str = "fp32"
+    compiled: str = "none"
+    corpus: Path | None = None
+    text_column: str | None = None
+    copies: tuple[tuple[str, Path], ...] = ()
+    pairs: Path | None = None
+    dev: str | None = None
+    world_seed: int | None = None
+    data: Path | None = None
+    accept_data: bool = False
+    results: Path = field(default_factory=lambda: Path("results"))
+    campaign: str = "local"
+    executor: str = "local"
+    ray_address: str = ""
+    workers: int = 1
+    per_gpu: int = 0
+    force: bool = False
+    probes: tuple[str, ...] = ()
+    transfer_solver: str = "exact"
+    precision: str = "fp32"
+    keep_vectors: bool = False
+    plugins: tuple[Plugin, ...] = ()

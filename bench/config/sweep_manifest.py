@@ -1,0 +1,132 @@
+"""What a sweep asked for, on disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench.config.sweeps import SWEEPS
+from bench.errors import DataError, InputError, StorageError
+from bench.records.files import content_of, write_whole
+from bench.schema import Block, Rows, count, decimal, fault, label
+
+FOLDER = "sweeps"
+
+
+_MANIFEST = Block(
+    {
+        "sweep": label,
+        "profile": label,
+        "suites": Rows(label),
+        "seeds": Rows(count),
+        "points": Rows(Rows(label, least=3)),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A sweep that ran, for its table: which method id belongs in which cell.
+
+    Args:
+        sweep: Its name.
+        profile: The profile's name in results.
+        suites: Suites.
+        seeds: Seeds.
+        points: (row, column, method id), row by row.
+    """
+
+    sweep: str
+    profile: str
+    suites: tuple[str, ...]
+    seeds: tuple[int, ...]
+    points: tuple[tuple[str, str, str], ...]
+
+
+def path_of(manifest: Manifest, campaign: Path) -> Path:
+    """Where a sweep's grid is kept; raises DataError for a profile that names a place elsewhere."""
+    path = campaign / FOLDER / _file_of(manifest)
+    if path.name != _file_of(manifest):
+        raise DataError(f"'{manifest.profile}' is no profile's name", where=f"sweep {manifest.sweep}")
+    return path
+
+
+def _file_of(manifest: Manifest) -> str:
+    return f"{manifest.profile}-{manifest.sweep}.json"
+
+
+def save(manifest: Manifest, campaign: Path) -> None:
+    """Write a sweep's grid next to its records, atomically; raises StorageError if it can't be written."""
+    path = path_of(manifest, campaign)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, (json.dumps(asdict(manifest), indent=1) + "\n").encode())
+    except OSError as error:
+        raise StorageError(f"the sweep's grid can't be written: {error.strerror}", where=str(path)) from error
+
+
+def joined(one: Manifest, other: Manifest) -> Manifest:
+    """Return a grid with the suites and seeds of two of one sweep that have the same cells."""
+    suites = tuple(dict.fromkeys((*one.suites, *other.suites)))
+    return replace(one, suites=suites, seeds=tuple(sorted({*one.seeds, *other.seeds})))
+
+
+def with_earlier(manifest: Manifest, campaign: Path) -> Manifest:
+    """Return a grid with the suites and seeds for which the same sweep ran in the campaign before.
+
+    Raises:
+        InputError: its cells were other methods then.
+        DataError: the grid that is kept is damaged.
+    """
+    path = path_of(manifest, campaign)
+    if not path.exists():
+        return manifest
+    known = load(path)
+    if known.points != manifest.points:
+        raise InputError(
+            f"sweep {manifest.sweep} ran here with other cells",
+            where=str(path),
+            expected=f"the {len(manifest.points)} cells that it has now",
+            hint="name another --campaign",
+        )
+    return joined(known, manifest)
+
+
+def load(path: Path) -> Manifest:
+    """Return the grid in a file; raises DataError for a damaged one, or one in another's place.
+
+    A grid says itself where it is kept, so one that came from others must not lead anywhere else.
+    """
+    try:
+        found = _manifest(json.loads(content_of(path).decode("utf-8")))
+        if path.name != _file_of(found):
+            raise ValueError(f"it is of sweep {found.sweep} and profile {found.profile}")
+        return found
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(
+            f"the sweep's grid is damaged: {error}",
+            where=str(path),
+            hint="delete it and run bench sweep again: finished cells are kept",
+        ) from error
+
+
+def load_all(campaign: Path) -> list[Manifest]:
+    """Return the grids of all sweeps that ran in a campaign; raises DataError for a damaged one."""
+    return [load(path) for path in sorted((campaign / FOLDER).glob("*.json"))]
+
+
+def _manifest(data: Any) -> Manifest:
+    if place := fault(data, _MANIFEST):
+        raise ValueError(f"'{place}' is missing or isn't what it should be")
+    name = data["sweep"]
+    if name not in SWEEPS:
+        raise ValueError(f"no sweep '{name}'")
+    points = tuple((row, column, method) for row, column, method in data["points"])
+    if not points and not SWEEPS[name].surface:
+        raise ValueError("it has no cells")
+    if SWEEPS[name].numeric:
+        for row, _, _ in points:
+            decimal(row)
+    return Manifest(name, data["profile"], tuple(data["suites"]), tuple(data["seeds"]), points)

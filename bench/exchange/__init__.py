@@ -1,0 +1,1 @@
+"""Results as one folder: packed for another machine, bundled, merged."""

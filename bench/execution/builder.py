@@ -1,0 +1,276 @@
+"""From a cell to its encoders: trains the stages that aren't there yet, then loads a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.card import BuildContext
+from bench.config.plugins import plugins_of_methods
+from bench.data.training import TrainingData
+from bench.encoder import Encoder, PairScorer, Progress
+from bench.errors import BenchError
+from bench.execution.backbone import with_made
+from bench.execution.events import TRAINS, WAITS
+from bench.execution.stage_cache import StageCache
+from bench.nn.folder import content_hash
+from bench.plan.cell import Cell
+from bench.plan.record_template import training_block
+from bench.records.environment import made_with, otherwise
+from bench.registry import discover
+from bench.stages import Report, Stage, StageContext
+
+if TYPE_CHECKING:
+    from bench.training.launch import Say
+
+MADE_WITH = "made_with"
+"""What trained a stage, among its facts; absent from those of an older bench."""
+STEP_TIMES = ("step_seconds", "dev_seconds")
+"""Facts of a stage, for estimates, that repeat no more than its CPU seconds do."""
+
+
+class Builder:
+    """Builds one cell's encoders, each once; a failed stage fails every time it is asked for.
+
+    Args:
+        cell: The cell.
+        device: "cpu", "cuda" or "mps".
+        training: Training text and dev set, None where no method trains.
+        cache: Finished stages.
+        progress: Called with finished sentences.
+        report: Called with what the cell does now, and with the news of a training.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        device: str,
+        training: TrainingData | None,
+        cache: StageCache,
+        progress: Progress | None = None,
+        report: Report | None = None,
+    ) -> None:
+        self.cell, self.device, self.training = cell, device, training
+        self.cache, self.progress, self.report = cache, progress, report
+        self._folders: dict[str, Path] | None = None
+        self._error: Exception | None = None
+        self._encoders: dict[str, Encoder | PairScorer] = {}
+        self._members = {
+            role: Builder(member, device, training, cache, progress, report) for role, member in cell.members
+        }
+
+    def encoder(self, checkpoint: str = "selected") -> Encoder | PairScorer:
+        """Return the encoder of a checkpoint, "selected" or "last"."""
+        if checkpoint not in self._encoders:
+            cell = self._made()
+            context = BuildContext(
+                dict(cell.options),
+                cell.seed,
+                cell.model.path if cell.model else None,
+                self.device,
+                self.folders(),
+                checkpoint,
+                {role: self.member(role) for role in self._members},
+            )
+            self._encoders[checkpoint] = discover().get(cell.card.name).build(context)
+            self._check_model()
+        return self._encoders[checkpoint]
+
+    def member(self, role: str) -> Encoder:
+        """Return the selected encoder of another method that this one builds on."""
+        encoder = self._members[role].encoder()
+        if not isinstance(encoder, Encoder):
+            raise BenchError(f"{self._members[role].cell.method} has no vectors to build on")
+        return encoder
+
+    def folders(self) -> dict[str, Path]:
+        """Run or find all stages; return their folders by role."""
+        if self._error is not None:
+            raise self._error
+        if self._folders is not None:
+            return self._folders
+        try:
+            self._made()
+            folders: dict[str, Path] = {}
+            waiting, wait = list(self.cell.stages), False
+            while waiting:
+                for stage in self._ready(waiting, folders):
+                    with self.cache.making(stage, wait=wait) as work:
+                        if work is not None:
+                            work.facts |= self._train(stage, dict(folders), work.folder)
+                    if (folder := self.cache.find(stage)) is not None:
+                        folders[stage.spec.role] = folder
+                        waiting.remove(stage)
+                        wait = False
+                        break
+                else:
+                    wait = True  # all that could be trained now is being trained elsewhere
+                    self._tell(doing=WAITS, key=waiting[0].key)
+        except Exception as error:
+            self._error = error
+            raise
+        self._folders = folders
+        return folders
+
+    def _ready(self, waiting: Sequence[Stage], folders: Mapping[str, Path]) -> list[Stage]:
+        """Stages whose inputs are there: while another process trains one, those that don't need it."""
+        roles = {stage.spec.role for stage in self.cell.stages}
+        return [stage for stage in waiting if roles & set(stage.spec.inputs) <= folders.keys()]
+
+    def last_differs(self) -> bool:
+        """True if the last checkpoint of a stage that no other builds on isn't the selected one."""
+        final = [self.cache.facts(stage) for stage in self.cell.final_stages]
+        return any(facts["selected_step"] != facts["steps"] for facts in final)
+
+    def facts(self) -> dict[str, Any]:
+        """What the record says of the training: what was asked for, and what each stage gave."""
+        block = training_block(self.cell, self.training)
+        measured = self._measured() if "stages" in block else {}
+        if measured:
+            block["stages"] = {role: {**facts, **measured[role]} for role, facts in block["stages"].items()}
+        return block
+
+    def _measured(self) -> dict[str, dict[str, Any]]:
+        """What each stage's training gave, the members' under their role and a slash."""
+        passing = ("cpu_seconds", MADE_WITH, *STEP_TIMES)  # the first is in the timing block
+        return {
+            role: {name: value for name, value in self.cache.facts(stage).items() if name not in passing}
+            for role, _, stage in self.cell.named_stages
+        }
+
+    def training_seconds(self) -> dict[str, float]:
+        """CPU seconds that each finished stage took when it was trained."""
+        finished = ((role, stage) for role, _, stage in self.cell.named_stages if self.cache.find(stage))
+        return {role: self.cache.facts(stage)["cpu_seconds"] for role, stage in finished}
+
+    def trained_otherwise(self) -> dict[str, dict[str, Any]]:
+        """What trained each stage, as far as that is otherwise here: versions, device, processor."""
+        here = made_with(self.device)
+        facts = ((role, self.cache.facts(stage)) for role, _, stage in self.cell.named_stages)
+        found = {role: otherwise(each.get(MADE_WITH, {}), here) for role, each in facts}
+        return {role: each for role, each in found.items() if each}
+
+    def _made(self) -> Cell:
+        """The cell, its backbone made where it wasn't there yet."""
+        self.cell = with_made(self.cell)
+        return self.cell
+
+    def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
+        """Train a stage into ``out``, here or in several processes; return its facts, and what trained it."""
+        if self.training is None or self.cell.model is None:
+            raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
+        self._tell(doing=TRAINS, key=stage.key)
+        if self.cell.ranks == 1:
+            return {**self.train_here(stage, inputs, out), MADE_WITH: made_with(self.device)}
+        from bench.training.launch import run_together
+
+        for role in set(stage.spec.inputs) & self._members.keys():
+            self._members[role].prepare()  # the processes find it finished
+        training = self.training.for_stage(stage.spec.text)
+        work = RankWork(self.cell, self.device, training, self.cache, stage.key, inputs, out)
+        names = {self.cell.card.name, *self.cell.member_names}
+        facts: dict[str, Any] = run_together(
+            work,
+            self.cell.ranks,
+            device=self.device,
+            plugins=plugins_of_methods(names),
+            progress=self._heard,
+        )
+        return {**facts, MADE_WITH: made_with(self.device)}
+
+    def _tell(self, **news: Any) -> None:
+        if self.report:
+            self.report(news)
+
+    def _heard(self, said: int | Mapping[str, Any]) -> None:
+        """Pass on what the first of several processes says: finished sentences, or news."""
+        if isinstance(said, int):
+            if self.progress:
+                self.progress(said)
+        else:
+            self._tell(**said)
+
+    def prepare(self) -> None:
+        """Run or find all stages, its members' too."""
+        for member in self._members.values():
+            member.prepare()
+        self.folders()
+
+    def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+        """Train a stage in this process, alone or as one of several; return its facts."""
+        from bench.training.compiled import compiling
+        from bench.training.precision import training_at
+        from bench.training.repeatable import repeatable
+
+        context = self.context(stage, inputs, out)
+        precision, compiled = training_at(self.cell.train_precision), compiling(self.cell.compiled)
+        with precision, compiled, repeatable(context.device):
+            facts = stage.spec.train(context)
+        self._check_model()
+        return facts
+
+    def context(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> StageContext:
+        """What a stage's training gets.
+
+        Args:
+            stage: One of the cell's stages.
+            inputs: Folder of each earlier stage, by role.
+            out: Empty folder for its files.
+
+        Raises:
+            BenchError: there is no training text or no backbone.
+        """
+        from bench.eval.sts import dev_spearman
+
+        if self.training is None or self.cell.model is None:
+            raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
+        self._made()
+        dev, text = self.training.dev, self.training.texts[stage.spec.text]
+        return StageContext(
+            config=dict(stage.spec.config),
+            seed=stage.seed,
+            role=stage.stream,
+            model=self.cell.model.path,
+            device=self.device,
+            sentences=text.sentences,
+            corpus=text.sha256,
+            dev_score=lambda encoder, select="cosine": dev_spearman(encoder, dev, select),
+            inputs=inputs,
+            out=out,
+            progress=self.progress,
+            members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
+            auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
+            partners=self.training.partners(stage.spec.text),
+            report=self.report,
+            negatives=text.negatives,
+            needs=self.cell.needs,
+        )
+
+    def _check_model(self) -> None:
+        """Raise BenchError if a model's files aren't those that were planned with."""
+        for model in dict.fromkeys((self.cell.model, *(folder for _, folder in self.cell.auxiliaries))):
+            if model is not None and content_hash(model.path) != model.sha256:
+                raise BenchError(f"the files of model '{model.name}' changed since the run was planned")
+
+
+@dataclass(frozen=True)
+class RankWork:
+    """A stage of a cell, as each of the processes that train it together gets it (it must pickle)."""
+
+    cell: Cell
+    device: str
+    training: TrainingData
+    cache: StageCache
+    key: str
+    inputs: Mapping[str, Path]
+    out: Path
+
+    def __call__(self, scratch: Path, say: Say | None) -> dict[str, Any]:
+        """Train it; the first process alone writes into the stage's folder."""
+        from bench.training.distributed import is_first
+
+        builder = Builder(self.cell, self.device, self.training, self.cache, say, say)
+        (stage,) = (stage for stage in self.cell.stages if stage.key == self.key)
+        return builder.train_here(stage, self.inputs, self.out if is_first() else scratch)

@@ -1,0 +1,384 @@
+"""One cell: what a worker gets, how it builds, measures and writes, and what it answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bench.config.spec import RunSpec
+from bench.data.mini.world import DEFAULT_SEED
+from bench.data.suites import data_folder
+from bench.data.training import TrainingData
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.errors import BenchError, NotComparableError, StorageError, printable
+from bench.eval.measure import Measured, Setting
+from bench.eval.suite import SuiteTask, measure_of
+from bench.execution.builder import Builder
+from bench.execution.events import (
+    EVALUATES,
+    LOADS,
+    PROBES,
+    WAITS,
+    CellEvents,
+    all_work,
+    cell_file,
+    steps_to_train,
+)
+from bench.execution.model_card import about_model
+from bench.execution.probing import add_probes, missing_probes, probe_data, probed_suite
+from bench.execution.stage_cache import StageCache
+from bench.nn.threads import torch_threads
+from bench.plan.job import Job
+from bench.plan.record_template import named_model
+from bench.records.environment import clean_traceback, provenance, timing, without_paths
+from bench.records.fingerprint import ENCODER_FACTS, digest, values
+from bench.records.record import ALL, RunRecord, Score
+from bench.records.schema import ENCODER, TRAINING, kept_facts
+from bench.records.store import ResultStore
+from bench.schema import number
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """What a worker gets (it must pickle).
+
+    Args:
+        jobs: One cell on its pending suites.
+        spec: What the user asked for; paths in it are looked up where the cell runs.
+        training: Training text and dev set, None where no method trains.
+        world_seed: Which world the mini suites are drawn from.
+        wait: Wait for a process that computes the same cell instead of answering "busy".
+        running: Folder of the run's events, None for none.
+        besides: Its work but for training, for the events: see :func:`bench.execution.events.all_work`.
+    """
+
+    jobs: tuple[Job, ...]
+    spec: RunSpec
+    training: TrainingData | None
+    world_seed: int = DEFAULT_SEED
+    wait: bool = False
+    running: Path | None = None
+    besides: Mapping[str, int] = field(default_factory=dict)
+
+    def to_train(self, finished: Path) -> dict[str, tuple[str, int]]:
+        """Name and planned steps of the cell's stages that aren't in a folder of finished ones, by key."""
+        texts = self.training.texts.items() if self.training else ()
+        sizes = {name: len(text.sentences) for name, text in texts}
+        named = [(name, stage) for name, _, stage in self.jobs[0].cell.named_stages]
+        return steps_to_train(named, sizes, finished)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one job.
+
+    "ran", "probed" (it was there already), "failed", "done" (by another process), "busy" (another has it) or
+    "conflict" (another process finished another specification there; why is in ``conflict``).
+    """
+
+    job: Job
+    state: str
+    record: RunRecord | None = None
+    conflict: NotComparableError | None = None
+
+
+def measure_job(
+    builder: Builder, tasks: Sequence[SuiteTask], job: Job, spec: RunSpec, progress: Progress | None
+) -> Measured:
+    """Score a cell's selected checkpoint on a suite, and what is to be compared with it.
+
+    Below fp32 the facts say what the precision changed. For a cell that trains there are also scores of the
+    last checkpoint (metric "spearman_last"), which show what choosing on the dev set was worth.
+
+    Raises:
+        BenchError: a precision or a method that the suite can't be measured with.
+    """
+    suite, precision = measure_of(job.suite), spec.precision
+    if precision != "fp32" and not suite.encodes_once:
+        raise BenchError(f"{job.suite} is measured in fp32 only", hint="without --precision")
+    setting = _setting(job, spec, progress, builder)
+
+    def measured(checkpoint: str, precision: str) -> Measured:
+        encoder = _at_precision(builder.encoder(checkpoint), precision)
+        if spec.keep_vectors and suite.encodes_once:
+            identity = [suite.version, setting.identity, checkpoint, precision]
+            encoder = _keeping(encoder, spec.results / ".vectors", identity)
+        return suite.measure(encoder, tasks, setting)
+
+    found = measured("selected", precision)
+    scores, facts = found.scores, dict(found.facts)
+    if precision != "fp32":
+        full = measured("selected", "fp32").scores
+        facts |= {"evaluation_precision": precision_effect(precision, scores, full), "precision": precision}
+    if job.cell.trains and suite.scores_last:
+        last = measured("last", precision).scores if builder.last_differs() else scores
+        scores += tuple(replace(score, metric="spearman_last") for score in last if score.subset == ALL)
+    return replace(found, scores=scores, facts=facts)
+
+
+def precision_effect(name: str, scores: Sequence[Score], full: Sequence[Score]) -> dict[str, Any]:
+    """What a record says of a precision: every task's score in fp32, and what the precision adds to it."""
+    known = {(score.task, score.subset, score.metric): score.value for score in full}
+    tasks = {
+        score.task: {
+            "fp32": known[score.task, score.subset, score.metric],
+            "difference": score.value - known[score.task, score.subset, score.metric],
+        }
+        for score in scores
+        if score.subset == ALL and score.metric != "f1"
+    }
+    return {"name": name, "tasks": tasks}
+
+
+def _setting(job: Job, spec: RunSpec, progress: Progress | None, builder: Builder) -> Setting:
+    return Setting(
+        solver=spec.transfer_solver,
+        model=f"{job.cell.profile}-{job.cell.describe()}",
+        identity=digest(values(job.record, ENCODER_FACTS)),
+        folder=ResultStore(spec.results, spec.campaign).root,
+        force=spec.force,
+        progress=progress,
+        about=about_model(builder),
+    )
+
+
+def _at_precision(encoder: Encoder | PairScorer, precision: str) -> Encoder | PairScorer:
+    """Return the encoder at a precision; loads no torch for fp32."""
+    if precision == "fp32":
+        return encoder
+    from bench.nn.precision import at_precision
+
+    lowered: Encoder | PairScorer = at_precision(encoder, precision)
+    return lowered
+
+
+def _keeping(encoder: Encoder | PairScorer, folder: Path, identity: Sequence[object]) -> Encoder | PairScorer:
+    """Let an encoder keep its vectors, unless it reports on the sentences that it encodes."""
+    if isinstance(encoder, PairScorer) or hasattr(encoder, "coverage"):
+        return encoder
+    from bench.eval.vector_cache import CachedEncoder
+
+    return CachedEncoder(encoder, folder, identity)
+
+
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+Suites = Mapping[str, list[SuiteTask]]
+
+
+def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
+    """Run one cell's pending suites under its lock, and add the probes that their records lack.
+
+    Args:
+        task: The cell; its data are looked for where it runs.
+        suites: The suites' data where this process has read them already; a worker reads its own.
+    """
+    spec, cell = replace(task.spec, data=data_folder(task.spec.data)), task.jobs[0].cell
+    store = ResultStore(spec.results, spec.campaign)
+    cache = StageCache(spec.results / ".stages")
+    with closing(_events(task, cache)) as events, store.claim(task.jobs[0].place, wait=task.wait) as mine:
+        if not mine:
+            events.drop()
+            return [Outcome(job, "busy") for job in task.jobs]
+        events.report({"doing": LOADS})
+        builder = Builder(cell, spec.device, task.training, cache, events.sentences, events.report)
+        running = _Running(replace(task, spec=spec), store, builder, suites or {}, events)
+        measuring = any(measure_of(job.suite).needs_torch for job in task.jobs)
+        with torch_threads(spec.threads, needs_torch=measuring or cell.model is not None):
+            running.train()
+            outcomes = [running.probed(running.outcome(job)) for job in task.jobs]
+        _end(events, outcomes)
+        return outcomes
+
+
+def _events(task: CellTask, cache: StageCache) -> CellEvents:
+    """What the cell tells, to nobody where its run has no folder for it."""
+    first, stages = task.jobs[0], task.to_train(cache.root)
+    about = {
+        "method": first.cell.method,
+        "seed": first.cell.seed,
+        "suites": [job.suite for job in task.jobs],
+        "work": all_work(stages, task.besides),
+    }
+    events = CellEvents(cell_file(task.running, first.place.folder, about), stages, task.besides)
+    events.report({"doing": WAITS})
+    return events
+
+
+def _end(events: CellEvents, outcomes: Sequence[Outcome]) -> None:
+    scores = {o.job.suite: o.record.score("avg") for o in outcomes if o.record and o.record.status == "ok"}
+    bad = next((o.state for o in outcomes if o.state in ("failed", "conflict")), None)
+    known = {suite: score for suite, score in scores.items() if score is not None}
+    events.end(bad or outcomes[-1].state, known)
+
+
+@dataclass
+class _Running:
+    """A cell whose lock is held.
+
+    Args:
+        task: The cell.
+        store: Its records.
+        builder: Its encoders.
+        suites: The suites' data where they have been read.
+        events: What it tells.
+        begun: Wall clock, seconds and CPU seconds when the work for the next record began.
+    """
+
+    task: CellTask
+    store: ResultStore
+    builder: Builder
+    suites: Suites
+    events: CellEvents
+    begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def train(self) -> None:
+        """Train what the records that are missing need; a failure is kept for these.
+
+        Raises:
+            StorageError: the next cell's training would be in vain as well.
+        """
+        self.begun = _now()
+        missing = [job for job in self.task.jobs if self._done(job) is None]
+        try:
+            if [self._tasks(job) for job in missing]:
+                self.builder.folders()
+        except StorageError:
+            raise
+        except (Exception, SystemExit):
+            return  # the measurement meets it again, and writes it down
+
+    def _done(self, job: Job) -> RunRecord | None:
+        """The record that is there already."""
+        return None if self.task.spec.force else self.store.finished(job.place)
+
+    def outcome(self, job: Job) -> Outcome:
+        """Take the record if another process finished the job between planning and now, else run it."""
+        record = self._done(job)
+        if record is None:
+            return self._run(job)
+        if record.key != job.key:
+            conflict = NotComparableError(
+                f"another process just finished {job.cell.describe()} on {job.suite} under another "
+                "specification",
+                where=str(self.store.path(job.place)),
+                hint="name another --campaign",
+            )
+            return Outcome(job, "conflict", conflict=conflict)
+        return Outcome(job, "done", record)
+
+    def _run(self, job: Job) -> Outcome:
+        """Measure and write one record."""
+        record, predictions = self._measured(job)
+        started, wall, cpu = self.begun
+        self.begun = _now()
+        block = timing(started=started, wall=self.begun[1] - wall, cpu=self.begun[2] - cpu)
+        if job.cell.trains:
+            block["training_cpu_seconds"] = _training_seconds(self.builder)
+        record = replace(record, timing=record.timing | block)
+        if record.status == "failed" and self.store.scored(job.place):
+            return Outcome(job, "failed", record)  # what fails costs no scores: predictions alone may be gone
+        record = self.store.write(job.place, record, predictions)
+        return Outcome(job, "ran" if record.status == "ok" else "failed", record)
+
+    def _measured(self, job: Job) -> tuple[RunRecord, dict[str, FloatArray] | None]:
+        """Return record and predictions; a failure becomes a record with its traceback, never a number."""
+        spec = self.task.spec
+        facts: dict[str, Any] = {**job.record.provenance, "encoder": {}}
+        facts |= provenance(device=spec.device, threads=spec.threads)
+        try:
+            tasks = self._tasks(job)
+            encoder = self.builder.encoder()
+            facts["encoder"] |= kept_facts(encoder.facts, ENCODER, "the encoder's facts")
+            if spec.precision != "fp32" and "dtype" in facts["encoder"]:
+                facts["encoder"]["dtype"] = _DTYPES[spec.precision]
+            self.events.report({"doing": EVALUATES, "suite": job.suite})
+            found = measure_job(self.builder, tasks, job, spec, self.events.sentences)
+            facts |= found.facts
+            if measure_of(job.suite).encodes_once:  # else what it knew isn't of this suite's sentences
+                coverage = getattr(encoder, "coverage", {})
+                facts["encoder"] |= kept_facts(coverage, ENCODER, "the encoder's coverage")
+            training = kept_facts(self.builder.facts(), TRAINING, "the facts of its training")
+            elsewhere, processors = _trained_elsewhere(self.builder)
+            facts |= elsewhere
+            record = replace(job.record, status="ok", scores=found.scores, training=training)
+            record = replace(record, timing=processors)
+            record = replace(record, provenance=facts, backbone=named_model(self.builder.cell))
+            return record, found.predictions
+        except StorageError:
+            raise  # the next cell's training would be in vain as well
+        except (Exception, SystemExit) as error:
+            record = replace(job.record, training={}, provenance=facts)
+            return replace(record, reason=_reason(error), traceback=clean_traceback(error)), None
+
+    def _tasks(self, job: Job) -> list[SuiteTask]:
+        """The suite's tasks, if they are those that were planned with."""
+        spec = self.task.spec
+        tasks = self.suites.get(job.suite) or _suite_tasks(
+            job.source or job.suite, spec.data, spec.accept_data, self.task.world_seed
+        )
+        planned = [(task_id, facts["sha256"]) for task_id, facts in job.record.tasks.items()]
+        if [(task.id, task.sha256) for task in tasks] != planned:
+            raise BenchError("the evaluation data changed since the run was planned", where=job.suite)
+        return tasks
+
+    def probed(self, outcome: Outcome) -> Outcome:
+        """Add the probes that a finished record lacks; a failure leaves the record as it is."""
+        job, record, spec = outcome.job, outcome.record, self.task.spec
+        if record is None or record.status != "ok" or not spec.probes:
+            return outcome
+        try:
+            data = probe_data(probed_suite(spec), spec.data, spec.accept_data, self.task.world_seed)
+            missing = missing_probes(record, spec.probes, data)
+            if not missing:
+                return outcome
+            self.events.report({"doing": PROBES})
+            record = add_probes(record, missing, data, self.builder, self.events.sentences)
+            predictions = self.store.predictions(record) if record.predictions else None
+            record = self.store.write(job.place, record, predictions)
+        except StorageError:
+            raise
+        except Exception as error:
+            failed = replace(record, status="failed", reason=f"probes: {_reason(error)}")
+            return Outcome(job, "failed", failed)
+        return Outcome(job, "ran" if outcome.state == "ran" else "probed", record)
+
+
+def _now() -> tuple[float, float, float]:
+    """The wall clock, and seconds by it and of this process to subtract."""
+    return time.time(), time.perf_counter(), time.process_time()
+
+
+def _reason(error: BaseException) -> str:
+    """Why something failed, in one line that names no path of this machine."""
+    reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
+    return printable(without_paths(" ".join(reason.split())))
+
+
+def _training_seconds(builder: Builder) -> dict[str, float]:
+    """CPU seconds of each finished stage; none where a stage doesn't say, which fails the cell."""
+    try:
+        seconds = builder.training_seconds()
+    except KeyError:
+        return {}
+    return {stage: value for stage, value in seconds.items() if number(value)}
+
+
+def _trained_elsewhere(builder: Builder) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What provenance and timing say of stages that were trained with other versions or hardware, if any."""
+    made = builder.trained_otherwise()
+    processors = {role: each.pop("processor") for role, each in made.items() if "processor" in each}
+    versions = {role: each for role, each in made.items() if each}
+    return (
+        {"trained_with": versions} if versions else {},
+        {"training_processor": processors} if processors else {},
+    )
+
+
+@cache
+def _suite_tasks(name: str, data: Path | None, accept_data: bool, world_seed: int) -> list[SuiteTask]:
+    return measure_of(name).load(data, accept_data=accept_data, world_seed=world_seed)

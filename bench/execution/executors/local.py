@@ -1,0 +1,124 @@
+"""Cells on this machine: one after the other in this process, or in parallel in worker processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from bench.config.plugins import load_plugins
+from bench.config.spec import Plugin
+from bench.errors import CellFailedError
+from bench.training.child_processes import end_follows, interrupt_held, leave_on_interrupt
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Needs = Callable[[Any], frozenset[str]]
+"""From a task to what it makes and only one task at a time should make: another would just wait for it."""
+
+
+def needs_nothing(task: object) -> frozenset[str]:
+    """No task waits for another."""
+    return frozenset()
+
+
+Begins = Callable[[Any], bool]
+"""Asked of a task just before it begins; where it says no, the task is left out."""
+
+
+def always(task: object) -> bool:
+    """Every task begins."""
+    return True
+
+
+def take(waiting: list[Task], running: Iterable[frozenset[str]], needs: Needs) -> Task:
+    """Remove and return the first task that needs nothing of what is running, or just the first."""
+    taken = frozenset().union(*running)
+    free = (i for i, task in enumerate(waiting) if not taken & needs(task))
+    return waiting.pop(next(free, 0))
+
+
+class Executor(Protocol):
+    """Runs a function over tasks and yields each result as soon as it is available."""
+
+    def run(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
+    ) -> Iterator[Result]:
+        """Yield results in the order of completion."""
+        ...
+
+
+class InProcess:
+    """One after the other, here."""
+
+    def run(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
+    ) -> Iterator[Result]:
+        """Yield results in the order of the tasks."""
+        return (function(task) for task in tasks if begins(task))
+
+
+class WorkerProcesses:
+    """``workers`` fresh (spawned) processes; function, tasks and results must pickle."""
+
+    def __init__(self, workers: int, plugins: tuple[Plugin, ...] = ()) -> None:
+        self.workers, self.plugins = workers, plugins
+
+    def run(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
+    ) -> Iterator[Result]:
+        """Yield results in the order of completion.
+
+        Raises:
+            CellFailedError: a worker died (killed, out of memory); what was finished is kept.
+        """
+        context = multiprocessing.get_context("spawn")
+        count = min(self.workers, len(tasks))
+        start = partial(_start, self.plugins)
+        with ProcessPoolExecutor(count, mp_context=context, initializer=start) as pool:
+            waiting, running = list(tasks), dict[Future[Result], frozenset[str]]()
+            try:
+                while waiting or running:
+                    while waiting and len(running) < count:
+                        task = take(waiting, running.values(), needs)
+                        if not begins(task):
+                            continue
+                        with interrupt_held():
+                            future = pool.submit(function, task)
+                        running[future] = needs(task)
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        del running[future]
+                        yield future.result()
+            except BrokenProcessPool as error:
+                end_follows()
+                raise CellFailedError(
+                    "a worker process died (killed, or out of memory?)",
+                    hint="finished cells are kept: run the same command again, with fewer --workers",
+                ) from error
+            except (KeyboardInterrupt, GeneratorExit):
+                for child in multiprocessing.active_children():
+                    child.terminate()  # what it was computing is lost, what was finished is on disk
+                raise
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start(plugins: tuple[Plugin, ...]) -> None:
+    """What a worker does before its first task, whose functions may come from plug-ins."""
+    leave_on_interrupt()
+    load_plugins(plugins)

@@ -1,0 +1,222 @@
+"""Cells as tasks on a Ray cluster whose nodes share the results folder; ray is imported when they run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.config.plugins import load_plugins
+from bench.config.spec import Plugin
+from bench.errors import BenchError, CellFailedError, InputError
+from bench.execution.executors.cluster import WHERE, held, is_held, joined
+from bench.execution.executors.local import Begins, Needs, Result, Task, always, needs_nothing, take
+from bench.records.environment import provenance
+
+RETRIES = 3
+"""How often a task is started again when its worker or node dies."""
+_LOOK = 5.0  # seconds between looks at the nodes
+_GRACE = 60.0  # seconds to wait for a node that could run a task
+_BLAS = "OMP_NUM_THREADS"
+
+
+@dataclass(frozen=True)
+class RayTasks:
+    """Runs each task on some node of a Ray cluster; function, tasks and results must pickle.
+
+    Args:
+        folder: The results folder, which every node sees under the same path.
+        address: HOST:PORT, "auto" for the cluster that this machine is part of, "local" for one that starts
+            here and ends with the run; "" for RAY_ADDRESS, else "auto".
+        workers: Most tasks at a time; 0 for as many as the cluster has room for.
+        plugins: What every worker process loads.
+        cpus: CPUs that a task uses.
+        gpus: GPUs that a task uses.
+        sharing: Tasks that share one GPU, where a task uses no more than one.
+    """
+
+    folder: Path
+    address: str = ""
+    workers: int = 0
+    plugins: tuple[Plugin, ...] = ()
+    cpus: int = 1
+    gpus: int = 0
+    sharing: int = 1
+
+    def run(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
+    ) -> Iterator[Result]:
+        """Yield results in the order of completion.
+
+        Raises:
+            InputError: no ray, no cluster, or no node with the CPUs and GPUs.
+            BenchError: a node doesn't share the folder, or has other versions of what makes the numbers.
+            CellFailedError: a task's worker died at every attempt, or no node is left.
+        """
+        if not tasks:
+            return
+        with joined(self.address) as ray, held(self.folder) as lock:
+            if not self._room(ray):
+                raise InputError(f"no node of the Ray cluster has {self._size()}", where=WHERE)
+            packed = [ray.put((function, list(tasks)))]
+            start = _Start(lock, Path.cwd(), _environment(), _versions(), self.plugins, packed)
+            wanted = [needs(task) for task in tasks]
+            for done in self._results(ray, start, wanted, lambda index: begins(tasks[index])):
+                with _explained(ray):
+                    result: Result = ray.get(done)
+                yield result
+
+    def _results(
+        self, ray: Any, start: _Start, needs: Sequence[frozenset[str]], begins: Begins = always
+    ) -> Iterator[Any]:
+        """Submit the tasks, as many at a time as there is room for, and yield references when done."""
+        work = ray.remote(_work).options(num_cpus=self.cpus, num_gpus=self._gpus, max_retries=RETRIES)
+        waiting, running = list(range(len(needs))), dict[Any, frozenset[str]]()
+        alone = 0.0
+        try:
+            while waiting or running:
+                room = self._room(ray)  # nodes come and go
+                while waiting and len(running) < max(1, min(self.workers or room, room)):
+                    index = take(waiting, running.values(), needs.__getitem__)
+                    if begins(index):
+                        running[work.remote(start, index)] = needs[index]
+                if not running:
+                    break
+                done, _ = ray.wait(list(running), timeout=_LOOK)
+                alone = 0.0 if done or room else alone + _LOOK
+                if alone >= _GRACE:
+                    raise CellFailedError(
+                        f"no node is left that has {self._size()}",
+                        hint="finished cells are kept: run the same command again when there is one",
+                    )
+                for reference in done:
+                    del running[reference]
+                    yield reference
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)  # what was finished is on disk
+
+    def _room(self, ray: Any) -> int:
+        """How many tasks the nodes that are alive can run at a time."""
+        room = 0
+        for node in ray.nodes():
+            has = node["Resources"] if node["Alive"] else {}
+            cpus = int(has.get("CPU", 0)) // self.cpus
+            slots = int(has.get("GPU", 0)) * self.sharing
+            room += min(cpus, slots // self.gpus) if self.gpus else cpus
+        return room
+
+    @property
+    def _gpus(self) -> float:
+        """What a task asks of Ray, which counts in ten-thousandths: rounded down, so that all find room."""
+        return self.gpus if self.sharing == 1 else 10_000 * self.gpus // self.sharing / 10_000
+
+    def _size(self) -> str:
+        return f"{self.cpus} CPU(s)" + (f" and {self.gpus} GPU(s)" if self.gpus else "")
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a worker process needs before its first task.
+
+    Args:
+        lock: A file in the results folder on which the run holds a lock.
+        folder: Where the command runs: relative paths begin there.
+        environment: Its settings, for nodes that have none of their own.
+        versions: Of what makes the numbers.
+        plugins: To load before the tasks are unpickled, whose classes may come from them.
+        packed: Reference of the function and all tasks; in a list, or Ray would fetch it before the plug-ins
+            are loaded, and again for every task.
+    """
+
+    lock: Path
+    folder: Path
+    environment: Mapping[str, str]
+    versions: Mapping[str, str | None]
+    plugins: tuple[Plugin, ...]
+    packed: list[Any]
+
+
+_BEGUN: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {}
+"""In a worker process: the function and the tasks it works on, by their reference."""
+
+
+def _work(start: _Start, index: int) -> Any:
+    """On a node: do one task."""
+    (packed,) = start.packed
+    if packed.hex() not in _BEGUN:
+        _begin(start)
+        _BEGUN.clear()
+        _BEGUN[packed.hex()] = importlib.import_module("ray").get(packed)
+    function, tasks = _BEGUN[packed.hex()]
+    return function(tasks[index])
+
+
+def _begin(start: _Start) -> None:
+    """Make a worker process like the one that started the run, before anything heavy is imported.
+
+    Raises:
+        BenchError: its node doesn't share the folders, or has other versions.
+    """
+    node = f"node {socket.gethostname()}"
+    for name, value in start.environment.items():
+        if not os.environ.get(name):
+            os.environ[name] = value
+    if _BLAS in start.environment:  # which Ray has set, and numpy will read
+        os.environ[_BLAS] = start.environment[_BLAS]
+    else:
+        os.environ.pop(_BLAS, None)
+    hint = "the command and --results belong in a folder that all nodes share, under the same path"
+    try:
+        os.chdir(start.folder)
+    except OSError as error:
+        raise BenchError(f"{node} has no such folder", where=str(start.folder), hint=hint) from error
+    if not is_held(start.lock):
+        hint += ", whose locks (flock) hold on all of them"
+        raise BenchError(f"{node} doesn't share this folder", where=str(start.lock.parent), hint=hint)
+    differing = {name: found for name, found in _versions().items() if found != start.versions[name]}
+    if differing:
+        raise BenchError(
+            f"{node} has {_listed(differing)}",
+            expected=_listed({name: start.versions[name] for name in differing}),
+            hint="records would differ: install the same on all nodes",
+        )
+    load_plugins(start.plugins)
+
+
+def _environment() -> dict[str, str]:
+    """Settings of this process that its workers need too: where data are, that the network isn't used."""
+    names = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "PYTHONSAFEPATH", _BLAS)
+    return {name: value for name, value in os.environ.items() if name in names or name.startswith("BENCH_")}
+
+
+def _versions() -> dict[str, str | None]:
+    facts = provenance(device="cpu", threads=1)
+    return {**{name: facts[name] for name in ("bench", "python", "platform")}, **facts["versions"]}
+
+
+def _listed(versions: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+@contextmanager
+def _explained(ray: Any) -> Iterator[None]:
+    """Raise what a task raised, as it was raised; CellFailedError where its worker died."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        raise CellFailedError(
+            f"a worker died {1 + RETRIES} times (killed, or out of memory?): {type(error).__name__}",
+            hint="finished cells are kept: run the same command again, with fewer --workers",
+        ) from error

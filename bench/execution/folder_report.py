@@ -1,0 +1,147 @@
+"""What bench reads in a model folder, and which methods can train on it: ``bench show hf:FOLDER``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from bench.card import DROPOUT, NEEDS, Need, OptionValue
+from bench.config.parse import parse_method
+from bench.encoder import Encoder, PairScorer
+from bench.nn.architecture import class_for, longest_input, state_size
+from bench.nn.backbone import load_folder
+from bench.nn.dropout import dropout_places
+from bench.nn.folder import content_hash, parts
+from bench.nn.folder_facts import FolderFacts, folder_facts
+from bench.nn.untrusted import model_type
+from bench.plan.backbone_needs import fulfils, needs_of, options_without
+from bench.registry import METHODS
+from bench.stages import ComposedMethod, TrainedMethod
+
+Lines = Iterator[tuple[str, str]]
+_MOST = 6  # names in a line
+
+
+def folder_report(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
+    """Yield (what, text) for a transformers folder, or for a sentence-transformers one.
+
+    Args:
+        folder: The folder.
+        encoder: What a run would encode with; None where no such encoder can be built.
+
+    Raises:
+        InputError: a folder that can't be loaded.
+    """
+    yield "folder", f"{folder.name}, sha256 {content_hash(folder)[:12]}"
+    yield "files", ", ".join(sorted(file.relative_to(folder).as_posix() for file in parts(folder)))
+    if not (folder / "config.json").is_file():
+        yield from _encoded(encoder)
+        return
+    facts = folder_facts(folder)
+    model, tokenizer, missing, unread = load_folder(folder, class_for(model_type(folder)))
+    yield "architecture", f"{facts.kind}, {type(model).__name__}, {_count(model.num_parameters())} parameters"
+    yield "missing", _named(missing) or "nothing"
+    yield "not read", _named(unread) or "nothing"
+    yield "tokenizer", f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
+    if encoder is None:
+        yield "longest input", f"{longest_input(model, tokenizer)} tokens"
+        yield "dim", str(state_size(model))
+    yield from _encoded(encoder)
+    places = dropout_places(model)
+    drawn = f"drawn in {', '.join(places)}; training sets it in {facts.dropout}" if places else "none"
+    yield "dropout", drawn
+    yield from _methods(facts, drops=bool(places))
+
+
+def _encoded(encoder: Encoder | PairScorer | None) -> Lines:
+    facts = {} if encoder is None else getattr(encoder, "facts", {})
+    for name in (
+        "modules",
+        "pooling",
+        "pooling_from",
+        "max_length",
+        "dim",
+        "prompt",
+        "similarity",
+        "batches",
+        "length_from",
+        "routes",
+        "unread",
+        "folder_dtype",
+        "unread_settings",
+        "own_code",
+    ):
+        if name in facts:
+            label = {
+                "max_length": "longest input",
+                "pooling_from": "pooling from",
+                "length_from": "length from",
+                "folder_dtype": "number type",
+                "unread_settings": "left out",
+                "own_code": "own code",
+            }.get(name, name)
+            length = f"{facts[name]} tokens" if facts[name] else "any: it cuts nothing"
+            yield label, length if name == "max_length" else str(facts[name])
+
+
+def _methods(facts: FolderFacts, *, drops: bool) -> Lines:
+    """Yield the methods that can train on a folder, and for each lack those that can't."""
+    able: list[str] = []
+    unable: dict[str, list[str]] = defaultdict(list)
+    for name, method in METHODS:
+        card = method.card
+        if not (isinstance(method, TrainedMethod) and card.needs_backbone and card.stands_alone):
+            continue
+        lacking = first_lack(name, facts, drops=drops)
+        if lacking is None:
+            able.append(name)
+        else:
+            unable[lacking].append(_with_way_out(name, facts, drops=drops))
+    yield "can train", ", ".join(able) or "no method"
+    for what, names in unable.items():
+        yield "can't train", f"{', '.join(names)}: for want of {NEEDS[what]}"
+
+
+def first_lack(name: str, facts: FolderFacts, *, drops: bool = True) -> str | None:
+    """Return the first thing that a method, or one it builds on, needs by default and a folder lacks."""
+    method = METHODS.get(name)
+    options = _defaults(name)
+    for need in needs_of(method.card, options):
+        if _lacking(facts, need, options, drops=drops):
+            return need.what
+    return next((lack for each in _built_on(name) if (lack := first_lack(each, facts, drops=drops))), None)
+
+
+def _built_on(name: str) -> list[str]:
+    """Names of the methods that a method builds on by default."""
+    method = METHODS.get(name)
+    members = method.members(_defaults(name)).values() if isinstance(method, ComposedMethod) else ()
+    return [parse_method(member, name).name for member in members]
+
+
+def _with_way_out(name: str, facts: FolderFacts, *, drops: bool) -> str:
+    """A method that can't train by default, with options of its own by which it can."""
+    lacking = partial(_lacking, facts, drops=drops)
+    options = options_without(METHODS.get(name).card, _defaults(name), lacking)
+    if not options or any(first_lack(each, facts, drops=drops) for each in _built_on(name)):
+        return name
+    return f"{name} (but {name}[{','.join(f'{key}={str(value).lower()}' for key, value in options.items())}])"
+
+
+def _lacking(facts: FolderFacts, need: Need, options: Mapping[str, OptionValue], *, drops: bool) -> bool:
+    return not fulfils(facts, need.what, options) or (need.what == DROPOUT and not drops)
+
+
+def _defaults(name: str) -> dict[str, OptionValue]:
+    return {option.name: option.default for option in METHODS.get(name).card.options}
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more
+
+
+def _count(number: int) -> str:
+    return f"{number / 1e6:.1f} million" if number >= 1e6 else f"{number:,}"

@@ -1,0 +1,228 @@
+"""The card of an exported encoder: what is known of it, and its scores as Hugging Face's ``model-index``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from bench.data.rank import RankTask
+from bench.data.suites import MINI_SUITES
+from bench.data.tasks import LabelledTask
+from bench.eval.mteb_scores import metric_name
+from bench.eval.mteb_tasks import MtebTask
+from bench.execution.builder import Builder
+from bench.execution.probing import finished_record
+from bench.nn.readme import about_folder
+from bench.plan.cell import Cell
+from bench.plan.job import Job
+from bench.plan.plan import Plan
+from bench.records.record import ALL, AVERAGE, RunRecord, Score
+from bench.render.formats import markdown_escape
+from bench.version import __version__
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+
+def about_model(builder: Builder) -> dict[str, Any]:
+    """What a cell's model is licensed as, as far as the one that it starts from says it, and trained on.
+
+    An encoder that isn't trained here has what its folder's card says.
+    """
+    cell = builder.cell
+    found = about_folder(cell.model.path) if cell.model is not None and cell.model.path.is_dir() else {}
+    facts = builder.facts()
+    if "corpus" in facts:
+        texts = [facts["corpus"], *(s["text"] for s in facts.get("stages", {}).values() if "text" in s)]
+        found["training_datasets"] = list(dict.fromkeys(text["name"] for text in texts))
+    elif not cell.card.takes_path:
+        found["training_datasets"] = []
+    return found
+
+
+Kind: TypeAlias = tuple[str, str]
+"""A task's kind: its type on the Hub, and its name."""
+_SIMILARITY: Kind = ("sentence-similarity", "Semantic Similarity")
+_CLASSIFICATION: Kind = ("text-classification", "Classification")
+_RETRIEVAL: Kind = ("text-retrieval", "Retrieval")
+_OTHER = "feature-extraction"
+_OF_MTEB = {
+    "STS": _SIMILARITY[0],
+    "Summarization": _SIMILARITY[0],
+    "Classification": _CLASSIFICATION[0],
+    "PairClassification": _CLASSIFICATION[0],
+    "Retrieval": _RETRIEVAL[0],
+    "Reranking": "text-ranking",
+}
+_METRICS = {"spearman": ("spearman_cosine", "Spearman Cosine"), "mrr": ("mrr", "MRR")}
+"""Type and name as in the cards of sentence-transformers; of others made from bench's name."""
+_SYNTHETIC = frozenset({*MINI_SUITES, "toy"})
+
+
+def model_index(name: str, plan: Plan, records: Sequence[tuple[Job, RunRecord]], checkpoint: str) -> str:
+    """Return the YAML of a ``model-index``, "" without a score.
+
+    A score is in the record's unit and at full precision. A suite is the data set of its average, and the
+    configuration of its tasks.
+
+    Args:
+        name: The model's name.
+        plan: Has the tasks of every suite.
+        records: Finished jobs.
+        checkpoint: "selected", or "last" for the scores of the last checkpoint.
+    """
+    from huggingface_hub import ModelCardData
+
+    results = [
+        result
+        for job, record in records
+        for result in _results(job, record, plan, last=checkpoint == "last" and bool(job.cell.stages))
+    ]
+    if not results:
+        return ""
+    return ModelCardData(model_name=_printable(name), eval_results=results).to_yaml() + "\n"
+
+
+def _results(job: Job, record: RunRecord, plan: Plan, *, last: bool) -> list[EvalResult]:
+    """Return the result of every task of a suite, and their average where there are several."""
+    tasks = {task.id: task for task in plan.suites[job.suite]}
+    kinds = {_kind(task) for task in tasks.values()}
+    common = kinds.pop() if len(kinds) == 1 else (_OTHER, "Average")
+    scores = {(score.task, score.metric): score for score in record.scores if score.subset == ALL}
+    suffix = "_last" if last else ""
+    found = []
+    for task in tasks.values():
+        own = metric_name(task.score) if isinstance(task, MtebTask) else record.metric
+        if score := scores.get((task.id, own + suffix)):
+            found.append(
+                _result(score, own, _kind(task), record, task if isinstance(task, MtebTask) else None)
+            )
+    average = scores.get((AVERAGE, record.metric + suffix))
+    if average is not None and len(tasks) > 1:
+        found.append(_result(average, record.metric, common, record))
+    return found
+
+
+def _result(
+    score: Score, metric: str, kind: Kind, record: RunRecord, task: MtebTask | None = None
+) -> EvalResult:
+    from huggingface_hub import EvalResult
+
+    whole = score.task == AVERAGE
+    tasks = record.tasks.values() if whole else [record.tasks.get(score.task, {})]
+    notes = [f"average of {score.n} tasks"] if whole else []
+    if record.suite in _SYNTHETIC:
+        notes.append("synthetic data")
+    elif not all(facts.get("reference", True) for facts in tasks):
+        notes.append("other data")
+    name = record.suite if whole else score.task
+    path, revision = task.dataset if task is not None and task.local is None else (None, None)
+    type_, title = _METRICS.get(metric, (metric, metric.replace("_", " ").title()))
+    return EvalResult(
+        task_type=_printable(kind[0]),
+        task_name=_printable(kind[1]),
+        dataset_type=_printable(path or name),
+        dataset_name=_printable(f"{name} ({', '.join(notes)})" if notes else name),
+        dataset_config=None if whole else _printable(record.suite),
+        dataset_revision=revision and _printable(revision),
+        metric_type=_printable(type_),
+        metric_name=_printable(title),
+        metric_value=score.value,
+    )
+
+
+def _kind(task: object) -> Kind:
+    if isinstance(task, MtebTask):
+        return _OF_MTEB.get(task.kind, _OTHER), task.kind
+    if isinstance(task, LabelledTask):
+        return _CLASSIFICATION
+    return _RETRIEVAL if isinstance(task, RankTask) else _SIMILARITY
+
+
+def _printable(text: str) -> str:
+    return "".join(char for char in text if char.isprintable())
+
+
+def find_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
+    """Return the finished jobs of a plan with their records; say on stderr where there are none."""
+    records = [(job, record) for job in plan.jobs if (record := finished_record(plan, job)) is not None]
+    if not records:
+        place = f"{plan.jobs[0].cell.describe()} in campaign {plan.store.campaign}"
+        click.echo(f"no finished record of {place}: the card holds no scores", err=True)
+    return records
+
+
+def model_card(builder: Builder, records: Sequence[tuple[Job, RunRecord]], checkpoint: str) -> str:
+    """Return the model card: what the method is, how this encoder was made, what its records say."""
+    cell, card = builder.cell, builder.cell.card
+    rows = [("Paper", card.paper), ("Code", card.code)]
+    rows += [("Computes", line) for line in card.equations]
+    rows += [("Deviation", line) for line in card.deviations]
+    rows += [(f"Option {name}", str(value)) for name, value in cell.options]
+    parts = [
+        f"# {inert(cell.describe())}\n\n{inert(card.name)}: {inert(card.summary)}\n",
+        _section("Method", rows),
+        _section("Encoder", _encoder_rows(cell, builder, checkpoint)),
+    ]
+    last = "_last" if checkpoint == "last" and cell.stages else ""
+    parts += [_scores(job, record, f"{record.metric}{last}") for job, record in records]
+    notes = dict.fromkeys(note for _, record in records for note in record.notes) or dict.fromkeys(cell.notes)
+    if notes:
+        parts.append(_section("Notes", [("Note", note) for note in notes]))
+    if cell.model is not None:
+        licence = "The weights were made from the model named above, whose licence holds for them: check it."
+        parts.append(f"## Licence\n\n{licence}\n")
+    return "\n".join(parts)
+
+
+def _encoder_rows(cell: Cell, builder: Builder, checkpoint: str) -> list[tuple[str, str]]:
+    """How the encoder was made."""
+    rows = [("Made by", f"cse-bench {__version__}, method version {cell.card.version}")]
+    rows.append(("Profile", cell.profile))
+    if cell.model is not None:
+        rows.append(("Model it starts from", f"{cell.model.name}, sha256 {cell.model.sha256}"))
+    if cell.seed is not None:
+        rows.append(("Seed", str(cell.seed)))
+    facts = builder.facts()
+    if "corpus" not in facts:  # nothing in it was trained here
+        return rows
+    corpus, dev = facts["corpus"], facts["dev"]
+    (unit,) = {"sentences", "pairs"} & corpus.keys()
+    rows.append(("Training text", f"{corpus['name']}, {corpus[unit]:,} {unit}, sha256 {corpus['sha256']}"))
+    rows.append(("Dev set", f"{dev['task']}, sha256 {dev['sha256']}"))
+    for role, stage in facts.get("stages", {}).items():
+        text = f"{stage['steps']} steps, {stage['sentences_seen']:,} sentences, best at step "
+        text += str(stage["selected_step"])
+        if stage.get("selected_dev") is not None:
+            text += f" with dev Spearman x 100 of {100 * stage['selected_dev']:.2f}"
+        rows.append((f"Stage {role}", text))
+    rows.append(("Checkpoint", checkpoint))
+    return rows
+
+
+def _scores(job: Job, record: RunRecord, metric: str) -> str:
+    rows = []
+    for score in record.scores:
+        if (score.subset, score.metric) == (ALL, metric):
+            own = record.tasks.get(score.task, {}).get("reference", True)
+            rows.append((score.task, f"{100 * score.value:.2f}{'' if own else ' (other data)'}"))
+    said = "Spearman x 100 over all pairs of a task" if metric.startswith("spearman") else f"{metric} x 100"
+    head = f"{said[0].upper()}{said[1:]}; record {record.key[:12]}.\n\n"
+    none = "" if rows else "It has none of the last checkpoint.\n"
+    return f"## Scores on {inert(job.suite)}\n\n{head}{none}" + _lines(rows)
+
+
+def _section(title: str, rows: list[tuple[str, str]]) -> str:
+    return f"## {title}\n\n{_lines(rows)}"
+
+
+def _lines(rows: list[tuple[str, str]]) -> str:
+    return "".join(f"- {inert(name)}: {inert(text)}\n" for name, text in rows if text != "")
+
+
+def inert(text: str) -> str:
+    """Make any text inert in markdown, its characters that can't be printed left out."""
+    printable = "".join(char for char in text if char.isprintable() or char.isspace())
+    return markdown_escape(printable)

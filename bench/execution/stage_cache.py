@@ -1,0 +1,151 @@
+"""Finished training stages on disk: content-addressed, checked before use, shared between methods."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from bench.errors import StorageError, storage_reason
+from bench.stages import Stage
+
+_MANIFEST = "MANIFEST.json"
+
+
+_FACTS = "facts.json"
+
+
+@dataclass
+class Making:
+    """A stage that is being trained.
+
+    Args:
+        folder: Empty folder for its files.
+        facts: What its training leaves for the record.
+    """
+
+    folder: Path
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class StageCache:
+    """Finished stages under one folder, each in a folder named by its key."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def find(self, stage: Stage) -> Path | None:
+        """Return a finished stage's folder if every file is as it was written, else None."""
+        folder = self.root / stage.key
+        return folder if is_whole(folder) else None
+
+    def facts(self, stage: Stage) -> dict[str, Any]:
+        """Facts that the stage's training left for the record."""
+        facts: dict[str, Any] = json.loads((self.root / stage.key / _FACTS).read_text(encoding="utf-8"))
+        return facts
+
+    @contextmanager
+    def making(self, stage: Stage, *, wait: bool = True) -> Iterator[Making | None]:
+        """Hold a stage's lock while it is trained: yield what to fill, which is kept when the block ends.
+
+        A killed training leaves only a temporary folder, which the next training of the stage removes.
+
+        Args:
+            stage: The stage.
+            wait: Wait for another process that trains it.
+
+        Yields:
+            The folder and facts to fill; None where the stage is there whole, or another process trains it.
+
+        Raises:
+            StorageError: the cache can't be written.
+        """
+        if self.find(stage) is not None:
+            yield None  # also from a cache that can only be read
+            return
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with self._locked(stage, wait=wait) as mine:
+                if not mine or self.find(stage) is not None:
+                    yield None
+                    return
+                for leftover in self.root.glob(f".{stage.key}.*.tmp"):
+                    shutil.rmtree(leftover, ignore_errors=True)
+                folder = Path(tempfile.mkdtemp(prefix=f".{stage.key}.", suffix=".tmp", dir=self.root))
+                try:
+                    if self.find(stage) is not None:
+                        yield None  # on NFS another's stage may be seen only once the folder changes
+                        return
+                    work = Making(folder)
+                    yield work
+                    self._keep(stage, work)
+                finally:
+                    shutil.rmtree(folder, ignore_errors=True)
+        except Exception as error:
+            if isinstance(error, StorageError) or (reason := self._reason(error)) is None:
+                raise
+            raise StorageError(
+                f"stage '{stage.spec.role}' can't be kept: {reason}",
+                where=str(self.root),
+                hint="finished cells and stages are kept: fix this and run the same command again",
+            ) from error
+
+    @contextmanager
+    def _locked(self, stage: Stage, *, wait: bool) -> Iterator[bool]:
+        """Yield whether this process has the stage's lock."""
+        lock = FileLock(self.root / f".{stage.key}.lock", blocking=wait)
+        try:
+            lock.acquire()
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def _keep(self, stage: Stage, work: Making) -> None:
+        """Give a filled folder its name."""
+        target = self.root / stage.key
+        (work.folder / _FACTS).write_text(json.dumps(work.facts, indent=1, sort_keys=True, allow_nan=False))
+        (work.folder / _MANIFEST).write_text(json.dumps(_checksums(work.folder), indent=1, sort_keys=True))
+        shutil.rmtree(target, ignore_errors=True)  # not whole, or it would have been found
+        work.folder.rename(target)
+
+    def _reason(self, error: Exception) -> str | None:
+        """Why the cache can't be written, None for an error of another kind in the training."""
+        if isinstance(error, OSError) and Path(error.filename or "").is_relative_to(self.root):
+            return error.strerror
+        return storage_reason(error)
+
+    def clear_leftovers(self) -> None:
+        """Remove what killed processes left half trained, where no other process is at work."""
+        for leftover in self.root.glob(".*.tmp"):
+            key = leftover.name.split(".")[1]
+            with suppress(OSError, Timeout), FileLock(self.root / f".{key}.lock", blocking=False):
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+def is_whole(folder: Path) -> bool:
+    """True if this is the folder of a finished stage, and every file in it is as it was written."""
+    try:
+        return bool(json.loads((folder / _MANIFEST).read_text(encoding="utf-8")) == _checksums(folder))
+    except (OSError, ValueError):
+        return False
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    sums = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != _MANIFEST:
+            with path.open("rb") as stream:
+                sums[path.relative_to(folder).as_posix()] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return sums

@@ -1,0 +1,338 @@
+"""``bench check --encoder``: run an encoder as a reference's record of its name was run, and judge both."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bench.comparison.item_bootstrap import SEED, RefusedError, Run, item_draws
+from bench.config import profiles
+from bench.config.parse import METHOD_NAME, parse_method
+from bench.config.quoting import misplaced_hint, quoting_hint
+from bench.config.spec import MethodRequest, RunSpec
+from bench.data.mini.world import DEFAULT_SEED
+from bench.data.mteb_names import suite_label
+from bench.errors import BenchError, InputError, did_you_mean
+from bench.execution.runner import run_plan
+from bench.gate.items import COMPARED, ItemPair, judge_items
+from bench.gate.reference import check_whole, load
+from bench.gate.reference_encoders import CAMPAIGN
+from bench.gate.verdict import AVERAGE, CellVerdict, Gate, Key, Question, Status
+from bench.plan.plan import Plan, make_plan
+from bench.records.files import check_new, check_new_campaign, safe_name
+from bench.records.fingerprint import differing, specified
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
+from bench.registry import discover
+
+DRAWS = 2_000
+"""Draws of the items; beyond their reach an interval is that of a normal distribution as wide."""
+_FORM = "a model folder, hf:PATH[:POOLING], st:PATH or vectors:FILE"
+_KINDS = {"st": ("modules.json",), "exported": ("bench.json", "twin.json"), "hf": ("config.json",)}
+"""What reads a bare folder, the first that finds a file of its own there."""
+
+Cell = tuple[str, str]
+"""Profile and suite."""
+
+
+def _run(plan: Plan) -> object:
+    return run_plan(plan, on_outcome=lambda _: None)
+
+
+def encoder_gate(
+    store: ResultStore,
+    text: str,
+    name: str,
+    *,
+    scratch: Path,
+    profile: str | None = None,
+    suites: Sequence[str] = (),
+    data: Path | None = None,
+    tolerance: float = 0.005,
+    level: float = 0.95,
+    strict: bool = False,
+    update: bool = False,
+    workers: int = 1,
+    draws: int = DRAWS,
+    execute: Callable[[Plan], object] = _run,
+) -> tuple[Gate, ResultStore, list[RunRecord]]:
+    """Run an encoder as the reference's records of its name were run, and judge both by the items.
+
+    Args:
+        store: The reference's campaign; nothing is written there.
+        text: A model folder, a file of word vectors, or a request such as ``hf:PATH:avg``.
+        name: The id of its record in the reference.
+        scratch: A folder for what is computed.
+        profile: Only this profile's records; with ``update`` where a new one goes (default mini).
+        suites: Only these; with ``update`` what a new record is measured on (default the profile's).
+        data: Their folder.
+        tolerance: In the metric's unit.
+        level: Confidence level of all intervals together.
+        strict: The reference's own weights have to give equal numbers.
+        update: The new records may become the reference: what it lacks or has otherwise is run as well.
+        workers: Cells side by side.
+        draws: Number of draws of the items, at least 100.
+        execute: Runs a plan.
+
+    Returns:
+        The gate, the campaign of the new records, and these; where the specification differs none without
+        ``update``, as nothing is run then.
+
+    Raises:
+        InputError: a name or an encoder that is none, or a reference without its records.
+        DataError, RefusedError: a damaged record of the reference, or one whose predictions contradict it.
+    """
+    request = encoder_request(text, name)
+    request = _as_before(request, then := _recorded(store, name, profile, suites))
+    absent = _absent(then, profile, suites)
+    _check_absent(store, text, name, absent, update=update)
+    new_store = ResultStore(scratch / "results", CAMPAIGN)
+    plans = _planned(request, then, absent, data, scratch / "results", workers)
+    if not update and (differ := _changed(plans, then)):
+        return Gate(_in_order(differ), tolerance, level, strict=strict), new_store, []
+    for plan in plans:
+        execute(plan)
+    now = _by_cell(new := load(new_store))
+    pair = partial(_pair, store, new_store, scratch / "items", data, draws)
+    pairs = [pair(record, now.get(cell)) for cell, record in then.items()]
+    gate = judge_items(pairs, tolerance=tolerance, level=level, strict=strict)
+    first = [_first((cell[0], name, cell[1]), now.get(cell)) for cell in absent]
+    return replace(gate, cells=_in_order([*gate.cells, *first])), new_store, new
+
+
+def encoder_request(text: str, name: str) -> MethodRequest:
+    """Return what ``--encoder`` and ``--name`` ask for, with the name as its alias.
+
+    A folder with a modules.json is sentence-transformers' (``st:``), one with a bench.json or twin.json as
+    ``bench export`` writes it ``exported:``, any other ``hf:``; a file holds word vectors.
+
+    Raises:
+        InputError: a name that is no alias or a method's, a text that is no encoder, or a method with seeds.
+    """
+    if not METHOD_NAME.fullmatch(name):
+        raise InputError(f"{name!a} is not a name", where="--name", expected="letters, digits, _ . + -")
+    if name in discover().names():
+        raise InputError(f"'{name}' is a registered method", where="--name", expected="another name")
+    if not text or not text.isprintable():
+        raise InputError(f"{text!a} is not an encoder", where="--encoder", expected=_FORM)
+    request = replace(_request(text), text=text, alias=name)
+    if request.name not in discover().names():
+        raise InputError(f"'{text}' is no encoder that is there", where="--encoder", expected=_FORM)
+    card = discover().get(request.name).card
+    if not card.deterministic:
+        raise InputError(
+            f"'{request.name}' is trained, a seed at a time",
+            where=f"--encoder {text}",
+            expected=_FORM,
+            hint="bench check trains a reference's methods again",
+        )
+    return request
+
+
+def _request(text: str) -> MethodRequest:
+    path = Path(text).expanduser()
+    if path.is_file():
+        return MethodRequest(text, "vectors", text)
+    if path.is_dir():
+        return MethodRequest(text, next((kind for kind in _KINDS if _can_read(kind, path)), "hf"), text)
+    try:
+        request = parse_method(text, "--encoder")
+    except InputError as error:
+        what, hint = f"'{text}' is not an encoder", error.hint or quoting_hint(text) or misplaced_hint(text)
+        raise InputError(what, where="--encoder", expected=_FORM, hint=hint) from error
+    if request.alias is not None:
+        raise InputError(f"'{text}' has a name of its own", where="--encoder", expected="--name NAME")
+    return request
+
+
+def _as_before(request: MethodRequest, then: Mapping[Cell, RunRecord]) -> MethodRequest:
+    """Let a bare folder be read as the reference's was, by the same method and with the same pooling."""
+    folder = Path(request.text).expanduser()
+    kinds = {(record.name, tuple((k, str(v)) for k, v in record.options.items())) for record in then.values()}
+    if not folder.is_dir() or len(kinds) != 1:
+        return request
+    ((name, options),) = kinds
+    return replace(request, name=name, options=options) if _can_read(name, folder) else request
+
+
+def _can_read(kind: str, folder: Path) -> bool:
+    return any((folder / file).is_file() for file in _KINDS.get(kind, ()))
+
+
+def _recorded(
+    store: ResultStore, name: str, profile: str | None, suites: Sequence[str]
+) -> dict[Cell, RunRecord]:
+    """The reference's records of a name by profile and suite; none where there is no reference yet."""
+    if not store.root.is_dir() or not any(store.root.glob("*/*/*/*.json")):
+        return {}
+    labels = {suite_label(suite) for suite in suites}
+    found = [
+        record
+        for record in load(store)
+        if record.method == name
+        and (profile is None or record.profile == profile)
+        and (not labels or record.suite in labels)
+    ]
+    check_whole(found, store.campaign)
+    for record in found:
+        what = "has seeds" if record.seed is not None else "has a backbone" if "@" in record.profile else ""
+        if what:
+            raise InputError(
+                f"the reference's '{name}' {what}: it is not an encoder's record",
+                where=f"--name {name}",
+                expected="a record as bench check --encoder PATH --name NAME --update makes it",
+            )
+    return _by_cell(found)
+
+
+def _by_cell(records: Sequence[RunRecord]) -> dict[Cell, RunRecord]:
+    return {(record.profile, record.suite): record for record in records}
+
+
+def _absent(then: Mapping[Cell, RunRecord], profile: str | None, suites: Sequence[str]) -> dict[Cell, str]:
+    """What is asked for and isn't in the reference, with the suite as it is asked for."""
+    places = dict.fromkeys(each for each, _ in then) or [profile or profiles.DEFAULT]
+    wanted = suites or (() if then else profiles.load(profile or profiles.DEFAULT).suites)
+    cells = {(place, suite_label(suite)): suite for place in places for suite in wanted}
+    return {cell: suite for cell, suite in cells.items() if cell not in then}
+
+
+def _check_absent(
+    store: ResultStore, text: str, name: str, absent: Mapping[Cell, str], *, update: bool
+) -> None:
+    """Raise InputError for records that only ``--update`` makes, and for a new name that isn't portable."""
+    if absent and not update:
+        raise _no_record(store, text, name, absent)
+    if absent:
+        check_new_campaign(store.root.parent, store.campaign, where="--reference")
+    for place in dict.fromkeys(place for place, _ in absent):
+        folder, where = store.root / safe_name(place), f"--name {name}"
+        check_new(folder, safe_name(name), where=where, hint=f"type --name {name.rstrip('.')}-1")
+
+
+def _no_record(store: ResultStore, text: str, name: str, absent: Mapping[Cell, str]) -> InputError:
+    known = [] if not store.root.is_dir() else sorted({record.method for record in store.records()} - {name})
+    near = did_you_mean(name, known)
+    asked = ",".join(dict.fromkeys(absent.values()))
+    (place, *_), *_ = absent
+    profile = "" if place == profiles.DEFAULT else f" --profile {place}"
+    return InputError(
+        f"the reference has no record of '{name}' on {asked}" + (f" ({near})" if near else ""),
+        where=f"--name {name}",
+        hint=f"bench check --encoder {shlex.quote(text)} --name {name}{profile} --suite {shlex.quote(asked)} "
+        "--update --why TEXT makes it",
+    )
+
+
+def _planned(
+    request: MethodRequest,
+    then: Mapping[Cell, RunRecord],
+    absent: Mapping[Cell, str],
+    data: Path | None,
+    results: Path,
+    workers: int,
+) -> list[Plan]:
+    """Plan every suite as its record was measured; a new one as the others of its name, else by default."""
+    groups: dict[RunSpec, list[str]] = {}
+    for (profile, _), record in then.items():
+        groups.setdefault(_spec(request, profile, record, data, results, workers), []).append(record.suite)
+    like = next(iter(then.values()), None)
+    for (profile, _), suite in absent.items():
+        groups.setdefault(_spec(request, profile, like, data, results, workers), []).append(suite)
+    try:
+        return [make_plan(replace(spec, suites=tuple(suites))) for spec, suites in groups.items()]
+    except InputError as error:
+        where = error.where
+        if where is not None and where.startswith("--methods"):
+            where = where.replace("--methods", "--encoder", 1)
+        raise type(error)(error.what, where=where, expected=error.expected, hint=error.hint) from error
+
+
+def _spec(
+    request: MethodRequest,
+    profile: str,
+    like: RunRecord | None,
+    data: Path | None,
+    results: Path,
+    workers: int,
+) -> RunSpec:
+    spec = RunSpec((request,), (0,), profile, data=data, results=results, campaign=CAMPAIGN, workers=workers)
+    if like is None:
+        return spec
+    world = like.world["seed"] if like.world else DEFAULT_SEED
+    return replace(
+        spec,
+        world_seed=None if world == DEFAULT_SEED else world,  # only where a suite is of one may it be given
+        accept_data=not all(facts.get("reference", True) for facts in like.tasks.values()),
+        **specified(like),
+    )
+
+
+def _changed(plans: Sequence[Plan], then: Mapping[Cell, RunRecord]) -> list[CellVerdict]:
+    """What isn't the reference's specification any more, but for the weights, before anything runs."""
+    found = []
+    for job in (job for plan in plans for job in plan.jobs):
+        record = then.get((job.place.profile, job.suite))
+        if record is not None and (lines := differing(record, job.record, COMPARED)):
+            key = (record.profile, record.method, record.suite)
+            reasons = tuple(map(str, lines))
+            found.append(CellVerdict(key, Status.DIFFERENT, (), (), reasons=reasons, question=Question.ITEMS))
+    return found
+
+
+def _in_order(cells: Sequence[CellVerdict]) -> tuple[CellVerdict, ...]:
+    return tuple(sorted(cells, key=lambda cell: cell.key))
+
+
+def _first(key: Key, record: RunRecord | None) -> CellVerdict:
+    """The verdict on a suite that the reference lacks."""
+    average = None if record is None else record.score(AVERAGE)
+    scores = "" if average is None else f", it scores {100 * average:.2f}"
+    status, reason = Status.NEW, f"the reference has no record of it yet{scores}"
+    if record is None:
+        status, reason = Status.MISSING, "there is no record of it"
+    elif record.status != "ok":
+        status, reason = Status.FAILED, f"the run: {record.reason}"
+    return CellVerdict(key, status, (), (), reasons=(reason,), question=Question.ITEMS)
+
+
+def _pair(
+    store: ResultStore,
+    new_store: ResultStore,
+    folder: Path,
+    data: Path | None,
+    draws: int,
+    then: RunRecord,
+    now: RunRecord | None,
+) -> ItemPair:
+    """Draw the items of both; the draws are kept with copies, so that the reference stays as it is."""
+    if now is None or now.status != "ok" or differing(then, now, COMPARED):
+        return ItemPair(then, now)
+    moved = None
+    if then.predictions and now.predictions and then.metric == "spearman":  # else they are no similarities
+        was, is_now = store.predictions(then), new_store.predictions(now)
+        moved = max(float(np.abs(was[task] - is_now[task]).max()) for task in was)
+    runs = [Run(_copied(store, then, folder), then), Run(new_store, now)]
+    try:
+        one, other = item_draws(runs, data, draws=draws, seed=SEED)
+    except RefusedError as error:
+        path = str(store.path(then.place))
+        raise RefusedError(error.what, where=path, expected=error.expected, hint=error.hint) from error
+    except BenchError as error:
+        return ItemPair(then, now, why=error.what, moved=moved)
+    return ItemPair(then, now, (one.values, other.values), moved=moved)
+
+
+def _copied(store: ResultStore, record: RunRecord, folder: Path) -> ResultStore:
+    copy = ResultStore(folder, "reference")
+    source, target = store.path(record.place), copy.path(record.place)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in (".json", ".npz") if record.predictions is not None else (".json",):
+        shutil.copyfile(source.with_suffix(suffix), target.with_suffix(suffix))
+    return copy

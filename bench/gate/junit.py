@@ -1,0 +1,63 @@
+"""The gate's verdict as JUnit XML, which CI systems show as tests: a cell is a test case."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from bench.gate.tables import WORDS, describe, sentence
+from bench.gate.verdict import CellVerdict, Gate, Status
+
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 can't hold at all."""
+_FELL = (Status.REGRESSION, Status.CHANGED)
+_BROKEN = (Status.FAILED, Status.MISSING, Status.DIFFERENT)
+
+
+def junit(gate: Gate) -> str:
+    """Return the file.
+
+    A regression and changed numbers are failures; a failed, missing or other cell is an error; an unclear one
+    is skipped, as it is no pass. The average over cells is a test case of its own, "average".
+    """
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name="bench check",
+        tests=str(len(gate.verdicts)),
+        failures=str(len(gate.having(*_FELL))),
+        errors=str(len(gate.having(*_BROKEN))),
+        skipped=str(len(gate.having(Status.UNCLEAR))),
+    )
+    for cell in gate.cells:
+        profile, method, on = cell.key
+        _case(suite, cell, f"{profile}.{on}", method)
+    if gate.overall is not None:
+        _case(suite, gate.overall, "all cells", "average")
+    lines = [sentence(gate), *(f"warning: {text}" for text in gate.warnings)]
+    ElementTree.SubElement(suite, "system-out").text = valid("\n".join(lines))
+    return document(root)
+
+
+def _case(suite: ElementTree.Element, cell: CellVerdict, classname: str, name: str) -> None:
+    case = ElementTree.SubElement(suite, "testcase", classname=valid(classname), name=valid(name))
+    text = valid(describe(cell))
+    if cell.status in _FELL or cell.status in _BROKEN:
+        kind = "failure" if cell.status in _FELL else "error"
+        ElementTree.SubElement(case, kind, type=WORDS[cell.status], message=text).text = text
+    elif cell.status is Status.UNCLEAR:
+        ElementTree.SubElement(case, "skipped", message=text)
+    else:
+        ElementTree.SubElement(case, "system-out").text = text
+
+
+def document(root: ElementTree.Element) -> str:
+    """Return an element as a file."""
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def valid(text: str) -> str:
+    """Return a text with what XML can't hold replaced."""
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,142 @@
+"""The gate's verdict as one page: no request leaves it, it needs no script, and any text in it is inert."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from markupsafe import Markup
+
+from bench.gate.tables import WORDS, describe, headline, named, notes, p_value, seeds_text
+from bench.gate.verdict import BAD, POWER, CellVerdict, Drop, Gate, Status, cell_name
+from bench.render.grid import DASH, SCALE, interval, number, signed
+from bench.render.marks import Axis, escape, line_between
+from bench.render.template import own_file, page_environment
+from bench.version import __version__
+
+_WIDE, _HIGH, _MIDDLE = 190, 26, 13
+_BEYOND = 4
+"""Times the median reach of a cell up to which the bars' common axis goes: one outlier flattens no other."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One verdict as the page shows it."""
+
+    cell: CellVerdict
+    style: str
+    bar: Markup
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Reference, new, drop and its interval."""
+        return _figures(self.cell.average)
+
+    @property
+    def tasks(self) -> list[tuple[str, ...]]:
+        """Of a cell that isn't equal and has several: name, figures and p of every task."""
+        if self.cell.status is Status.EQUAL or len(self.cell.drops) < 3:
+            return []
+        return [
+            (task, *_figures(drop)[:3], DASH if drop.adjusted_p is None else p_value(drop.adjusted_p))
+            for task, drop in list(self.cell.drops.items())[:-1]
+        ]
+
+
+def page(gate: Gate) -> str:
+    """Return the verdict as one HTML file."""
+    reach = _reach(gate)
+    rows = [Row(cell, _style(cell), _bar(cell, gate.tolerance, reach)) for cell in gate.verdicts]
+    environment = page_environment()
+    environment.filters |= {"points": number, "cell_name": cell_name}
+    text = environment.get_template("gate.html").render(
+        gate=gate,
+        rows=rows,
+        head=headline(gate),
+        named=[describe(cell) for cell in named(gate)],
+        style_of={0: "good", 1: "bad"}.get(gate.exit_code, "other"),
+        words=WORDS,
+        seeds=seeds_text,
+        notes=notes(gate),
+        profiles={cell.key[0] for cell in gate.cells},
+        facts=_facts(gate),
+        power=f"{POWER:.0%}",
+        reach=f"{SCALE * reach:.3g}",
+        version=__version__,
+        **own_file("style", "report.css", "gate.css"),
+    )
+    return text.strip() + "\n"
+
+
+def _figures(drop: Drop | None) -> tuple[str, ...]:
+    if drop is None:
+        return (DASH,) * 4
+    return (number(drop.reference), number(drop.new), signed(drop.drop), interval(drop.low, drop.high))
+
+
+def _facts(gate: Gate) -> list[tuple[str, str]]:
+    """What was checked, and how."""
+    return [
+        *((name, value) for name, value in gate.build.items()),
+        ("tolerance", f"{SCALE * gate.tolerance:g} points"),
+        ("confidence", f"{gate.level:.0%}, all intervals together"),
+        ("cells with a test or a limit", str(gate.tested)),
+        ("records scored again, equal", str(gate.rescored)),
+        ("changed numbers fail", "yes (strict)" if gate.strict else "no"),
+    ]
+
+
+def _style(cell: CellVerdict) -> str:
+    if cell.status in BAD:
+        return "bad"
+    known = {Status.UNCLEAR: "unclear", Status.DIFFERENT: "other", Status.IMPROVED: "good"}
+    return known.get(cell.status, "plain")
+
+
+def _ends(drop: Drop) -> tuple[float, float]:
+    low, high = drop.low, drop.high
+    return (drop.drop if low is None else low), (drop.drop if high is None else high)
+
+
+def _reach(gate: Gate) -> float:
+    """How far the common axis of the bars goes, in the metric's unit."""
+    extents = []
+    for cell in gate.verdicts:
+        ends = (0.0, 0.0) if cell.average is None else _ends(cell.average)
+        if extent := max(*map(abs, ends), cell.sees or 0.0):
+            extents.append(extent)
+    far = min(max(extents), _BEYOND * median(extents)) if extents else 0.0
+    return 1.1 * max(far, 2 * gate.tolerance) or 0.01
+
+
+def _bar(cell: CellVerdict, tolerance: float, reach: float) -> Markup:
+    """The drop and its interval on an axis with 0, the tolerance and what the cell sees; worse is right."""
+    average = cell.average
+    if average is None:
+        return Markup("")
+    axis = Axis((-reach / 2, reach), 6, _WIDE - 6, margin=1e-9)
+    low, high = _ends(average)
+    left, right, at = (axis.at(min(max(v, axis.low), axis.high)) for v in (low, high, average.drop))
+    parts = [
+        line_between(axis.at(0), 2, axis.at(0), _HIGH - 2, "axis"),
+        line_between(axis.at(tolerance), 2, axis.at(tolerance), _HIGH - 2, "limit"),
+    ]
+    if cell.sees is not None and cell.sees <= axis.high:
+        x = axis.at(cell.sees)
+        parts.append(f'<path d="M{x - 4:.1f} 1h8l-4 7z" class="sees"/>')
+    if right > left:
+        parts.append(line_between(left, _MIDDLE, right, _MIDDLE, "span"))
+    beyond = average.drop > axis.high or average.drop < axis.low
+    way = 8 if average.drop > axis.high else -8
+    dot = f"M{at - way:.1f} {_MIDDLE - 6}l{way} 6l{-way} 6z" if beyond else _dot(at)
+    parts.append(f'<path d="{dot}" class="dot"/>')
+    said = f"drop {signed(average.drop)} points"
+    said += "" if average.low is None else f", interval {interval(average.low, average.high)}"
+    said += "" if cell.sees is None else f", sees {number(cell.sees)}"
+    label = escape(f"{said}, tolerance {SCALE * tolerance:g}" + (", beyond the axis" if beyond else ""))
+    svg = f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{label}"><title>{label}</title>'
+    return Markup(f"{svg}{''.join(parts)}</svg>")  # noqa: S704 - numbers alone, and an escaped label
+
+
+def _dot(x: float) -> str:
+    return f"M{x - 4.5:.1f} {_MIDDLE}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z"

@@ -1,0 +1,135 @@
+"""Encoders that a reference keeps next to their records, which the gate computes again without training."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bench.config.spec import MethodRequest
+from bench.encoder import PairScorer
+from bench.errors import CellFailedError, InputError
+from bench.execution.runner import run_plan
+from bench.plan.job import Job
+from bench.plan.plan import Plan, make_plan
+from bench.records.files import whole_folder
+from bench.records.record import EXTERNAL, Place, RunRecord
+from bench.records.store import ResultStore
+
+CAMPAIGN = "check"
+"""Campaign of the gate's own cells, in a temporary folder."""
+METHOD, ENDING = "exported", ".kept"
+"""A kept encoder's record is one of method ``exported``; its id is that of its method with the ending."""
+_FOLDER = "encoder"
+
+
+def folder_of(store: ResultStore, place: Place) -> Path:
+    """Where the weights of a record lie that is not trained by a profile: next to it."""
+    return store.root / place.folder / _FOLDER
+
+
+def is_kept(store: ResultStore, record: RunRecord) -> bool:
+    """True if a reference keeps the encoder of a record next to it."""
+    return record.name in EXTERNAL and folder_of(store, record.place).is_dir()
+
+
+def lacking(store: ResultStore, records: Sequence[RunRecord]) -> list[str]:
+    """Methods of these records that are trained and of which the reference keeps no encoder."""
+    names = {record.method for record in store.records()}
+    trained = dict.fromkeys(r.method for r in records if r.training.get("stages") and r.seed is not None)
+    return [method for method in trained if method + ENDING not in names]
+
+
+def export_halved(plan: Plan, job: Job, out: Path) -> None:
+    """Write the encoder of a finished cell with weights of two bytes, as ``exported:`` reads it.
+
+    Args:
+        plan: The plan that made it; its stages are finished.
+        job: The cell's job.
+        out: The folder to write.
+
+    Raises:
+        InputError: an encoder that can't be exported.
+    """
+    from bench.execution.builder import Builder
+    from bench.execution.stage_cache import StageCache
+    from bench.nn.export import export_encoder
+
+    cache = StageCache(plan.spec.results / ".stages")
+    encoder = Builder(job.cell, plan.spec.device, plan.training, cache).encoder()
+    if isinstance(encoder, PairScorer):
+        raise InputError(f"{job.cell.method} has no vectors", where="--keep-encoders")
+    export_encoder(encoder, out, card="")
+    (out / "README.md").unlink()  # the record says what it is
+    for file in out.rglob("*.safetensors"):
+        _halve(file)
+
+
+def _halve(file: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(file)
+    floats = {name: w.half() if w.dtype == torch.float32 else w for name, w in weights.items()}
+    save_file({name: w.contiguous() for name, w in floats.items()}, file, metadata={"format": "pt"})
+
+
+def keep_encoders(
+    store: ResultStore, planned: Sequence[Plan], methods: Sequence[str], scratch: Path
+) -> Iterator[str]:
+    """Keep the first seed's encoder of some methods in a reference, with a record of what it gives.
+
+    Args:
+        store: The reference.
+        planned: Plans that have been run and that trained them.
+        methods: Their ids.
+        scratch: Folder for the work.
+
+    Yields:
+        What was kept, a line each.
+
+    Raises:
+        InputError: records that no plan here trained, or an encoder that can't be exported.
+        CellFailedError: an encoder that can't be measured.
+    """
+    for method in methods:
+        plan, job = _first_job(planned, method)
+        weights = scratch / "kept" / method / _FOLDER
+        export_halved(plan, job, weights)
+        alias = method + ENDING
+        request = MethodRequest(alias, METHOD, str(weights), (), alias)
+        suites = tuple(dict.fromkeys(j.source or j.suite for j in plan.jobs if j.cell.method == method))
+        spec = replace(plan.spec, methods=(request,), seeds=(0,), suites=suites, campaign=f"{CAMPAIGN}-kept")
+        kept = make_plan(
+            replace(spec, overrides=(), corpus=None, pairs=None, copies=(), dev=None, workers=1, plugins=())
+        )
+        for outcome in run_plan(kept, on_outcome=lambda _: None):
+            if outcome.record is None or outcome.record.status != "ok":
+                why = outcome.record.reason if outcome.record else "no record"
+                raise CellFailedError(f"the encoder of {method} can't be kept: {why}")
+            _put(store, kept.store, outcome.record, weights)
+        size = sum(file.stat().st_size for file in weights.rglob("*") if file.is_file())
+        yield f"kept the encoder of {job.cell.describe()} as {alias}, {size / 1e6:.1f} MB"
+
+
+def _first_job(planned: Sequence[Plan], method: str) -> tuple[Plan, Job]:
+    found = [(plan, job) for plan in planned for job in plan.jobs if job.cell.method == method]
+    if not found:
+        raise InputError(
+            f"{method} was not trained by this command",
+            where="--keep-encoders",
+            hint="without --results the cells are trained again, and can be kept",
+        )
+    return min(found, key=lambda pair: pair[1].cell.seed or 0)
+
+
+def _put(store: ResultStore, source: ResultStore, record: RunRecord, weights: Path) -> None:
+    """Put a record and its encoder into a reference, the weights first."""
+    target = folder_of(store, record.place)
+    predictions = source.predictions(record) if record.predictions else None
+    with store.claim(record.place, wait=True):
+        if not target.is_dir():
+            with whole_folder(target) as folder:
+                shutil.copytree(weights, folder, dirs_exist_ok=True)
+        store.write(record.place, record, predictions)

@@ -1,0 +1,174 @@
+"""Running what :mod:`bench.gradient` measures: the sampled angles, and a training that is watched."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.errors import InputError
+from bench.papers.work import MEASURED, SAMPLED
+from bench.plan.plan import Plan
+from bench.records.record import safe_name
+
+HARDEST = "gradient-hardest.csv"
+CLS = "cls"
+_POOLINGS = ("pooling", "pooler", "train_pooling")
+"""Options that say which states a method trains or evaluates."""
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""From what is done and how many sentences that takes to what is told of each batch."""
+
+
+def sampled_files(out: Path) -> list[Path]:
+    """Return the files of sampled angles in a folder."""
+    return [out / SAMPLED, out / HARDEST]
+
+
+def write_sampled(out: Path, seed: int) -> list[Path]:
+    """Write the figures of sampled angles (2, 3, 4 and 10) into a folder; return the files."""
+    from bench.gradient import angles as probe
+
+    rows, columns = probe.positive_means(), probe.negative_means()
+    grids = {f"gd_{name}": grid for name, grid in probe.dissipation_grid(seed=seed).items()}
+    for sampled, kind in ((True, "sampled"), (False, "at_means")):
+        ratios = probe.ratio_grid(sampled=sampled, seed=seed)
+        grids |= {f"ratio_{name}_{kind}": grid for name, grid in ratios.items()}
+    grids |= {f"shaded_{name}": probe.shaded(name).astype(float) for name in ("arccon", "met")}
+    _table(
+        out / SAMPLED,
+        ("mu_pos", "mu_neg", *grids),
+        (
+            (p, n, *(grid[i, j] for grid in grids.values()))
+            for i, p in enumerate(rows)
+            for j, n in enumerate(columns)
+        ),
+    )
+    paper = probe.hardest_share(seed=seed)
+    released = probe.hardest_share(positive=0.5, least_dissipation=probe.DISSIPATED, seed=seed)
+    _table(
+        out / HARDEST,
+        ("mu_neg", "tau", "share", "share_released"),
+        (
+            (n, tau, paper[t, j], released[t, j])
+            for t, tau in enumerate(probe.TAUS)
+            for j, n in enumerate(columns)
+        ),
+    )
+    return sampled_files(out)
+
+
+def _table(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([f"{value:.6g}" for value in row] for row in rows)
+
+
+def check_watched(plan: Plan) -> None:
+    """Raise InputError for a plan that isn't one training of [CLS] in one stage, here and in float32."""
+    if plan.spec.ranks > 1:
+        raise InputError("this training is watched in one process", where=f"--ranks {plan.spec.ranks}")
+    if plan.spec.train_precision != "fp32":
+        raise InputError(
+            "this training is watched in fp32", where=f"--train-precision {plan.spec.train_precision}"
+        )
+    if plan.spec.compiled != "none":
+        raise InputError("this training is watched uncompiled", where=f"--compile {plan.spec.compiled}")
+    cell = plan.jobs[0].cell
+    if len(plan.ids) != 1 or len(cell.stages) != 1 or cell.members or cell.model is None:
+        raise InputError(
+            f"'{plan.spec.methods[0].text}' can't be measured",
+            expected="one method that trains one transformer in one stage",
+        )
+    options = dict(cell.options)
+    other = [f"{name}={options[name]}" for name in _POOLINGS if options.get(name, CLS) != CLS]
+    other += ["a prompt"] if "template" in options else []
+    if other:
+        raise InputError(
+            f"'{plan.spec.methods[0].text}' has {' and '.join(other)}, and these figures are of [CLS]",
+            expected="a method that trains and evaluates [CLS], without a prompt",
+        )
+
+
+def check_same(plan: Plan, file: Path) -> None:
+    """Raise InputError for a measurement that is there of another text, backbone, version or option."""
+    try:
+        there = json.loads(file.read_text(encoding="utf-8")).get("stage")
+    except (OSError, ValueError, AttributeError):
+        there = None
+    if there != plan.jobs[0].cell.stages[0].key:
+        raise InputError(
+            "this was measured under another specification",
+            where=str(file),
+            hint="name another --campaign, or move the folder away",
+        )
+
+
+def folder_of(plan: Plan, out: Path) -> Path:
+    """Return the folder of a plan's training below another."""
+    cell = plan.jobs[0].cell
+    return out / f"{safe_name(cell.method)}-seed-{cell.seed}"
+
+
+def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
+    """Train one method and write what was measured into a new folder; return the file.
+
+    "after" is the selected checkpoint, as it is evaluated. The folder gets its name when all of it is there,
+    and holds no weights: a campaign's records are looked for where they would lie.
+    """
+    from bench.execution.builder import Builder
+    from bench.execution.stage_cache import StageCache
+    from bench.gradient.training import watch_training
+    from bench.gradient.views import dropout_views, embedding_figures
+    from bench.nn.backbone import TransformerEncoder
+    from bench.nn.dropout import set_dropout
+    from bench.nn.threads import torch_threads
+
+    cell = plan.jobs[0].cell
+    if cell.model is None or cell.seed is None:
+        raise ValueError("a cell that trains has a model and a seed")
+    model, seed, dropout = cell.model.path, cell.seed, float(dict(cell.options)["dropout"])
+    folder = final.with_name(f".{final.name}.unfinished")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+    def figures(source: Path, sentences: Sequence[str]) -> dict[str, Any]:
+        encoder = TransformerEncoder(source, device=plan.spec.device)
+        set_dropout(encoder.model, dropout)
+        return embedding_figures(*dropout_views(encoder, sentences, seed))
+
+    stage, total = cell.stages[0], _sentences(plan)
+    with torch_threads(plan.spec.threads, needs_torch=True), progress("training", total) as advance:
+        cache = StageCache(plan.spec.results / ".stages")
+        builder = Builder(cell, plan.spec.device, plan.training, cache, advance)
+        facts, held, found = watch_training(stage.spec.train, builder.context(stage, {}, folder), most=most)
+        measured = {
+            "method": cell.method,
+            "seed": seed,
+            "stage": stage.key,
+            "sentences": len(held),
+            "dev_curve": facts["dev_curve"],
+            "steps": [asdict(shot) for shot in found],
+            "before": figures(model, held),
+            "after": figures(folder / "selected", held),
+        }
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / MEASURED).write_text(json.dumps(measured, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    folder.rename(final)
+    return final / MEASURED
+
+
+def _sentences(plan: Plan) -> int:
+    """Sentences that the training will see, about."""
+    from bench.stages import planned_steps
+
+    stage = plan.jobs[0].cell.stages[0]
+    config = dict(stage.spec.config)
+    count = len(plan.training.texts[stage.spec.text].sentences) if plan.training else 0
+    return planned_steps(config, count * 9 // 10) * int(config["batch_size"])

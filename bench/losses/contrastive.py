@@ -1,0 +1,134 @@
+"""Contrastive losses: InfoNCE, and InfoNCE with a queue or with hard negatives."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bench.losses.checks import check_alike, check_tau
+
+
+def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
+    """SimCSE's loss: cross-entropy of each anchor against all positives of the batch.
+
+    S_ij = cos(z_i, z'_j) / tau; loss = mean_i -log softmax(S_i)_i. Rows only: B - 1 negatives an anchor, all
+    from the second view. Gradient flows through both sides and both norms (Gao et al. 2021, eq. 4).
+
+    Args:
+        anchors: z, (B, H).
+        positives: z', (B, H), row i belongs to anchor i.
+        tau: Temperature, above 0.
+
+    Returns:
+        Scalar, at least 0; ln B for equal rows; 0 for B = 1.
+
+    Raises:
+        ValueError: different shapes, or a temperature that isn't above 0.
+
+    Example:
+        >>> import torch
+        >>> anchors, positives = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> round(info_nce(anchors, positives, tau=1.0).item(), 4)  # both rows equal: ln 2
+        0.6931
+        >>> round(info_nce(anchors, anchors, tau=0.05).item(), 4)
+        0.0
+    """
+    if anchors.shape != positives.shape or anchors.ndim != 2:
+        raise ValueError(
+            f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must be (B, H)"
+        )
+    if tau <= 0:
+        raise ValueError(f"tau {tau} must be above 0")
+    unit_a = functional.normalize(anchors, dim=1, eps=1e-8)
+    unit_p = functional.normalize(positives, dim=1, eps=1e-8)
+    similarity = unit_a @ unit_p.T / tau
+    return functional.cross_entropy(similarity, torch.arange(len(anchors), device=anchors.device))
+
+
+def cosine_matrix(first: Tensor, second: Tensor) -> Tensor:
+    """Return cos(a_i, b_j), (B, B) in [-1, 1]; norms have the floor 1e-8.
+
+    Args:
+        first: a, (B, H).
+        second: b, (B, H).
+    """
+    return functional.normalize(first, dim=1, eps=1e-8) @ functional.normalize(second, dim=1, eps=1e-8).T
+
+
+def queue_nce(anchors: Tensor, positives: Tensor, queue: Tensor | None, tau: float) -> Tensor:
+    """ESimCSE's loss: cross-entropy of each anchor against all positives of the batch and the queue.
+
+    S_ij = cos(z_i, z'_j) / tau, N_ik = cos(z_i, q_k) / tau; loss = mean_i -log softmax([S_i ; N_i])_i, and
+    without a queue :func:`bench.losses.contrastive.info_nce`. Only the anchors meet the queue; gradient flows
+    through anchors and positives (Wu et al. 2022, momentum contrast).
+
+    Args:
+        anchors: z, (B, H).
+        positives: z', (B, H), row i belongs to anchor i.
+        queue: q, (M, H) without gradient, or None.
+        tau: Temperature, above 0.
+
+    Returns:
+        Scalar, at least 0; ln(B + M) for equal rows; a further row of the queue never makes it smaller.
+
+    Raises:
+        ValueError: shapes that don't fit, or a temperature that isn't above 0.
+
+    Example:
+        >>> view = torch.tensor([[1.0, 0.0]])
+        >>> round(queue_nce(view, view, None, tau=1.0).item(), 4)  # no negatives
+        0.0
+        >>> round(queue_nce(view, view, torch.tensor([[0.0, 3.0]]), tau=1.0).item(), 4)  # ln(e + 1) - 1
+        0.3133
+    """
+    if queue is None:
+        return info_nce(anchors, positives, tau)
+    if anchors.shape != positives.shape or anchors.ndim != 2 or queue.shape[1:] != anchors.shape[1:]:
+        raise ValueError(
+            f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must be (B, H), "
+            f"the queue {tuple(queue.shape)} (M, H)"
+        )
+    check_tau(tau)
+    similarity = cosine_matrix(anchors, torch.cat([positives, queue])) / tau
+    return functional.cross_entropy(similarity, torch.arange(len(anchors), device=anchors.device))
+
+
+def hard_negative_nce(
+    anchors: Tensor, positives: Tensor, negatives: Tensor | None, tau: float, weight: float = 0.0
+) -> Tensor:
+    """Supervised SimCSE's loss: cross-entropy against all positives and all hard negatives of the batch.
+
+    S_ij = cos(z_i, z^+_j) / tau, N_ij = cos(z_i, z^-_j) / tau + w [i = j];
+    loss = mean_i -log softmax([S_i ; N_i])_i, w the logarithm of alpha, the weight of an anchor's own hard
+    negative. Without hard negatives :func:`bench.losses.contrastive.info_nce`. Gradient flows through all
+    (Gao et al. 2021, eq. 5, and the weight of its appendix).
+
+    Args:
+        anchors: z, (B, H).
+        positives: z^+, (B, H).
+        negatives: z^-, (B, H), or None.
+        tau: Temperature, above 0.
+        weight: w, any number.
+
+    Returns:
+        Scalar, at least 0; ln 2B for equal rows and w = 0.
+
+    Raises:
+        ValueError: different shapes, or a temperature that isn't above 0.
+
+    Example:
+        >>> anchors, positives = torch.eye(2), torch.eye(2)
+        >>> round(hard_negative_nce(anchors, positives, torch.eye(2), tau=1.0).item(), 4)  # ln(2 + 2 / e)
+        1.0064
+        >>> round(hard_negative_nce(anchors, positives, torch.eye(2), tau=1.0, weight=-100.0).item(), 4)
+        0.5514
+    """
+    if negatives is None:
+        return info_nce(anchors, positives, tau)
+    check_alike("(B, H)", anchors=anchors, positives=positives, negatives=negatives)
+    check_tau(tau)
+    a, p, n = (functional.normalize(x, dim=1, eps=1e-8) for x in (anchors, positives, negatives))
+    own = torch.eye(len(a), dtype=a.dtype, device=a.device)
+    logits = torch.cat([a @ p.T / tau, a @ n.T / tau + weight * own], dim=1)
+    return functional.cross_entropy(logits, torch.arange(len(a), device=a.device))

@@ -1,0 +1,1 @@
+"""Grids to text, markdown, CSV, JSON, LaTeX and HTML; figures."""

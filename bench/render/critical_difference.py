@@ -1,0 +1,168 @@
+"""Critical-difference diagrams (Demsar 2006): methods by their rank, the best on the left, groups joined.
+
+Demsar's have one critical difference for all pairs, Nemenyi's. Here each pair has its own test, and a bar is
+a group of :attr:`bench.stats.ranks.Ranking.groups`. Methods stand at their ranks, not at their scores: one
+that is far below would push all others together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bench.render.figure import Figure, Series
+from bench.render.marks import WIDTH, Axis, line_between, text_at
+from bench.render.names import shortened
+
+if TYPE_CHECKING:
+    from bench.stats.ranks import Ranking
+
+LONGEST = 36  # characters of a name beside the axis
+_LETTER, _ROW, _LEVEL, _AXIS, _ROOM = 6.2, 18, 9, 46, 14
+_GAP = 8  # between two bars of one level
+_TICKS = 6
+
+
+def ranking_figure(
+    ranking: Ranking,
+    name: str,
+    section: str,
+    title: str,
+    axis: str,
+    provenance: tuple[str, ...],
+    *,
+    scale: float = 1.0,
+    note: str = "",
+) -> Figure:
+    """Return the figure of a critical-difference diagram.
+
+    Args:
+        ranking: Methods and groups.
+        name: Name of the figure, of its file.
+        section: Section to which it belongs.
+        title: What it shows.
+        axis: What the scores are.
+        provenance: From what it was made.
+        scale: What the scores are multiplied with.
+        note: What one must know to read it.
+    """
+    scores = tuple(scale * score for score in ranking.scores)
+    bars = tuple((group[0], group[-1]) for group in ranking.groups if len(group) > 1)
+    return Figure(
+        name,
+        section,
+        title,
+        "ranking",
+        axis,
+        "",
+        provenance,
+        (Series("mean", scores, tuple(map(float, range(len(scores))))),),
+        ranking.methods,
+        note=note,
+        bars=bars,
+        alt=_in_words(ranking.methods, scores, bars, axis),
+    )
+
+
+def _in_words(
+    methods: Sequence[str], scores: Sequence[float], bars: Sequence[tuple[int, int]], axis: str
+) -> str:
+    order = ", ".join(f"{method} {score:.2f}" for method, score in zip(methods, scores, strict=True))
+    joined = "; ".join(", ".join(methods[first : last + 1]) for first, last in bars)
+    return f"{axis}, the best first: {order}. " + (
+        f"Not shown to differ: {joined}." if joined else "No group of several methods."
+    )
+
+
+def labels(figure: Figure) -> list[str]:
+    """Return what stands beside the axis for each method: its name and its score."""
+    names = shortened(figure.rows, LONGEST)
+    return [f"{names[name]} {score:.2f}" for name, score in zip(figure.rows, figure.series[0].x, strict=True)]
+
+
+def axis_label(figure: Figure) -> str:
+    """Return what stands at the axis."""
+    return f"rank by {figure.x}"
+
+
+def ticks(count: int) -> list[int]:
+    """Return the ranks that are written at the axis.
+
+    >>> ticks(5), ticks(12)
+    ([1, 2, 3, 4, 5], [1, 2, 4, 6, 8, 10, 12])
+    """
+    step = next(
+        size * 10**power for power in range(9) for size in (1, 2, 5) if count <= _TICKS * size * 10**power
+    )
+    return [1, *range(step if step > 1 else 2, count + 1, step)]
+
+
+def sides(count: int) -> tuple[list[int], list[int]]:
+    """Return the rows whose names stand on the left, and on the right; from the top, so that no line crosses.
+
+    >>> sides(5)
+    ([0, 1, 2], [4, 3])
+    """
+    half = (count + 1) // 2
+    return list(range(half)), list(range(count - 1, half - 1, -1))
+
+
+def rank_axis(figure: Figure, start: float, end: float) -> Axis:
+    """Return the axis of ranks; a row stands at its number plus 1."""
+    return Axis((1, max(len(figure.rows), 2)), start, end, margin=0.03)
+
+
+def levels(spans: Sequence[tuple[float, float]], gap: float) -> list[int]:
+    """Return a level for each bar, the first 0; those of one level are more than ``gap`` apart.
+
+    >>> levels([(0.0, 2.0), (1.0, 3.0), (3.0, 4.0), (3.5, 5.0)], gap=0.5)
+    [0, 1, 0, 2]
+    """
+    taken: list[list[tuple[float, float]]] = []
+    found = []
+    for low, high in spans:
+        free = (
+            level
+            for level, others in enumerate(taken)
+            if all(low > end + gap or high < start - gap for start, end in others)
+        )
+        level = next(free, len(taken))
+        if level == len(taken):
+            taken.append([])
+        taken[level].append((low, high))
+        found.append(level)
+    return found
+
+
+def bar_spans(figure: Figure, x: Axis) -> list[tuple[float, float]]:
+    """Return where each bar begins and ends along the axis."""
+    return [(x.at(first + 1), x.at(last + 1)) for first, last in figure.bars]
+
+
+def ranking(figure: Figure) -> tuple[list[str], float]:
+    """Draw one as parts of an ``<svg>``; return its height too."""
+    left, right = sides(len(figure.rows))
+    shown = labels(figure)
+    edges = [_LETTER * max((len(shown[row]) for row in rows), default=0) + _ROOM for rows in (left, right)]
+    ends = (edges[0] + _ROOM, WIDTH - edges[1] - _ROOM)
+    x = rank_axis(figure, *ends)
+    parts = [
+        line_between(ends[0], _AXIS, ends[1], _AXIS, "axis"),
+        text_at(sum(ends) / 2, 14, axis_label(figure), "middle", "label"),
+    ]
+    for tick in ticks(len(figure.rows)):
+        parts.append(line_between(x.at(tick), _AXIS - 5, x.at(tick), _AXIS, "axis"))
+        parts.append(text_at(x.at(tick), _AXIS - 9, str(tick), "middle", "tick"))
+    spans = bar_spans(figure, x)
+    of_bars = levels(spans, _GAP)
+    top = _AXIS + _LEVEL * (max(of_bars, default=-1) + 1) + _ROOM
+    for rows, end, anchor, shift in ((left, edges[0], "end", -5), (right, WIDTH - edges[1], "start", 5)):
+        for line, row in enumerate(rows):
+            y, at = top + _ROW * line, x.at(row + 1)
+            parts.append(f'<path d="M{at:.1f} {_AXIS}V{y:.1f}H{end:.1f}" class="elbow"/>')
+            said = f"{figure.rows[row]}: {figure.series[0].x[row]:.2f}"
+            parts.append(text_at(end + shift, y + 4, shown[row], anchor, "name", title=said))
+    for (low, high), level in zip(spans, of_bars, strict=True):
+        y = _AXIS + _LEVEL * (level + 1)
+        parts.append(line_between(low - 2, y, high + 2, y, "bar"))
+    return parts, top + _ROW * len(left)

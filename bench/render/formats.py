@@ -1,0 +1,232 @@
+"""Grids as text, markdown, csv, json and LaTeX."""
+
+from __future__ import annotations
+
+import csv as csv_module
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from bench.errors import printable
+from bench.render import latex
+from bench.render.fit import fitted
+from bench.render.grid import BEST, SECOND, Cell, Grid, Printed, Quoted, Value, number, plain, plus_minus
+from bench.render.names import shortened
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def markdown_escape(text: str) -> str:
+    """Make any text inert in a markdown table cell; an address is not a link."""
+    flat = printable(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#!~$]|(?<=:)/(?=/)|(?<=www)\.)", r"\\\1", flat)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What text tables are for.
+
+    Args:
+        width: Characters of a line; None for lines as long as tables are.
+        styled: True for a terminal: bold, underlined and grey, as far as it has them (see NO_COLOR).
+    """
+
+    width: int | None = None
+    styled: bool = False
+
+
+FILE = Screen()
+"""A file, a pipe or a log: whole tables without styles."""
+
+
+def text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
+    """Tables for a terminal, a file or a log, which obeys no text in them; long names lose their middle."""
+    output = StringIO()
+    inert: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    colours: dict[str, Any] = {"force_terminal": True} if screen.styled else {"color_system": None}
+    console = Console(file=output, width=_ENDLESS, legacy_windows=False, **inert, **colours)
+    for grid in grids:
+        parts: Sequence[Grid] = [grid]
+        said: Sequence[str] = ()
+        if screen.width is not None:
+            parts, said = fitted(grid, screen.width, partial(_wide, console, _longest(screen)))
+        console.print(_line(grid.title), width=screen.width)
+        for part in parts:
+            console.print(_table(part, _longest(screen)))
+        for note in (*grid.notes, *said):
+            if screen.styled or not note.startswith("Bold:"):  # nothing is, in a file
+                console.print(_line(note), width=screen.width, soft_wrap=screen.width is None)
+        console.print()
+    lines = (line.rstrip() for line in output.getvalue().rstrip().split("\n"))
+    return "\n".join(_COMMAND.sub(r"\1\\x3a:", line) for line in lines) + "\n"
+
+
+def _longest(screen: Screen) -> int:
+    """Characters of a name: at most half of a screen."""
+    return WIDEST if screen.width is None else max(_SHORTEST, min(WIDEST, screen.width // 2))
+
+
+def _wide(console: Console, longest: int, grid: Grid) -> int:
+    """Characters of a table's lines, without the blank at their end."""
+    return console.measure(_table(grid, longest)).maximum - 1
+
+
+def _table(grid: Grid, longest: int) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    headings = (heading for heading, _ in grid.lines if heading is not None)
+    texts = (plain(cell) for row in grid.rows for cell in row)
+    short = shortened([*grid.header, *headings, *texts], longest)
+    for position, name in enumerate(grid.header):
+        table.add_column(short[name], justify="right" if position else "left", no_wrap=True)
+    for heading, row in grid.lines:
+        if heading is not None:
+            table.add_row(Text(short[heading], "italic"))
+        table.add_row(*(_styled(cell, short[plain(cell)]) for cell in row))
+    return table
+
+
+def _styled(cell: Value, shown: str) -> Text:
+    """A cell where there are styles: best bold and green, second underlined, foreign figures dim."""
+    made = Text(shown)
+    if isinstance(cell, Quoted) and cell.grey:
+        made.stylize("dim")
+    if isinstance(cell, Cell) and cell.mark:
+        made.stylize({BEST: "bold green", SECOND: "underline"}[cell.mark], 0, len(number(cell.mean)))
+    return made
+
+
+_ENDLESS, _SHORTEST = 10_000, 12
+
+
+WIDEST = 80
+"""Characters of a name in a text table."""
+
+
+def _line(text: str) -> str:
+    return printable(" ".join(text.split("\n")))
+
+
+_COMMAND = re.compile(r"^(\s*)::")
+"""How a line of a log begins that GitHub's runner takes for a command."""
+
+
+def markdown(grids: Sequence[Grid]) -> str:
+    """GitHub tables."""
+    parts = []
+    for grid in grids:
+        lines = [
+            f"### {markdown_escape(grid.title)}",
+            "",
+            "| " + " | ".join(map(markdown_escape, grid.header)) + " |",
+            "|" + "|".join(["---"] + ["---:"] * (len(grid.header) - 1)) + "|",
+        ]
+        for heading, row in grid.lines:
+            if heading is not None:
+                lines.append(f"| *{markdown_escape(heading)}* |{' |' * (len(grid.header) - 1)}")
+            lines.append("| " + " | ".join(map(_markdown, row)) + " |")
+        lines += ["", *(f"- {markdown_escape(note)}" for note in grid.notes), ""]
+        parts.append("\n".join(lines))
+    return "\n".join(parts)
+
+
+def as_json(tables: Sequence[Any]) -> str:
+    """What grids, or other tables that are data classes, hold: in the metrics' units at full precision."""
+    found = json.dumps([asdict(table) for table in tables], indent=2, allow_nan=False, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda char: json.dumps(char[0])[1:-1], found) + "\n"
+
+
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""What JSON may hold unescaped though a terminal or a line shown would obey it."""
+
+
+def frame_csv(frame: DataFrame) -> str:
+    """A frame as csv, its texts through :func:`csv_cell`."""
+    texts = frame.select_dtypes(["object", "string"])
+    inert = {str(name): texts[name].map(csv_cell, na_action="ignore") for name in texts}
+    return frame.assign(**inert).to_csv(index=False, lineterminator="\n")
+
+
+def csv_cell(value: object) -> object:
+    """A csv cell that no terminal obeys and no spreadsheet computes."""
+    return no_formula(printable(value)) if isinstance(value, str) else value
+
+
+def no_formula(value: object) -> object:
+    """A csv cell that no spreadsheet computes: a text that would be a formula gets an apostrophe before it.
+
+    Signed numbers and what tables print of them, such as ``-0.05``, ``+1.20*`` or ``-``, stay as they are.
+    """
+    if not isinstance(value, str) or not value.lstrip().startswith(_FORMULA) or _NUMERIC.fullmatch(value):
+        return value
+    return f"'{value}"
+
+
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""How a formula begins, in full width too."""
+_NUMBER = r"[+-]\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?"
+_NUMERIC = re.compile(
+    rf"-|{_NUMBER}(?:\N{{PLUS-MINUS SIGN}}\d+\.\d+)?[*?%\N{{DAGGER}}\N{{DOUBLE DAGGER}}]*"
+    rf"(?: \[{_NUMBER}, {_NUMBER}\])?"
+)
+
+
+def grids_csv(grids: Sequence[Grid]) -> str:
+    """Grids in long form: one line a cell; numbers in the metric's unit at full precision.
+
+    Rows of a table may have one name; their cells have one ``line``, the row's number in its table.
+    """
+    output = StringIO()
+    writer = csv_module.writer(output, lineterminator="\n")
+    writer.writerow(GRID_COLUMNS)
+    for grid in grids:
+        group = ""
+        for line, (heading, (label, *cells)) in enumerate(grid.lines, start=1):
+            group = group if heading is None else heading
+            for name, cell in zip(grid.header[1:], cells, strict=True):
+                facts = (grid.title, group, line, plain(label), name, *_facts(cell))
+                writer.writerow(map(csv_cell, facts))
+    return output.getvalue()
+
+
+def _facts(cell: Value) -> tuple[object, ...]:
+    """What a line says of a cell, from its value on."""
+    if isinstance(cell, Cell):
+        return cell.mean, cell.sd, cell.n, cell.mark, cell.sign
+    return cell.value if isinstance(cell, Printed) else "", "", "", "", plain(cell)
+
+
+GRID_COLUMNS = ("table", "group", "line", "row", "column", "value", "sd", "n", "mark", "text")
+_GRID_FORMATS: dict[str, Callable[[Sequence[Grid]], str]] = {
+    "text": text,
+    "markdown": markdown,
+    "latex": latex.tables,
+    "csv": grids_csv,
+    "json": as_json,
+}
+FORMATS = tuple(_GRID_FORMATS)
+
+
+def render_grids(grids: Sequence[Grid], form: str, *, standalone: bool = False, screen: Screen = FILE) -> str:
+    """Render grids in one of FORMATS; ``standalone`` makes LaTeX a document, ``screen`` is for text."""
+    if form == "text":
+        return text(grids, screen)
+    return latex.tables(grids, standalone=True) if standalone else _GRID_FORMATS[form](grids)
+
+
+def _markdown(cell: Value) -> str:
+    """A cell: best bold, second underlined, foreign figures in parentheses."""
+    if not isinstance(cell, Cell) or not cell.mark:
+        return markdown_escape(plain(cell))
+    value = number(cell.mean)
+    text = f"**{value}**" if cell.mark == BEST else f"<u>{value}</u>"
+    return text + markdown_escape(plus_minus(cell).removeprefix(value))

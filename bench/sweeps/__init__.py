@@ -1,1 +1,0 @@
-"""Sweeps: their grids, and the manifest of each that ran."""

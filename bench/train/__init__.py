@@ -1,1 +1,0 @@
-"""Training: one loop for all methods."""

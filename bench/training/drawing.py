@@ -1,0 +1,125 @@
+"""What a transformer draws at random in training: dropout as it is set, and nothing else."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from bench.errors import InputError
+from bench.nn.dropout import set_dropout
+from bench.training.streams import own_random_state
+
+_HALF = 0.5
+"""What is measured at: a small dropout may draw nothing in a few rows."""
+_EQUAL = 1e-4  # of the largest component
+_MOST_NAMED = 3
+
+
+def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed: bool, where: str) -> None:
+    """Measure that a model draws dropout as it is set: none at 0 and, if it is needed, some above 0.
+
+    Args:
+        model: A transformer in training mode, its dropout set; it is as before afterwards.
+        rows: Token ids without padding, (B, L).
+        probability: What its dropout is set to.
+        needed: Two views of a sentence differ by dropout alone.
+        where: What the error names.
+
+    Raises:
+        InputError: something is drawn at dropout 0, or nothing although it is needed.
+    """
+    try:
+        set_dropout(model, 0.0)
+        if kinds := _drawn_by(model, rows):
+            raise InputError(
+                f"{type(model).__name__} draws at random although its dropout is 0, in {', '.join(kinds)}",
+                where=where,
+                expected="a backbone all of whose dropout can be set",
+            )
+        set_dropout(model, _HALF)
+        if needed and probability > 0 and not _drawn_by(model, rows):
+            raise InputError(
+                f"{type(model).__name__} has no dropout in its layers ({', '.join(_layer_kinds(model))}), by "
+                "which the two views of a sentence would differ",
+                where=where,
+                expected="a backbone with dropout",
+                hint="esimcse, pcl and bsl make their views otherwise",
+            )
+    finally:
+        set_dropout(model, probability)
+
+
+class _Call(NamedTuple):
+    """A call of a module: the name of its class, how many calls are around it, what it was given and gave."""
+
+    name: str
+    depth: int
+    given: list[Tensor]
+    result: list[Tensor]
+
+
+@torch.no_grad()
+def _drawn_by(model: nn.Module, rows: Tensor) -> list[str]:
+    """Names of classes of modules that give other outputs for equal inputs, the innermost ones."""
+    first, second = _calls(model, rows, 0), _calls(model, rows, 1)
+    if [call.name for call in first] != [call.name for call in second]:
+        first = _calls(model, rows, 0)  # the first call of all may change the model, as BigBird's does
+    if [call.name for call in first] != [call.name for call in second]:
+        return [type(model).__name__]  # it leaves out layers
+    found: dict[str, None] = {}
+    inner: list[int] = []  # depths of calls that draw, as long as no call around them has ended
+    for one, other in zip(first, second, strict=True):  # inner calls end first
+        within = [depth for depth in inner if depth > one.depth]
+        inner = [depth for depth in inner if depth <= one.depth]
+        draws = _differ(one.result, other.result) and not _differ(one.given, other.given)
+        if draws and not within:
+            found[one.name] = None
+        if draws or within:
+            inner.append(one.depth)
+    return [*found][:_MOST_NAMED]
+
+
+def _calls(model: nn.Module, rows: Tensor, seed: int) -> list[_Call]:
+    """Every call of a module, inner ones first."""
+    calls: list[_Call] = []
+    depth = 0
+
+    def begin(module: nn.Module, args: Any) -> None:
+        nonlocal depth
+        depth += 1
+
+    def end(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        nonlocal depth
+        depth -= 1
+        calls.append(_Call(type(module).__name__, depth, _tensors((args, kwargs)), _tensors(output)))
+
+    with ExitStack() as hooks, own_random_state(seed, "dropout/measured", str(rows.device)):
+        for module in model.modules():
+            hooks.callback(module.register_forward_pre_hook(begin).remove)
+            hooks.callback(module.register_forward_hook(end, with_kwargs=True).remove)
+        model(input_ids=rows, attention_mask=torch.ones_like(rows))
+    return calls
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    """Every tensor of numbers in a tree, copied: layers may change them in place."""
+    leaves = (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
+    return [leaf.detach().clone() for leaf in leaves if leaf.is_floating_point()]
+
+
+def _differ(one: list[Tensor], other: list[Tensor]) -> bool:
+    """True if tensors differ by more than the order in which a GPU adds up."""
+    if [each.shape for each in one] != [each.shape for each in other]:
+        return True
+    pairs = ((a, b) for a, b in zip(one, other, strict=True) if a.numel())
+    return any(bool((a - b).abs().max() > _EQUAL * a.abs().max()) for a, b in pairs)
+
+
+def _layer_kinds(model: nn.Module) -> list[str]:
+    """Names of the classes of its layers."""
+    lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
+    return [*dict.fromkeys(type(layer).__name__ for layers in lists for layer in layers)][:_MOST_NAMED]

@@ -1,0 +1,377 @@
+"""The one training loop: AdamW, schedule, clipping, dev evaluation, strictly best checkpoint."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bench.errors import BenchError, InputError
+from bench.nn.backbone import Rows
+from bench.nn.heap import keep_freed_memory
+from bench.stages import Report
+from bench.training.compiled import device_half
+from bench.training.distributed import from_first, share_gradients
+from bench.training.masters import Masters
+from bench.training.objective import Objective, in_halves, prepared_steps
+from bench.training.precision import in_float32
+from bench.training.streams import generator
+
+State = dict[str, Tensor]
+DevScore = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How long and how fast.
+
+    Args:
+        lr: Peak learning rate.
+        batch_size: Sentences a step; the last batch of an epoch may be shorter.
+        steps: Optimiser steps; the corpus is permuted anew whenever it is used up.
+        eval_every: Steps between dev evaluations; a run shorter than that selects nothing.
+        weight_decay: AdamW's.
+        decay_all: Weight decay applies to all parameters; else not to biases and LayerNorms.
+        clip: Largest global gradient norm, 0 for none.
+        schedule: "linear" (to 0 over all steps) or "constant".
+        warmup: Share of the steps over which the rate rises from 0 before it follows the schedule, 0 to 1.
+        drop_last: Leave out an epoch's last batch where it is short.
+        adam_eps: What transformers' AdamW adds to the root of the second moment before its bias is corrected:
+            relative to the corrected root eps / sqrt(1 - 0.999^t). None: torch's 1e-8, added to that.
+
+    Raises:
+        InputError: a warm-up outside [0, 1].
+    """
+
+    lr: float
+    batch_size: int
+    steps: int
+    eval_every: int
+    weight_decay: float = 0.0
+    decay_all: bool = True
+    clip: float = 1.0
+    schedule: str = "linear"
+    warmup: float = 0.0
+    drop_last: bool = False
+    adam_eps: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the warm-up."""
+        if not 0 <= self.warmup <= 1:
+            raise InputError(f"warmup {self.warmup}", expected="a share of the steps, 0 to 1")
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run leaves.
+
+    Args:
+        curve: (step, dev score) of every evaluation.
+        losses: Loss of every step.
+        best_step: Step of the strictly best dev score, the earliest of equals; the last if there was none.
+        best: Weights of the evaluated encoder at that step.
+        last: Its weights after the last step.
+        sentences: Sentences seen, each view of a sentence counted once.
+        step_seconds: Wall clock of a step, a mean without the first one where there are more.
+        dev_seconds: Wall clock of a dev evaluation, a mean; 0 where there was none.
+        evaluations: What each dev evaluation found: step, loss and rate of that step, its gradient's norm
+            before clipping (None without clipping), and the score as "dev".
+    """
+
+    curve: tuple[tuple[int, float], ...]
+    losses: tuple[float, ...]
+    best_step: int
+    best: State
+    last: State
+    sentences: int
+    step_seconds: float
+    dev_seconds: float
+    evaluations: tuple[Mapping[str, Any], ...] = ()
+
+
+def batches(
+    count: int, batch_size: int, seed: int, corpus: str, *, drop_last: bool = False
+) -> Iterator[list[int]]:
+    """Yield batches of sentence indices without end: a new permutation each epoch, its last batch short.
+
+    With ``drop_last`` a short one is dropped.
+
+    The order depends on (seed, corpus fingerprint, batch size) alone: all methods of a seed see the same.
+    """
+    order = generator(seed, f"order/{corpus}/{batch_size}")
+    while True:
+        permutation = torch.randperm(count, generator=order).tolist()
+        end = count - count % batch_size if drop_last else count
+        yield from (permutation[start : start + batch_size] for start in range(0, end, batch_size))
+
+
+def train(
+    objective: Objective | nn.Module,
+    encoder: nn.Module,
+    rows: Rows,
+    settings: TrainSettings,
+    *,
+    seed: int,
+    corpus: str,
+    dev_score: DevScore,
+    progress: Callable[[int], None] | None = None,
+    report: Report | None = None,
+) -> TrainResult:
+    """Minimise ``objective`` over batches of token rows.
+
+    Processes that train together (:mod:`bench.training.distributed`) all call it, and see the same batches.
+
+    Args:
+        objective: What is trained, or a module that maps a list of token rows to a scalar loss. The host's
+            half of an objective runs a step ahead on CUDA.
+        encoder: The part of it that is evaluated and kept.
+        rows: What ``objective`` gets of every corpus sentence.
+        settings: Length, rates, schedule.
+        seed: The run's seed (for the order; dropout is seeded by the caller).
+        corpus: Fingerprint of the corpus.
+        dev_score: Evaluates ``encoder`` on the dev set; larger is better.
+        progress: Called with the sentences of each finished step.
+        report: Called with the news of each step, and of each dev evaluation.
+
+    Raises:
+        BenchError: empty corpus, or a loss that is not finite (naming the step).
+        InputError: less than a batch.
+    """
+    _check_text(len(rows), settings)
+    keep_freed_memory()
+    order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
+    history, halves = _History(encoder, settings, report), in_halves(objective)
+    module = halves.module
+    steps = prepared_steps(
+        halves,
+        lambda: [rows[index] for index in next(order)],
+        settings.steps,
+        ahead=halves.device.type == "cuda",
+    )
+    stepping = _Stepping(halves, encoder, settings, plain=halves is not objective)
+    module.train()
+    with closing(steps):  # its thread ends with a training that fails
+        for step in range(1, settings.steps + 1):
+            begin = time.perf_counter()
+            sentences, prepared = next(steps)
+            reading = stepping.take(step, prepared)
+            history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
+            if step % settings.eval_every == 0:
+                norm = stepping.gradient_norm()
+                history.evaluated(step, _evaluated(module, dev_score), norm, begin)
+            if progress:
+                progress(sentences)
+    module.eval()
+    return history.result(settings.steps)
+
+
+def _evaluated(module: nn.Module, dev_score: DevScore) -> float:
+    module.eval()
+    with in_float32():
+        score = from_first(dev_score)
+    module.train()
+    return score
+
+
+def _check_text(sentences: int, settings: TrainSettings) -> None:
+    if not sentences:
+        raise BenchError("the training text has no sentence")
+    if sentences < settings.batch_size:
+        raise InputError(
+            f"{sentences} sentences don't fill a batch of {settings.batch_size}",
+            expected="a longer training text, or a smaller batch_size",
+        )
+
+
+class _Stepping:
+    """The steps of a training: loss, gradient, clipping, AdamW.
+
+    Args:
+        objective: What is trained.
+        encoder: Its towers.
+        settings: Rates, clipping.
+        plain: Its second half is all of a module's step.
+    """
+
+    def __init__(
+        self, objective: Objective, encoder: nn.Module, settings: TrainSettings, *, plain: bool
+    ) -> None:
+        module = objective.module
+        self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._optimizer = make_optimizer(module, settings)
+        self._compute = device_half(objective.compute, plain=plain)
+        self._masters, self._settings = Masters(encoder), settings
+        self._norm: Tensor | None = None
+
+    def take(self, step: int, prepared: Any) -> _Reading:
+        """Take a step on what was prepared for it; its loss."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate(self._settings, step) * group.get("rate_scale", 1.0)
+            if self._settings.adam_eps is not None:
+                group["eps"] = self._settings.adam_eps / math.sqrt(1 - group["betas"][1] ** step)
+        with self._masters.lowered():
+            loss = self._compute(prepared)
+            reading = _Reading(loss.detach())
+            self._optimizer.zero_grad(set_to_none=True)
+            torch.autograd.backward(loss)
+        share_gradients(self._parameters)
+        if self._settings.clip:
+            self._norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)
+        self._optimizer.step()
+        return reading
+
+    def gradient_norm(self) -> _Reading | None:
+        """The gradient's norm of the last step, before clipping; None where nothing is clipped."""
+        return None if self._norm is None else _Reading(self._norm)
+
+
+class _History:
+    """What a training run records, and the weights of its best step.
+
+    Args:
+        encoder: The part that is evaluated and kept.
+        settings: Steps and rates.
+        report: See :func:`train`.
+    """
+
+    def __init__(self, encoder: nn.Module, settings: TrainSettings, report: Report | None) -> None:
+        self.encoder, self._settings = encoder, settings
+        self._report = report or (lambda _: None)
+        self.curve: list[tuple[int, float]] = []
+        self.losses: list[float] = []
+        self.best_step, self.best_score, self.best = 0, -math.inf, State()
+        self.sentences = 0
+        self.step_seconds: list[float] = []
+        self.dev_seconds: list[float] = []
+        self.evaluations: list[Mapping[str, Any]] = []
+
+    def trained(
+        self, step: int, sentences: int, loss: float, begin: float, why: Callable[[], str | None]
+    ) -> None:
+        """Record a step; raises BenchError for a loss that is not finite, with ``why`` where known."""
+        if not math.isfinite(loss):
+            if reason := why():
+                raise BenchError(reason)
+            raise BenchError(f"the loss is {loss} at step {step}", hint="try a smaller learning rate")
+        self.losses.append(loss)
+        self.sentences += sentences
+        self.step_seconds.append(time.perf_counter() - begin)
+        self._report({**self._news(step), "steps": self._settings.steps})
+
+    def _news(self, step: int) -> dict[str, Any]:
+        return {"step": step, "loss": self.losses[-1], "rate": rate(self._settings, step)}
+
+    def evaluated(self, step: int, score: float, norm: _Reading | None, begin: float) -> None:
+        """Record a dev evaluation, and keep the weights if it is the strictly best one."""
+        self.dev_seconds.append(time.perf_counter() - begin - self.step_seconds[-1])
+        self.evaluations.append({**self._news(step), "gradient_norm": norm and norm.arrived(), "dev": score})
+        self._report(self.evaluations[-1])
+        self.curve.append((step, score))
+        if score > self.best_score:
+            self.best_step, self.best_score, self.best = step, score, copy_state(self.encoder)
+
+    def result(self, steps: int) -> TrainResult:
+        """What the training leaves after its last step."""
+        last = copy_state(self.encoder)
+        return TrainResult(
+            tuple(self.curve),
+            tuple(self.losses),
+            self.best_step or steps,
+            self.best or last,
+            last,
+            self.sentences,
+            _mean(self.step_seconds[1:] or self.step_seconds),
+            _mean(self.dev_seconds),
+            tuple(self.evaluations),
+        )
+
+
+class _Reading:
+    """The number in a scalar tensor; on CUDA its copy starts at once, and nothing queued later is waited for.
+
+    Args:
+        scalar: The tensor, without gradient.
+    """
+
+    def __init__(self, scalar: Tensor) -> None:
+        self._scalar, self._copied = scalar, None
+        if scalar.is_cuda:
+            self._scalar = torch.empty_like(scalar, device="cpu", pin_memory=True)
+            self._scalar.copy_(scalar, non_blocking=True)
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied.record()
+
+    def value(self) -> float:
+        """Wait for the copy and return it."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return float(self._scalar)
+
+    def arrived(self) -> float | None:
+        """Return it without waiting, None while it is on its way."""
+        arrived = self._copied is None or self._copied.query()  # type: ignore[no-untyped-call]
+        return float(self._scalar) if arrived else None
+
+
+def _mean(seconds: Sequence[float]) -> float:
+    return sum(seconds) / max(1, len(seconds))
+
+
+def make_optimizer(module: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+    """AdamW over what a module trains, torch's fused one."""
+    groups = parameter_groups(module, settings)
+    return torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
+
+
+def parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
+    """Return AdamW's groups: all parameters in one, or biases and LayerNorms apart, without weight decay.
+
+    Parameters of a module with a ``rate_scale``, as a head may be, stand apart: it multiplies their rate.
+    """
+    groups = _decay_groups(module, settings)
+    scaled = [(m, float(m.rate_scale)) for m in module.modules() if hasattr(m, "rate_scale")]  # type: ignore[arg-type]
+    scales = {id(p): scale for part, scale in scaled for p in part.parameters()}
+    if not scales:
+        return groups
+    return [
+        {**group, "params": own, "rate_scale": scale}
+        for group in groups
+        for scale in dict.fromkeys((1.0, *scales.values()))
+        if (own := [p for p in group["params"] if scales.get(id(p), 1.0) == scale])
+    ]
+
+
+def _decay_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
+    trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    if settings.decay_all:
+        return [{"params": [p for _, p in trained]}]
+    norms = {id(p) for m in module.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
+    spared = [name.endswith("bias") or id(p) in norms for name, p in trained]
+    return [
+        {"params": [p for (_, p), free in zip(trained, spared, strict=True) if not free]},
+        {"params": [p for (_, p), free in zip(trained, spared, strict=True) if free], "weight_decay": 0.0},
+    ]
+
+
+def rate(settings: TrainSettings, step: int) -> float:
+    """Learning rate of a step, counted from 1: linear decay reaches 0 one step after the last.
+
+    A warm-up of w steps starts at 0 and reaches the full rate at step w + 1, where the decay begins.
+    """
+    rising = math.ceil(settings.warmup * settings.steps)
+    if step <= rising:
+        return settings.lr * (step - 1) / rising
+    if settings.schedule == "constant":
+        return settings.lr
+    return settings.lr * (settings.steps - step + 1) / (settings.steps - rising)
+
+
+def copy_state(module: nn.Module) -> State:
+    """Weights on the CPU, detached from training."""
+    return {name: value.detach().to("cpu", copy=True) for name, value in module.state_dict().items()}

@@ -1,0 +1,79 @@
+"""BERT's masking of tokens: which are to be predicted, and what replaces them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bench.nn.tokens import Chunk
+
+
+class Masked(NamedTuple):
+    """A masked text: what a model reads of it, and what it has to restore.
+
+    Args:
+        inputs: (B, L) token ids.
+        places: The chosen tokens, as positions in the flattened (B L), ascending, (K,).
+        targets: Their ids before, (K,).
+    """
+
+    inputs: Tensor
+    places: Tensor
+    targets: Tensor
+
+
+def masked_text(
+    ids: Tensor, tokenizer: Any, share: float, draws: torch.Generator, *, at_least_one: bool = False
+) -> Masked:
+    """The same as :func:`mask_tokens` with the chosen tokens' places, which need no search on a device."""
+    inputs, chosen = mask_tokens(ids, tokenizer, share, draws, at_least_one=at_least_one)
+    places = chosen.flatten().nonzero().flatten()
+    return Masked(inputs, places, ids.flatten()[places])
+
+
+def mask_tokens(
+    ids: Tensor, tokenizer: Any, share: float, draws: torch.Generator, *, at_least_one: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Choose tokens at random; 80% of them become the mask token, 10% a random ordinary token, 10% stay.
+
+    Each token is chosen on its own with probability ``share`` (Devlin et al. 2019, section 3.1, where it is
+    15%); padding, [CLS], [SEP], [UNK] and the mask token never are.
+
+    Args:
+        ids: (B, L) token ids, on the CPU: this is a part of a step's host half.
+        tokenizer: Names the special tokens and the vocabulary.
+        share: Probability of choosing a token, 0 to 1.
+        draws: A CPU generator of the run's own; every call draws as much, whatever is chosen.
+        at_least_one: Choose one token where chance chose none, for a loss that is a mean over them.
+
+    Returns:
+        The inputs (B, L), and True where a token was chosen (B, L).
+    """
+    specials = torch.tensor(sorted(tokenizer.all_special_ids))
+    special = torch.isin(ids, specials)
+    chance = torch.rand(ids.shape, generator=draws).masked_fill(special, 2.0)
+    chosen = chance < share
+    if at_least_one and not chosen.any():
+        chosen.view(-1)[chance.view(-1).argmin()] = True
+    kind = torch.rand(ids.shape, generator=draws)
+    every = torch.arange(len(tokenizer))
+    ordinary = every[~torch.isin(every, specials)]
+    words = ordinary[torch.randint(len(ordinary), ids.shape, generator=draws)]
+    inputs = torch.where(chosen & (kind < 0.8), tokenizer.mask_token_id, ids)
+    return torch.where(chosen & (kind >= 0.9), words, inputs), chosen
+
+
+class Gaps(NamedTuple):
+    """Rows with masked tokens, padded to the longest.
+
+    Args:
+        chunk: What the frozen half reads, (2B, L).
+        places: The masked tokens, as positions in the flattened (2B L), (K,).
+        targets: Their ids, (K,).
+    """
+
+    chunk: Chunk
+    places: Tensor
+    targets: Tensor

@@ -1,0 +1,84 @@
+"""A slow copy of a network, and the queue of vectors that it made: negatives of earlier batches."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from bench.errors import InputError
+from bench.training.masters import master_of
+
+
+class MomentumCopy:
+    """A network that follows another one: phi <- m phi + (1 - m) theta (He et al. 2020, MoCo, eq. 2).
+
+    It is not a module, so a module that holds one neither trains it, nor saves it, nor switches its mode: it
+    stays in the mode that its user sets (evaluation at first), and its parameters need no gradient.
+
+    Args:
+        source: The network to follow; its copy starts with its weights.
+        momentum: m, from 0 (the copy equals the source) to 1 (it never moves).
+        start: Another network of the same parameters to start from, not copied.
+
+    Raises:
+        InputError: a momentum outside [0, 1].
+        ValueError: a start with other parameters.
+    """
+
+    def __init__(self, source: nn.Module, momentum: float, *, start: nn.Module | None = None) -> None:
+        if not 0 <= momentum <= 1:
+            raise InputError(f"momentum {momentum}", expected="0 to 1")
+        self.momentum = momentum
+        self.model = copy.deepcopy(source) if start is None else start
+        shapes = [
+            {name: parameter.shape for name, parameter in network.named_parameters()}
+            for network in (source, self.model)
+        ]
+        if shapes[0] != shapes[1]:
+            raise ValueError("the start has other parameters than the network to follow")
+        self.model.requires_grad_(False).eval()
+        self.model.zero_grad(set_to_none=True)
+
+    @torch.no_grad()
+    def update(self, source: nn.Module) -> None:
+        """Move every parameter one to one towards the source's present value; buffers stay."""
+        own, followed = dict(self.model.named_parameters()), dict(source.named_parameters())
+        slow: list[Tensor] = [own[name] for name in followed]
+        torch._foreach_mul_(slow, self.momentum)
+        torch._foreach_add_(slow, [master_of(each) for each in followed.values()], alpha=1 - self.momentum)
+
+
+class VectorQueue:
+    """The newest vectors, first in first out.
+
+    Args:
+        size: Vectors it keeps, at least 1. A first push into the empty queue is kept whole, as ESimCSE's
+            code does: only the next one cuts it.
+        first_rows: Where only a part of the oldest batch has room, keep its first rows instead of its last,
+            and cut a first push too, as DistilCSE's code does.
+
+    Raises:
+        ValueError: a size below 1.
+    """
+
+    def __init__(self, size: int, *, first_rows: bool = False) -> None:
+        if size < 1:
+            raise ValueError(f"size {size} must be at least 1")
+        self.size, self._first_rows = size, first_rows
+        self.vectors: Tensor | None = None
+        """(n, H) in order of arrival (with ``first_rows`` the newest batch first), or None while empty."""
+
+    def push(self, vectors: Tensor) -> None:
+        """Add a batch (B, H), dropping the oldest beyond the size."""
+        new = vectors.detach()
+        if self._first_rows:
+            old = [] if self.vectors is None else [self.vectors]
+            self.vectors = torch.cat([new, *old])[: self.size]
+            return
+        self.vectors = new if self.vectors is None else torch.cat([self.vectors, new])[-self.size :]
+
+    def clear(self) -> None:
+        """Empty it."""
+        self.vectors = None

@@ -1,0 +1,235 @@
+"""A stage that trains an encoder: loading, dropout, dev evaluation, what it leaves."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bench.card import DROPOUT, OptionValue
+from bench.errors import InputError
+from bench.nn.architecture import longest_input, shape_of, token_types
+from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
+from bench.nn.device import move
+from bench.nn.dropout import configured, set_dropout
+from bench.nn.sum_encoder import SumEncoder
+from bench.stages import StageContext, planned_steps
+from bench.training.curve import loss_curve
+from bench.training.dev import DevEvaluation
+from bench.training.distributed import is_first, seed_draws, total
+from bench.training.drawing import check_dropout
+from bench.training.loop import State, TrainResult, TrainSettings, train
+from bench.training.objective import Objective, in_halves
+from bench.training.streams import own_random_state
+
+MakeObjective = Callable[..., Objective | nn.Module]
+Loaded = tuple[Any, Any]  # model and tokenizer
+
+
+def train_sentence_encoder(context: StageContext, make_objective: MakeObjective) -> dict[str, Any]:
+    """Train the backbone and keep the selected and the last checkpoint.
+
+    Args:
+        context: Its config needs lr, batch_size, epochs, steps (0: by epochs), eval_every, max_length,
+            dropout, weight_decay, clip and schedule.
+        make_objective: From (model, padding id) to a module that maps token rows to a loss; it draws its
+            initial weights from torch's state, which is the stream ``head`` there.
+
+    Returns:
+        Facts for the record: steps, sentences seen, dev curve, selected step, seconds.
+
+    Raises:
+        InputError: a folder without a complete model; see :func:`train_towers` for other errors.
+    """
+    return train_towers(context, [load_backbone(context.model)], make_objective)
+
+
+def train_towers(
+    context: StageContext,
+    towers: Sequence[Loaded],
+    make_objective: MakeObjective,
+    *,
+    numbered: bool = False,
+    pooling: str = "cls",
+    select: str = "cosine",
+    collapse: bool = False,
+) -> dict[str, Any]:
+    """Train one transformer, or several together whose vectors are added for the dev evaluation.
+
+    Args:
+        context: As for :func:`train_sentence_encoder`; its config may have warmup, drop_last and
+            decay_all too (see :class:`bench.training.loop.TrainSettings`).
+        towers: (model, tokenizer) of each; the first one's tokenizer makes the token rows.
+        make_objective: From (model, ..., padding id) to a module that maps token rows to a loss.
+        numbered: The module gets (sentence number, token row) pairs.
+        pooling: What the vectors are in the dev evaluation.
+        select: Similarity whose Spearman chooses the checkpoint.
+        collapse: Record how much of their space the dev sentences' vectors use, at every dev evaluation.
+
+    Returns:
+        Facts for the record.
+
+    Raises:
+        BenchError: an empty training text, or a loss that is not a number.
+        InputError: settings that don't fit the text or the model.
+    """
+    config, cpu, models = context.config, time.process_time(), [model for model, _ in towers]
+    rows = _rows(context, towers, numbered=numbered)
+    for model, tokenizer in towers:
+        _start(model, tokenizer, rows, context)
+    settings = _settings(config, len(rows))
+    with own_random_state(context.seed, f"head/{context.role}", context.device):
+        objective = make_objective(*models, towers[0][1].pad_token_id)
+        halves = in_halves(objective)
+        move(halves.module, context.device)
+    _check_batches(settings, len(rows), halves.least)
+    parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
+    encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)
+    dev = DevEvaluation(context.dev_score, encoder, select, collapse, context.report)
+    seed_draws(context.seed, f"dropout/{context.role}")
+    with own_random_state(context.seed, f"dropout/{context.role}", context.device):
+        result = train(
+            objective,
+            nn.ModuleList(models),
+            rows,
+            settings,
+            seed=context.seed,
+            corpus=context.corpus,
+            dev_score=dev.score,
+            progress=context.progress,
+            report=context.report,
+        )
+    if is_first():
+        _leave(towers, result, dev.figures, context.out)
+    facts = _facts(result, total(time.process_time() - cpu))
+    if collapse and is_first():
+        facts["collapse_curve"] = [[s, *f] for (s, _), f in zip(result.curve, dev.figures, strict=True)]
+    return facts
+
+
+def _start(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageContext) -> None:
+    """Set a model's dropout, send it to its device, and measure there that it draws as it is set.
+
+    Two sentences are read for that, cut to one length; random states are as before afterwards.
+
+    Raises:
+        InputError: token types, or padding that changes the model's states; see
+            :func:`bench.nn.architecture.shape_of` and
+            :func:`bench.training.drawing.check_dropout` for others.
+    """
+    if token_types(model, tokenizer) is not None:
+        raise InputError(
+            f"its tokenizer gives token types, which training of {type(model).__name__} doesn't read",
+            where=context.model.name,
+            expected="a backbone without",
+        )
+    set_dropout(model, float(context.config["dropout"]))
+    model.to(context.device)
+    if not len(rows):
+        return  # which training refuses
+    was_training = model.training
+    if shape_of(model.eval(), context.model.name).sees_padding:
+        raise InputError(
+            f"padding changes the states of {type(model).__name__}, although it is masked, so a sentence's "
+            "vector would depend on the others of its batch",
+            where=context.model.name,
+            expected="a backbone that masks padding",
+        )
+    found = [rows[number % len(rows)] for number in range(2)]
+    ids = [row[1] if isinstance(row, tuple) else row for row in found]
+    length = max(1, min(map(len, ids)))
+    pair = torch.tensor([(row or [0])[:length] for row in ids], device=context.device)
+    dropout, needed = float(context.config["dropout"]), DROPOUT in context.needs
+    check_dropout(model.train(), pair, dropout, needed=needed, where=context.model.name)
+    model.train(was_training)
+
+
+def _settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSettings:
+    known = {field.name for field in fields(TrainSettings)}
+    given: dict[str, Any] = {name: value for name, value in config.items() if name in known}
+    return TrainSettings(**given | {"steps": planned_steps(config, sentences)})
+
+
+def _rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bool) -> TokenRows:
+    """Return the text's token rows; raises InputError for one that is longer than the model can read."""
+    max_length, tokenizer = int(context.config["max_length"]), towers[0][1]
+    longest = min(longest_input(model, tokenizer) for model, _ in towers)
+    rows = TokenRows(tokenizer, context.sentences, max_length, numbered=numbered)
+    if max_length > longest:
+        one = TokenRows(tokenizer, context.sentences, longest + 1)
+        long = next((number for number in range(len(one)) if len(one[number]) > longest), None)
+        if long is not None:
+            raise InputError(
+                f"max_length {max_length}, and sentence {long + 1} has more than {longest} tokens",
+                expected=f"at most {longest}, the model's longest input",
+                hint=f"give --set METHOD.max_length={longest}",
+            )
+    return rows
+
+
+def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
+    """Raise InputError where a batch would be smaller than the objective needs, before the first step."""
+    size, last = settings.batch_size, sentences % settings.batch_size
+    reached = not settings.drop_last and settings.steps > sentences // size
+    if size < least or (reached and 0 < last < least):
+        raise InputError(
+            f"batch_size {size}" if size < least else f"an epoch's last batch has {last} of {size} sentences",
+            expected=f"{least} or more, which this method needs; drop_last=true leaves a short one out",
+        )
+
+
+def checkpoint_folder(stage_folder: Path, checkpoint: str) -> Path:
+    """Folder of the "selected" or "last" checkpoint; they are one where the last was selected."""
+    folder = stage_folder / checkpoint
+    return folder if folder.is_dir() else stage_folder / "selected"
+
+
+def tower_folders(stage_folder: Path, checkpoint: str) -> list[Path]:
+    """Model folders of a checkpoint: itself, or tower-1, tower-2, ... of several."""
+    folder = checkpoint_folder(stage_folder, checkpoint)
+    return sorted(folder.glob("tower-*")) or [folder]
+
+
+def _save(towers: Sequence[Loaded], state: State, folder: Path) -> None:
+    for number, (model, tokenizer) in enumerate(towers):
+        prefix = f"{number}."
+        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        model.load_state_dict(own)
+        target = folder if len(towers) == 1 else folder / f"tower-{number + 1}"
+        with quiet(), configured(model):
+            model.save_pretrained(target)
+            tokenizer.save_pretrained(target)
+
+
+def _leave(
+    towers: Sequence[Loaded], result: TrainResult, collapse: Sequence[Sequence[float]], out: Path
+) -> None:
+    """Write both checkpoints, one folder where they are the same, the losses and the dev evaluations."""
+    _save(towers, result.best, out / "selected")
+    if result.best_step != len(result.losses):
+        _save(towers, result.last, out / "last")
+    (out / "losses.json").write_text(json.dumps(result.losses))
+    figures = [{"collapse": list(found)} for found in collapse] or [{}] * len(result.evaluations)
+    events = ({**found, **more} for found, more in zip(result.evaluations, figures, strict=True))
+    (out / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+
+
+def _facts(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:
+    return {
+        "steps": len(result.losses),
+        "sentences_seen": result.sentences,
+        "dev_curve": [[step, score] for step, score in result.curve],
+        "selected_step": result.best_step,
+        "selected_dev": max((score for _, score in result.curve), default=None),
+        "last_loss": result.losses[-1],
+        "loss_curve": loss_curve(result.losses),
+        "cpu_seconds": round(cpu_seconds, 1),
+        "step_seconds": result.step_seconds,
+        "dev_seconds": result.dev_seconds,
+    }

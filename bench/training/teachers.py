@@ -1,0 +1,114 @@
+"""Frozen teachers: encoders of other methods that say how alike the sentences of a batch are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bench.encoder import Encoder
+from bench.losses.contrastive import cosine_matrix
+from bench.nn.halves import embedded, prepared_by
+from bench.training.distributed import deal, gathered
+
+KEPT_BYTES = 2**28
+
+
+class Asked(NamedTuple):
+    """What a teacher is asked in a step.
+
+    Args:
+        new: The K sentences of the batch that it keeps no vector of, this process's share, prepared; None
+            where there is none.
+        place: New sentence i is row ``place[i]`` of the shares of all processes, (K,).
+        keep: Rows of the table that keep the first of the new ones.
+        rows: Row of the table, or among the new ones, of each sentence of the batch, (B,).
+        old: True where it is one of the table, (B,); None where it never is.
+    """
+
+    new: Any
+    place: Tensor
+    keep: Tensor
+    rows: Tensor
+    old: Tensor | None
+
+
+class Teacher:
+    """A frozen encoder of the training text; it keeps the vectors of sentences that it has seen.
+
+    Args:
+        encoder: Any encoder; it encodes whole sentences, in evaluation mode and without gradient.
+        sentences: The training text, which the batches number.
+        kept_bytes: Memory for vectors that may come again in a later epoch; 0 keeps none.
+    """
+
+    def __init__(self, encoder: Encoder, sentences: Sequence[str], kept_bytes: int = KEPT_BYTES) -> None:
+        self.encoder, self.sentences = encoder, sentences
+        self._room = min(kept_bytes // (4 * encoder.dim), len(sentences))
+        self._rows: dict[int, int] = {}
+        self._table: Tensor | None = None
+        self._finite: Tensor | None = None
+
+    def prepare(self, numbers: Sequence[int], device: torch.device | str) -> Asked:
+        """The host's half of :meth:`vectors`.
+
+        Args:
+            numbers: The sentences of a batch, as the text numbers them.
+            device: Where their vectors are wanted.
+        """
+        if self._table is None:
+            self._table = torch.empty(self._room, self.encoder.dim, device=device)
+            self._finite = torch.ones((), dtype=torch.bool, device=device)
+        new = [number for number in dict.fromkeys(numbers) if number not in self._rows]
+        fresh = {number: row for row, number in enumerate(new)}
+        rows = torch.tensor([fresh.get(number, self._rows.get(number)) for number in numbers])
+        old = torch.tensor([number not in fresh for number in numbers])
+        first = len(self._rows)
+        keep = range(first, min(first + len(new), self._room))
+        self._rows.update(zip(new, keep, strict=False))
+        if not new:
+            return Asked(None, rows, rows, rows, old)
+        texts = [self.sentences[number] for number in new]
+        share = deal([len(text) for text in texts])
+        prepared = prepared_by(self.encoder, [texts[i] for i in share.own])
+        place, kept = torch.tensor(share.place), torch.tensor(keep, dtype=torch.long)
+        return Asked(prepared, place, kept, rows, old if old.any() else None)
+
+    @torch.no_grad()
+    def vectors(self, asked: Asked) -> Tensor:
+        """Return float32 (B, H_k), row i for sentence i of the batch, without gradient: the device's half.
+
+        Batches must come here in the order in which they were prepared, and all of them.
+        """
+        table, finite = self._table, self._finite
+        if table is None or finite is None:
+            raise ValueError("nothing was prepared")
+        if asked.new is None:
+            return table[asked.rows]
+        new = gathered(embedded(self.encoder, asked.new))[asked.place]
+        finite &= new.isfinite().all()
+        found = new[asked.rows.clamp(max=len(new) - 1)]
+        if asked.old is not None:
+            known = table[asked.rows.clamp(max=len(table) - 1)]
+            found = torch.where(asked.old.unsqueeze(1), known, found)
+        if len(asked.keep):
+            table[asked.keep] = new[: len(asked.keep)]
+        return found
+
+    def why_not_finite(self) -> str | None:
+        """What to say of a loss that is not finite, if a vector was not; reads the device."""
+        fine = self._finite is None or bool(self._finite)
+        return None if fine else "a teacher's vectors are not finite"
+
+
+def mixed_cosines(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Return sum_k w_k cos(t^k_i, t^k_j), (B, B): similarities are mixed, not vectors.
+
+    Args:
+        vectors: Of each teacher, (B, H_k); their sizes may differ.
+        weights: One a teacher.
+    """
+    mixed = [w * cosine_matrix(t, t) for t, w in zip(vectors, weights, strict=True)]
+    return torch.stack(mixed).sum(0)

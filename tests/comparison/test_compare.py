@@ -1,0 +1,529 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bench.cli.main import main
+from bench.comparison.comparison import Comparison, compare
+from bench.comparison.confounders import limits
+from bench.comparison.design import Design
+from bench.comparison.item_bootstrap import NOT_AGAIN, Run
+from bench.comparison.render import p_is, p_value, percent, statements, verdict
+from bench.comparison.select import Group, seed_list
+from bench.data.toy import toy_task
+from bench.errors import NotComparableError
+from bench.eval.sts import score_suite
+from bench.records.integrity import sealed
+from bench.records.record import RunRecord, Score, from_json, to_json
+from bench.records.store import ResultStore
+from bench.stats.checks import generator
+from bench.stats.correlations import steiger, williams
+from bench.stats.coverage import measured
+from bench.stats.paired import paired_t
+from bench.stats.seeds import exact_permutation, sign_flip, welch
+from tests.support.cli import Cli, records
+
+NOISY = "noise[scale=2.0]"
+Change = Callable[[RunRecord], RunRecord]
+Take = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign with ten seeds of two methods that are one, a deterministic one and one that failed."""
+    results = tmp_path_factory.mktemp("finished")
+    methods = "noise,noise[scale=2],collapsed,word_overlap"
+    with pytest.raises(SystemExit):
+        main(["run", "--methods", methods, "--seeds", "1-10", "--suite", "toy", "--results", str(results)])
+    return results / "local"
+
+
+@pytest.fixture
+def take(finished: Path, tmp_path: Path) -> Take:
+    """Copy some seeds of some methods, and those without seeds, into the test's own campaign."""
+
+    def copy(seeds: int, *methods: str) -> None:
+        for method in methods or ("noise", NOISY):
+            for source in (finished / "mini" / method).iterdir():
+                if source.name == "no-seed" or int(source.name.removeprefix("seed-")) <= seeds:
+                    shutil.copytree(source, tmp_path / "results/local/mini" / method / source.name)
+
+    return copy
+
+
+def make_lone(folder: Path) -> None:
+    """One seed of a method "lone" in the test's campaign."""
+    root = folder / "results/local/mini"
+    shutil.copytree(root / "noise/seed-1", root / "lone/seed-1")
+    rewrite(root, "lone/seed-1", lambda record: replace(record, method="lone", options={"scale": 7.0}))
+
+
+def group(folder: Path, method: str, change: Change = lambda record: record) -> Group:
+    store = ResultStore(folder / "results", "local")
+    found = [change(record) for record in records(folder).values() if record.method == method]
+    return Group(method, tuple(Run(store, record) for record in found))
+
+
+def shifted(by: float) -> Change:
+    def change(record: RunRecord) -> RunRecord:
+        scores = tuple(Score(s.task, s.subset, s.metric, s.value + by, s.n) for s in record.scores)
+        return replace(record, scores=scores)
+
+    return change
+
+
+def as_json(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
+    code, out, err = cli("compare", *arguments, "--format", "json", "--draws", "100")
+    assert (code, err) == (0, "")
+    found: list[dict[str, Any]] = json.loads(out)
+    return found
+
+
+def rewrite(folder: Path, pattern: str, change: Change) -> None:
+    for path in folder.glob(f"{pattern}/*.json"):
+        path.write_text(to_json(sealed(change(from_json(path.read_text(), str(path))))))
+
+
+def measure_anew(store: ResultStore, method: str, seed: int) -> None:
+    """Give a record other predictions, and the scores that they give."""
+    (record,) = (r for r in store.records() if (r.method, r.seed) == (method, seed))
+    predictions = {"TOY": generator(9, "other").normal(size=180).astype(np.float32)}
+    scores = score_suite([toy_task()], predictions)
+    store.write(record.place, replace(record, scores=scores), predictions)
+
+
+def other_version(record: RunRecord) -> RunRecord:
+    """As measured on data that aren't those at hand."""
+    return replace(record, tasks={"TOY": {**record.tasks["TOY"], "sha256": "0" * 64}})
+
+
+def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path: Path) -> None:
+    take(4)
+    code, out, err = cli("compare", "noise", NOISY, "--seeds-only")
+    assert (code, err) == (0, "")
+    assert f"4 seeds per side show no difference between noise and {NOISY}: +0.00 points, 95%" in out
+    assert out.count(NOT_AGAIN) == 1
+    assert NOT_AGAIN not in cli("compare", "noise", NOISY, "--draws", "100")[1]
+    a, b = group(tmp_path, "noise", shifted(0.5)), group(tmp_path, NOISY)
+    found = compare(a, b)
+    assert found.seed_level is not None
+    d = found.seed_level.tasks["avg"]
+    assert found.seed_level.design == Design("welch", "auto", None)
+    expected = stats.ttest_ind(a.scores("avg"), b.scores("avg"), equal_var=False)
+    assert (d.p, found.p) == pytest.approx((expected.pvalue, expected.pvalue))
+    assert (d.low, found.interval[0]) == pytest.approx((expected.confidence_interval().low,) * 2)
+    assert found.seeds == ((1, 2, 3, 4), (1, 2, 3, 4))
+    start = "For further seeds on these test pairs: noise is ahead: "
+    low, high = (f"{100 * end:+.2f}" for end in (d.low, d.high))
+    assert verdict(found) == (
+        f"{start}noise - {NOISY} = +50.00 points, 95% interval [{low}, {high}], {p_is(d.p)} by Welch's test, "
+        "from 4 seeds per side"
+    )
+    assert verdict(compare(b, a)).startswith(f"{start}{NOISY} - noise = -50.00 points, 95% interval [")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["noise", "nois"],
+            "unknown method 'nois' (did you mean 'noise'?); expected one of collapsed, lone, noise, word_ov",
+        ),
+        (["noise", "noise"], "'noise' against itself"),
+        (["noise", "results/local/mini/noise"], "'noise' and 'results/local/mini/noise' have runs in common"),
+        (["noise", "collapsed"], "no suite has finished records of both noise and collapsed"),
+        (
+            ["results/local/mini/noise", "two/local"],
+            "no method is on both sides: results/local/mini/noise has noise; two/local has lone, word_",
+        ),
+        (["noise", "word_overlap", "--suite", "sts7"], "no suite has finished records of both"),
+        (["noise", "word_overlap", "--profile", "minilm"], "no suite has finished records of both"),
+        (["lone", "noise"], "lone has one finished seed; expected two seeds or more"),
+        (["noise#9", "lone"], "noise has no finished seed 9; expected one of 1, 2"),
+        (["word_overlap#1", "lone"], "word_overlap has no finished seed 1"),
+        (["noise", "results/none"], "there is no record or folder 'results/none'"),
+        (["noise", "lost.json"], "there is no record or folder 'lost.json'"),
+        (["noise", "results"], "several campaigns (local, other); expected one of them"),
+        (["noise", "./empty"], "no records here; expected results/CAMPAIGN"),
+        (["noise", "./stray.json"], "no records here; expected results/CAMPAIGN"),
+        (["noise"], "one of B and --against is needed"),
+        (["noise", "lone", "--against", "word_overlap"], "one of B and --against is needed"),
+        (["noise", "--against", "lone,lone"], "'lone,lone' names a method twice"),
+        (["noise", "--against", "lone,"], "an empty name"),
+        (
+            ["noise#1", "lone#1", "--seeds-only"],
+            "noise#1 against lone#1: one run says nothing about its spread",
+        ),
+        (
+            ["noise", "word_overlap", "--test", "permutation"],
+            "no permutation test against a method without seeds; leave out --test",
+        ),
+    ],
+)
+def test_bad_comparisons(cli: Cli, take: Take, tmp_path: Path, arguments: list[str], message: str) -> None:
+    take(2, "noise", "collapsed", "word_overlap")
+    make_lone(tmp_path)
+    shutil.copytree(tmp_path / "results" / "local", tmp_path / "results" / "other")
+    shutil.copytree(tmp_path / "results" / "local", tmp_path / "two" / "local")
+    shutil.rmtree(tmp_path / "two" / "local" / "mini" / "noise")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "stray.json").write_text("{}")
+    got, out, err = cli("compare", *arguments)
+    assert (got, out) == (2, "")
+    assert message in err
+
+
+def test_other_data_and_other_specifications_are_not_compared(cli: Cli, take: Take, tmp_path: Path) -> None:
+    take(2)
+    rewrite(
+        tmp_path, "results/local/mini/noise/seed-1", lambda record: replace(record, options={"scale": 3.0})
+    )
+    code, _, err = cli("compare", "noise", NOISY)
+    assert code == 3
+    assert "the seeds of noise were measured under different specifications" in err
+    with pytest.raises(
+        NotComparableError, match=r"noise and noise\[scale=2.0\] were measured on different ver"
+    ):
+        compare(group(tmp_path, "noise"), group(tmp_path, NOISY, other_version))
+
+
+def test_a_deterministic_method_is_a_fixed_score(take: Take, tmp_path: Path) -> None:
+    take(4, "noise", "word_overlap")
+    a, b = group(tmp_path, "noise"), group(tmp_path, "word_overlap")
+    one, other = compare(a, b), compare(b, a)
+    scores, (fixed,) = a.scores("avg"), b.scores("avg")
+    expected = stats.ttest_1samp(scores, fixed)
+    assert one.seed_level is not None
+    assert other.seed_level is not None
+    d, reverse = one.seed_level.tasks["avg"], other.seed_level.tasks["avg"]
+    assert (d.n_a, d.n_b, reverse.n_a, reverse.n_b) == (4, 1, 1, 4)
+    assert d.p == pytest.approx(expected.pvalue)
+    assert d.low == pytest.approx(expected.confidence_interval().low - fixed)
+    assert (reverse.difference, reverse.low, reverse.high) == (-d.difference, -d.high, -d.low)
+    assert d.t == -(reverse.t or 0)
+    assert (one.test, one.seed_level.design.asked) == ("student", "auto")
+    flips = one.seed_level.exact["avg"]
+    assert flips == sign_flip(scores, [fixed] * 4, same_order=True)
+    assert other.seed_level.exact["avg"].p == flips.p
+    assert "word_overlap is ahead: word_overlap - noise = +" in verdict(other)
+    assert "word_overlap is ahead: noise - word_overlap = -" in verdict(one)
+    assert verdict(one).endswith(
+        "by Student's test, from 4 seeds against a method without seeds; this takes near-normal scores for "
+        "granted: an exact test, which doesn't, cannot go below p = 0.1250 with so few seeds"
+    )
+
+
+def test_items_are_drawn_in_pairs_and_each_correlation_anew(cli: Cli, take: Take, tmp_path: Path) -> None:
+    take(2, "noise", "word_overlap")
+    (found,) = as_json(cli, "noise#2", "word_overlap")
+    store = ResultStore(tmp_path / "results", "local")
+    rows = [
+        store.predictions(record)["TOY"] for record in records(tmp_path).values() if record.seed in (2, None)
+    ]
+    gold = np.array(toy_task().subsets[0].gold)
+    chosen = generator(1, "items/TOY").integers(0, 180, (100, 180))
+    rho = np.array([[stats.spearmanr(row[i], gold[i]).statistic for row in rows] for i in chosen])
+    low, high = np.quantile(rho[:, 0] - rho[:, 1], [0.025, 0.975])
+    d = found["item_level"]["tasks"]["avg"]
+    assert (d["low"], d["high"]) == pytest.approx((low, high), abs=1e-6)
+    assert found["interval"] == [d["low"], d["high"]]
+    assert (found["test"], found["p"], found["findings"][0]["minimum_p"]) == ("items", 2 / 101, 2 / 101)
+    assert (d["draws"], d["n"], found["seed_level"]) == (100, 180, None)
+    r12, r13, r23 = [stats.spearmanr(x, y).statistic for x, y in ((rows[0], gold), (rows[1], gold), rows)]
+    (pair,) = found["item_level"]["checkpoints"]
+    assert pair["seeds"] == [2, None]
+    assert pair["williams"]["TOY"]["p"] == pytest.approx(williams(r12, r13, r23, 180).p)
+    assert pair["steiger"]["TOY"]["p"] == pytest.approx(steiger(r12, r13, r23, 180).p)
+    ends = f"[{100 * d['low']:+.2f}, {100 * d['high']:+.2f}]"
+    assert found["verdict"] == (
+        "For these 2 checkpoints alone on further test pairs: word_overlap is ahead: noise#2 - word_overlap "
+        f"= {100 * d['difference']:+.2f} points, 95% interval {ends}, p = 0.0198 by the paired bootstrap"
+    )
+    assert found["statements"][0] == (
+        "The smallest p that it can give is 0.0198 (paired bootstrap, 100 draws). It says nothing of other "
+        "seeds."
+    )
+
+
+def test_both_levels_stand_side_by_side(cli: Cli, take: Take, tmp_path: Path) -> None:
+    take(5)
+    code, out, _ = cli("compare", "noise", NOISY, "--draws", "100", "--level", "0.9")
+    assert code == 0
+    a, b = group(tmp_path, "noise").scores("avg"), group(tmp_path, NOISY).scores("avg")
+    exact = exact_permutation(a, b)
+    (line,) = (line for line in out.splitlines() if line.strip().startswith("avg"))
+    assert f"{p_value(exact.p)} ({p_value(2 / 252)})" in line
+    assert "mini, suite toy: A = noise (seeds 1-5), B = noise[scale=2.0] (seeds 1-5)" in out
+    assert "seeds 90%" in out
+    assert (
+        "noise scores above noise[scale=2.0] in 50% of 25 pairs of runs (50%: neither is ahead), 90%" in out
+    )
+    assert "Hedges' g +0.00." in out
+    wrong = 100 * measured("aso", 5, 5).measured
+    assert re.search(rf"Almost stochastic order: eps = \d\.\d\d\. .* {wrong:.0f}% of simulations", out)
+    assert re.search(r"Plan: .* The 5 seeds per side at hand show it with a chance of \d+% \(", out)
+    assert "For these 10 checkpoints alone on further test pairs: interval [+0.00, +0.00], p = 1.0000" in out
+    assert "hierarchical" not in out
+    assert "the last three columns count the tasks (of 1) with p <= 0.1" in out
+    assert " ".join(out.split()).count("+0.00 [+0.00, +0.00] 1.0000 (0.0198) 0 0 0") == 5
+
+
+def test_a_permutation_of_too_few_seeds_cannot_show_anything(take: Take, tmp_path: Path) -> None:
+    take(4)
+    few = Group("noise", group(tmp_path, "noise", shifted(0.5)).runs[:3])
+    other = Group("other", group(tmp_path, NOISY).runs[:3])
+    found = compare(few, other, test="permutation")
+    assert verdict(found).startswith(
+        "For further seeds on these test pairs: 3 seeds per side cannot show a difference between noise and "
+        "other at 95%: the smallest p that the exact permutation test can give is 0.1000; a true difference "
+        "of up to "
+    )
+    found = compare(group(tmp_path, "noise", shifted(0.5)), group(tmp_path, NOISY), test="permutation")
+    assert verdict(found).endswith(", p = 0.0286 by the exact permutation test, from 4 seeds per side")
+
+
+def test_several_methods_are_corrected_as_one_family(cli: Cli, take: Take, tmp_path: Path) -> None:
+    take(3, "noise", NOISY, "word_overlap")
+    rewrite(tmp_path / "results/local/mini", "noise/*", shifted(0.02))
+    found = as_json(cli, "noise", "--against", f"{NOISY},word_overlap", "--seeds-only")
+    raw = [one["p"] for one in found]
+    adjusted = [one["corrected"]["p"] for one in found]
+    first, last = (raw.index(p) for p in sorted(raw))  # Holm by hand: the smaller twice, the larger once
+    assert adjusted[first] == pytest.approx(2 * raw[first])
+    assert adjusted[last] == pytest.approx(max(2 * raw[first], raw[last]))
+    family = f"Holm over 2 comparisons (noise against {NOISY}, word_overlap)"
+    assert all(one["corrected"]["family"] == family for one in found)
+    assert f"by Student's test after correction by {family}" in found[1]["verdict"]
+    for one in found:
+        low, high = one["corrected"]["interval"]
+        assert (low > 0 or high < 0) == (one["corrected"]["p"] <= 0.05)
+        alone = one is found[last] and one["corrected"]["p"] <= 0.05  # the last step of Holm's
+        assert one["corrected"]["level"] == pytest.approx(0.95 if alone else 0.975)
+    assert found[0]["corrected_tasks"] == {}
+
+
+def test_two_campaigns_are_compared_method_by_method(cli: Cli, take: Take, tmp_path: Path) -> None:
+    take(10, "noise", "word_overlap")
+    make_lone(tmp_path)
+    again = tmp_path / "results" / "again"
+    shutil.copytree(tmp_path / "results" / "local", again)
+    measure_anew(ResultStore(tmp_path / "results", "again"), "noise", 10)
+    arguments = ("compare", "results/local", "results/again", "--draws", "100", "--format", "json")
+    code, out, err = cli(*arguments)
+    assert code == 0
+    assert "left out: mini, suite toy: lone (local) has one finished seed" in err
+    noise, overlap = json.loads(out)
+    assert (noise["first"], noise["second"]) == ("noise (local)", "noise (again)")
+    assert noise["seeds"] == [list(range(1, 11))] * 2
+    assert noise["corrected"]["family"] == (
+        "Benjamini-Hochberg over 2 comparisons (methods of results/local and results/again)"
+    )
+    repeats = (
+        "Both sides have one specification; 10 runs are on both sides, 9 of them equal to the last digit."
+    )
+    assert repeats in noise["statements"]
+    assert (overlap["test"], overlap["p"], overlap["difference"]) == ("items", 1, 0)
+    assert overlap["verdict"].startswith(
+        "For these two encoders without seeds on further test pairs: these test pairs show no difference "
+        "between word_overlap (local) and"
+    )
+    assert (noise["test"], noise["seed_level"]["design"]["pairs"]) == ("components", "have one specification")
+    (one,) = as_json(cli, "noise", "results/again/mini/noise")
+    assert (one["first"], one["second"], one["corrected"]) == ("noise (local)", "noise (again)", None)
+    single = as_json(cli, "results/local/mini/noise/seed-1/toy.json", "noise#10")
+    assert single == as_json(
+        cli, "results/again/mini/noise/seed-1", "results/local/mini/noise/seed-10/toy.json"
+    )
+    assert (single[0]["first"], single[0]["second"]) == ("noise#1", "noise#10")
+    moved = tmp_path / "results" / "again" / "tiny"
+    (again / "mini").rename(moved)
+    rewrite(again, "tiny/*/*", lambda record: replace(record, profile="tiny"))
+    (across,) = as_json(cli, "noise", "results/again/tiny/noise")
+    assert across["profile"] == "mini and tiny"
+    assert "Different profile: mini against tiny." in across["statements"]
+
+
+def test_failed_seeds_are_named(cli: Cli, take: Take, tmp_path: Path) -> None:
+    take(5)
+
+    def fails(record: RunRecord) -> RunRecord:
+        return replace(record, status="failed", reason="the loss is not finite", scores=(), predictions=None)
+
+    for seed in (2, 4):
+        rewrite(tmp_path / "results/local/mini", f"noise/seed-{seed}", fails)
+    said = "Failed, so not compared: seeds 2,4 of noise (the loss is not finite)."
+    for one in ("noise", "results/local/mini/noise"):
+        (found,) = as_json(cli, one, NOISY, "--seeds-only")
+        assert said in found["statements"]
+        assert said in found["limits"]
+    (found,) = as_json(cli, "noise#1", f"{NOISY}#1")
+    assert not any("Failed" in line for line in found["statements"])
+
+
+def test_a_campaign_may_be_called_as_a_seed_is(cli: Cli, take: Take, tmp_path: Path) -> None:
+    """Its runs are those of methods all the same, not checkpoints."""
+    take(3)
+    for name in ("seed-42", "other"):
+        shutil.copytree(tmp_path / "results/local", tmp_path / "results" / name)
+    (tmp_path / "results/seed-42/along.json").write_text("{}")
+    found = as_json(cli, "results/seed-42", "results/other")
+    assert [one["seeds"] for one in found] == [[[1, 2, 3], [1, 2, 3]]] * 2
+    assert {one["first"] for one in found} == {"noise (seed-42)", f"{NOISY} (seed-42)"}
+    (single,) = as_json(cli, "results/seed-42/mini/noise/seed-1", "results/other/mini/noise/seed-2")
+    assert single["first"] == "noise#1"
+
+
+def test_what_speaks_for_less_is_corrected_for_all_comparisons(cli: Cli, take: Take, tmp_path: Path) -> None:
+    """Also where a comparison has nothing of its kind: without predictions, or without seeds."""
+    take(4, "noise", NOISY, "word_overlap")
+    make_lone(tmp_path)
+    root = tmp_path / "results/local/mini"
+    for seed in (2, 3, 4):
+        shutil.copytree(root / "noise" / f"seed-{seed}", root / "lone" / f"seed-{seed}")
+    rewrite(root, "lone/*", lambda record: replace(record, method="lone", options={"scale": 7.0}))
+    for path in root.glob("lone/*/*.npz"):
+        path.unlink()
+    for first, others in (("noise", f"{NOISY},lone"), ("word_overlap", f"untrained,{NOISY}")):
+        if first == "word_overlap":
+            shutil.copytree(root / "word_overlap", root / "untrained")
+            rewrite(root, "untrained/*", lambda record: replace(record, method="untrained"))
+        found = as_json(cli, first, "--against", others)
+        assert all(
+            f["corrected"]["family"].startswith("Holm over 2") for one in found for f in one["findings"]
+        )
+
+
+@pytest.mark.parametrize("what", ["data", "predictions"])
+def test_without_items_the_seeds_still_speak(cli: Cli, take: Take, tmp_path: Path, what: str) -> None:
+    take(2)
+    if what == "data":
+        rewrite(tmp_path / "results/local/mini", "*/*", other_version)
+        reason = "TOY at hand is not the version that noise was measured on"
+    else:
+        (tmp_path / "results/local/mini/noise/seed-2/toy.npz").unlink()
+        reason = "the predictions are missing or don't belong to their record"
+    (found,) = as_json(cli, "noise", NOISY)
+    assert found["item_level"] is None
+    assert found["verdict"].startswith("For further seeds on these test pairs: 2 seeds per side show no diff")
+    assert any(s.startswith("Items: left out: ") and reason in s for s in found["statements"])
+    code, out, err = cli("compare", "noise#2", f"{NOISY}#2")
+    assert (code, out) == (2, "")
+    assert reason in err
+
+
+def trained(text: str, key: str = "", size: int = 64) -> Change:
+    """As trained on a text, with a stage of this key a seed."""
+
+    def change(record: RunRecord) -> RunRecord:
+        stage = {"key": f"{key or record.method} {record.seed}", "sentences_seen": 10 * size}
+        return replace(
+            record,
+            options={**record.options, "batch_size": size, "lr": 0.1},
+            training={"corpus": {"name": text, "sha256": text}, "stages": {"one": stage}},
+        )
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "pairs"),
+    [
+        (trained("a"), "see the same sentences in the same order"),
+        (trained("b", key="noise"), "have 1 trained stage in common"),
+        (trained("b"), None),
+        (trained("a", size=32), None),
+        (lambda record: record, None),
+    ],
+)
+def test_seeds_are_pairs_only_where_runs_share_data_order_or_stages(
+    take: Take, tmp_path: Path, change: Change, pairs: str | None
+) -> None:
+    take(6)
+    a, b = group(tmp_path, "noise", trained("a")), group(tmp_path, NOISY, change)
+    b = Group(b.label, tuple(Run(run.store, shifted(0.001 * i)(run.record)) for i, run in enumerate(b.runs)))
+    found = compare(a, b)
+    assert found.seed_level is not None
+    x, y = a.scores("avg"), b.scores("avg")
+    said, exact = " ".join(statements(found)), found.seed_level.exact["avg"]
+    if pairs is None:
+        assert found.seed_level.design == Design("welch", "auto", None)
+        assert (found.p, exact) == (welch(x, y).p, exact_permutation(x, y))
+        assert "Welch's test, unpaired, because the runs of a seed are not known to share" in said
+    else:
+        assert found.seed_level.design == Design("paired", "auto", pairs)
+        assert (found.p, exact) == (paired_t(x, y).p, sign_flip(x, y, same_order=True))
+        assert f"the paired t test, paired by seed, because the runs of a seed {pairs}." in said
+
+
+def test_limits_name_what_else_differs(take: Take, tmp_path: Path) -> None:
+    take(2)
+    a, b = group(tmp_path, "noise", trained("a")), group(tmp_path, NOISY, trained("b", size=32))
+
+    def elsewhere(record: RunRecord) -> RunRecord:
+        return replace(record, provenance={**record.provenance, "threads": 9, "platform": "a toaster"})
+
+    b = Group(b.label, tuple(Run(run.store, elsewhere(run.record)) for run in b.runs))
+    specification, sentences, machine = limits(a, b)
+    for fact in ("batch_size 64 against 32", "training text a a against b b"):
+        assert fact in specification
+    assert sentences == "Different training sentences seen by a run: 640 against 320."
+    assert "threads 1 against 9" in machine
+    assert f"platform {a.runs[0].record.provenance['platform']} against a toaster" in machine
+    c = Group("c", tuple(Run(run.store, replace(run.record, name="x\x1b[31m")) for run in a.runs))
+    assert limits(a, c)[0] == "The methods differ: noise and x\\x1b[31m."
+
+
+def test_equal_scores_give_no_effect_size_and_no_power(take: Take, tmp_path: Path) -> None:
+    take(2)
+
+    def constant(record: RunRecord) -> RunRecord:
+        return replace(record, scores=tuple(replace(score, value=0.5) for score in record.scores))
+
+    found: Comparison = compare(group(tmp_path, "noise", constant), group(tmp_path, NOISY, constant))
+    assert found.seed_level is not None
+    level, given = found.seed_level, found.answers
+    assert (level.hedges_g, level.aso, level.spread, given.plan, given.power) == (None,) * 5
+    assert level.superiority.share == 0.5
+    assert verdict(found) == (
+        "For further seeds on these test pairs: 2 seeds per side cannot show a difference between noise and "
+        f"{NOISY} at 95%: no score varies over seeds, and the smallest p that an exact test can give is "
+        "0.3333"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seeds", "text"),
+    [
+        ((), "no seeds"),
+        ((4,), "seed 4"),
+        ((1, 2), "seeds 1,2"),
+        ((1, 2, 3), "seeds 1-3"),
+        ((1, 3, 4), "seeds 1,3,4"),
+    ],
+)
+def test_seeds_are_written_as_on_the_command_line(seeds: Sequence[int], text: str) -> None:
+    assert seed_list(seeds) == text
+
+
+def test_numbers_in_words() -> None:
+    assert [p_value(p) for p in (0, 0.00004, 0.00794, 1)] == ["0.0000", "<0.0001", "0.0079", "1.0000"]
+    assert [percent(level) for level in (0.5, 0.95, 0.999)] == ["50%", "95%", "99.9%"]
+
+
+def test_a_suite_that_cannot_be_compared_stops_no_other(cli: Cli, take: Take) -> None:
+    take(3, "noise", NOISY)
+    assert cli("run", "--methods", f"noise,{NOISY}", "--seeds", "1", "--suite", "mini")[0] == 0
+    code, out, err = cli("compare", "noise", NOISY, "--draws", "100", "--format", "json")
+    assert (code, [found["suite"] for found in json.loads(out)]) == (0, ["toy"]), err
+    assert err.startswith("left out: mini, suite mini: noise has one finished seed"), err
+    code, _, err = cli("compare", "noise", NOISY, "--draws", "100", "--suite", "mini")
+    assert (code, "left out" in err) == (2, False)

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from bench.comparison.comparison import compare
+from bench.comparison.confounders import pairing
+from bench.comparison.design import Asked, Design, design_of
+from bench.comparison.item_bootstrap import Run
+from bench.comparison.render import statements, verdict
+from bench.comparison.select import Group, match, resolve
+from bench.errors import InputError
+from tests.support.sides import STORE, Keys, shared, side
+
+A = [0.710, 0.755, 0.690, 0.740, 0.725]
+B = [0.708, 0.751, 0.689, 0.735, 0.722]  # correlated with A by 0.999, whatever the records say
+
+
+def committed(name: str) -> Group:
+    one, other = resolve([name, "simcse"], STORE, "test")
+    ((group, _),) = match(one, other, "test", suite="mini")
+    return group
+
+
+def test_the_headline_of_the_committed_records_is_paired_and_a_quarter_as_wide() -> None:
+    found = compare(committed("tncse"), committed("jtcse"))
+    assert found.seed_level is not None
+    pairs = found.seed_level.pairs
+    assert pairs is not None
+    assert found.seed_level.design == Design("paired", "auto", "have 2 trained stages in common")
+    low, high = found.interval
+    assert high - low <= (pairs.unpaired.high - pairs.unpaired.low) / 4
+    assert pairs.gain == pytest.approx((pairs.unpaired.high - pairs.unpaired.low) / (high - low))
+    assert (round(100 * low, 2), round(100 * high, 2), pairs.n) == (-0.28, 0.03, 5)
+    assert statements(found)[:3] == [
+        "Test over seeds: the paired t test, paired by seed, because the runs of a seed have 2 trained "
+        "stages in common.",
+        "Pairs: 5 with a correlation of +0.99. Welch's interval, which ignores them, is [-1.16, +0.90], 6.6 "
+        "times as wide.",
+        "The exact test by sign flips needs no normal scores: p = 0.1250; the smallest that it can give with "
+        "so many seeds is 0.0625.",
+    ]
+
+
+def test_methods_that_share_stages_are_told_apart() -> None:
+    found = compare(committed("jtcse_d"), committed("tncse_d"))
+    assert (found.test, round(found.p, 3)) == ("paired", 0.027)
+    low, high = found.interval
+    assert (round(100 * low, 2), round(100 * high, 2)) == (0.04, 0.43)
+    assert verdict(found).endswith(
+        "p = 0.0266 by the paired t test, from 5 pairs of runs; this takes near-normal scores for granted: "
+        "an exact test, which doesn't, cannot go below p = 0.0625 with so few seeds"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text", "pairs"),
+    [
+        (shared, shared, None, "have 1 trained stage in common"),
+        (
+            lambda s: [f"x {s}", f"y {s}"],
+            lambda s: [f"y {s}", f"x {s}"],
+            None,
+            "have 2 trained stages in common",
+        ),
+        (lambda s: [f"own {s}"], lambda s: [f"other {s}"], None, None),
+        (
+            lambda s: ["fixed"],
+            lambda s: ["fixed"],
+            None,
+            None,
+        ),  # alike for all seeds: nothing varies with them
+        (
+            lambda s: ["fixed", f"x {s}"],
+            lambda s: ["fixed", f"x {s}"],
+            None,
+            "have 1 trained stage in common",
+        ),
+        (lambda s: [f"x {s}"], lambda s: [f"x {s + 1}"], None, None),  # stages of other seeds
+        (lambda s: [f"x {s}"] if s < 5 else ["a"], lambda s: [f"x {s}"] if s < 5 else ["b"], None, None),
+        (lambda s: [""], lambda s: [""], None, None),  # no key is no common stage
+        (
+            lambda s: [f"own {s}"],
+            lambda s: [f"other {s}"],
+            "text",
+            "see the same sentences in the same order",
+        ),
+    ],
+)
+def test_the_same_numbers_of_seeds_are_not_enough_for_pairs(
+    one: Keys, other: Keys, text: str | None, pairs: str | None
+) -> None:
+    a, b = side("a", A, one, text), side("b", B, other, text)
+    assert pairing(a, b) == pairing(b, a) == pairs
+    found = compare(a, b)
+    test = stats.ttest_ind(A, B, equal_var=False) if pairs is None else stats.ttest_rel(A, B)
+    assert found.test == ("welch" if pairs is None else "paired")
+    assert found.p == pytest.approx(test.pvalue)
+    assert found.interval == pytest.approx(tuple(test.confidence_interval(0.95)))
+
+
+def test_runs_of_one_specification_are_pairs_on_any_machine() -> None:
+    a = side("a", A)
+    assert pairing(a, side("a", B)) == "have one specification"
+    elsewhere = [
+        Run(run.store, replace(run.record, provenance={**run.record.provenance, "device": "cuda"}))
+        for run in a.runs
+    ]
+    assert pairing(a, Group("again", tuple(elsewhere))) == "have one specification"
+    assert pairing(a, side("a", {7: 0.7, 8: 0.7, 9: 0.7, 10: 0.7, 11: 0.7})) is None
+
+
+def test_no_score_is_read_to_choose() -> None:
+    def without(group: Group) -> Group:
+        return replace(group, runs=tuple(Run(r.store, replace(r.record, scores=())) for r in group.runs))
+
+    a, b = without(side("a", A, shared)), without(side("b", B, shared))
+    assert design_of(a, b, "auto", "")[2] == Design("paired", "auto", "have 1 trained stage in common")
+    assert design_of(a, without(side("c", B)), "auto", "")[2] == Design("welch", "auto", None)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "used", "left_out"),
+    [
+        (range(1, 6), range(1, 5), (1, 2, 3, 4), ((5,), ())),
+        (range(1, 4), range(1, 11), (1, 2, 3), ((), tuple(range(4, 11)))),
+        (range(1, 7), range(4, 10), (4, 5, 6), ((1, 2, 3), (7, 8, 9))),
+        (range(1, 8), range(5, 12), None, ((), ())),  # three of seven in common: under half
+        (range(1, 5), range(3, 7), None, ((), ())),  # two in common
+        (range(1, 5), range(4, 8), None, ((), ())),  # one
+    ],
+)
+def test_seeds_that_both_have_are_the_pairs(
+    first: range,
+    second: range,
+    used: tuple[int, ...] | None,
+    left_out: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    a = side("a", {seed: 0.7 + 0.01 * seed**2 for seed in first}, shared)
+    b = side("b", {seed: 0.69 + 0.011 * seed**2 for seed in second}, shared)
+    found = compare(a, b)
+    assert found.seed_level is not None
+    assert found.seed_level.design.left_out == left_out
+    if used is None:
+        assert (found.test, found.seeds) == ("welch", (tuple(first), tuple(second)))
+        count = len({*first} & {*second})
+        common = f"{count} seed{'s' * (count > 1)} in common"
+        why = f"unpaired, because the sides have {common}, too few to leave the others out."
+        assert statements(found)[0] == f"Test over seeds: Welch's test, {why}"
+        return
+    assert (found.test, found.seeds) == ("paired", (used, used))
+    mean = sum(0.7 + 0.01 * seed**2 for seed in used) / len(used)
+    assert found.means["avg"][0] == pytest.approx(mean)
+    (said,) = (line for line in statements(found) if line.startswith("Left out: "))
+    assert said.endswith(", which have no partner on the other side.")
+    assert compare(a, b, test="welch").seeds == (tuple(first), tuple(second))
+
+
+@pytest.mark.parametrize(
+    ("asked", "why", "p"),
+    [
+        ("welch", "as --test welch says. The runs of a seed have 1 trained stage in common, which", "welch"),
+        ("permutation", "as --test permutation says. The runs of a seed have 1 trained stage", "permutation"),
+        ("paired", "paired by seed, because the runs of a seed have 1 trained stage in common.", "paired"),
+        ("sign-flip", "paired by seed, because the runs of a seed have 1 trained stage", "sign-flip"),
+    ],
+)
+def test_the_choice_can_be_overridden(asked: Asked, why: str, p: str) -> None:
+    found = compare(side("a", A, shared), side("b", B, shared), test=asked)
+    assert found.seed_level is not None
+    tests = {
+        "welch": stats.ttest_ind(A, B, equal_var=False).pvalue,
+        "paired": stats.ttest_rel(A, B).pvalue,
+        "permutation": found.seed_level.exact["avg"].p,
+        "sign-flip": 2 / 32,  # all five differences are above 0
+    }
+    assert found.test == asked
+    assert found.p == pytest.approx(tests[p])
+    assert why in next(line for line in statements(found) if line.startswith("Test over seeds: "))
+
+
+def test_pairs_that_no_record_names_are_a_claim_of_the_user() -> None:
+    found = compare(side("a", A), side("b", B), test="paired")
+    assert found.p == pytest.approx(stats.ttest_rel(A, B).pvalue)
+    assert statements(found)[0] == (
+        "Test over seeds: the paired t test, as --test paired says. Nothing in the records says that the "
+        "runs of a seed are pairs (no trained stages and no batches in common): the result holds only if you "
+        "know that they are."
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "asked", "message"),
+    [
+        (side("a", A), side("b", B[:4]), "paired", "here: a and b have different seeds, so their runs are no "
+         "pairs; use --test welch"),
+        (side("a", A), side("b", {None: 0.7}), "sign-flip", "here: no sign-flip test against a method "
+         "without seeds; leave out --test"),
+        (side("a", [0.7] * 21), side("b", [0.7] * 20), "permutation", "here: no permutation test of more "
+         "than 40 seeds; use --test welch"),
+        (side("a", [0.7] * 41), side("b", [0.7] * 41), "sign-flip", "here: no sign-flip test of more than 40 "
+         "pairs; use --test paired"),
+    ],
+)  # fmt: skip
+def test_tests_that_the_sides_do_not_allow(a: Group, b: Group, asked: Asked, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        design_of(a, b, asked, "here")
+    assert str(error.value) == message
+
+
+def test_one_seed_against_five_is_refused() -> None:
+    with pytest.raises(InputError) as error:
+        compare(side("a", A[:1]), side("b", B))
+    assert str(error.value).startswith(
+        "mini, suite mini: a has one finished seed; expected two seeds or more"
+    )
+
+
+def test_a_sign_flip_of_five_pairs_cannot_show_anything() -> None:
+    found = compare(side("a", A, shared), side("b", B, shared), test="sign-flip")
+    assert found.headline.interval is None  # the t interval leaves out 0, the test shows nothing
+    assert verdict(found) == (
+        "For further seeds on these test pairs: 5 pairs of runs cannot show a difference between a and b at "
+        "95%: the smallest p that the exact sign-flip test can give is 0.0625; a true difference of up to "
+        "0.50 points stays possible (by the t interval at 95%)"
+    )
+
+
+def test_two_pairs_have_no_correlation_and_say_how_little_they_are() -> None:
+    found = compare(side("a", [0.70, 0.72], shared), side("b", [0.60, 0.6201], shared))
+    assert found.seed_level is not None
+    assert found.seed_level.pairs is not None
+    assert (found.seed_level.pairs.correlation, found.test) == (None, "paired")
+    assert verdict(found).endswith("cannot go below p = 0.5000 with so few seeds")
+    assert statements(found)[1].startswith("Pairs: 2. Welch's interval, which ignores them, is [")
+
+
+def test_pairs_that_do_not_vary_have_no_interval_and_the_p_of_an_exact_test() -> None:
+    equal = compare(side("a", A, shared), side("b", A, shared))
+    cannot = (
+        "For further seeds on these test pairs: 5 pairs of runs cannot show a difference between a and b at "
+        "95%: the pairs don't vary, and the smallest p that an exact test can give is 0.0625"
+    )
+    assert verdict(equal) == cannot
+    assert (equal.headline.interval, equal.headline.possible, equal.answers.plan) == (None, None, None)
+    assert verdict(compare(side("a", [score + 0.01 for score in A], shared), side("b", A, shared))) == cannot
+    six = [*A, 0.7]
+    said = verdict(compare(side("a", [score + 0.01 for score in six], shared), side("b", six, shared)))
+    assert "a is ahead: a - b = +1.00 points, and the pairs don't vary, p = 0.0312 by an exact test" in said
+    none = verdict(compare(side("a", six, shared), side("b", six, shared)))
+    assert none.endswith("+0.00 points, and the pairs don't vary, p = 1.0000 by an exact test")

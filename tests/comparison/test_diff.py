@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bench.comparison.item_bootstrap import Run
+from bench.comparison.select import Group, choose
+from bench.data.tasks import PairSubset, PairTask
+from bench.data.toy import toy_task
+from bench.errors import InputError
+from bench.eval import rescore
+from bench.eval.moved import Moved, moved_classes, moved_ranks, moved_scores
+from bench.records.store import ResultStore
+from tests.support.cli import Cli
+
+ESCAPES = "\x1b[31m red \u202e [bold]\x07"
+
+
+def test_ranks_run_from_the_most_alike_and_ties_share_theirs() -> None:
+    texts = [(low, low.upper()) for low in "abcdef"]
+    gold = [5.0, 4.0, 4.0, 2.0, 1.0, 0.0]
+    a = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.5], dtype=np.float32)  # ranks 1 2 3 4 5.5 5.5
+    b = np.array([0.9, 0.1, 0.7, 0.8, 0.5, 0.4], dtype=np.float32)  # ranks 1 6 3 2 4 5
+    found = moved_ranks(texts, gold, a, b, 3)
+    assert found[0] == Moved(2, "+4", "2\n0.800", "6\n0.100", "2.5\n4", ("b", "B"))
+    assert [(item.number, item.change) for item in found[1:]] == [(4, "-2"), (5, "-1.5")]
+    assert len(moved_ranks(texts, gold, a, b, 100)) == 6
+
+
+def test_other_classes_stand_in_the_order_of_what_they_change() -> None:
+    texts = [(low,) for low in "abcde"]
+    found = moved_classes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 9)
+    assert [(item.number, item.change, item.one, item.other, item.gold) for item in found] == [
+        (2, "right in B", "y", "x", "x"),
+        (3, "right in A", "y", "x", "y"),
+        (4, "wrong in both", "x", "z", "y"),
+        (5, "wrong in both", "x", "y", "z"),
+    ]
+    assert [item.number for item in moved_classes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 2)] == [
+        *(2, 3)
+    ]
+
+
+def test_scores_that_are_the_same_are_left_out() -> None:
+    found = moved_scores([("a",), ("b",), ("c",)], [0.5, 1.0, 0.25], [0.5, 0.0, 0.75], 9)
+    assert [(item.number, item.change, item.one, item.other) for item in found] == [
+        (2, "-1.000", "1.000", "0.000"),
+        (3, "+0.500", "0.250", "0.750"),
+    ]
+
+
+@pytest.fixture
+def store(cli: Cli, tmp_path: Path) -> ResultStore:
+    cli("run", "--methods", "noise,other=noise[scale=2],word_overlap", "--seeds", "1-2", "--suite", "toy")
+    return ResultStore(tmp_path / "results", "local")
+
+
+def test_it_shows_the_pairs_on_screen_and_writes_nothing(
+    cli: Cli, store: ResultStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    code, out, err = cli("diff", "noise", "word_overlap", "--seed", "2", "--task", "TOY", "-n", "4")
+    assert (code, err) == (0, "")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert "TOY (180 pairs): A = noise, seed 2; B = word_overlap" in out
+    a, b = (
+        store.predictions(record)["TOY"]
+        for record in store.records()
+        if (record.method, record.seed) in (("noise", 2), ("word_overlap", None))
+    )
+    change = stats.rankdata(-b) - stats.rankdata(-a)
+    task = toy_task()
+    (subset,) = task.subsets
+    order = sorted(range(180), key=lambda i: -abs(change[i]))[:4]
+    lines = [line for line in out.splitlines()[4:-1] if line.strip()]
+    for i, upper, lower in zip(order, lines[::2], lines[1::2], strict=True):
+        rank_a, rank_b, rank_gold = (f"{stats.rankdata(-np.asarray(v))[i]:g}" for v in (a, b, subset.gold))
+        assert upper.split()[:4] == [f"{change[i]:+g}", rank_a, rank_b, rank_gold]
+        assert lower.split()[:3] == [f"{a[i]:.3f}", f"{b[i]:.3f}", f"{subset.gold[i]:g}"]
+        assert upper.rstrip().endswith(subset.first[i])
+        assert lower.rstrip().endswith(subset.second[i])
+
+
+def test_five_pairs_of_every_task_and_the_lowest_common_seed(cli: Cli, store: ResultStore) -> None:
+    code, out, _ = cli("diff", "noise", "other")
+    assert code == 0
+    assert "A = noise, seed 1; B = other, seed 1" in out
+    assert out.count("+0 ") == 5  # the same runs twice: no rank moves
+    assert cli("diff", "noise", "word_overlap", "--task", "TOY")[1].count("0.") > 20
+
+
+def test_sentences_cannot_steer_the_terminal(
+    cli: Cli, store: ResultStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (subset,) = toy_task().subsets
+    first = tuple(ESCAPES for _ in subset.first)
+    evil = {"TOY": PairTask("TOY", (PairSubset("all", first, subset.second, subset.gold),))}
+    monkeypatch.setattr(rescore, "tasks_of", lambda record, data: evil)
+    monkeypatch.setenv("COLUMNS", "200")
+    out = cli("diff", "noise", "word_overlap", "-n", "1")[1]
+    assert r"\x1b[31m red \u202e [bold]\x07" in out
+    assert not set(out) & {"\x1b", "\u202e", "\x07"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (
+            ["noise", "other", "--task", "TOI"],
+            2,
+            "unknown task 'TOI' (did you mean 'TOY'?); expected one of TOY",
+        ),
+        (
+            ["noise", "other", "--seed", "9"],
+            2,
+            "noise has no finished seed 9; expected for noise one of 1, 2",
+        ),
+        (["noise", "nois"], 2, "unknown method 'nois'"),
+        (["noise#1", "noise#1"], 2, "'noise#1' against itself"),
+        (["noise", "other", "-n", "0"], 2, "0 is not in the range"),
+    ],
+)
+def test_bad_arguments(cli: Cli, store: ResultStore, arguments: list[str], code: int, message: str) -> None:
+    got, out, err = cli("diff", *arguments)
+    assert (got, out) == (code, "")
+    assert message in err
+
+
+def test_which_runs_are_chosen(store: ResultStore) -> None:
+    every = [Run(store, record) for record in store.records()]
+    noise = Group("noise", tuple(run for run in every if run.record.method == "noise"))
+    other = Group("other", tuple(run for run in every if run.record.method == "other"))
+    fixed = Group("word_overlap", tuple(run for run in every if run.record.method == "word_overlap"))
+    second = Group("other#2", other.runs[1:], single=True)
+
+    def seeds(a: Group, b: Group, seed: int | None = None) -> list[int | None]:
+        return [run.record.seed for run in choose(a, b, seed, "bench diff")]
+
+    assert seeds(noise, other) == [1, 1]
+    assert seeds(noise, other, 2) == [2, 2]
+    assert seeds(noise, second) == [2, 2]
+    assert seeds(fixed, noise) == [None, 1]
+    assert seeds(fixed, fixed) == [None, None]
+    assert seeds(Group("noise#1", noise.runs[:1], single=True), second) == [1, 2]
+    with pytest.raises(InputError, match="other#2 has no finished seed 1; expected for other#2 one of 2"):
+        seeds(noise, second, 1)
+    with pytest.raises(InputError, match="no seed in common; expected for noise one of 1, 2"):
+        seeds(noise, Group("x#7", (Run(store, replace(other.runs[0].record, seed=7)),), single=True))

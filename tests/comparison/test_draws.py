@@ -1,0 +1,166 @@
+"""Kept draws hide no edited score, and are believed as far as predictions and data don't contradict them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.comparison.item_bootstrap import NOT_AGAIN, RefusedError, Run, draws_path, item_draws, stored_draws
+from bench.errors import BenchError, InputError
+from bench.eval import rescore
+from bench.records.integrity import sealed
+from bench.records.record import to_json
+from bench.records.store import ResultStore
+from tests.support.cli import Cli
+
+FEW = ("--draws", "100")
+Facts = dict[str, Any]
+
+
+@pytest.fixture
+def runs(cli: Cli, tmp_path: Path) -> list[Run]:
+    """Two seeds of noise and word_overlap, with draws kept of all."""
+    cli("run", "--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", "toy")
+    assert cli("stats", *FEW)[0] == 0
+    return read(tmp_path)
+
+
+def read(folder: Path) -> list[Run]:
+    store = ResultStore(folder / "results", "local")
+    return [Run(store, record) for record in store.records()]
+
+
+def add(run: Run, points: float) -> None:
+    """Edit a record's scores, and make its seal anew."""
+    scores = tuple(replace(score, value=score.value + points) for score in run.record.scores)
+    run.path.write_text(to_json(sealed(replace(run.record, scores=scores))))
+
+
+def change_kept(path: Path, change: Callable[[Facts], Any]) -> None:
+    with np.load(path) as archive:
+        facts, draws = json.loads(archive["facts"].tobytes()), archive["draws"]
+    change(facts)
+    payload = io.BytesIO()
+    text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+    np.savez(payload, facts=text, draws=draws)
+    path.write_bytes(payload.getvalue())
+
+
+@pytest.fixture
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise InputError("suite 'toy' needs evaluation data")
+
+    monkeypatch.setattr(rescore, "_suite", missing)
+
+
+def test_without_data_kept_draws_serve_and_it_is_said(cli: Cli, runs: list[Run], no_data: None) -> None:
+    code, out, err = cli("compare", "noise", "word_overlap", *FEW)
+    assert (code, err) == (0, "")
+    assert out.count(NOT_AGAIN) == 1
+    assert "For further seeds and further test pairs: " in out
+    code, out, err = cli("compare", "noise", "word_overlap", "--seeds-only", "--format", "json")
+    assert (code, err) == (0, "")
+    assert sum(NOT_AGAIN in line for line in json.loads(out)[0]["statements"]) == 1
+    code, _, err = cli("stats", *FEW)
+    assert (code, err) == (0, f"toy: {NOT_AGAIN}\n")
+    draws_path(runs[0], 100).unlink()
+    code, out, err = cli("compare", "noise", "word_overlap", *FEW)
+    assert (code, out.count(NOT_AGAIN), out.count("Items: left out: suite 'toy' needs")) == (0, 1, 1)
+
+
+def test_with_data_it_is_not_said(cli: Cli, runs: list[Run]) -> None:
+    code, out, err = cli("compare", "noise", "word_overlap", *FEW)
+    assert (code, err, NOT_AGAIN in out) == (0, "", False)
+
+
+@pytest.mark.parametrize("points", [0.05, -0.05, 2e-9])
+def test_kept_draws_refuse_an_edited_score_without_data(
+    cli: Cli, runs: list[Run], tmp_path: Path, no_data: None, points: float
+) -> None:
+    add(runs[0], points)
+    (edited, *_) = read(tmp_path)
+    with pytest.raises(RefusedError, match=r"TOY is .*, its predictions give .*: the record was edited"):
+        stored_draws(edited, 100)
+    for arguments in (("compare", "noise", "word_overlap"), ("stats",)):
+        code, out, err = cli(*arguments, *FEW)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "its predictions give" in err
+        assert "results/local/mini/noise/seed-1/toy.json" in err
+
+
+def test_rounding_is_no_edit(cli: Cli, runs: list[Run], tmp_path: Path, no_data: None) -> None:
+    add(runs[0], 1e-12)
+    assert stored_draws(read(tmp_path)[0], 100) is not None
+    assert cli("stats", *FEW)[0] == 0
+
+
+def test_a_report_with_items_refuses_it_too(cli: Cli, runs: list[Run]) -> None:
+    assert cli("stats")[0] == 0
+    report = ("report", "--format", "html")
+    code, out, _ = cli(*report)
+    assert code == 0
+    add(runs[0], 0.05)
+    code, out, err = cli(*report)
+    assert (code, out) == (2, "")
+    assert "its predictions give" in err
+
+
+def change_observed(facts: Facts) -> None:
+    facts["observed"]["TOY"] += 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (change_observed, "these are not the draws of"),
+        (lambda facts: facts.pop("observed"), "KeyError, so these draws are damaged"),
+        (lambda facts: facts.update(observed=[]), "these are not the draws of"),
+        (lambda facts: facts.update(observed={}), "these are not the draws of"),
+        (lambda facts: facts.update(observed={"TOY": "0.1", "avg": None}), "these are not the draws of"),
+        (lambda facts: facts.update(version=1), "these are not the draws of"),
+    ],
+)
+def test_draws_that_lie_cost_an_honest_record_nothing(
+    cli: Cli, runs: list[Run], change: Callable[[Facts], Any], message: str
+) -> None:
+    path = draws_path(runs[0], 100)
+    before = path.read_bytes()
+    change_kept(path, change)
+    code, _, err = cli("stats", *FEW)
+    assert code == 0
+    assert message in err
+    assert path.read_bytes() == before
+
+
+def test_draws_that_agree_with_an_edited_score_win_nothing_where_the_data_are(
+    cli: Cli, runs: list[Run], tmp_path: Path
+) -> None:
+    """Whoever edits a record can edit its draws' file as well."""
+    add(runs[0], 0.05)
+    (edited, *_) = read(tmp_path)
+    said = {name: edited.record.score(name) for name in ("TOY", "avg")}
+    change_kept(draws_path(edited, 100), lambda facts: facts.update(observed=said))
+    code, out, err = cli("compare", "noise", "word_overlap", *FEW)
+    assert (code, out) == (2, "")
+    assert "its predictions give" in err
+
+
+def test_a_record_without_predictions_has_no_items(cli: Cli, runs: list[Run]) -> None:
+    """Predictions that a record doesn't name are no reason to believe it, nor to refuse it."""
+    stripped = replace(runs[0].record, predictions=None)
+    runs[0].path.write_text(to_json(sealed(stripped)))
+    runs[0].path.with_suffix(".npz").unlink()
+    with pytest.raises(BenchError, match="no predictions are kept"):
+        list(item_draws([Run(runs[0].store, stripped)], draws=100))
+    code, out, err = cli("compare", "noise", "word_overlap", *FEW)
+    assert (code, err) == (0, "")
+    assert "Items: left out: " in out
+    assert out.count(NOT_AGAIN) == 1

@@ -1,0 +1,248 @@
+"""Paths in double quotes: how they are read, which are refused, and what is said of one without quotes."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.card import MethodCard
+from bench.config.parse import parse_method, parse_methods, quoted, split_outside_brackets
+from bench.config.quoting import bracket_depths, quote_path, split_path
+from bench.config.spec import MethodRequest
+from bench.config.spelling import recorded, split_argument
+from bench.errors import InputError
+from bench.records.files import model_stem
+from bench.registry import discover
+
+Split = tuple[str | None, tuple[str, str] | None]
+
+
+def split(text: str) -> Split:
+    request = parse_method(text, "test")
+    return split_argument(request, card(request))
+
+
+def card(request: MethodRequest) -> MethodCard:
+    return discover().get(request.name).card
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "short"),
+    [
+        ('hf:"my,folder[v=2]"', "my,folder[v=2]", None),
+        ('hf:"my,folder[v=2]":avg', "my,folder[v=2]", "avg"),
+        ('hf:"my,folder" : avg', "my,folder", "avg"),
+        ('hf: "my,folder"', "my,folder", None),
+        ('ALIAS=hf:"a=b":cls', "a=b", "cls"),
+        ('hf:"a""b,c"', 'a"b,c', None),
+        ('hf:"""x"""', '"x"', None),
+        ('hf:"it\'s, two"', "it's, two", None),
+        ('hf:"a:b":avg', "a:b", "avg"),
+        ('hf:"a:avg"', "a:avg", None),
+        ('hf:"~/x,y"', "~/x,y", None),
+        ('hf:"./é ü,ß"', "./é ü,ß", None),
+        ('hf:"-x,y"', "-x,y", None),
+        ('hf:"a+b]c["', "a+b]c[", None),
+        (r'hf:"C:\models\x,y":avg', r"C:\models\x,y", "avg"),
+        ('hf:"C:\\models\\"', "C:\\models\\", None),
+        (r'hf:"\\server\share[1]"', r"\\server\share[1]", None),
+        ('st:"a,b"', "a,b", None),
+        ('vectors:"glove,300.txt":sif', "glove,300.txt", "sif"),
+        # and without quotes, as before
+        ("hf:/models/x=1:avg", "/models/x=1", "avg"),
+        ("hf:/models/a b", "/models/a b", None),
+        ('hf:/models/a"b', '/models/a"b', None),
+        (r"hf:C:\models\x", r"C:\models\x", None),
+        (r"hf:C:\models\x:avg", r"C:\models\x", "avg"),
+    ],
+)
+def test_paths(text: str, path: str, short: str | None) -> None:
+    found, option = split(text)
+    assert (found, option[1] if option else None) == (path, short)
+
+
+def test_a_list_is_split_outside_quotes() -> None:
+    text = r'untrained,A=hf:"x,y[z=1]":avg,hf:"p""q,r"[pooling=avg,prompt="a\, b"],st:"C:\m\",simcse[lr=1]'
+    found = parse_methods(text)
+    assert [one.text for one in found] == split_outside_brackets(text)
+    assert [one.name for one in found] == ["untrained", "hf", "hf", "st", "simcse"]
+    assert [one.alias for one in found] == [None, "A", None, None, None]
+    assert found[2].options == (("pooling", "avg"), ("prompt", '"a, b"'))
+    assert split_argument(found[3], card(found[3])) == ("C:\\m\\", None)
+    assert ",".join(one.text for one in found) == text
+
+
+def test_quotes_in_methods_of_methods() -> None:
+    (of,) = parse_methods('E=ensemble:0.3*hf:"a+b,c":avg+0.7*st:"d]e"[x=1]+untrained')
+    assert (of.alias, of.name) == ("E", "ensemble")
+    parts = split_outside_brackets(str(of.argument), "+")
+    assert parts == ['0.3*hf:"a+b,c":avg', '0.7*st:"d]e"[x=1]', "untrained"]
+    for text in ('distill:hf:"a,b":avg', 'distill:static:hf:"a]b"', 'static:hf:"a,[b"', 'released:hf:"a,b"'):
+        assert [one.text for one in parse_methods(f"{text},simcse")] == [text, "simcse"]
+    (of,) = parse_methods('distill[of=ensemble:hf:"a,b]+c"+untrained,lr=1]')
+    assert of.options == (("of", 'ensemble:hf:"a,b]+c"+untrained'), ("lr", "1"))
+    (of,) = parse_methods(r'distill[of=hf:"C:\a\b,c"]')
+    assert of.options == (("of", r'hf:"C:\a\b,c"'),)
+    assert quoted(of.options[0][1]) == of.options[0][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('hf:"a', "the quote in '\"a' is not closed"),
+        ('hf:"a,untrained', "the quote in '\"a,untrained' is not closed"),
+        ('hf:"""', "is not closed"),
+        ('hf:"a""', "is not closed"),
+        ('hf:""', "the path in '\"\"' is empty"),
+        ('hf:" "', "is empty"),
+        ('hf:"a"b', "'b' stands after the closing quote"),
+        ('hf:"a":', "':' stands after the closing quote"),
+        ('hf:"a" "b"', "stands after the closing quote"),
+        ('hf:"a"=b', "'=b' stands after the closing quote"),
+        ('"hf:a"', "quotes go around the path alone: 'hf:\"PATH\":avg'"),
+        ('"untrained"', "quotes go around the path alone"),
+        ('ALIAS="hf:a"', "quotes go around the path alone"),
+        ('hf"a"', "is not a method"),
+        ('hf:"a"[b', "is not a method"),
+    ],
+)
+def test_bad_quotes_are_refused_in_one_line(text: str, part: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_methods(text)
+    assert str(caught.value).startswith("--methods: ")
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('st:"a,b":avg', "'st' takes nothing after its path, and there is ':avg'; expected st:\"a,b\""),
+        ('untrained:"avg"', "'untrained' takes no path; expected no quotes"),
+        ('word_overlap:"a"', "'word_overlap' takes nothing after a colon"),
+    ],
+)
+def test_quotes_where_none_belong(text: str, part: str) -> None:
+    with pytest.raises(InputError) as caught:
+        split(text)
+    assert part in str(caught.value)
+
+
+NAMES = (
+    "my,folder",
+    "my[v=2]",
+    "x[a]b",
+    "open[",
+    "]shut",
+    "a,b[c=1],d",
+    'q"u,o',
+    "sp ace,two",
+    "ü,é",
+    "-x,y",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ["hf:{}", "hf:./{}", "A=hf:{}:avg", "untrained,st:{},simcse"])
+def test_a_path_without_quotes_is_shown_with_them(
+    name: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()
+    before, after = form.split("{}")
+    path = ("./" if before.endswith("./") else "") + name
+    fixed = f"{before.removesuffix('./')}{quote_path(path)}{after}"
+    with pytest.raises(InputError) as caught:
+        parse_methods(form.format(name))
+    assert str(caught.value).endswith(f"type {shlex.quote(fixed)}"), str(caught.value)
+    (found,) = (one for one in parse_methods(fixed) if one.name in ("hf", "st"))
+    assert split_argument(found, card(found))[0] == path
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        (r"hf:my\,folder:avg", 'hf:"my,folder":avg'),
+        (r"st:sub/v\[2\],simcse", 'st:"sub/v[2]",simcse'),
+        ('hf:"my"",folder', ""),
+        ('"hf:my,folder":avg', 'hf:"my,folder":avg'),
+        ('"hf:my,folder",simcse', 'hf:"my,folder",simcse'),
+        ("hf:'my,folder':avg", 'hf:"my,folder":avg'),
+        ('hf:./"my,folder"', 'hf:"./my,folder"'),
+        ('ensemble:"hf:my,folder+untrained"', 'ensemble:hf:"my,folder"+untrained'),
+        ("ensemble:hf:my,folder+untrained", 'ensemble:hf:"my,folder"+untrained'),
+        ("ensemble:untrained+0.5*hf:p+q:avg", 'ensemble:untrained+0.5*hf:"p+q":avg'),
+        ("distill:hf:my,folder", 'distill:hf:"my,folder"'),
+        ("distill[of=hf:my,folder]", 'distill[of=hf:"my,folder"]'),
+        ("hf:my,folder,st:sub/v[2]", 'hf:"my,folder",st:"sub/v[2]"'),
+    ],
+)
+def test_other_ways_to_write_it_are_shown_the_right_one(
+    text: str, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("my,folder", "sub/v[2]", "p+q"):
+        (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(InputError) as caught:
+        parse_methods(text)
+    assert str(caught.value).endswith(f"type {shlex.quote(typed)}" if typed else "the next method")
+
+
+def test_what_can_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("my", "my,untrained", "my[pooling=avg]", "p+q", "avg,simcse"):
+        (tmp_path / name).mkdir()
+    for text in (
+        "hf:my,untrained",
+        "hf:my[pooling=avg]",
+        "hf:my:avg,untrained",
+        "hf:p+q",
+        "untrained:avg,simcse",
+    ):
+        assert [one.text for one in parse_methods(text)] == split_outside_brackets(text)
+
+
+def test_names_in_records_are_read_without_a_look_at_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a,b").mkdir()
+    assert len(parse_methods("hf:a,b", recorded=True)) == 2
+    with pytest.raises(InputError):
+        parse_methods("hf:a,b")
+
+
+def test_rows_are_named_again_by_what_was_typed() -> None:
+    names = ["untrained", "my_folder_v=2_-01234567[pooling=avg]", "A"]
+    assert model_stem("sub/my,folder[v=2]", "0123456789abcdef") == "my_folder_v=2_-01234567"
+    assert recorded("my_folder_v=2_-01234567:avg", names) == names[1]
+    text = 'A=hf:"x,y":avg,untrained,my_folder_v=2_-01234567[pooling=avg]'
+    assert split_outside_brackets(text) == ['A=hf:"x,y":avg', "untrained", names[1]]
+
+
+def test_values_keep_their_escapes() -> None:
+    (one,) = parse_methods(r'hf:x[prompt="say:\, \[\]\\n",template=C:\models\x]')
+    assert dict(one.options) == {"prompt": '"say:, []\\n"', "template": r"C:\models\x"}
+    for value in (r"C:\models\x", '"a, b"', 'means:"', "a[b=c\\,d]", "x\\", "[", r"\,"):
+        (again,) = parse_methods(f"m[a={quoted(value)}]")
+        assert again.options == (("a", value),)
+    assert quoted(r"C:\m") == r"C:\\m"  # as rows of earlier versions are called
+
+
+@given(st.text(st.sampled_from('ab"\\[],:=+*~ ./é')).filter(lambda path: path.strip() != ""))
+def test_any_path_survives_its_quotes(path: str) -> None:
+    text = f"A=hf:{quote_path(path)}:avg"
+    assert split_path(quote_path(path)) == (path, "")
+    assert split(f"{text}") == (path, ("pooling", "avg"))
+    assert split_outside_brackets(f"{text},x") == [text, "x"]
+    (sum_of,) = parse_methods(f"ensemble:hf:{quote_path(path)}+untrained")
+    assert split_outside_brackets(str(sum_of.argument), "+") == [f"hf:{quote_path(path)}", "untrained"]
+
+
+@given(st.text(st.sampled_from('hf:"[],\\+=')))
+def test_every_character_has_a_depth(text: str) -> None:
+    for inside in (False, True):
+        assert len(bracket_depths(text, inside=inside)) == len(text)

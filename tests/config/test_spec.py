@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.config.parse import parse_methods, parse_override, parse_seeds
+from bench.errors import BenchError, InputError, did_you_mean
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("1-5", (1, 2, 3, 4, 5)), ("1,3,7-9", (1, 3, 7, 8, 9)), ("7", (7,)), ("0", (0,)), (" 2 , 1 ", (1, 2))],
+)
+def test_seeds(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (
+            "5-1",
+            "the range '5-1' falls; expected numbers and rising ranges such as 1-5 or 1,3,7-9; write 1-5",
+        ),
+        ("", "'' in ''"),
+        ("1,,2", "'' in '1,,2'"),
+        ("a", "'a' in 'a'"),
+        ("-1", "'-1' in '-1'"),
+        ("1.5", "'1.5' in '1.5'"),
+        ("1-3,2", "seed 2 is given twice"),
+        ("1-99999", "asks for too many seeds; expected at most 10000"),
+    ],
+)
+def test_bad_seeds_say_what_is_wrong(text: str, part: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_seeds(text)
+    assert str(caught.value).startswith("--seeds: ")
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.text(max_size=40))
+def test_any_text_parses_or_is_refused_in_one_line(text: str) -> None:
+    for parse in (parse_seeds, parse_methods, parse_override):
+        message = ""
+        try:
+            parse(text)
+        except BenchError as error:
+            message = str(error)
+        assert "\n" not in message
+
+
+def test_methods() -> None:
+    one, two, three, four = parse_methods("simcse, untrained:avg,x[a=1,b=c=d],ours=st:/models/a=b")
+    assert (one.name, one.argument, one.options, one.alias) == ("simcse", None, (), None)
+    assert (two.name, two.argument) == ("untrained", "avg")
+    assert (three.name, three.options) == ("x", (("a", "1"), ("b", "c=d")))
+    assert (four.alias, four.name, four.argument) == ("ours", "st", "/models/a=b")
+    (path,) = parse_methods("hf:/models/x=1:avg")
+    assert (path.alias, path.name, path.argument) == (None, "hf", "/models/x=1:avg")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a,,b", "a[", "a]", "a[b]", "a[=1]", "st:", "a b", "../x", "al/ias=st:x"]
+)
+def test_bad_methods(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_methods(text)
+    assert str(caught.value).startswith("--methods: ")
+
+
+def test_overrides() -> None:
+    assert (parse_override("tncse.lr=1e-5").stage, parse_override("tncse.sub1.lr=1").stage) == (None, "sub1")
+    parsed = parse_override("untrained.template=a=b")
+    assert (parsed.method, parsed.option, parsed.value) == ("untrained", "template", "a=b")
+    for text in ("x", "x=1", "a.b.c.d=1", "a..b=1", ".b=1"):
+        with pytest.raises(InputError):
+            parse_override(text)
+
+
+def test_suggestions() -> None:
+    assert did_you_mean("untraind", ["untrained", "hf"]) == "did you mean 'untrained'?"
+    assert did_you_mean("zzz", ["untrained", "hf"]) is None
+    assert did_you_mean("SimCSE", ["esimcse", "simcse"]) == "did you mean 'simcse'?"
+    assert did_you_mean("A", ["a", "A"]) == "did you mean 'a'?"
+    assert did_you_mean("mean", ["mask", "avg"]) == "did you mean 'avg'?"
+    assert did_you_mean("mean", ["mask"]) is None
+
+
+def test_errors_survive_pickling_with_all_parts() -> None:
+    error = InputError("what", where="here", expected="that", hint="do")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert type(again) is InputError
+    assert str(again) == str(error) == "here: what; expected that; do"

@@ -1,0 +1,155 @@
+"""What is typed for a row of a campaign, and which row it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.config.spelling import recorded
+from bench.records.store import ResultStore
+from tests.support.campaigns import make_record
+from tests.support.cli import Cli
+
+NAMES = (
+    *("untrained", "untrained[pooling=avg]", "tncse", "tncse[lr=1e-05,nce=False]", "tncse[nce=False]"),
+    *("mine", "pair[a=x,b=x]", "distill:static[dim=2]", "a[of=b\\,c]", "a[x=1]", "a[x=1.0]"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("untrained:avg", "untrained[pooling=avg]"),
+        ("untrained[ pooling=avg ]", "untrained[pooling=avg]"),
+        ("tncse[nce=false]", "tncse[nce=False]"),
+        ("tncse[nce=FALSE, lr=0.00001]", "tncse[lr=1e-05,nce=False]"),
+        ("tncse[nce=False]", "tncse[nce=False]"),
+        ("mine", "mine"),
+        ("a[x=1]", "a[x=1]"),  # as it is written, though another reads alike
+    ],
+)
+def test_other_spellings_of_a_row(text: str, name: str) -> None:
+    assert recorded(text, NAMES) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "untrained:cls",
+        "untrained[pooling=AVG]",
+        "tncse[nce=True]",
+        "tncse[lr=1e-5]",
+        "mine=tncse",
+        "pair[b=x]",
+        "pair:x",
+        "a[x=1e0]",  # two rows read so
+        "a,mine",
+        "a[",
+        "",
+    ],
+)
+def test_what_is_no_row_stays_as_it_is(text: str) -> None:
+    assert recorded(text, NAMES) == text
+
+
+@given(st.text(st.sampled_from("a[]=,:x1e-.\\ \x00é"), max_size=12))
+def test_any_text_means_a_row_or_itself(text: str) -> None:
+    assert recorded(text, NAMES) in (text, *NAMES)
+
+
+HAD: dict[str, object] = {"steps": 4, "epochs": 1, "lr": 1e-4, "tau": 0.05}
+ROWS: tuple[tuple[str, str, dict[str, object]], ...] = (
+    ("untrained", "untrained", {"pooling": "cls"}),
+    ("untrained[pooling=avg]", "untrained", {"pooling": "avg"}),
+    ("simcse", "simcse", HAD),
+    ("simcse[tau=0.1]", "simcse", HAD | {"tau": 0.1}),
+    ("simcse[steps=0]", "simcse", HAD | {"steps": 0}),
+    ("fast", "simcse", HAD | {"lr": 1e-3}),
+    ("mine", "st", {"pooling": "own"}),
+    ("theirs", "hf", {"pooling": "avg"}),
+    ("distill:simcse[lr=1e-3]", "distill", {"of": "simcse", "lr": 1e-3}),
+    ("ensemble:simcse+tncse", "ensemble", {"of": "simcse+tncse"}),
+    ("two", "two", {"x": 1}),
+    ("two", "two", {"x": 2}),
+    ("simcse[", "simcse", HAD | {"lr": 7.0}),
+    ("gone", "gone", {"x": 1}),
+)
+RECORDS = [make_record(row, 1, {"STSB": 0.5}, name=name, options=options) for row, name, options in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("untrained:cls", "untrained"),
+        ("untrained[pooling=cls]", "untrained"),
+        ("simcse[lr=0.0001]", "simcse"),
+        ("simcse[tau=1e-1,lr=1e-4]", "simcse[tau=0.1]"),
+        ("simcse[epochs=1]", "simcse[steps=0]"),
+        ("simcse[steps=4,epochs=1]", "simcse"),
+        ("fast=simcse[lr=1e-3]", "fast"),
+        ("mine=st:s1", "mine"),
+        ("theirs=hf:folder:avg", "theirs"),
+        ("theirs=hf:folder", "theirs"),
+        ("ensemble[of=simcse+tncse]", "ensemble:simcse+tncse"),
+        # and what is another row, or none
+        ("untrained:avg_first_last", ""),
+        ("simcse[lr=1e-3]", ""),
+        ("simcse[lr=7]", ""),
+        ("simcse[seed=1]", ""),
+        ("fast=simcse[lr=1e-4]", ""),
+        ("fast=tncse", ""),
+        ("mine=hf:s1", ""),
+        ("theirs=hf:folder:cls", ""),
+        ("distill:simcse", ""),
+        ("two[x=1]", ""),
+        ("gone:1", ""),
+    ],
+)
+def test_what_the_records_hold_tells_a_row_too(text: str, name: str) -> None:
+    names = {record.method for record in RECORDS}
+    assert recorded(text, names, RECORDS) == (name or text)
+
+
+def test_commands_take_them(cli: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "results", "local")
+    for name, start in (("a[pooling=avg,tau=0.05]", 0.6), ("b", 0.5)):
+        for seed in (1, 2, 3):
+            made = make_record(name, seed, {"STSB": start + seed / 100}, name=name[0], options={"lr": 1e-4})
+            store.write(made.place, made, {"STSB": np.full(10, seed, dtype=np.float32)})
+    typed, name = "a[tau=5e-2,pooling=avg]", "a[pooling=avg,tau=0.05]"
+    code, out, err = cli("report", "--methods", f"b,{typed}", "--baseline", typed)
+    assert code == 0, err
+    assert name in out
+    code, out, err = cli("compare", typed, "b", "--seeds-only")
+    assert code == 0, err
+    assert f"{name} is ahead" in out
+    code, out, err = cli("compare", f"{typed}#4", "b", "--seeds-only")
+    assert code == 2
+    assert f"{name} has no finished seed 4" in err
+    code, out, err = cli("compare", "b", "--against", f"{name},{typed}", "--seeds-only")
+    assert (code, "names a method twice" in err) == (2, True)
+    code, out, err = cli("compare", typed, "b[lr=0.0001]", "--seeds-only")
+    assert code == 0, err
+    assert f"A = {name} (seeds 1-3), B = b (seeds 1-3)" in out
+    code, out, err = cli("report", "--methods", f"b[lr=1e-4],{typed}", "--baseline", "b[lr=1e-4]")
+    assert code == 0, err
+    code, out, err = cli("report", "--baseline", "c")
+    assert (code, "--baseline: no record of 'c'" in err, "expected one of a[" in err) == (2, True, True), err
+
+
+def test_a_folder_s_row_is_known_by_the_path_that_was_typed(cli: Cli, zoo: Callable[[str], Path]) -> None:
+    rows = [f"hf:{zoo(name)}:avg" for name in ("bert", "distilbert")]
+    code, _, err = cli("run", "--suite", "toy", "--methods", ",".join(rows))
+    assert code == 0, err
+    code, out, err = cli("compare", *rows)
+    assert code == 0, err
+    assert "show no difference between bert-" in out or "bert-" in out
+    code, out, _ = cli("report", "--methods", rows[1])
+    assert (code, "distilbert-" in out, " bert-" in out) == (0, True, False)
+    code, _, err = cli("report", "--methods", rows[0].replace(":avg", ":cls"))
+    assert code == 2

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.config.parse import parse_methods
+from bench.config.spec import RunSpec
+from bench.config.sweep_manifest import Manifest, load_all, save
+from bench.config.sweeps import SWEEPS, Backbone, Point, single_encoders
+from bench.errors import DataError
+from bench.losses.twin import ltn
+from bench.plan.plan import make_plan
+from bench.reports.tables.sweeps import norm_ratio, sweep_grids
+from tests.support.campaigns import make_record
+from tests.support.cli import Cli, refusal
+from tests.support.tncse import sets
+from tests.support.training import stage_folders
+
+ROOT = Path(__file__).parents[2]
+
+
+def arguments(tiny_bert: Path, corpus: Path, name: str, *extra: str) -> tuple[str, ...]:
+    return (
+        "sweep", name, "--seeds", "1-2", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *extra,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "methods"),
+    [
+        ("loss_terms", 16, {"tncse", "jtcse[nce=false,icnce=false,ictn=false]", "tncse[icnce=false]"}),
+        ("caels", 5, {f"jtcse[caels={count}]" for count in (0, 1, 2, 3, 6)}),
+        ("single", 3, {"simcse[text=train+sick]", "tncse_single", "tncse_single[ictn=false]"}),
+        ("layer_norms", 16, {"tncse", "tncse[ltn_input=cls]", "jtcse[drop_norms=6]"}),
+        (
+            "modified_steps",
+            15,
+            {"mhe", "m_mhe[w=false,r=false]", "m_mhe[r=false]", "m_mhe", "m_mhs[r=false]", "m_mhs"},
+        ),
+        ("paradigm_m", 8, {"paradigm[m=0.3]", "paradigm[m=1]"}),
+        ("paradigm_tau", 8, {"paradigm[tau=0.01]", "paradigm[tau=3]"}),
+        ("paradigm_r", 8, {"paradigm[ratio=0.25]", "paradigm[ratio=2]"}),
+        (
+            "modified_grid_1",
+            64,
+            {
+                "m_vicreg[batch_size=512,lr=5e-06,m=0.3,tau=0.05,ratio=1]",
+                "m_mhs[batch_size=64,lr=1e-05,m=0.3,ratio=1]",
+            },
+        ),
+        ("modified_grid_2", 200, {"m_barlow[m=0.37,ratio=1.25,tau=0.05]", "m_mhs[m=0.27,ratio=2]"}),
+        ("unsee_architectures", 12, {"unsee_vicreg[architecture=projection]"}),
+        (
+            "unsee_depth_online_projection",
+            20,
+            {
+                f"unsee_barlow[architecture=online_projection,lr=3e-05,batch_size=64,max_length=32,layers={n}]"
+                for n in range(1, 6)
+            },
+        ),
+        ("unsee_mlp", 20, {"unsee_byol[layers=1]", "unsee_corinfomax[layers=5]"}),
+        ("crop_views", 4, {"crop", "crop[dropout=0]", "crop[views=dropout]", "crop[views=dropout_span]"}),
+        ("norm_ratio", 0, set()),
+    ],
+)
+def test_grids(name: str, places: int, methods: set[str]) -> None:
+    points = list(SWEEPS[name].points(Backbone(layers=6, pooler=True)))
+    assert len(points) == len({(p.row, p.column) for p in points}) == places
+    assert methods <= {p.method for p in points}
+
+
+def test_grids_over_methods_hold_every_baseline_that_trains() -> None:
+    baselines = single_encoders()
+    assert "simcse" in baselines
+    assert "untrained" not in baselines
+    without = {p.column for p in SWEEPS["pooling"].points(Backbone(4, pooler=False))}
+    assert without == {"cls", "avg", "avg_first_last"}
+    everywhere = list(SWEEPS["pooling"].points(Backbone(4, pooler=True)))
+    assert len(everywhere) == 4 * (3 + len(baselines))
+    assert len(list(SWEEPS["sick"].points(Backbone(4, False)))) == 2 * (2 + len(baselines))
+    pairs = [p.method for p in SWEEPS["dual_ensembles"].points(Backbone(4, False))]
+    assert "ensemble:simcse[text=a+sick]+simcse[text=b+sick]" in pairs
+
+
+def test_dry_run_says_question_grid_seeds_and_cost(
+    cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.cli.sweep.show_estimate", lambda plan: print("about", len(plan.jobs)))
+    code, out, err = cli(*arguments(tiny_bert, corpus, "caels", *sets("jtcse"), "--estimate"))
+    assert (code, err) == (0, "")
+    assert "How many cross-attention layers? (JTCSE, Table IX)" in out
+    assert "3 methods x seeds 1-2: jtcse[caels=0], jtcse[caels=1], jtcse[caels=3]" in out
+    assert "6 of 6 cells to run; 10 training stages (0 done already, 8 uses shared)" in out
+    assert out.endswith("about 6\n")
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_records(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    short = (*sets("tncse", eval_every=2), *sets("jtcse", eval_every=2, caels=3), "--seeds", "1")
+    code, first, err = cli(*arguments(tiny_bert, corpus, "layer_norms", *short))
+    assert code == 0, err
+    trained = stage_folders(tmp_path)
+    assert len(trained) == 2 + 2 * (4 + 1)  # shared sub-encoders; a joint stage of each twin and column
+    norms = [line.split() for line in first.splitlines() if line.split()[:1] in (["0"], ["1"], ["2"], ["3"])]
+    assert [len(row) for row in norms] == [9] * 4  # of LTN on the pooler in the first alone
+    assert len({row[5] for row in norms}) == 4  # no LayerNorm, other lengths
+    # a rate at which the joint loss overflows: jtcse fails, but without terms, where that stage falls away
+    code, second, err = cli(
+        *arguments(tiny_bert, corpus, "loss_terms", *short, "--set", "jtcse.lr=1e30", "--campaign", "other")
+    )
+    assert code == 1
+    assert "cell(s) failed" in err
+    again = stage_folders(tmp_path)
+    assert trained.items() <= again.items()
+    assert "Failed: jtcse" in second
+    row = next(line for line in second.splitlines() if "nce + icnce + ictn" in line)
+    assert row.split()[-1] == "-"
+    none = next(line for line in second.splitlines() if line.split()[:1] == ["none"]).split()
+    assert none[1] == none[2] != "-"
+    # the campaign of the first: its table again, and beside it the leaderboard
+    code, out, _ = cli("report")
+    assert code == 0
+    assert first.strip() in out
+    assert cli("report")[1] == out
+    for form, start in (("markdown", "### Sweep layer"), ("latex", r"\caption{Sweep layer\_norms")):
+        assert start in cli("report", "--format", form)[1]
+    grid = json.loads(cli("report", "--format", "json")[1])[-1]
+    assert grid["title"].startswith("Sweep layer_norms")
+    assert [row[0] for row in grid["rows"]] == ["0", "1", "2", "3"]
+    code, _, err = cli("report", "--figures", "figures")
+    assert code == 0
+    (svg,) = (tmp_path / "figures").glob("*-layer_norms-*.svg")
+    assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    assert svg.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in svg.read_bytes()
+
+
+@pytest.mark.parametrize("name", [name for name in SWEEPS if name.startswith(("modified", "paradigm"))])
+def test_grids_of_the_gradient_paradigm_are_cells_of_their_own(
+    tiny_bert: Path, tmp_path: Path, name: str
+) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f"This is sentence {i}.\n" for i in range(512)))  # the largest batch
+    methods = [point.method for point in SWEEPS[name].points(Backbone(3, True))]
+    asked = parse_methods(",".join(methods))
+    plan = make_plan(RunSpec(asked, (1,), "mini", ("toy",), str(tiny_bert), corpus=corpus, dev="toy"))
+    assert len({job.cell.method for job in plan.jobs}) == len(plan.jobs) == len(methods)
+    assert len({job.key for job in plan.jobs}) == len(methods)
+
+
+def test_the_surface_has_no_cells(cli: Cli, tmp_path: Path) -> None:
+    code, out, _ = cli("sweep", "norm_ratio")
+    assert code == 0
+    assert "cos 0.9" in out
+    manifest = tmp_path / "results" / "local" / "sweeps" / "mini-norm_ratio.json"
+    assert json.loads(manifest.read_text())["points"] == []
+    manifest.write_text("{}")
+    code, _, err = cli("run", "--methods", "word_overlap", "--suite", "toy")
+    assert code == 0, err
+    code, _, err = cli("report")
+    assert code == 2
+    assert "mini-norm_ratio.json: the sweep's grid is damaged" in err
+
+
+def test_the_surface_of_a_profile_from_a_file(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    source = (ROOT / "bench/config/profiles/mini.toml").read_text()
+    (tmp_path / "own" / "mine.toml").write_text(source)
+    assert cli("sweep", "norm_ratio", "--profile", "own/mine.toml")[0] == 0
+    (kept,) = load_all(tmp_path / "results" / "local")
+    assert (kept.sweep, kept.profile) == ("norm_ratio", "mine")
+
+
+@pytest.mark.parametrize("profile", ["../../evil", "/evil", "other"])
+def test_a_grid_is_where_it_says(tmp_path: Path, profile: str) -> None:
+    """It says itself where it is kept, so that one from anybody could lead out of the campaign."""
+    path = tmp_path / "sweeps" / "mini-caels.json"
+    save(Manifest("caels", "mini", ("toy",), (1,), (("0", "jtcse", "jtcse[caels=0]"),)), tmp_path)
+    (grid,) = load_all(tmp_path)
+    path.write_text(path.read_text().replace('"mini"', json.dumps(profile)))
+    with pytest.raises(DataError) as caught:
+        load_all(tmp_path)
+    assert f"damaged: it is of sweep caels and profile {profile}; delete it and run" in str(caught.value)
+    if "/" in profile:
+        with pytest.raises(DataError, match="is no profile's name"):
+            save(replace(grid, profile=profile), tmp_path)
+    assert [file.name for file in tmp_path.rglob("*.json")] == ["mini-caels.json"]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The command of a sweep that trains nothing."""
+    points = (Point("0", "a", "noise"), Point("1", "a", "word_overlap"))
+    monkeypatch.setitem(SWEEPS, "caels", replace(SWEEPS["caels"], points=lambda _: points))
+    return ("sweep", "caels", "--workers", "1")
+
+
+def test_a_sweep_again_on_another_suite_keeps_the_first(
+    cli: Cli, tmp_path: Path, quick: tuple[str, ...]
+) -> None:
+    assert cli(*quick, "--seeds", "1-2", "--suite", "toy")[0] == 0
+    code, out, _ = cli(*quick, "--seeds", "2,4", "--suite", "mini")
+    assert (code, "caels, mini" in out, "caels, toy" in out) == (0, True, False)
+    (kept,) = load_all(tmp_path / "results" / "local")
+    assert (kept.suites, kept.seeds) == (("toy", "mini"), (1, 2, 4))
+    out = cli("report", "--table", "ablation:caels")[1]
+    assert ("caels, toy" in out, "caels, mini" in out, "Not run yet" in out) == (True, True, False)
+    for suite, other in (("toy", "mini"), ("mini", "toy")):
+        out = cli("report", "--suite", suite)[1]
+        assert (f"caels, {suite}" in out, f"caels, {other}" in out) == (True, False)
+    assert cli("run", "--methods", "word_overlap", "--suite", "mini-dev", *quick[2:])[0] == 0
+    assert "caels" not in cli("report", "--suite", "mini-dev")[1]
+
+
+def test_a_sweep_with_other_cells_is_refused_before_anything_runs(
+    cli: Cli, tmp_path: Path, quick: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli(*quick, "--seeds", "1", "--suite", "toy")[0] == 0
+    file = tmp_path / "results/local/sweeps/mini-caels.json"
+    before = file.read_bytes()
+    points = (Point("0", "a", "noise[scale=2]"), Point("1", "a", "word_overlap"))
+    monkeypatch.setitem(SWEEPS, "caels", replace(SWEEPS["caels"], points=lambda _: points))
+    for more in ((), ("--dry-run",)):
+        err = refusal(cli, *quick, "--seeds", "1", "--suite", "toy", *more)
+        assert "mini-caels.json: sweep caels ran here with other cells; expected the 2 cells" in err
+        assert "; name another --campaign\n" in err
+    assert file.read_bytes() == before
+    file.write_text("{}")
+    err = refusal(cli, *quick, "--seeds", "1", "--suite", "toy")
+    assert "damaged: 'sweep' is missing" in err
+    assert "; delete it and run bench sweep again: finished cells are kept" in err
+
+
+@pytest.mark.parametrize("name", ["cael", ""])
+def test_unknown_sweeps(cli: Cli, name: str) -> None:
+    code, out, err = cli("sweep", name)
+    assert (code, out) == (2, "")
+    assert f"unknown sweep '{name}'" in err
+    assert "caels" in err
+
+
+def test_the_surface_is_ltns_norm_factor() -> None:
+    """An angle whose -log is 1 leaves LTN's norm factor alone."""
+    k, t = 2.5, 0.3
+    a = k * torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    b = torch.tensor([[t, (1 - t**2) ** 0.5]], dtype=torch.float64)
+    angle = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    one = float(np.exp(-1))
+    other = torch.tensor([[one, (1 - one**2) ** 0.5]], dtype=torch.float64)
+    loss = ltn(angle.repeat(2, 1), a.repeat(2, 1), other.repeat(2, 1), b.repeat(2, 1), scale=1.0)
+    assert float(loss) == pytest.approx(float(norm_ratio(k, t)))
+    assert norm_ratio(1, 1) == 0
+    assert norm_ratio(0, 0.5) == norm_ratio(3, -1) == 1
+
+
+def test_collapse_figures_are_compared_over_seeds() -> None:
+    ends = {  # effective rank and mean cosine of three seeds' last dev vectors
+        "projection": [(2.0, 0.9), (3.0, 0.8), (4.0, 0.7)],
+        "single_projection": [(40.0, 0.1), (42.0, 0.2), (44.0, 0.3)],
+    }
+    records = []
+    for architecture, seeds in ends.items():
+        for seed, end in enumerate(seeds, start=1):
+            record = make_record(architecture, seed, {"MINI": 0.5}, suite="mini")
+            record.training["stages"]["simcse"]["collapse_curve"] = [[10, 20.0, 0.5, 0.6], [20, *end, 0.4]]
+            records.append(record)
+    places = tuple((name, "unsee_byol", name) for name in ends)
+    manifest = Manifest("unsee_architectures", "mini", ("mini",), (1, 2, 3), places)
+    (grid,) = sweep_grids([manifest], records, "camp")
+    assert [row[-1] for row in grid.rows] == ["3.0", "42.0"]
+    # ranks: standard error sqrt(1/3 + 4/3), df (5/3)^2 / ((1/9 + 16/9) / 2) = 2.94, t 3.219;
+    # cosines: 0.0816, 4, 2.776
+    told = "rank +39.0 [+34.8, +43.2]; cosine -0.600 [-0.827, -0.373]"
+    assert f"unsee_byol, single_projection minus projection: {told}." in grid.notes

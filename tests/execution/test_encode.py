@@ -1,0 +1,274 @@
+"""Vectors of a text of any length: the stream, the file that grows, the lines, the command."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.cli.encode import encode as command
+from bench.config import profiles
+from bench.data.lines import sentences
+from bench.encoder import FloatArray
+from bench.errors import BenchError, DataError, InputError
+from bench.eval.embed import BLOCK, stream
+from bench.eval.vector_file import VectorFile
+from tests.support.cli import Cli, refusal
+
+TEXT = [
+    "The doctor is reading a book.",
+    "a",
+    "",
+    "Two children are singing a song on the hill.",
+    "a",
+    "The doctor is reading a book on the hill.",
+    "The doctor is reading a book.",
+]
+
+
+class Lengths:
+    """An encoder whose vectors are lengths; "bad" has none."""
+
+    dim = 1
+
+    def __init__(self) -> None:
+        self.facts: dict[str, str | int] = {}
+        self.calls: list[list[str]] = []
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Any = None
+    ) -> FloatArray:
+        self.calls.append(list(sentences))
+        for _ in sentences:
+            progress and progress(1)
+        rows = [[np.nan if sentence == "bad" else len(sentence)] for sentence in sentences]
+        return np.array(rows, dtype=np.float32)
+
+
+# the stream
+
+
+@pytest.mark.parametrize("block", [1, 3, 7, 100])
+def test_the_streams_rows_are_those_of_encode(block: int) -> None:
+    from bench.nn.backbone import TransformerEncoder
+
+    encoder = TransformerEncoder(Path(profiles.backbone_reference(profiles.load("mini"))), "avg")
+    blocks = list(stream(encoder, iter(TEXT), block=block))
+    assert [len(rows) for rows in blocks[:-1]] == [block] * (len(blocks) - 1)
+    assert {rows.dtype for rows in blocks} == {np.dtype(np.float32)}
+    whole = encoder.encode(TEXT)
+    np.testing.assert_allclose(np.concatenate(blocks), whole, rtol=1e-6, atol=1e-6)
+
+
+def test_the_stream_draws_one_block_ahead_at_most() -> None:
+    drawn: list[str] = []
+
+    def endless() -> Iterator[str]:
+        while True:
+            drawn.append("a" * len(drawn))
+            yield drawn[-1]
+
+    encoder = Lengths()
+    blocks = stream(encoder, endless(), block=4)
+    assert drawn == []
+    for number in range(1, 4):
+        assert next(blocks)[:, 0].tolist() == [4 * number - 4, 4 * number - 3, 4 * number - 2, 4 * number - 1]
+        assert len(drawn) == 4 * number
+
+
+def test_the_stream_encodes_equal_sentences_of_a_block_once_and_counts_each() -> None:
+    encoder, counted = Lengths(), list[int]()
+    rows = np.concatenate(list(stream(encoder, TEXT, block=5, progress=counted.append)))
+    assert rows[:, 0].tolist() == [len(sentence) for sentence in TEXT]
+    assert encoder.calls == [[TEXT[0], "a", "", TEXT[3]], TEXT[5:]]
+    assert sum(counted) == len(TEXT)
+    assert list(stream(encoder, [])) == []
+
+
+def test_the_stream_names_the_block_whose_vectors_are_none() -> None:
+    blocks = stream(Lengths(), ["a"] * 2000 + ["a", "bad"], block=1000)
+    next(blocks), next(blocks)
+    said = (
+        "sentences 2,001 to 2,002: the embeddings of 1 of 2 sentences are not finite "
+        "(distinct sentence 2 is the first)"
+    )
+    with pytest.raises(BenchError) as raised:
+        next(blocks)
+    assert str(raised.value) == said
+
+
+# the file
+
+
+@pytest.mark.parametrize("sizes", [(), (3,), (4, 4, 1)])
+def test_the_file_grows_by_rows(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    path = tmp_path / "out.npy"
+    parts = [np.random.default_rng(n).normal(size=(n, 5)).astype(np.float32) for n in sizes]
+    with VectorFile(path, 5) as file:
+        for part in parts:
+            file.append(part)
+            assert not path.exists()
+    assert file.rows == sum(sizes)
+    found = np.load(path, allow_pickle=False)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, np.concatenate([np.empty((0, 5)), *parts]))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_can_be_mapped(tmp_path: Path) -> None:
+    with VectorFile(tmp_path / "out.npy", 2) as file:
+        file.append(np.arange(6, dtype=np.float32).reshape(3, 2)[::-1])
+    mapped = np.load(tmp_path / "out.npy", mmap_mode="r")
+    assert isinstance(mapped, np.memmap)
+    assert mapped.tolist() == [[4, 5], [2, 3], [0, 1]]
+
+
+def test_an_error_leaves_no_file(tmp_path: Path) -> None:
+    def fail() -> None:
+        with VectorFile(tmp_path / "out.npy", 1) as file:
+            file.append(np.ones((1, 1), dtype=np.float32))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "out.npy").write_text("mine")
+    with pytest.raises(InputError, match=r"out\.npy: this file exists already; expected a new file"):
+        VectorFile(tmp_path / "out.npy", 1)
+    with pytest.raises(InputError, match=r"out\.npy: there is no such folder"):
+        VectorFile(tmp_path / "none" / "out.npy", 1)
+    assert (tmp_path / "out.npy").read_text() == "mine"
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def fill() -> None:
+        with VectorFile(tmp_path / "out.npy", 1) as file:
+            file.append(np.ones((1, 1), dtype=np.float32))
+            monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
+
+    with pytest.raises(BenchError, match=r"out\.npy: the vectors can't be written: No space left on device"):
+        fill()
+    assert list(tmp_path.iterdir()) == []
+
+
+# the lines
+
+
+def test_lines_are_sentences() -> None:
+    lines = ["\ufeffone  two\r\n".encode(), b" three\tfour \n", b"five"]
+    assert list(sentences(lines, "text")) == ["one two", "three four", "five"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "text: the text is empty; expected a sentence a line"),
+        (b"a\n\nb\n", "text:2: this line is empty; expected a sentence a line"),
+        (b"a\n \t\n", "text:2: this line is empty; expected a sentence a line"),
+        (b"a\nb\n\xff\n", "text:3: these bytes are not utf-8"),
+    ],
+)
+def test_lines_that_are_none(content: bytes, message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        list(sentences(io.BytesIO(content), "text"))
+    assert str(raised.value) == message
+
+
+# the command
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_encode(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piped: bool) -> None:
+    text = ["one", "two words", "one", "three of them", "last"]
+    content = "\n".join(text).encode()
+    (tmp_path / "text.txt").write_bytes(content)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    source = "-" if piped else "text.txt"
+    code, out, err = cli(
+        "encode", "noise", "--seed", "3", "--input", source, "--out", "v.npy", "--block", "2"
+    )
+    assert (code, err) == (0, "")
+    assert out == "v.npy: noise seed 3, 5 sentences, 8 dimensions\n"
+    from bench_test_methods import Noise  # type: ignore[import-not-found]
+
+    assert np.array_equal(np.load(tmp_path / "v.npy"), Noise(3).encode(text))
+
+
+def test_a_transformer_at_lower_precision(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    (tmp_path / "text.txt").write_text("The doctor is reading a book.\nTwo children are singing.\n")
+    for precision in ("fp32", "bf16"):
+        given = ("--input", "text.txt", "--out", f"{precision}.npy", "--precision", precision)
+        assert cli("encode", f"hf:{tiny_bert}:avg", *given)[0] == 0
+    whole, lowered = (np.load(tmp_path / f"{name}.npy") for name in ("fp32", "bf16"))
+    assert not np.array_equal(whole, lowered)
+    np.testing.assert_allclose(whole, lowered, atol=0.1)
+
+
+def test_an_export_has_one_precision_and_of_a_deterministic_method_no_seed(cli: Cli, tmp_path: Path) -> None:
+    export = ("export", "untrained", "--out", "out")
+    said = refusal(cli, *export, "--precision", "bf16")
+    assert said.startswith("error: --precision bf16: an export's weights are fp32")
+    said = refusal(cli, *export, "--seed", "1")
+    assert said.startswith("error: bench export: 'untrained' is deterministic")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_default_block_is_the_streams() -> None:
+    (option,) = [option for option in command.params if option.name == "block"]
+    assert option.default == BLOCK
+
+
+BERT = "the tiny one"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "message"),
+    [
+        (("noise",), b"a\n", "bench encode: 'noise' has one encoder per seed; expected --seed N"),
+        (
+            ("ensemble:noise+untrained", "--backbone", BERT),
+            b"a\n",
+            "bench encode: 'ensemble:noise+untrained' has one encoder per seed; expected --seed N",
+        ),
+        (
+            ("ensemble:untrained+untrained:avg", "--seed", "3", "--backbone", BERT),
+            b"a\n",
+            "bench encode: 'ensemble:untrained+untrained:avg' is deterministic: it is the same",
+        ),
+        (("noise,broken",), b"a\n", "bench encode: 'noise,broken' names 2 methods; expected one method"),
+        (("noise", "--seed", "1"), b"a\n\n", "text.txt:2: this line is empty; expected a sentence a line"),
+        (("noise", "--seed", "1", "--input", "none"), b"", "--input none: the text can't be read: No such"),
+        (("noise", "--seed", "1", "--out", "text.txt"), b"a\n", "--out text.txt: this file exists already"),
+        (("noise", "--seed", "1", "--out", "v.txt"), b"a\n", "--out v.txt: vectors are written as NumPy's"),
+        (
+            ("untrained", "--seed", "1"),
+            b"a\n",
+            "bench encode: 'untrained' is deterministic: it is the same for every seed; leave out",
+        ),
+        (
+            ("word_overlap",),
+            b"a\n",
+            "bench encode: 'word_overlap' compares two sentences directly: it has no",
+        ),
+    ],
+)
+def test_what_cant_be_encoded(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, arguments: tuple[str, ...], content: bytes, message: str
+) -> None:
+    (tmp_path / "text.txt").write_bytes(content)
+    given = [str(tiny_bert) if word == BERT else word for word in arguments]
+    code, out, err = cli("encode", "--input", "text.txt", "--out", "v.npy", *given)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

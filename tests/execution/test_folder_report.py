@@ -1,0 +1,93 @@
+"""``bench show hf:FOLDER``: what is read of a folder, and which methods can train on it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from bench.execution.folder_report import first_lack
+from bench.nn.folder_facts import folder_facts
+from bench.registry import discover
+from bench.stages import TrainedMethod
+from tests.support.cli import Cli
+from tests.support.shortened import shortened
+
+TRAINING = [
+    name
+    for name, method in discover()
+    if isinstance(method, TrainedMethod) and method.card.needs_backbone and method.card.stands_alone
+]
+
+
+def shown(cli: Cli, text: str) -> dict[str, list[str]]:
+    code, out, err = cli("show", text)
+    assert (code, err) == (0, "")
+    found: dict[str, list[str]] = {}
+    for line in out.splitlines():
+        found.setdefault(line[:14].strip(), []).append(line[14:])
+    return found
+
+
+def test_an_encoder_is_described(cli: Cli, zoo: Callable[[str], Path]) -> None:
+    found = shown(cli, f"hf:{zoo('modernbert')}")
+    assert found["missing"] == ["nothing"]
+    assert "head.dense.weight" in found["not read"][0]
+    assert found["pooling"] == ["cls"]
+    assert found["longest input"] == ["64 tokens"]
+    assert "ModernBertAttention" in found["dropout"][0]
+    assert {"simcse", "tncse"} <= set(found["can train"][0].split(", "))
+    (layers,) = (line for line in found["can't train"] if "transformer layers" in line)
+    assert {"jtcse (but jtcse[caels=0])", "diffcse"} <= set(layers.partition(":")[0].split(", "))
+
+
+def test_a_decoder_and_a_model_without_dropout_are_described(cli: Cli, zoo: Callable[[str], Path]) -> None:
+    llama, mamba = (shown(cli, f"hf:{zoo(name)}:last") for name in ("llama", "mamba"))
+    assert llama["pooling"] == ["last"]
+    assert "unsee_barlow" in llama["can train"][0]
+    assert mamba["dropout"] == ["none"]
+    assert "unsee_barlow" not in mamba["can train"][0]
+    assert any("unsee_barlow" in line and "dropout" in line for line in mamba["can't train"])
+
+
+def test_missing_tensors_are_named(cli: Cli, zoo: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(zoo("bert"), tmp_path / "cut")
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if "layer.1.output" not in name}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    found = shown(cli, f"hf:{folder}")
+    assert "encoder.layer.1.output.LayerNorm.bias" in found["missing"][0]
+    assert "refused" in found["as a row"][0]
+
+
+def test_a_folder_that_is_none_is_refused(cli: Cli, tmp_path: Path) -> None:
+    code, _, err = cli("show", f"hf:{tmp_path}")
+    assert (code, "not a model folder" in err, err.count("\n")) == (2, True, 1)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("backbone", ["modernbert", "llama", "distilbert"])
+def test_what_is_said_of_each_method_is_what_training_shows(
+    cli: Cli, zoo: Callable[[str], Path], backbone: str
+) -> None:
+    """Every method trains a step, or is refused by the plan: nothing fails in between."""
+    facts = folder_facts(zoo(backbone))
+    with shortened():
+        for name in TRAINING:
+            run = (
+                "run",
+                "--methods",
+                name,
+                "--seeds",
+                "1",
+                "--suite",
+                "toy",
+                "--backbone",
+                str(zoo(backbone)),
+            )
+            code, _, err = cli(*run)
+            assert code == (2 if first_lack(name, facts) else 0), f"{name}: {err}"

@@ -1,0 +1,133 @@
+"""A training text shorter than a batch: refused in one line before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.config.parse import parse_methods, parse_override
+from bench.config.spec import RunSpec
+from bench.data.corpus import read_corpus
+from bench.errors import InputError
+from bench.nn.folder import resolve
+from bench.plan.plan import make_plan
+from bench.training.mlm import MlmSettings
+from bench.training.pretrain import add_head
+from tests.support.cli import Cli, refusal
+from tests.support.training import toy_sentences
+
+ENOUGH = 8
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A sentence less than a batch of ENOUGH."""
+    return written(tmp_path / "short.txt", ENOUGH - 1)
+
+
+def written(path: Path, lines: int) -> Path:
+    path.write_text("\n".join(toy_sentences()[:lines]) + "\n")
+    return path
+
+
+def planned(methods: str, text: Path, model: Path, *sets: str) -> list[str]:
+    """Methods of the plan's jobs."""
+    overrides = tuple(map(parse_override, sets))
+    plan = make_plan(
+        RunSpec(
+            parse_methods(methods), (1, 2), "mini", ("toy",), str(model), overrides, corpus=text, dev="toy"
+        )
+    )
+    return [job.cell.method for job in plan.jobs]
+
+
+def asked(text: Path, model: Path) -> tuple[str, ...]:
+    return ("--corpus", text.name, "--backbone", str(model), "--dev", "toy")
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--estimate",), ("--ranks", "2")])
+def test_it_is_refused_and_nothing_is_written(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, more: tuple[str, ...]
+) -> None:
+    run = ("run", "--methods", "word_overlap,simcse[batch_size=8]", "--seeds", "1-2", "--suite", "toy", *more)
+    assert refusal(cli, *run, *asked(text, tiny_bert)) == (
+        "error: --corpus short.txt: the training text has 7 sentences, less than a batch of 8 of "
+        "simcse[batch_size=8]; give a longer text, or smaller batches, as with --set METHOD.batch_size=7\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["short.txt"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("encode", "simcse", "--seed", "1", "--out", "vectors.npy", "--input", "short.txt"),
+        ("export", "simcse", "--seed", "1", "--out", "folder"),
+        ("gradient", "simcse", "--out", "g", "--suite", "toy"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_whatever_trains_refuses_it(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, command: tuple[str, ...]
+) -> None:
+    said = refusal(cli, *command, *asked(text, tiny_bert))
+    assert "the training text has 7 sentences, less than a batch of 64 of simcse" in said
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_profiles_text_may_be_too_short_as_well(cli: Cli) -> None:
+    batch = ("--set", "simcse.batch_size=1000000")
+    said = refusal(cli, "tune", "simcse", "--values", "1e-5", *batch)
+    assert "error: profile mini: the training text has " in said
+    assert " sentences, less than a batch of 1,000,000 of simcse[batch_size=1000000" in said
+
+
+def test_a_whole_batch_is_enough(tmp_path: Path, tiny_bert: Path, text: Path) -> None:
+    assert len(planned("simcse", written(tmp_path / "x.txt", ENOUGH), tiny_bert, "simcse.batch_size=8")) == 2
+    assert len(planned("simcse", text, tiny_bert, "simcse.batch_size=7")) == 2
+    with pytest.raises(InputError, match="7 sentences, less than a batch of 8 of simcse"):
+        planned("simcse", text, tiny_bert, "simcse.batch_size=8")
+
+
+def test_methods_and_members_are_named(tiny_bert: Path, text: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        planned("distill:ensemble:simcse+untrained,word_overlap", text, tiny_bert, "simcse.batch_size=32")
+    name = "distill:ensemble:simcse+untrained"
+    assert f"less than a batch of 32 of {name} (teacher/1/simcse)" in str(caught.value), caught.value
+    assert f"; the training text has 7 sentences, less than a batch of 64 of {name}" in str(caught.value)
+    with pytest.raises(InputError, match=r"64 of arccse, barlow, esimcse and 2 more; give a longer text"):
+        planned("arccse,barlow,esimcse,mhe,mhs", text, tiny_bert)
+
+
+def test_a_plug_ins_stage_is_held_to_its_batch(tiny_bert: Path, text: Path) -> None:
+    with pytest.raises(InputError, match=r"less than a batch of 8 of pair \(one\), pair \(two\);"):
+        planned("pair", text, tiny_bert)
+
+
+def test_a_method_without_batches_takes_any_text(tmp_path: Path, tiny_bert: Path) -> None:
+    one = written(tmp_path / "one.txt", 1)
+    assert planned("whitening[fit=train]", one, tiny_bert) == ["whitening[fit=train]"]
+    with pytest.raises(InputError, match="the training text has 1 sentence, less than"):
+        planned("whitening[fit=train],simcse", one, tiny_bert)
+
+
+def test_a_training_that_holds_some_back_needs_a_batch_of_the_rest(
+    cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
+    text = tmp_path / "x.txt"
+    text.write_text("".join(f"The doctor reads book {number}.\n" for number in range(1280)))
+    command = ("gradient", "simcse[batch_size=1280]", "--out", "g", "--suite", "toy")
+    said = refusal(cli, *command, *asked(text, tiny_bert))
+    assert "1152 sentences don't fill a batch of 1280; expected a longer training text" in said
+
+
+def test_a_head_is_not_trained_on_less_than_a_batch(tmp_path: Path, tiny_bert: Path) -> None:
+    text = read_corpus(written(tmp_path / "x.txt", 10))
+    settings = MlmSettings(
+        steps=1, batch_size=8, lr=1e-3, warmup=0.1, max_length=20, mask=0.15, weight_decay=0.0
+    )
+    with pytest.raises(InputError, match="5 lines to train on don't fill a batch of 8"):
+        add_head(
+            resolve(str(tiny_bert), where="x"), text, settings, seed=1, out=tmp_path / "out", command="x"
+        )
+    assert not (tmp_path / "out").exists()

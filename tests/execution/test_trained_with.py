@@ -1,0 +1,113 @@
+"""A stage is trained once and used again after an upgrade, or elsewhere: its record says which is which."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.execution.rerun import Difference
+from bench.execution.stage_cache import _checksums
+from bench.records import environment as provenance
+from bench.records.fingerprint import MACHINE, differing
+from bench.records.machines import machine, machine_warnings
+from bench.records.record import RunRecord
+from bench.verify import sample
+from bench.verify.findings import Verified
+from tests.support.cli import Cli, records
+
+STEPS = ("--set", "simcse.steps=2", "--set", "simcse.eval_every=2")
+NAMED = ("--methods", "simcse", "--seeds", "1", "--suite", "toy", *STEPS)
+
+
+@pytest.fixture
+def first(cli: Cli, tmp_path: Path) -> RunRecord:
+    """The record of a stage that this installation trained."""
+    return of(cli, tmp_path, "first")
+
+
+def of(cli: Cli, tmp_path: Path, campaign: str) -> RunRecord:
+    code, _, err = cli("run", *NAMED, "--campaign", campaign)
+    assert code == 0, err
+    (record,) = records(tmp_path, campaign).values()
+    return record
+
+
+def upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another torch and another processor from here on."""
+    real = provenance._version
+    monkeypatch.setattr(provenance, "_version", lambda name: "99.1" if name == "torch" else real(name))
+    monkeypatch.setattr(provenance, "_processor", lambda: "EPYC")
+
+
+def stage_of(tmp_path: Path) -> Path:
+    (stage,) = (path for path in (tmp_path / "results" / ".stages").iterdir() if path.is_dir())
+    return stage
+
+
+def test_a_stage_keeps_what_trained_it_and_its_records_say_no_more(first: RunRecord, tmp_path: Path) -> None:
+    facts = json.loads((stage_of(tmp_path) / "facts.json").read_text())
+    made = facts["made_with"]
+    assert made.keys() == {"python", "platform", "versions", "device", "processor"}
+    for name in made.keys() - {"processor"}:
+        assert made[name] == first.provenance[name]
+    assert made["processor"] == first.timing["processor"]
+    assert "trained_with" not in first.provenance
+    assert "training_processor" not in first.timing
+    assert "made_with" not in first.training["stages"]["simcse"]
+
+
+@pytest.mark.slow
+def test_a_record_says_with_what_its_stage_was_trained(
+    cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade(monkeypatch)
+    later = of(cli, tmp_path, "later")
+    torch, processor = first.provenance["versions"]["torch"], first.timing["processor"]
+    assert later.provenance.pop("trained_with") == {"simcse": {"versions": {"torch": torch}}}
+    assert later.timing["training_processor"] == {"simcse": processor}
+    assert later.provenance["versions"]["torch"] == "99.1"
+    assert (later.key, later.scores, later.training) == (first.key, first.scores, first.training)
+
+
+@pytest.mark.slow
+def test_an_honest_record_is_not_accused(
+    cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade(monkeypatch)
+    later = of(cli, tmp_path, "later")
+    shutil.rmtree(tmp_path / "results" / ".stages")
+    again = of(cli, tmp_path, "again")  # as a repetition does: trained by what evaluates
+    torch, processor = first.provenance["versions"]["torch"], first.timing["processor"]
+    assert machine_warnings([later], [again]) == (
+        f"torch then 99.1 (in training {torch}), now 99.1",
+        f"CPU then EPYC (in training {processor}), now EPYC",
+    )
+    assert machine(later) != machine(again)
+    assert {each.fact for each in differing(later, again, MACHINE)} == {"version of", "CPU"}
+    differs = [Difference("scores", "TOY all spearman", 0.5, 0.6)]
+    monkeypatch.setattr(sample, "rerun", lambda record, data: (differs, again))
+    verified = Verified()
+    sample.repeat_some(verified, [("later", later)], 1, None, lambda _: None)
+    assert not verified.findings
+
+
+@pytest.mark.slow
+def test_a_stage_that_does_not_say_is_used_all_the_same(
+    cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_of(tmp_path)
+    facts: dict[str, Any] = json.loads((stage / "facts.json").read_text())
+    del facts["made_with"]
+    (stage / "facts.json").write_text(json.dumps(facts))
+    (stage / "MANIFEST.json").write_text(json.dumps(_checksums(stage)))
+    before = stage.stat().st_mtime_ns
+    upgrade(monkeypatch)
+    later = of(cli, tmp_path, "later")
+    assert stage.stat().st_mtime_ns == before
+    assert "trained_with" not in later.provenance
+    assert "training_processor" not in later.timing
+    assert later.scores == first.scores

@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import shlex
+import shutil
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.config import profiles
+from bench.config.budget import Budget
+from bench.config.parse import parse_methods, parse_override
+from bench.config.profiles import Profile
+from bench.config.spec import RunSpec
+from bench.eval.sts import dev_spearman
+from bench.execution.builder import Builder
+from bench.execution.stage_cache import StageCache
+from bench.execution.tune import REPORTED_SEEDS
+from bench.nn.sum_encoder import SumEncoder
+from bench.plan.plan import Plan, make_plan
+from tests.support.cli import Cli, records
+from tests.support.training import arguments, the_record
+
+PLUGIN = """
+from dataclasses import replace
+
+from bench.baselines.word_overlap import WordOverlap
+from bench.registry import add_method
+
+
+@add_method
+class Mine(WordOverlap):
+    card = replace(WordOverlap.card, name="mine")
+"""
+
+
+def tune(tiny_bert: Path, *extra: str) -> tuple[str, ...]:
+    return (
+        "tune", "simcse", "--profile", "quick", "--set", "simcse.steps=4", "--set", "simcse.batch_size=8",
+        "--set", "simcse.eval_every=2", *extra,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def quick(tmp_path: Path, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile ``quick``: the tiny backbone, a text of 60 sentences, dev suite toy."""
+    monkeypatch.setenv("BENCH_DATA", str(tmp_path))
+    backbone = {"name": "tiny-bert", "hub": str(tiny_bert)}
+    text = {"file": corpus.name}
+    profile = Profile("quick", "quick", ("toy",), backbone, text, "toy", "", {}, {}, ())
+    known = profiles.load
+    monkeypatch.setattr(profiles, "load", lambda name: profile if name == "quick" else known(name))
+
+
+@pytest.mark.usefixtures("quick")
+def test_tune_chooses_by_dev_alone_and_prints_the_profiles_lines(
+    cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
+    code, out, err = cli(*tune(tiny_bert, "--values", "1e-2,1e-4,0"))
+    assert code == 0
+    made = tomllib.loads(out)
+    (grid,) = made["tuning"]
+    assert (grid["method"], grid["option"], grid["seed"]) == ("simcse", "lr", 100)
+    scores = dict(map(tuple, grid["dev"]))
+    assert list(scores) == [1e-2, 1e-4, 0.0]
+    assert made["methods"]["simcse"]["lr"] == max(scores, key=lambda value: scores[value])
+    assert len(set(scores.values())) == 3
+    for value, score in scores.items():
+        assert f"lr={value:g}: dev {100 * score:.2f}" in err
+    assert not (tmp_path / "results" / "local").exists()  # no record, no test score
+
+
+@pytest.mark.usefixtures("quick")
+def test_from_the_first_values_the_best_s_neighbours_are_tried_for_each_method(
+    cli: Cli, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev = {1e-5: 0.1, 1e-4: 0.2, 1e-3: 0.5, 1e-2: 0.4, 1e-1: 0.9}
+    tried: list[float] = []
+
+    def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
+        index, plan = task
+        value = float(str(dict(plan.jobs[0].cell.options)["lr"]))
+        tried.append(value)
+        return index, "the loss is nan" if plan.jobs[0].cell.method.startswith("twice") else dev[value]
+
+    monkeypatch.setattr("bench.execution.tune._dev_score", trained)
+    grid = ("--values", "1e-1,1e-2,1e-3,1e-4,1e-5", "--first", "1e-5,1e-4")
+    code, out, err = cli(*tune(tiny_bert, *grid))
+    assert (code, tried) == (0, [1e-4, 1e-5, 1e-3, 1e-2])  # 1e-1 isn't beside the best
+    made = tomllib.loads(out)
+    assert made["methods"]["simcse"]["lr"] == 1e-3
+    assert sorted(value for value, _ in made["tuning"][0]["dev"]) == [1e-5, 1e-4, 1e-3, 1e-2]
+    assert "--values 0.1,0.01,0.001,0.0001,1e-05 --first 1e-05,0.0001 --seed 100" in out
+    tried.clear()
+    several = ("tune", "twice=simcse[tau=0.1],simcse[tau=0.2]", *tune(tiny_bert, *grid)[2:])
+    code, out, err = cli(*several)
+    assert (code, tried) == (1, [1e-4, 1e-5, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-3, 1e-2])
+    assert "twice=simcse[tau=0.1], lr=1e-05: FAILED, the loss is nan" in err
+    assert err.endswith("error: simcse: every value failed\n")
+    assert [grid["method"] for grid in tomllib.loads(out)["tuning"]] == ["simcse[tau=0.2]"]
+    assert "# bench tune 'simcse[tau=0.2]' --profile quick --option lr --values 0.1," in out
+    code, _, err = cli(*tune(tiny_bert, "--values", "1e-4", "--first", "1e-4,1e-2"))
+    assert (code, "--first: 0.01 is none of --values; expected some of them" in err) == (2, True), err
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_a_run_trains_from_can_be_tuned_on_and_is_in_the_command(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(tiny_bert, tmp_path / "own")
+    (tmp_path / "own.txt").write_text("\n".join(f"sentence number {number}" for number in range(40)))
+    plans: list[Plan] = []
+
+    def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
+        plans.append(task[1])
+        return task[0], 0.5
+
+    monkeypatch.setattr("bench.execution.tune._dev_score", trained)
+    given = ("--backbone", "own", "--corpus", "own.txt", "--dev", "toy", "--train-precision", "bf16")
+    code, out, err = cli(*tune(tiny_bert, "--values", "1e-4", *given, "--threads", "2"))
+    assert code == 0, err
+    (plan,) = plans
+    (job,) = plan.jobs
+    assert job.cell.model is not None
+    assert plan.training is not None
+    assert job.cell.model.path.resolve() == (tmp_path / "own").resolve()
+    assert len(plan.training.corpus.sentences) == 40
+    assert (job.cell.train_precision, plan.spec.threads) == ("bf16", 2)
+    (line,) = [line for line in out.splitlines() if line.startswith("[[tuning]] # ")]
+    said = shlex.split(line.removeprefix("[[tuning]] # bench "))
+    assert {"--backbone", "--corpus", "--dev", "--train-precision"} < set(said)
+    assert not {"--device", "--ranks", "--pairs", "--threads"} & set(said)
+    code, again, err = cli(*said)  # the same choice
+    assert (code, again) == (0, out), err
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("method", "option", "given"),
+    [
+        ("simcse", "lr", ("batch_size=8",)),
+        ("simcse", "lr", ("batch_size=8", "epochs=2")),
+        ("simcse[tau=0.1]", "lr", ("batch_size=8", "dropout=0.2")),
+        ("tncse", "sub1.lr", ("rtt=none", "batch_size=8", "sub1.batch_size=8", "sub2.batch_size=8")),
+    ],
+)
+def test_the_lines_train_what_was_tuned_in_a_profile_with_a_budget(
+    cli: Cli, method: str, option: str, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table takes a method out of the budget, so it has to say the lengths itself."""
+    profile = replace(profiles.load("quick"), budget=Budget(16, sentences=64))
+    monkeypatch.setattr(profiles, "load", lambda _: profile)
+    plans: list[Plan] = []
+
+    def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
+        plans.append(task[1])
+        return task[0], 0.5
+
+    monkeypatch.setattr("bench.execution.tune._dev_score", trained)
+    name = method.partition("[")[0]
+    sets = [word for each in given for word in ("--set", f"{name}.{each}")]
+    code, out, err = cli("tune", method, "--profile", "quick", "--option", option, "--values", "1e-4", *sets)
+    assert code == 0, err
+    with_table = replace(profile, methods=tomllib.loads(out)["methods"])
+    monkeypatch.setattr(profiles, "load", lambda _: with_table)
+    spec = RunSpec(parse_methods(name), (100,), "quick", suites=("toy",))
+    options = dict(make_plan(spec).jobs[0].cell.options)
+    assert options == dict(plans[0].jobs[0].cell.options)
+    steps = 0 if "epochs=2" in given else 64 // 8
+    assert {value for key, value in options.items() if key.endswith("steps")} == {steps}
+
+
+@pytest.mark.usefixtures("quick")
+def test_whole_numbers_stay_whole(cli: Cli, tiny_bert: Path) -> None:
+    code, out, err = cli(*tune(tiny_bert, "--option", "max_length", "--values", "4,8"))
+    assert code == 0, err
+    made = tomllib.loads(out)
+    chosen = made["methods"]["simcse"]["max_length"]
+    assert (type(chosen), sorted(value for value, _ in made["tuning"][0]["dev"])) == (int, [4, 8])
+    assert f"max_length = {chosen}\n" in out  # as --set takes it: 8.0 is refused there
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick")
+def test_a_value_that_diverges_is_left_out(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    plugin = ("--plugin", str(tmp_path / "mine.py"))
+    code, out, err = cli(*tune(tiny_bert, "--values", "1e30,1e-4", "--set", "simcse.clip=0", *plugin))
+    assert code == 0, err
+    assert tomllib.loads(out)["methods"]["simcse"]["lr"] == 1e-4
+    assert f" --set simcse.clip=0 --plugin {tmp_path / 'mine.py'}\n" in out  # the command whole
+    assert out.endswith("# failed: 1e+30\n\n")
+    grid = ("--values", "1e30,1.23456789e-4", "--first", "1e30")
+    code, out, _ = cli(*tune(tiny_bert, *grid, "--set", "simcse.clip=0"))
+    assert (code, "--values 1e+30,0.000123456789 --first 1e+30" in out) == (0, True)  # the others are tried
+    code, out, err = cli(*tune(tiny_bert, "--values", "1e30", "--set", "simcse.clip=0"))
+    assert (code, out) == (1, "")
+    assert "lr=1e+30: FAILED, the loss is nan at step" in err
+    assert "simcse: every value failed" in err
+    code, _, err = cli(*tune(tiny_bert, "--values", "1e-4", "--set", "simcse.eval_every=9"))
+    assert (code, "lr=0.0001: FAILED, no dev evaluation" in err) == (1, True)
+
+
+@pytest.mark.usefixtures("quick")
+def test_encoders_that_train_apart_are_tuned_by_the_dev_score_of_their_sum(cli: Cli, tmp_path: Path) -> None:
+    plain = "tncse[nce=false,icnce=false,ictn=false,rtt=none,sub2.lr=1e-3]"
+    sets = [f"tncse.{role}.{each}" for role in ("sub1", "sub2") for each in ("steps=2", "eval_every=2")]
+    given = [
+        word
+        for each in (*sets, "tncse.sub1.batch_size=8", "tncse.sub2.batch_size=8")
+        for word in ("--set", each)
+    ]
+    code, out, err = cli(
+        "tune", plain, "--profile", "quick", "--option", "sub1.lr", "--values", "1e-2,1e-4", *given
+    )
+    assert code == 0, err
+    found = dict(map(tuple, tomllib.loads(out)["tuning"][0]["dev"]))
+    assert found[1e-2] != found[1e-4]  # the rate of the tower that isn't the last
+    spec = RunSpec(
+        parse_methods(plain.replace("]", ",sub1.lr=1e-2]")), (100,), "quick", suites=("toy",),
+        results=tmp_path / "results", overrides=tuple(map(parse_override, given[1::2])),
+    )  # fmt: skip
+    plan = make_plan(spec)
+    assert plan.training is not None
+    builder = Builder(plan.jobs[0].cell, "cpu", plan.training, StageCache(spec.results / ".stages"))
+    encoder = builder.encoder()
+    assert isinstance(encoder, SumEncoder)
+    assert found[1e-2] == round(dev_spearman(encoder, plan.training.dev), 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--values", "1,2,3,4,5,6,7"), "--values: 7 values; expected at most 6, each once"),
+        (("--values", "1e-3,0.001"), "--values: 2 values; expected at most 6, each once"),
+        (("--values", "1,x"), "--values: 'x' is not a number"),
+        (("--values", "1", "--seed", "10"), "--seed: seed 10 is one of those that are reported"),
+        (("--values", "1", "--seed", "-5"), "Invalid value for '--seed'"),
+        (
+            ("--values", "1", "--set", "simcse.lr=2"),
+            "--set simcse.lr=2: lr is the option to choose",
+        ),
+        (("--values", "1", "--option", "lrr"), "did you mean 'lr'?"),
+        (("--values", "1", "--option", "sub1.lr"), "simcse has no option 'sub1.lr'"),
+    ],
+)
+@pytest.mark.usefixtures("quick")
+def test_bad_requests(cli: Cli, tiny_bert: Path, change: tuple[str, ...], message: str) -> None:
+    code, _, err = cli(*tune(tiny_bert, *change))
+    assert (code, message in err) == (2, True), err
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_method_without_training_cannot_be_tuned(cli: Cli) -> None:
+    code, _, err = cli("tune", "noise", "--profile", "quick", "--option", "scale", "--values", "1")
+    assert (code, "'noise' doesn't train" in err) == (2, True)
+
+
+@pytest.mark.parametrize("name", profiles.names())
+def test_every_tuned_value_is_the_best_of_its_grid(name: str) -> None:
+    profile = profiles.load(name)
+    for grid in profile.tuning:
+        assert 1 <= len(grid["dev"]) <= 6
+        assert grid["seed"] not in REPORTED_SEEDS
+        stage, _, option = grid["option"].rpartition(".")
+        if "[" in grid["method"]:
+            continue  # a variant, whose options stand in its name: see the test of its records
+        table = profile.methods[grid["method"]]
+        chosen = (table[stage] if stage else table)[option]
+        scores = dict(grid["dev"])  # four digits, so that two may look equal
+        assert scores[chosen] == max(scores.values()), grid["method"]
+
+
+def test_match_gives_simcse_anothers_sentences(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    methods = "simcse[steps=5],short=simcse[match=pair],often=simcse[match=pair,eval_every=2]"
+    other = ("--set", "pair.steps=6", "--set", "pair.batch_size=4")
+    code, _, err = cli(*without_steps(tiny_bert, corpus), "--seeds", "1", *other, "--methods", methods)
+    assert code == 0, err
+    found = {record.method: record for record in records(tmp_path).values()}
+    stage = found["short"].training["stages"]["simcse"]
+    assert (found["short"].options["steps"], found["short"].options["eval_every"]) == (6, 1)
+    assert stage["sentences_seen"] == 2 * 6 * 4  # the test method has two stages
+    assert [step for step, _ in stage["dev_curve"]] == [1, 2, 3, 4, 5, 6]  # as many as in the profile
+    stage = found["often"].training["stages"]["simcse"]
+    assert [step for step, _ in stage["dev_curve"]] == [2, 4, 6]  # what the user says
+    assert the_record(tmp_path, 1).key
+
+
+def without_steps(tiny_bert: Path, corpus: Path) -> tuple[str, ...]:
+    """The usual arguments, without what they say of how long SimCSE trains."""
+    given = arguments(tiny_bert, corpus)
+    return (*given[: given.index("--set")], "--set", "simcse.batch_size=8")
+
+
+@pytest.mark.parametrize(
+    ("match", "message"),
+    [
+        ("nothing", "match=nothing: unknown method 'nothing'"),
+        ("noise", "match=noise: 'noise' doesn't train"),
+        ("whitening", "match=whitening: 'whitening' doesn't train"),
+        (
+            "pair,steps=4",
+            "steps beside match=pair, which says itself how long to train",
+        ),
+        ("pair,steps=4,epochs=1", "epochs and steps beside match=pair"),
+    ],
+)
+def test_bad_matches(cli: Cli, tiny_bert: Path, corpus: Path, match: str, message: str) -> None:
+    code, _, err = cli(*without_steps(tiny_bert, corpus), "--methods", f"simcse[match={match}]")
+    assert (code, message in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (("simcse.match=rankcse",), "'rankcse' is matched to itself"),  # a teacher of it is simcse
+        (("simcse.match=static", "static.of=noise"), "match=static: 'static' doesn't train"),
+        (("simcse.match=pair", "simcse.steps=4"), "steps beside match=pair"),
+    ],
+)
+def test_bad_matches_by_set(cli: Cli, sets: tuple[str, ...], message: str) -> None:
+    given = [word for each in sets for word in ("--set", each)]
+    code, _, err = cli("show", "simcse", "--profile", "mini", *given)
+    assert (code, message in err) == (2, True), err
+
+
+def test_a_method_that_set_matches_may_be_set_itself(cli: Cli) -> None:
+    for row in (("simcse[match=tncse]",), ("simcse", "--set", "simcse.match=tncse")):
+        code, out, err = cli("show", *row, "--profile", "mini", "--set", "tncse.sub1.steps=4")
+        assert (code, "steps=" in out) == (0, True), err

@@ -1,0 +1,259 @@
+"""Compiled steps: one graph for each objective, equal to the plain one; shapes, fallbacks, the command."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoConfig, BertForMaskedLM, BertModel
+
+from bench.errors import BenchError
+from bench.nn.batches import BUCKET
+from bench.records.fingerprint import differing, family_of
+from bench.registry import discover
+from bench.stages import TrainedMethod
+from bench.training import compiled
+from bench.training.chunks import token_batch
+from bench.training.compiled import CompiledHalf, compiling, device_half
+from bench.training.objective import Objective
+from tests.support.cli import Cli, records
+from tests.support.rank_work import Gradients, Stop, in_float64
+from tests.support.ranks import CASES, arguments
+from tests.support.twins import tower
+
+IN_PARTS: dict[str, str] = {}
+"""Methods whose second half has no single graph, and the shape in it that depends on the data."""
+IN_CI = ("jtcse", "simcse")
+"""One tower and two; the others are long."""
+SEVERAL_LAYERS = ("infocse", "jtcse")
+"""Methods that need more than one layer."""
+Step = tuple[float, dict[str, Tensor], bool]
+
+
+def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    """Where a method's graph is traced, which takes seconds."""
+    return (pytest.mark.slow,) if name in IN_CI else (pytest.mark.slow, pytest.mark.long)
+
+
+@pytest.fixture(autouse=True)
+def afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No graph of another test, and no line that was said there."""
+    monkeypatch.setattr(compiled, "_told", set())
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture(scope="module")
+def shallow(tiny_bert: Path, tiny_mlm: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The tiny models with one layer: a graph is traced layer by layer, all alike."""
+    folder = tmp_path_factory.mktemp("shallow")
+    made: list[Path] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for source, kind in ((tiny_bert, BertModel), (tiny_mlm, BertForMaskedLM)):
+            made.append(Path(shutil.copytree(source, folder / source.name)))
+            kind(AutoConfig.from_pretrained(source, num_hidden_layers=1)).save_pretrained(made[-1])
+    return made[0], made[1]
+
+
+def trained() -> list[str]:
+    """Every registered method with a stage that no other and none of CASES has; students share theirs."""
+    registry, kinds = discover(), dict[str, str]()
+    for name in dict.fromkeys([*CASES, *registry.names()]):
+        method = registry.get(CASES[name][0] if name in CASES else name)
+        if isinstance(method, TrainedMethod) and not method.card.takes_methods and name != "released":
+            stages = method.stages({option.name: option.default for option in method.card.options})
+            if stages:
+                kinds.setdefault(stages[-1].kind, name)
+    return [name for name in kinds.values() if name not in CASES]
+
+
+def case_of(name: str) -> tuple[str, Any, str]:
+    if name in CASES:
+        return CASES[name]
+    method: Any = discover().get(name)
+    rtt = {"rtt": "none"} if any(option.name == "rtt" for option in method.card.options) else {}
+    options = {option.name: option.default for option in method.card.options} | rtt
+    return name, rtt, method.stages(options)[-1].role
+
+
+def first_step(
+    found: list[Step], way: str, objective: Any, encoder: Any, rows: Any, settings: Any, **_: Any
+) -> None:
+    """In the place of :func:`bench.training.loop.train`: one step, on the shapes of a compiled one."""
+    assert isinstance(objective, Objective), "its step is not in two halves"
+    objective.double().train()
+    with compiling("inductor"):
+        prepared = objective.prepare([rows[index] for index in range(settings.batch_size)])
+    half = CompiledHalf(objective.compute, way or "eager")
+    loss = half(prepared) if way else objective.compute(prepared)
+    torch.autograd.backward(loss)
+    named = objective.named_parameters()
+    found.append((float(loss.detach()), {n: p.grad for n, p in named if p.grad is not None}, half.whole))
+    raise Stop
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=marks(name)) for name in dict.fromkeys([*CASES, *trained()])]
+)
+def test_the_second_half_is_one_graph_of_the_same_value(
+    name: str,
+    tiny_bert: Path,
+    tiny_mlm: Path,
+    shallow: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    models = (tiny_bert, tiny_mlm) if name in SEVERAL_LAYERS else shallow
+    shutil.copytree(models[0], tmp_path / "sub" / "selected")
+    found: list[Step] = []
+    with in_float64():
+        for way in ("", "eager"):
+            work = Gradients({}, *models, tmp_path / "sub")
+            work.of(*case_of(name), tmp_path / f"out-{way}", partial(first_step, found, way))
+    (loss, gradients, _), (again, same, whole) = found
+    assert whole is (name not in IN_PARTS), capsys.readouterr().err
+    assert again == pytest.approx(loss, rel=1e-9, abs=1e-12)
+    assert same.keys() == gradients.keys()
+    for each, gradient in gradients.items():
+        torch.testing.assert_close(same[each], gradient, rtol=1e-6, atol=1e-9, msg=each)
+
+
+def test_a_compiled_step_gets_one_chunk_of_few_shapes() -> None:
+    rows, model = [[1, 2], [3] * 11, [4] * 9], tower(("bert", "sdpa"), 0)
+    plain = token_batch(rows, 0, model)
+    with compiling("inductor"):
+        batch, short = token_batch(rows, 0, model), token_batch([[5] * BUCKET], 0, model)
+        cut = token_batch(rows, 0, model, budget=12)
+    assert plain.known is not None
+    assert plain.chunks[0].ids.shape == (3, 11)
+    (chunk,) = batch.chunks
+    assert (chunk.ids.shape, batch.known, batch.place.tolist()) == ((3, 2 * BUCKET), None, [0, 1, 2])
+    assert chunk.attention is not None
+    assert torch.equal(chunk.attention[:, 0, 0].long(), chunk.mask)
+    assert chunk.mask.sum(1).tolist() == [2, 11, 9]
+    assert short.chunks[0].attention is not None  # nothing is padded: the same graph
+    assert len(cut.chunks) > 1  # who asks for chunks gets them
+
+
+def with_a_branch_of_the_data(values: Tensor) -> Tensor:
+    return values.sum() * 2 if values.sum() > 0 else values.sum()
+
+
+def test_a_half_without_a_single_graph_is_compiled_in_parts_and_says_so_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
+    with compiling("inductor"):
+        for _ in range(2):
+            torch.compiler.reset()
+            half = CompiledHalf(with_a_branch_of_the_data, "eager")
+            assert [float(half(values).detach()) for _ in range(2)] == [4.0, 4.0]
+            assert not half.whole
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith("--compile inductor: the step has no single graph, so it is compiled in parts (")
+
+
+def test_a_plain_module_is_not_compiled_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    def whole_step(rows: list[list[int]]) -> Tensor:
+        return torch.tensor(float(len(rows)))
+
+    assert device_half(whole_step, plain=True) is whole_step
+    with compiling("inductor"):
+        assert device_half(whole_step, plain=True) is whole_step
+        assert isinstance(device_half(whole_step), CompiledHalf)
+    assert device_half(whole_step) is whole_step
+    said = capsys.readouterr().err
+    assert said == "--compile inductor: this method's step isn't in two halves: it is not compiled\n"
+
+
+def test_a_backend_that_fails_is_one_error() -> None:
+    def fails(graph: Any, inputs: Any) -> Callable[..., Any]:
+        raise RuntimeError("no compiler here\nand more")
+
+    half = CompiledHalf(lambda values: values * 2, "eager")
+    half._run = torch.compile(half._compute, backend=fails)
+    with pytest.raises(BenchError, match=r"the step can't be compiled: .*no compiler here.*; it needs a C"):
+        half(torch.ones(2))
+
+
+def test_an_error_of_the_step_itself_stays_one() -> None:
+    half = CompiledHalf(lambda values: values @ torch.ones(3, 3), "eager")
+    with pytest.raises(Exception, match=r"size|shape"):
+        half(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--compile", "graphs"), "--compile graphs: a CPU has no CUDA graphs; expected inductor or none"),
+        (
+            ("--compile", "inductor", "--ranks", "2"),
+            "--compile inductor: 2 processes train a cell; expected --ranks 1",
+        ),
+    ],
+)
+def test_where_compiling_has_no_place(
+    more: tuple[str, ...], said: str, cli: Cli, tiny_bert: Path, corpus: Path
+) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus), *more)
+    assert (code, err) == (2, f"error: {said}\n")
+
+
+def test_the_gradient_is_watched_uncompiled(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
+    where = ("--suite", "toy", "--dev", "toy", "--backbone", str(tiny_bert), "--corpus", str(corpus))
+    what = ("gradient", "simcse", "--out", "g", "--set", "simcse.batch_size=8", "--compile", "inductor")
+    code, _, err = cli(*what, *where)
+    assert (code, err) == (2, "error: --compile inductor: this training is watched uncompiled\n")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_the_command_trains_compiled_steps(
+    cli: Cli,
+    tmp_path: Path,
+    shallow: tuple[Path, Path],
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+) -> None:
+    """At dropout 0 with the scores of plain steps; dev evaluations run outside of what is compiled."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))
+    make = CompiledHalf.__init__
+    monkeypatch.setattr(CompiledHalf, "__init__", lambda half, compute, _: make(half, compute, backend))
+    calls: list[bool] = []
+    plainly = CompiledHalf.__call__
+
+    def counted(half: CompiledHalf, prepared: Any) -> Tensor:
+        calls.append(half.whole)
+        return plainly(half, prepared)
+
+    monkeypatch.setattr(CompiledHalf, "__call__", counted)
+    base = arguments(shallow[0], corpus)
+    assert cli(*base)[0] == 0
+    assert calls == []
+    code, _, err = cli(*base, "--compile", "inductor", "--campaign", "made")
+    assert code == 0, err
+    assert calls == [True] * 4
+    (plain,), (made,) = (list(records(tmp_path, name).values()) for name in ("local", "made"))
+    assert "compiled" not in plain.training
+    assert [str(each) for each in differing(plain, made)] == ["compilation then none, now inductor"]
+    assert len({plain.key, made.key}) == len({family_of(plain), family_of(made)}) == 2
+    one, other = (record.training["stages"]["simcse"] for record in (plain, made))
+    assert one["key"] != other["key"]
+    assert other["last_loss"] == pytest.approx(one["last_loss"], abs=1e-5)
+    values = [[score.value for score in record.scores] for record in (plain, made)]
+    np.testing.assert_allclose(values[1], values[0], atol=0.01)
+    (path,) = (tmp_path / "results" / "made").glob("*/*/*/*.json")
+    code, out, err = cli("rerun", str(path), "--model", str(shallow[0]), "--corpus", str(corpus))
+    assert code == 0, out + err

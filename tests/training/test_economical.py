@@ -1,0 +1,229 @@
+"""What a training step need not compute: the loss and its gradients are those of computing everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace as Namespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import DistilBertConfig, DistilBertModel
+
+from bench.nn.attention import last_states, layered
+from bench.nn.backbone import padded
+from bench.nn.dropout import set_dropout
+from bench.nn.lookup import looked_up_once
+from bench.nn.tokens import chunk_from
+from bench.training.chunks import cls_states, pooled_states, token_batch, twin_cls_states
+from bench.training.loop import TrainSettings, make_optimizer
+from bench.training.streams import own_random_state
+from tests.support.rank_work import Found, Gradients, alone
+from tests.support.twins import KINDS, PAD, Kind, batch, tower
+from tests.support.whole import plainly
+from tests.training.conftest import check_equal
+
+ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
+
+
+@pytest.mark.slow
+def test_every_objective_has_the_loss_and_gradients_of_computing_everything(
+    objectives: Gradients, found_alone: dict[str, list[Found]]
+) -> None:
+    """In float64 and without dropout, three steps."""
+    with plainly():
+        check_equal(found_alone, alone(objectives))
+
+
+def gradients(model: Any) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+@pytest.mark.parametrize("masked", [True, False])
+def test_states_are_the_plain_models(kind: Kind, masked: bool) -> None:
+    """All of them to the bit, in training too; [CLS] alone up to rounding, from a last layer of one row."""
+    model = tower(kind, 1, dropout=0.1).double().train()
+    ids, mask = batch() if masked else (torch.tensor([[2, 4, 5], [2, 8, 9]]), None)
+    weights = torch.linspace(-1, 1, model.config.hidden_size, dtype=torch.float64)
+    widths: list[int] = []
+    hook = model.encoder.layer[-1].intermediate.register_forward_hook(
+        lambda _module, args, _output: widths.append(args[0].shape[1])
+    )
+
+    def run(compute: Callable[[], Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        model.zero_grad()
+        with own_random_state(1, "test"):
+            states = compute()
+        torch.autograd.backward(states[:, 0].tanh().mul(weights).sum())
+        return states, gradients(model)
+
+    def plain() -> Tensor:
+        states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        return states
+
+    chunk = chunk_from(ids, mask)
+    expected, gradient = run(plain)
+    found, same = run(lambda: last_states(model, chunk))
+    assert torch.equal(found, expected)
+    assert same.keys() == gradient.keys()
+    assert all(torch.equal(same[name], each) for name, each in gradient.items())
+    set_dropout(model, 0.0)
+    whole, gradient = run(plain)
+    alone, found_gradient = run(lambda: last_states(model, chunk, cls_only=True))
+    hook.remove()
+    assert widths == [ids.shape[1]] * 3 + [1]
+    assert alone.shape == (len(ids), 1, model.config.hidden_size)
+    torch.testing.assert_close(alone[:, 0], whole[:, 0])
+    assert found_gradient.keys() == gradient.keys()
+    for name, each in gradient.items():
+        torch.testing.assert_close(found_gradient[name], each, rtol=1e-9, atol=1e-12)
+
+
+def test_cls_alone_has_the_distribution_of_the_whole_layer_under_dropout() -> None:
+    """Mean and deviation over 12,000 draws; dropout of the attention, of both blocks, of the layers below."""
+    model = tower(("bert", "sdpa"), 1, dropout=0.3).train()
+    ids, mask = (tensor[:1].expand(3000, -1) for tensor in batch())
+
+    def draws(seed: int, *, cls_only: bool) -> Tensor:
+        with own_random_state(seed, "test"):
+            chunk = chunk_from(ids, mask)
+            return torch.cat([last_states(model, chunk, cls_only=cls_only)[:, 0] for _ in range(4)])
+
+    with torch.no_grad():
+        whole, alone = draws(1, cls_only=False), draws(2, cls_only=True)
+    error = (whole.var(0) * 2 / len(whole)).sqrt()
+    assert float(((whole - alone).mean(0) / error).abs().max()) < 4
+    torch.testing.assert_close(whole.std(0) / alone.std(0), torch.ones(whole.shape[1]), rtol=0.03, atol=0)
+
+
+def test_cls_alone_draws_dropout_for_what_it_computes() -> None:
+    """At dropout 0.5, by hand: attention, output block and feed-forward block of the last layer."""
+    model = tower(("bert", "sdpa"), 1, dropout=0.5).double().train()
+    layer = model.encoder.layer[-1]
+    drawn: list[tuple[int, ...]] = []
+    for block in (layer.attention.output, layer.output):
+        block.dropout.register_forward_hook(lambda _m, args, _o: drawn.append(tuple(args[0].shape)))
+    ids, mask = batch()
+    first, second = (last_states(model, chunk_from(ids, mask), cls_only=True) for _ in range(2))
+    assert drawn == [(len(ids), 1, model.config.hidden_size)] * 4
+    assert not torch.allclose(first, second)
+
+
+def other_model(what: str) -> Any:
+    if what == "another architecture":
+        return DistilBertModel(DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=16))
+    model = tower(("bert", "sdpa"), 1, is_decoder=what == "a decoder")
+    if what == "another attention":
+        model.config._attn_implementation = "flex_attention"
+    return model
+
+
+@pytest.mark.parametrize("what", ["another architecture", "a decoder"])
+def test_other_models_are_called_whole(what: str) -> None:
+    model, (ids, mask) = other_model(what).eval(), batch()
+    expected = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    assert torch.equal(last_states(model, chunk_from(ids, mask), cls_only=True), expected)
+
+
+def test_another_attention_is_called_whole() -> None:
+    model = other_model("another attention")
+    assert not layered(model)
+    assert layered(tower(("bert", "sdpa"), 1))
+
+
+def first_tokens(model: Any, rows: list[list[int]]) -> Tensor:
+    ids, mask = padded(rows, PAD, "cpu")
+    states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+    return states
+
+
+def lookups_of(loss: Tensor, weight: Tensor) -> int:
+    """Go back through the graph; return how often it reaches a table of this size."""
+    edges, seen = 0, set()
+    todo = [loss.grad_fn]
+    while todo:
+        node = todo.pop()
+        for following_node, _ in node.next_functions if node is not None else ():
+            if following_node is None:
+                continue
+            edges += getattr(following_node, "variable", None) is weight
+            if following_node not in seen:
+                seen.add(following_node)
+                todo.append(following_node)
+    torch.autograd.backward(loss)
+    return edges
+
+
+def test_a_batch_looks_its_embeddings_up_once() -> None:
+    model = tower(("bert", "sdpa"), 1).double()
+    embeddings = model.get_input_embeddings()
+    chunks = (ROWS[:2], ROWS[2:])
+    found: list[tuple[Tensor, Tensor]] = []
+    lookups: list[int] = []
+    for once in (False, True):
+        model.zero_grad()
+        with looked_up_once(model, token_batch(ROWS, PAD, model).known if once else None):
+            states = torch.cat([first_tokens(model, rows) for rows in chunks])
+        calls = lookups_of(states.tanh().square().sum(), embeddings.weight)
+        lookups.append(calls)
+        found.append((states.detach(), embeddings.weight.grad.clone()))
+    (states_1, gradient_1), (states_2, gradient_2) = found
+    assert torch.equal(states_1, states_2)
+    torch.testing.assert_close(gradient_2, gradient_1, rtol=1e-12, atol=1e-14)
+    assert lookups == [2, 1]
+    assert not gradient_2[PAD].any()  # as torch's embedding has it for padding
+    assert "forward" not in vars(embeddings)
+
+
+def test_what_is_not_in_the_batch_is_not_found_in_its_table() -> None:
+    """The table holds the batch's rows by id, not by place."""
+    table = nn.Embedding(20, 1)
+    model = Namespace(get_input_embeddings=lambda: table)
+    with torch.no_grad():
+        table.weight.copy_(torch.arange(20.0)[:, None])
+    with looked_up_once(model, torch.tensor([0, 3, 7, 19])):
+        assert table(torch.tensor([[3, 0], [19, 7]])).flatten().tolist() == [3, 0, 19, 7]
+    with looked_up_once(nn.Linear(1, 1), torch.tensor([1])):
+        pass
+
+
+def test_both_towers_may_be_one_model(tiny_bert: Path) -> None:
+    model = tower(("bert", "sdpa"), 1).double()
+    states = twin_cls_states(model, model, ROWS, PAD, caels=(1, 3), budget=8)
+    with plainly():
+        expected = twin_cls_states(model, model, ROWS, PAD, caels=(1, 3), budget=8)
+    for one, two in zip(states, expected, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_a_loss_that_reads_cls_alone_computes_the_last_layer_for_cls_alone() -> None:
+    model = tower(("bert", "sdpa"), 1)
+    widths: list[int] = []
+    model.encoder.layer[-1].output.register_forward_hook(lambda _m, _a, out: widths.append(out.shape[1]))
+    cls_states(model, ROWS, PAD, budget=0)
+    pooled_states(model, ROWS, PAD, "avg", budget=0)
+    with plainly():
+        cls_states(model, ROWS, PAD, budget=0)
+    assert widths == [1, 6, 6]
+
+
+def test_fused_adamw_steps_as_the_plain_one() -> None:
+    start = torch.linspace(-1, 1, 50)
+    weights = []
+    for fused in (True, False):
+        model = nn.Linear(50, 1, bias=False)
+        model.weight.data = start[None].clone()
+        optimizer = make_optimizer(model, TrainSettings(0.1, 1, 3, 3, weight_decay=0.01))
+        assert optimizer.defaults["fused"] is True
+        if not fused:
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.01, fused=False)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(start.square()).square().sum().backward()
+            optimizer.step()
+        weights.append(model.weight.detach().clone())
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-5, atol=1e-6)
+    assert (weights[0] - start).abs().max() > 0.1

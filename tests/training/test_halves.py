@@ -1,0 +1,234 @@
+"""Both halves of a step, of every method that trains: what each of them may not do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from bench.registry import discover
+from bench.stages import TrainedMethod
+from bench.training.objective import Objective, prepared_steps
+from bench.training.streams import own_random_state
+from tests.support.rank_work import Gradients, Stop, in_float64
+from tests.support.ranks import CASES
+
+Case = tuple[str, Mapping[str, Any], str]
+NO_STEPS = ("static", "vectors", "whitening")
+"""Trained without the loop."""
+READ_BACK = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2", "unique_dim")
+"""Operations whose result the host waits for."""
+BATCHES = ((0, 1, 2, 3, 4), (5, 6, 0, 1, 2), (3, 4, 5, 6, 0))
+
+
+def cases() -> dict[str, Case]:
+    """Every registered method by the last of its stages, and options with steps of their own."""
+    found: dict[str, Case] = {}
+    for name, method in discover():
+        if isinstance(method, TrainedMethod) and name not in NO_STEPS:
+            options = {option.name: option.default for option in method.card.options}
+            small = {"layers": 1} if name.startswith("unsee") else {}
+            found[name] = CASES.get(name) or (name, small, method.stages(options)[-1].role)
+    return found | {
+        "arccse, no row is long enough": ("arccse", {}, "arccse"),
+        "bsl, pairs": ("bsl", {}, "bsl"),
+        "crop, tokens": ("crop", {"unit": "token"}, "crop"),
+        "crop, dropout": ("crop", {"views": "dropout"}, "crop"),
+        "esimcse, no queue": ("esimcse", {"queue": 0}, "esimcse"),
+        "esimcse, per epoch": ("esimcse", {"repetition_resample": "per_epoch", "queue": 6}, "esimcse"),
+        "promptbert, plain": ("promptbert", {"denoising": False}, "promptbert"),
+        "unsee, online": ("unsee_vicreg", {"layers": 1, "architecture": "online_projection"}, "unsee_vicreg"),
+        "unsee, no target": ("unsee_byol", {"layers": 1, "architecture": "projection"}, "unsee_byol"),
+        "whitenedcse, repeated": ("whitenedcse", {"groups": 8, "repetition_rate": 0.5}, "whitenedcse"),
+    }
+
+
+ALL = cases()
+every_method = pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+
+
+@pytest.fixture
+def made(objectives: Gradients, tmp_path: Path) -> Callable[[Case], tuple[Objective, list[Any]]]:
+    """From a case to its objective, in float64 with dropout, and its rows: the same at every call."""
+
+    def make(case: Case) -> tuple[Objective, list[Any]]:
+        name, changes, role = case
+        taken: list[Any] = []
+
+        def take(objective: nn.Module, _: Any, rows: Sequence[Any], *__: Any, **___: Any) -> None:
+            taken.extend((objective, [rows[number] for number in range(len(rows))]))
+            raise Stop
+
+        with in_float64():
+            objectives.of(name, {**changes, "dropout": 0.3}, role, tmp_path, take)
+        objective, rows = taken
+        assert isinstance(objective, Objective)
+        return objective.double().train(), rows
+
+    return make
+
+
+def chosen(rows: Sequence[Any], step: int) -> list[Any]:
+    return [rows[number] for number in BATCHES[step]]
+
+
+class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Within the block every operation is noted: its name, and whether it takes a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+        self.with_parameters: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func.overloadpacket).removeprefix("aten.")
+        given = tree_leaves((args, kwargs or {}))
+        if name in ("index", "index_put_", "index_put") and any(
+            _is_mask(each) for each in tree_leaves(args[1])
+        ):
+            name = "nonzero"
+        self.names.append(name)
+        if any(isinstance(each, nn.Parameter) for each in given):
+            self.with_parameters.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8)
+
+
+def test_what_is_watched_is_seen() -> None:
+    weight, numbers = nn.Parameter(torch.ones(2)), torch.arange(2)
+    for read in (
+        lambda: float(weight.detach().sum()),
+        lambda: numbers[numbers > 0],
+        lambda: bool((numbers > 0).any()),
+        lambda: numbers.nonzero(),
+        lambda: torch.equal(numbers, numbers),
+    ):
+        with Watched() as watched:
+            read()
+        assert set(watched.names) & set(READ_BACK)
+    with Watched() as watched:
+        numbers[numbers.flip(0)] + 1
+        torch.nn.functional.linear(torch.ones(1, 2), weight[None])
+        torch.tensor([1, 2])
+    assert not set(watched.names) & set(READ_BACK)
+    assert watched.with_parameters
+    assert "lift_fresh" in watched.names
+
+
+@contextmanager
+def global_states_stay() -> Iterator[None]:
+    """Nothing in the block may draw from a generator that the whole process shares."""
+    before = (torch.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
+    yield
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert str(np.random.get_state()) == str(before[1])  # noqa: NPY002
+    assert random.getstate() == before[2]
+
+
+def same_tree(one: Any, two: Any) -> bool:
+    if isinstance(one, Tensor):
+        return isinstance(two, Tensor) and one.dtype == two.dtype and torch.equal(one, two)
+    if isinstance(one, dict):
+        return same_tree(list(one.items()), list(two.items()))
+    if isinstance(one, tuple | list):
+        return len(one) == len(two) and all(map(same_tree, one, two))
+    return bool(one == two)
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, tuple | list):
+        for branch in tree:
+            yield from leaves(branch)
+    else:
+        yield tree
+
+
+@pytest.mark.slow
+@every_method
+def test_the_hosts_half_reads_no_parameter_and_draws_of_its_own(made: Any, case: Case) -> None:
+    """An objective without values, on a device without memory, prepares the same, on the CPU."""
+    (plain, rows), (empty, _) = made(case), made(case)
+    empty.to("meta")
+    for step in range(3):
+        with global_states_stay(), Watched() as watched:
+            prepared = plain.prepare(chosen(rows, step))
+        assert not watched.with_parameters
+        assert same_tree(empty.prepare(chosen(rows, step)), prepared)
+        found = [each for each in leaves(prepared) if isinstance(each, Tensor)]
+        assert found
+        assert {each.device.type for each in found} == {"cpu"}
+        assert not any(each.requires_grad for each in found)
+
+
+def generators(thing: Any, seen: set[int] | None = None) -> Iterator[torch.Generator]:
+    """Those that an object holds, or one of the package's that it holds."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, torch.Generator):
+        yield thing
+    elif isinstance(thing, dict | list | tuple):
+        for each in list(thing.values() if isinstance(thing, dict) else thing):
+            yield from generators(each, seen)
+    elif isinstance(thing, nn.Module) or type(thing).__module__.startswith("bench."):
+        yield from generators(getattr(thing, "__dict__", {}), seen)
+
+
+def test_generators_are_found(made: Any) -> None:
+    found = {name: len(list(generators(made(ALL[name])[0]))) for name in ("arccse", "whitenedcse", "jtcse")}
+    assert found == {"arccse": 1, "whitenedcse": 2, "jtcse": 1}
+
+
+@pytest.mark.slow
+@every_method
+def test_the_devices_half_draws_nothing_of_its_own_and_reads_nothing_back(made: Any, case: Case) -> None:
+    objective, rows = made(case)
+    for step in range(3):
+        prepared = objective.prepare(chosen(rows, step))
+        before = [each.get_state() for each in generators(objective)]
+        with own_random_state(1, "dropout"), Watched() as watched:
+            objective.compute(prepared)
+        after = [each.get_state() for each in generators(objective)]
+        assert all(map(torch.equal, before, after))
+        assert not set(watched.names) & {*READ_BACK, "lift_fresh"}
+
+
+@pytest.mark.slow
+@every_method
+def test_a_step_prepared_ahead_in_a_thread_is_the_same(made: Any, case: Case) -> None:
+    """Three steps with dropout, whose parameters move between them."""
+    losses, ahead = (losses_of(*made(case), ahead=ahead) for ahead in (False, True))
+    assert losses == ahead
+    assert len(set(losses)) == 3
+
+
+def losses_of(objective: Objective, rows: list[Any], *, ahead: bool) -> list[float]:
+    batches = (chosen(rows, step) for step in range(3))
+    parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    losses: list[float] = []
+    with own_random_state(1, "dropout"):
+        for sentences, prepared in prepared_steps(objective, lambda: next(batches), 3, ahead=ahead):
+            assert sentences == len(BATCHES[0])
+            loss = objective.compute(prepared)
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            with torch.no_grad():
+                for parameter, gradient in zip(parameters, gradients, strict=True):
+                    if gradient is not None:
+                        parameter.sub_(0.01 * gradient)
+            losses.append(float(loss.detach()))
+    return losses

@@ -1,0 +1,308 @@
+"""Masking, masked language models as parts, and the head that bench pretrain gives a backbone."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoTokenizer
+
+from bench.config import profiles
+from bench.data.corpus import Corpus, make_corpus
+from bench.data.toy import toy_task
+from bench.errors import BenchError, DataError, InputError
+from bench.nn import masked_lm
+from bench.nn.attention import attention_mask, run_layers
+from bench.nn.backbone import load_backbone, token_rows
+from bench.nn.dropout import set_dropout
+from bench.nn.folder import resolve
+from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head
+from bench.nn.tokens import chunk_from
+from bench.training.masking import mask_tokens, masked_text
+from bench.training.mlm import MlmSettings, masked_accuracy
+from bench.training.pretrain import add_head, read_documents, read_text
+from bench.training.streams import generator
+from tests.support.cli import Cli
+
+
+@pytest.fixture
+def tokenizer(tiny_bert: Path) -> Any:
+    return AutoTokenizer.from_pretrained(tiny_bert)
+
+
+def rows(words: int, count: int = 200) -> Tensor:
+    """[CLS], words from id 5 on, [UNK], [SEP], two of padding."""
+    return torch.tensor([[2, *range(5, 5 + words), 1, 3, 0, 0]]).repeat(count, 1)
+
+
+def test_shares_are_berts(tokenizer: Any) -> None:
+    ids = rows(80)
+    inputs, chosen = mask_tokens(ids, tokenizer, 0.3, generator(1, "mask"))
+    assert not chosen[:, [0, 81, 82, 83, 84]].any()
+    assert torch.equal(inputs[~chosen], ids[~chosen])
+    masked = inputs[chosen] == tokenizer.mask_token_id
+    kept = inputs[chosen] == ids[chosen]
+    shares = (chosen[:, 1:81].float().mean(), masked.float().mean(), kept.float().mean())
+    assert [float(share) for share in shares] == pytest.approx([0.3, 0.8, 0.1], abs=0.02)
+    others = inputs[chosen][~masked & ~kept]
+    assert not torch.isin(others, torch.tensor(tokenizer.all_special_ids)).any()
+    assert len(set(others.tolist())) > 80  # any ordinary word
+    assert chosen.any(0)[1:81].all()  # no place is left out
+
+
+def test_views_are_masked_apart_and_draws_are_the_generators_own(tokenizer: Any) -> None:
+    ids = rows(20, 2)
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    inputs, chosen = mask_tokens(ids, tokenizer, 0.3, generator(1, "mask/x"))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not torch.equal(chosen[0], chosen[1])
+    again, _ = mask_tokens(ids, tokenizer, 0.3, generator(1, "mask/x"))
+    other, _ = mask_tokens(ids, tokenizer, 0.3, generator(2, "mask/x"))
+    assert torch.equal(inputs, again)
+    assert not torch.equal(inputs, other)
+    draws = [generator(1, "mask/x") for _ in range(2)]
+    mask_tokens(ids, tokenizer, 0.0, draws[0])
+    mask_tokens(ids, tokenizer, 0.9, draws[1])
+    assert torch.equal(draws[0].get_state(), draws[1].get_state())  # the share changes nothing that follows
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 5)])
+def test_limits(tokenizer: Any, share: float, expected: int) -> None:
+    inputs, chosen = mask_tokens(rows(5, 1), tokenizer, share, generator(1, "mask"))
+    assert int(chosen.sum()) == expected
+    if not expected:
+        assert torch.equal(inputs, rows(5, 1))
+
+
+def test_at_least_one_is_an_ordinary_token(tokenizer: Any) -> None:
+    for seed in range(20):
+        _, chosen = mask_tokens(rows(3, 2), tokenizer, 0.0, generator(seed, "m"), at_least_one=True)
+        assert int(chosen.sum()) == 1
+        assert bool(chosen[:, 1:4].any())
+    nothing, none = mask_tokens(torch.tensor([[2, 1, 3]]), tokenizer, 0.9, generator(1, "m"))
+    assert not none.any()
+    assert nothing.tolist() == [[2, 1, 3]]
+
+
+# masked language models
+
+
+def test_loading_and_the_head(tiny_mlm: Path) -> None:
+    model, tokenizer = load_masked_lm(tiny_mlm)
+    assert next(model.parameters()).dtype == torch.float32
+    head = mlm_head(model)
+    states = torch.randn(3, 16, generator=generator(1, "x"))
+    torch.testing.assert_close(head(states), model.cls(states))
+    assert head.predictions.decoder.weight is not model.bert.embeddings.word_embeddings.weight  # type: ignore[union-attr]
+    with torch.no_grad():
+        model.bert.embeddings.word_embeddings.weight.add_(1.0)
+    assert not torch.allclose(head(states), model.cls(states))
+    check_same_vocabulary(tokenizer, AutoTokenizer.from_pretrained(tiny_mlm), where="x")
+
+
+def test_what_is_no_masked_lm(tiny_bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"tiny-bert: \d+ weight\(s\) are missing .*cls\.predictions.*with its"
+    ):
+        load_masked_lm(tiny_bert)
+    with torch.random.fork_rng(devices=[]):
+        model, _ = load_masked_lm(tiny_bert, new_head=True)
+    backbone, tokenizer = load_backbone(tiny_bert)
+    kept = dict(backbone.named_parameters())
+    assert all(torch.equal(value, kept[name]) for name, value in model.bert.named_parameters())
+    with pytest.raises(InputError, match="can't be loaded"):
+        load_masked_lm(tmp_path)
+    with pytest.raises(InputError, match=r"the head of a BertModel; expected a BertForMaskedLM or"):
+        mlm_head(backbone)
+    with pytest.raises(InputError, match="an auxiliary network made from Linear"):
+        check_layers(torch.nn.Linear(2, 2))
+    check_layers(backbone)
+    other = AutoTokenizer.from_pretrained(tiny_bert)
+    other.add_tokens(["quokka"])
+    with pytest.raises(InputError, match=r"^generator x: its vocabulary \(\d+ tokens\) isn't the backbone's"):
+        check_same_vocabulary(tokenizer, other, where="generator x")
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_layers_on_given_states_are_the_models_own(tiny_bert: Path, implementation: str) -> None:
+    model, _ = load_backbone(tiny_bert)
+    model.set_attn_implementation(implementation)
+    model.eval()
+    ids = torch.tensor([[2, 7, 8, 9, 3], [2, 7, 3, 0, 0]])
+    mask = (ids != 0).long()
+    states = model.embeddings(input_ids=ids)
+    whole = attention_mask(model.config, chunk_from(ids, mask))
+    got = run_layers(model.encoder.layer, states, whole)
+    torch.testing.assert_close(got, model(input_ids=ids, attention_mask=mask).last_hidden_state)
+    alone = run_layers(model.encoder.layer, states[1:, :3], None)
+    torch.testing.assert_close(got[1, :3], alone[0], rtol=1e-4, atol=1e-5)  # padding is not attended
+    with torch.random.fork_rng(devices=[]):
+        fresh = masked_lm.new_layers(model, 2)
+    set_dropout(fresh, 0.0)
+    assert run_layers(fresh, states, whole).shape == states.shape
+    assert len(fresh) == 2
+    assert not any(
+        torch.equal(a, b)
+        for (name, a), b in zip(fresh[0].named_parameters(), model.encoder.layer[0].parameters(), strict=True)
+        if name.endswith("dense.weight")
+    )
+
+
+# a head for a backbone
+
+SETTINGS = MlmSettings(
+    max_length=24, steps=60, batch_size=8, lr=3e-3, warmup=0.1, mask=0.2, weight_decay=0.01
+)
+
+
+def text() -> Corpus:
+    return make_corpus("toy.txt", sorted({s for pair in toy_task().all_pairs() for s in pair}))
+
+
+def test_a_backbone_gets_a_head(tiny_bert: Path, tmp_path: Path) -> None:
+    backbone = resolve(str(tiny_bert), where="test")
+    seen: list[int] = []
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    facts = add_head(
+        backbone, text(), SETTINGS, seed=1, out=tmp_path / "m", command="c", progress=seen.append
+    )
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert json.loads((tmp_path / "m" / "pretraining.json").read_text()) == facts
+    assert facts["backbone"] == {"name": "tiny-bert", "sha256": backbone.sha256}
+    assert (facts["settings"], facts["seed"], len(seen)) == (asdict(SETTINGS), 1, 60)
+    model, tokenizer = load_masked_lm(tmp_path / "m")
+    head, words = model.cls.predictions.decoder.weight, model.bert.embeddings.word_embeddings.weight
+    assert head is words  # tied
+    check_same_vocabulary(tokenizer, AutoTokenizer.from_pretrained(tiny_bert), where="x")
+    rows = token_rows(tokenizer, text().sentences, 24)
+    with torch.random.fork_rng(devices=[]):
+        untrained, _ = load_masked_lm(tiny_bert, new_head=True)
+    after, chance = (masked_accuracy(m.eval(), tokenizer, rows, 0.2, 1) for m in (model, untrained))
+    assert after > chance + 0.05
+    assert 0 <= facts["masked_accuracy"] <= 1
+    add_head(backbone, text(), SETTINGS, seed=1, out=tmp_path / "again", command="c")
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "again")]
+    assert weights[0] == weights[1]
+
+
+def test_masked_accuracy_by_hand(tiny_mlm: Path) -> None:
+    model, tokenizer = load_masked_lm(tiny_mlm)
+    rows = token_rows(tokenizer, text().sentences[:40], 24)
+
+    class Knows(torch.nn.Module):
+        """Restores every token of even id."""
+
+        device = "cpu"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = [row for row in rows]
+
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
+            batch, self.left = self.left[: len(input_ids)], self.left[len(input_ids) :]
+            ids = torch.zeros_like(input_ids)
+            for n, row in enumerate(batch):
+                ids[n, : len(row)] = torch.tensor(row)
+            logits = torch.nn.functional.one_hot(torch.where(ids % 2 == 0, ids, 0), len(tokenizer))
+            return type("Output", (), {"logits": logits.float()})
+
+    even = [token % 2 == 0 for row in rows for token in row[1:-1]]
+    found = masked_accuracy(Knows(), tokenizer, rows, 1.0, 1)
+    assert found == pytest.approx(sum(even) / len(even))
+    assert masked_accuracy(model.eval(), tokenizer, rows, 0.2, 1) < 0.2
+
+
+def test_what_has_no_head_to_get(tiny_bert: Path, tiny_roberta: Path, tmp_path: Path) -> None:
+    backbone, other = (resolve(str(folder), where="test") for folder in (tiny_bert, tiny_roberta))
+    wild, line = replace(SETTINGS, lr=1e30, warmup=0.0), make_corpus("one.txt", ["a"])
+    for model, corpus, settings, kind, message in (
+        (other, text(), SETTINGS, InputError, "tiny-roberta: a head for a RobertaForMaskedLM; .* a BERT"),
+        (backbone, line, SETTINGS, BenchError, "one.txt: the text has fewer than two lines"),
+        (backbone, text(), wild, BenchError, "the loss is nan at step"),
+    ):
+        with pytest.raises(kind, match=message):
+            add_head(model, corpus, settings, seed=1, out=tmp_path / "m", command="c")
+    assert not (tmp_path / "m").exists()
+
+
+def test_places_and_targets_are_those_of_the_chosen_tokens(tokenizer: Any) -> None:
+    ids = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 10, 11, 12, 13, 3]])
+    inputs, chosen = mask_tokens(ids, tokenizer, 0.5, generator(1, "m"))
+    masked = masked_text(ids, tokenizer, 0.5, generator(1, "m"))
+    assert torch.equal(masked.inputs, inputs)
+    assert [(int(p) // 6, int(p) % 6) for p in masked.places] == [
+        tuple(at) for at in chosen.nonzero().tolist()
+    ]
+    assert torch.equal(masked.targets, ids[chosen])
+    assert len(masked.places) > 1
+    assert not len(masked_text(ids, tokenizer, 0.0, generator(1, "m")).places)
+
+
+def test_documents(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt.xz"
+    path.write_bytes(lzma.compress("one  two\n\n drei\u00e9 \n".encode()))
+    corpus = read_documents(path)
+    assert (corpus.name, corpus.sentences) == ("t.txt.xz", ("one two", "drei\u00e9"))
+    whole = path.read_bytes()
+    for content, message in (
+        (whole[:-20], "the text can't be read"),
+        (b"plain", "the text can't be read"),
+        (lzma.compress(b"\xff\xfe\n"), "the text can't be read: 'utf-8' codec"),
+        (lzma.compress(b"\n"), "the text is empty"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            read_documents(path)
+    with pytest.raises(DataError, match="the text can't be read"):
+        read_documents(tmp_path / "none.xz")
+
+
+def test_a_head_in_a_given_time(tiny_bert: Path, tmp_path: Path) -> None:
+    backbone = resolve(str(tiny_bert), where="test")
+    facts = add_head(backbone, text(), SETTINGS, seed=1, out=tmp_path / "m", command="c", minutes=0.03)
+    assert facts["settings"]["steps"] == facts["loss_curve"][-1][0]
+    assert facts["minutes"] == 0.03
+
+
+def test_texts_to_pretrain_on(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("one  two\n\nthree\n")
+    (tmp_path / "t.txt.xz").write_bytes(lzma.compress(b"one  two\n\nthree\n"))
+    assert [read_text(path).sentences for path in sorted(tmp_path.iterdir())] == [("one two", "three")] * 2
+    with pytest.raises(InputError, match=r"t.md: not a text to pretrain on; expected a file .txt or .txt.xz"):
+        read_text(tmp_path / "t.md")
+
+
+def test_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    chosen = profiles.load("minilm-mlm")
+    assert MlmSettings(**chosen.pretrain).steps == 360
+    tiny = replace(chosen, pretrain=asdict(SETTINGS), corpus={"file": "t.xz"}, backbone={"name": "tiny-bert"})
+    known = profiles.load
+    monkeypatch.setattr(profiles, "load", lambda name: tiny if name == "minilm-mlm" else known(name))
+    monkeypatch.setattr(profiles, "backbone_reference", lambda _profile: str(tiny_bert))
+    command = ("pretrain", "--profile", "minilm-mlm", "--out", "made")
+    code, _, err = cli(*command)
+    assert (code, "the text t.xz is needed; expected --data DIR or BENCH_DATA" in err) == (2, True)
+    (tmp_path / "t.xz").write_bytes(lzma.compress("\n".join(text().sentences).encode()))
+    code, out, err = cli(*command, "--data", ".")
+    assert code == 0, err
+    assert "masked accuracy 0." in out
+    facts = json.loads((tmp_path / "made" / "pretraining.json").read_text())
+    assert facts["command"] == "bench pretrain --profile minilm-mlm --seed 1 --out DIR"
+    for extra, message in (
+        (("--world-seed", "2"), "this text does not come from a made-up world"),
+        (("--profile", "mini"), "this profile's text is not read from data"),
+        (("--corpus", "t.txt"), "the text is the one of --corpus"),
+    ):
+        code, _, err = cli(*command, "--out", "new", "--data", ".", *extra)
+        assert (code, message in err) == (2, True), err
+    code, _, err = cli("run", "--methods", "untrained", "--profile", "minilm-mlm")
+    assert (code, "profile 'minilm-mlm' has no suite; it is there for bench pretrain" in err) == (2, True)

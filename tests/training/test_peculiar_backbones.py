@@ -1,0 +1,177 @@
+"""Backbones that once trained on other numbers than they said, or failed late, train right or are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bench.errors import InputError
+from bench.nn.architecture import shape_of, state_size
+from bench.nn.backbone import load_backbone
+from bench.nn.dropout import configured, set_dropout
+from bench.nn.folder_facts import folder_facts
+from bench.nn.whole_folder import check_whole
+from bench.plan import backbone_needs
+from bench.training.drawing import check_dropout
+from tests.support.cli import Cli, records, refusal
+from tests.support.shortened import shortened
+
+Zoo = Callable[[str], Path]
+ROWS = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12], [12, 11, 10, 9, 8, 7, 6, 5]])
+RUN = ("run", "--seeds", "1", "--suite", "toy", "--backbone")
+
+
+@pytest.mark.parametrize("name", ["fnet", "convbert"])
+def test_training_is_refused_where_padding_moves_states(
+    cli: Cli, zoo: Zoo, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = zoo(name)
+    assert shape_of(load_backbone(folder)[0].eval(), name).sees_padding
+    said = refusal(cli, *RUN, str(folder), "--methods", "esimcse", "--dry-run")
+    assert "states that masked padding doesn't change" in said
+    # a kind that no list names is refused when its model is looked at, before its first step
+    monkeypatch.setattr(backbone_needs, "fulfils", lambda *_: True)
+    with shortened():
+        code, _, err = cli(*RUN, str(folder), "--methods", "esimcse", as_is=True)
+    assert (code, "padding changes the states of" in err) == (1, True), err
+
+
+def test_a_model_that_its_first_call_changes_is_no_model_that_leaves_out_layers(zoo: Zoo) -> None:
+    model = load_backbone(zoo("big_bird"))[0]
+    set_dropout(model, 0.1)
+    check_dropout(model.train(), ROWS, 0.1, needed=True, where="big_bird")
+
+
+@pytest.mark.parametrize("method", ["bsl", "unsee_vicreg", "vascl", "crop"])
+def test_heads_have_the_width_of_the_states(cli: Cli, zoo: Zoo, method: str, tmp_path: Path) -> None:
+    folder = zoo("opt-narrow")
+    model = load_backbone(folder)[0]
+    assert (state_size(model), model.config.hidden_size) == (16, 32)
+    with shortened():
+        code, _, err = cli(*RUN, str(folder), "--methods", method, as_is=True)
+    assert code == 0, err
+
+
+def test_a_dropout_of_null_is_one_of_0_that_training_sets(cli: Cli, zoo: Zoo, tmp_path: Path) -> None:
+    folder = zoo("llama-null")
+    assert json.loads((folder / "config.json").read_text())["attention_dropout"] is None
+    model = load_backbone(folder)[0]
+    set_dropout(model, 0.25)
+    assert {layer.self_attn.attention_dropout for layer in model.layers} == {0.25}
+    with configured(model):
+        assert model.config.attention_dropout is None
+    with shortened():
+        code, _, err = cli(*RUN, str(folder), "--methods", "vascl", as_is=True)
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    assert record.training["dropout"] == "architecture"
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "said"),
+    [
+        ("falcon_mamba", "vascl", "needs dropout in its layers"),
+        ("diffllama", "unsee_barlow", "needs dropout in its layers"),
+        ("longt5", "simcse", "needs states of each token from token ids alone"),
+        ("canine", "simcse", "needs states of each token from token ids alone"),
+    ],
+)
+def test_what_can_t_be_trained_is_refused_by_the_plan(
+    cli: Cli, zoo: Zoo, name: str, method: str, said: str
+) -> None:
+    assert said in refusal(cli, *RUN, str(zoo(name)), "--methods", method, "--dry-run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("diffllama", "it computes attention 4 times in 2 layers"),
+        ("ibert", "no attention layer of it can be watched"),
+        ("squeezebert", "no attention layer of it can be watched"),
+        ("bart", "it computes attention 6 times in 2 layers"),
+    ],
+)
+def test_probes_say_whose_attention_they_cannot_see(
+    cli: Cli, zoo: Zoo, name: str, said: str, tmp_path: Path
+) -> None:
+    row = f"x=hf:{zoo(name)}:avg"
+    code, _, err = cli(
+        "run", "--suite", "toy", "--methods", row, "--probes", "attention_sink,cls_energy", as_is=True
+    )
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    assert {
+        record.probes[probe]["missing"].partition(": ")[2] for probe in ("attention_sink", "cls_energy")
+    } == {said}
+
+
+def cut(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def lose_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+
+
+def lose_a_layer(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    save_file(
+        {name: tensor for name, tensor in tensors.items() if ".layer.1." not in name},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+
+
+def name_a_list(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": ["bert"]}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (cut, "100 bytes are missing at its end"),
+        (lose_tokenizer, "the tokenizer's vocabulary is missing"),
+        (lose_a_layer, "its weights have 1 layers, its config.json names 2"),
+        (name_a_list, "model_type is ['bert']"),
+    ],
+)
+def test_the_plan_refuses_a_folder_that_isn_t_whole(
+    cli: Cli, zoo: Zoo, tmp_path: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    folder = shutil.copytree(zoo("bert"), tmp_path / "damaged")
+    check_whole(folder)
+    damage(folder)
+    with pytest.raises(InputError, match="damaged"):
+        check_whole(folder)
+    assert said in refusal(cli, *RUN, str(folder), "--methods", "simcse", "--dry-run")
+
+
+def test_a_sentence_that_a_backbone_has_no_positions_for_is_named_by_the_plan(
+    cli: Cli, zoo: Zoo, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(zoo("bert"), tmp_path / "short")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 8}))
+    said = refusal(cli, *RUN, str(folder), "--methods", "simcse", "--dry-run")
+    assert "trains on up to 32 tokens of a sentence, short has positions for 8" in said
+    assert "--set simcse.max_length=8" in said
+    code, out, err = cli(*RUN, str(folder), "--methods", "simcse[max_length=8]", "--dry-run")
+    assert (code, "to do" in out) == (0, True), err
+
+
+def test_tokenizers_without_a_mask_token_are_known_by_their_class(zoo: Zoo, tmp_path: Path) -> None:
+    folder = shutil.copytree(zoo("qwen2"), tmp_path / "st")
+    settings: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text())
+    for kind, known in (("Qwen2Tokenizer", False), ("Qwen2TokenizerFast", False), ("BertTokenizer", None)):
+        (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": kind}))
+        assert folder_facts(folder).mask_token is known

@@ -1,0 +1,408 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, replace
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForMaskedLM, configuration_utils
+
+from bench.config import profiles
+from bench.data.corpus import Corpus, make_corpus
+from bench.data.mini import text as world_text
+from bench.data.mini.generator import customs, sample_event
+from bench.data.mini.grammar import Draw, realise
+from bench.data.mini.text import pretraining_text
+from bench.data.mini.world import World
+from bench.data.toy import toy_task
+from bench.errors import BenchError
+from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
+from bench.nn.folder import content_hash
+from bench.nn.wordpiece import train_wordpiece
+from bench.training import mlm
+from bench.training.masking import mask_tokens
+from bench.training.mlm import length_pooled_batches, rate_in_time, warmed_rate
+from bench.training.precision import training_at
+from bench.training.prepared_text import count_cut
+from bench.training.pretrain import PretrainSettings, pretrain
+from bench.training.spectral import spectral_embeddings
+from tests.support.cli import Cli
+
+SETTINGS = PretrainSettings(
+    layers=2, hidden=16, heads=2, vocabulary=150, max_length=24, steps=12, batch_size=8, lr=1e-3, warmup=0.25,
+    mask=0.2, weight_decay=0.01,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text() -> Corpus:
+    return make_corpus("toy.txt", sorted({s for pair in toy_task().all_pairs() for s in pair}))
+
+
+def cut_at(folder: Path) -> int:
+    """Where the tokenizer in a folder cuts a text, by its file."""
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    return int(tokenizer["truncation"]["max_length"])
+
+
+@pytest.fixture(scope="module")
+def made(text: Corpus, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[int], Path]:
+    """Facts, progress and folder of a training with seed 1."""
+    seen: list[int] = []
+    folder = tmp_path_factory.mktemp("made") / "m"
+    facts = pretrain(text, SETTINGS, seed=1, out=folder, command="bench pretrain", progress=seen.append)
+    return facts, seen, folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "pretraining.json"}
+
+
+def test_same_seed_same_bytes_and_the_state_is_left_alone(
+    text: Corpus, tmp_path: Path, made: tuple[Any, Any, Path]
+) -> None:
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    for seed in (1, 2):
+        pretrain(text, SETTINGS, seed=seed, out=tmp_path / str(seed), command="c")
+    assert torch.equal(torch.random.get_rng_state(), before)
+    one, two, other = (files(folder) for folder in (made[2], tmp_path / "1", tmp_path / "2"))
+    assert one == two
+    assert other["tokenizer.json"] == one["tokenizer.json"]
+    assert other["model.safetensors"] != one["model.safetensors"]
+
+
+def test_what_it_leaves(text: Corpus, made: tuple[dict[str, Any], list[int], Path]) -> None:
+    facts, seen, folder = made
+    assert json.loads((folder / "pretraining.json").read_text()) == facts
+    known = {"name": "toy.txt", "sha256": text.sha256, "sentences": len(text.sentences), "world": None}
+    assert facts["text"] == known
+    assert (facts["command"], facts["loss_curve"][-1][0], sum(seen)) == ("bench pretrain", 12, 96)
+    tokenizer = load_backbone(folder)[1]
+    tokens = [token for row in token_rows(tokenizer, text.sentences, 24) for token in row[1:-1]]
+    shares = np.unique_counts(tokens).counts / len(tokens)
+    assert facts["frequency_loss"] == pytest.approx(-(shares * np.log(shares)).sum(), abs=1e-4)
+    with safe_open(folder / "model.safetensors", "pt") as stored:
+        names = list(stored.keys())
+        assert {stored.get_tensor(name).dtype for name in names} == {torch.float16}
+    assert any(name.startswith("cls.predictions") for name in names)  # the MLM head is kept
+    model, _ = load_backbone(folder)
+    assert model.pooler is None
+    assert next(model.parameters()).dtype == torch.float32
+
+
+def test_its_hash_is_not_the_library_version_s(
+    text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configuration_utils, "__version__", "99.0.0")
+    pretrain(text, SETTINGS, seed=1, out=tmp_path / "m", command="bench pretrain")
+    assert content_hash(tmp_path / "m") == content_hash(made[2])
+
+
+def test_a_model_without_pooler_encodes_the_same_after_every_load(
+    text: Corpus, made: tuple[Any, Any, Path]
+) -> None:
+    first, second = (TransformerEncoder(made[2], "cls").encode(text.sentences[:5]) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    states = [load_backbone(made[2])[0].state_dict() for _ in range(2)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_all_of_a_long_line_is_read_where_lines_are_split(
+    text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer, kept = load_backbone(made[2])[1], 7
+    seen: list[list[int]] = []
+
+    def train(model: Any, tokenizer: Any, rows: list[list[int]], *_: Any, **__: Any) -> list[list[float]]:
+        seen.extend(rows)
+        return [[1, 2.0]]
+
+    monkeypatch.setattr("bench.training.pretrain.train_mlm", train)
+    settings = replace(SETTINGS, max_length=kept, steps=1)
+    facts = pretrain(text, settings, seed=1, out=tmp_path / "m", command="c", split=True)
+    lines = tokenizer(list(text.sentences), add_special_tokens=False)["input_ids"]
+    assert max(map(len, lines)) > kept
+    first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
+    assert all((row[0], row[-1], len(row) <= kept) == (first, last, True) for row in seen)
+    assert [token for row in seen for token in row[1:-1]] == [token for line in lines for token in line]
+    assert facts["rows"] == len(seen) == sum(-(-len(line) // (kept - 2)) for line in lines)
+    assert facts["cut"] == {}
+    assert cut_at(tmp_path / "m") == kept
+
+
+def test_its_hash_is_not_the_last_call_s_of_its_tokenizer(
+    text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, max_length=7, steps=1)
+    facts = pretrain(text, settings, seed=1, out=tmp_path / "m", command="c")
+    assert facts["cut"]["lines"] > 0
+    assert cut_at(tmp_path / "m") == 7
+    assert cut_at(made[2]) == SETTINGS.max_length
+
+
+def test_lines_that_are_cut_are_counted_and_said() -> None:
+    lines = ["a b c d e f", "a b", "a b c d"]
+    text = make_corpus("toy.txt", lines)
+    tokenizer = train_wordpiece(lines, 40, max_length=5)
+    said: list[str] = []
+    facts = count_cut(tokenizer, text, lines, token_rows(tokenizer, lines, 5), 5, said.append)
+    assert facts == {"lines": 2, "of": 3, "tokens": 4}
+    assert said == ["toy.txt: 2 of 3 lines are longer than 5 tokens and are cut there, 22.2% of the tokens"]
+    assert count_cut(tokenizer, text, lines, token_rows(tokenizer, lines, 9), 9, said.append)["lines"] == 0
+    assert len(said) == 1
+
+
+def test_divergence_is_an_error(text: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="the loss is nan at step"):
+        pretrain(text, replace(SETTINGS, lr=1e30, warmup=0.0), seed=1, out=tmp_path / "m", command="c")
+    assert not (tmp_path / "m").exists()
+
+
+def test_rate_and_batches() -> None:
+    rates = [warmed_rate(SETTINGS, step) for step in range(1, 13)]
+    assert rates[2] == max(rates) == SETTINGS.lr
+    assert all(a < b for a, b in pairwise(rates[:3]))
+    assert all(a > b > 0 for a, b in pairwise(rates[2:]))
+    lengths = [5 + i % 17 for i in range(300)]
+    order = length_pooled_batches(lengths, 8, 1)
+    epoch = [next(order) for _ in range(38)]
+    assert Counter(index for batch in epoch for index in batch) == Counter(range(300))
+    padded = sum(len(batch) * max(lengths[i] for i in batch) for batch in epoch)
+    assert padded < 1.2 * sum(lengths)
+    assert epoch != [next(order) for _ in range(38)]
+    assert epoch == [batch for batch, _ in zip(length_pooled_batches(lengths, 8, 1), range(38), strict=False)]
+
+
+@pytest.mark.slow
+def test_a_training_by_time_ends_in_time_and_says_how_far_it_came(text: Corpus, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    facts = pretrain(text, SETTINGS, seed=1, out=tmp_path / "m", command="c", minutes=0.05)
+    assert time.monotonic() - begin < 3 + 5  # saving comes after
+    assert facts["settings"]["steps"] == facts["loss_curve"][-1][0] > SETTINGS.steps
+    assert facts["minutes"] == 0.05
+    with pytest.raises(BenchError, match="the time was over before the first step"):
+        pretrain(text, SETTINGS, seed=1, out=tmp_path / "n", command="c", minutes=1e-6)
+    with pytest.raises(BenchError, match="the time was over before the first step"):
+        pretrain(text, SETTINGS, seed=1, out=tmp_path / "n", command="c", minutes=1, began=begin - 60)
+    assert not (tmp_path / "n").exists()
+
+
+def test_the_rate_follows_the_time() -> None:
+    rates = [rate_in_time(SETTINGS, share) for share in (0.0, 0.125, 0.25, 0.625, 1.0, 1.5)]
+    assert rates == pytest.approx([0.0, 5e-4, 1e-3, 5e-4, 0.0, 0.0])
+    assert rate_in_time(replace(SETTINGS, warmup=1.0), 1.0) == 0
+
+
+def test_losses_that_are_read_later_name_their_step() -> None:
+    losses = mlm._Losses(3)
+    for loss in (4.0, 2.0, 3.0, 1.0):
+        losses.add(torch.tensor(loss))
+    assert losses.curve() == [[4, 2.5]]
+    losses.add(torch.tensor(math.nan))
+    losses.add(torch.tensor(1.0))
+    with pytest.raises(BenchError, match="the loss is nan at step 5"):
+        losses.add(torch.tensor(1.0))
+
+
+def test_spectral_embeddings_by_hand() -> None:
+    """Two pairs of words, each pair in company of its own: PPMI is block-diagonal with log 2 per cell."""
+    rows = [[0, 1], [0, 1], [2, 3], [3, 2, 3]]
+    found = spectral_embeddings(rows, 5, 2, 0.5)
+    assert found.shape == (5, 2)
+    np.testing.assert_allclose(np.linalg.norm(found[:4], axis=1), 0.5 * np.sqrt(2), rtol=1e-6)
+    cosine = found[:4] @ found[:4].T / 0.5
+    expected = np.kron(np.eye(2), np.ones((2, 2)))
+    np.testing.assert_allclose(np.abs(cosine), expected, atol=1e-6)
+    assert not found[4].any()
+
+
+@pytest.mark.slow
+def test_wordpiece_is_the_same_in_every_process(text: Corpus) -> None:
+    code = (
+        "from bench.data.toy import toy_task; from bench.nn.wordpiece import train_wordpiece; "
+        "s = sorted({s for pair in toy_task().all_pairs() for s in pair}); "
+        "print(train_wordpiece(s, 150, max_length=24).get_vocab() == {V})"
+    )
+    vocabulary = train_wordpiece(text.sentences, 150, max_length=24).get_vocab()
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("{V}", repr(vocabulary))],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONHASHSEED": "1"},
+    )  # fmt: skip
+    assert done.stdout.strip() == "True", done.stderr
+    assert len(vocabulary) <= 150
+    assert vocabulary["[PAD]"] == 0
+
+
+def test_wordpiece_tokens_are_ordinary_and_lower_case(text: Corpus) -> None:
+    tokenizer = train_wordpiece(text.sentences, 300, max_length=24)
+    assert tokenizer.tokenize("The DOCTOR is.") == ["the", "doctor", "is", "."]
+    assert tokenizer.tokenize("##a") != ["##a"]  # a continuation in a text is no token of its own
+    assert len(tokenizer("word " * 50, truncation=True)["input_ids"]) == 24
+
+
+# the shipped backbone
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Path:
+    return Path(str(resources.files("bench.data.mini").joinpath("backbone")))
+
+
+def test_the_shipped_backbone_names_its_making(shipped: Path) -> None:
+    facts: dict[str, Any] = json.loads((shipped / "pretraining.json").read_text())
+    text = pretraining_text(World(1))
+    world = World(1).facts
+    known = {"name": text.name, "sha256": text.sha256, "sentences": len(text.sentences), "world": world}
+    assert facts["text"] == known
+    assert facts["settings"] == profiles.load("mini").pretrain
+    assert facts["command"] == "bench pretrain --profile mini --world-seed 1 --seed 1 --out DIR"
+    assert facts["cpu_seconds"] < 15 * 60
+    assert facts["loss_curve"][-1][1] < 0.3 * facts["loss_curve"][0][1]
+    assert sum(path.stat().st_size for path in shipped.glob("*.safetensors")) <= 4e6
+
+
+def test_the_shipped_backbone_predicts_masked_words_of_unseen_events(shipped: Path) -> None:
+    model: Any = AutoModelForMaskedLM.from_pretrained(shipped, dtype=torch.float32).eval()
+    _, tokenizer = load_backbone(shipped)
+    world, draw = customs(1), Draw("masked")
+    sentences = [realise(sample_event(world, draw, "test"), world.lexicon, draw) for _ in range(200)]
+    batch = tokenizer(sentences, padding=True, return_tensors="pt")
+    assert tokenizer.unk_token_id not in batch["input_ids"]
+    inputs, chosen = mask_tokens(batch["input_ids"], tokenizer, 0.15, torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        logits = model(input_ids=inputs, attention_mask=batch["attention_mask"]).logits
+    accuracy = (logits.argmax(-1) == batch["input_ids"])[chosen].float().mean()
+    assert float(accuracy) > 0.5
+
+
+# the command
+
+
+@pytest.mark.parametrize("out", ["file/made", "/proc/made"])
+def test_a_folder_that_cannot_be_written_is_refused_before_training(
+    cli: Cli, tmp_path: Path, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("bench.training.pretrain.train_mlm", None)
+    code, _, err = cli("pretrain", "--layers", "1", "--hidden", "16", "--steps", "2", "--out", out)
+    assert (code, err.count("\n"), f"--out {out}: it can't be written: " in err) == (2, 1, True), err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--profile", "minilm"),
+            "the backbone of profile 'minilm' comes from elsewhere; expected one of mini",
+        ),
+        (("--profile", "mini", "--out", "full"), "--out full: the folder is not empty"),
+        (("--profile", "mni"), "did you mean 'mini'?"),
+        (("--hidden", "96", "--heads", "5"), "--heads 5: a width of 96 can't be shared by 5 heads"),
+        (("--heads", "3"), "--heads 3: a width of 128 can't be shared by 3 heads"),
+        (("--layers", "0"), "'--layers'"),
+        (("--max-length", "2"), "'--max-length'"),
+        (("--minutes", "0"), "'--minutes'"),
+        (("--minutes", "nan"), "'--minutes'"),
+        (("--corpus", "none.txt"), "none.txt: the training text can't be read"),
+        (("--corpus", "full/file"), "full/file: not a text to pretrain on; expected a file .txt or .txt.xz"),
+        (("--corpus", "full/file", "--world-seed", "2"), "this text does not come from a made-up world"),
+        (
+            ("--profile", "minilm-mlm", "--layers", "2"),
+            "--layers 2: all-MiniLM-L6-v2 has its sizes; expected --profile mini",
+        ),
+        (
+            ("--profile", "minilm-mlm", "--split"),
+            "--split: a head for all-MiniLM-L6-v2 reads the start of a line; expected --profile mini",
+        ),
+        (
+            ("--profile", "minilm-mlm", "--max-length", "64"),
+            "--max-length 64: all-MiniLM-L6-v2 has its sizes; expected --profile mini",
+        ),
+    ],
+)
+def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    code, _, err = cli("pretrain", "--out", "new", *arguments)
+    assert (code, message in err) == (2, True), err
+
+
+@pytest.mark.slow
+def test_the_command_takes_sizes_text_and_time(
+    cli: Cli, tmp_path: Path, text: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, steps=10**9)))
+    monkeypatch.setattr(profiles, "load", lambda name: mini)
+    (tmp_path / "own.txt").write_text("\n".join(text.sentences))
+    own = ("--corpus", "own.txt", "--layers", "1", "--hidden", "40", "--max-length", "8", "--split")
+    code, out, err = cli("pretrain", "--out", "made", *own, "--minutes", "0.05")
+    assert code == 0, err
+    facts = json.loads((tmp_path / "made" / "pretraining.json").read_text())
+    ran = facts["settings"]
+    assert 1 <= ran["steps"] == facts["loss_curve"][-1][0] < 10**9
+    assert f"after {ran['steps']:,} steps" in out
+    left = re.search(r"^the text is prepared: (\d) s are left to train, and saving comes after$", err, re.M)
+    assert left is not None
+    assert int(left[1]) <= 3
+    hardly = (
+        f"how frequent each token is makes a loss of {facts['frequency_loss']:.3f}, and this model has hardly"
+    )
+    assert (hardly in err) == (facts["loss_curve"][-1][1] > 0.95 * facts["frequency_loss"])
+    assert (ran["layers"], ran["hidden"], ran["heads"], facts["minutes"]) == (1, 40, 1, 0.05)
+    assert (facts["text"]["name"], facts["text"]["sha256"]) == ("own.txt", text.sha256)
+    sizes = "--layers 1 --max-length 8 --hidden 40 --heads 1"
+    named = f"--corpus own.txt {sizes} --split --minutes 0.05 --seed 1 --out DIR"
+    assert facts["command"] == f"bench pretrain --profile mini {named}"
+    model, _ = load_backbone(tmp_path / "made")
+    assert (len(model.encoder.layer), model.config.hidden_size) == (1, 40)
+    assert (model.config.max_position_embeddings, facts["settings"]["max_length"]) == (8, 8)
+    assert facts["rows"] > len(text.sentences)  # of at most eight tokens
+    code, _, err = cli("pretrain", "--out", "wide", "--corpus", "own.txt", "--hidden", "512")
+    assert (code, "own.txt: a width of 512 for a text of" in err) == (2, True), err
+
+
+@pytest.mark.slow
+def test_the_command_makes_a_backbone_for_another_world(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, vocabulary=400)))
+    monkeypatch.setattr(profiles, "load", lambda name: mini)
+    text = world_text.pretraining_text(World(2))
+    short = make_corpus(text.name, text.sentences[:2000], text.world)
+    monkeypatch.setattr(world_text, "pretraining_text", lambda _world: short)
+    code, out, err = cli("pretrain", "--world-seed", "2", "--out", "made")
+    assert code == 0, err
+    assert "made: " in out
+    arguments = ("run", "--methods", "untrained", "--world-seed", "2")
+    code, _, err = cli(*arguments)
+    assert code == 2
+    assert "the backbone of profile 'mini' was pretrained on world seed 1" in err
+    code, out, err = cli(*arguments, "--backbone", "made")
+    assert code == 0, err
+    assert "its figures are no benchmark" in out
+
+
+def test_bfloat16_learns_about_the_same(
+    text: Corpus, tmp_path: Path, made: tuple[dict[str, Any], Any, Path]
+) -> None:
+    with training_at("bf16"):
+        low = pretrain(text, SETTINGS, seed=1, out=tmp_path, command="c")
+    curves = [[loss for _, loss in facts["loss_curve"]] for facts in (made[0], low)]
+    np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)
+    stored = [load_backbone(folder)[0].state_dict() for folder in (made[2], tmp_path)]
+    assert not all(torch.equal(a, b) for a, b in zip(*(s.values() for s in stored), strict=True))

@@ -1,0 +1,262 @@
+"""Random streams, batches, chunks, the training loop and the stage cache."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel
+
+from bench.data.corpus import read_corpus
+from bench.errors import BenchError, DataError, InputError
+from bench.execution.stage_cache import StageCache
+from bench.nn.dropout import set_dropout
+from bench.plan.keys import keyed_stages
+from bench.stages import Stage, StageSpec
+from bench.training.chunks import cls_states
+from bench.training.loop import TrainSettings, batches, rate, train
+from bench.training.streams import generator, own_random_state, stream_seed
+from tests.support.stages import ensure
+from tests.support.train import spec
+
+SETTINGS = TrainSettings(lr=0.1, batch_size=2, steps=6, eval_every=2)
+
+
+ROWS = [[2, 5, 3], [2, 6, 7, 3], [2, 8, 3], [2, 9, 5, 6, 3], [2, 3]]
+
+
+def take(number: int, **arguments: Any) -> list[list[int]]:
+    return list(itertools.islice(batches(**arguments), number))
+
+
+def test_streams_are_apart_and_repeat() -> None:
+    assert stream_seed(1, "order") == stream_seed(1, "order")
+    assert len({stream_seed(seed, name) for seed in range(50) for name in ("order", "head/sub1", "a")}) == 150
+    assert 0 <= stream_seed(1, "x") < 2**63
+    assert (
+        torch.rand(3, generator=generator(1, "a")).tolist()
+        != torch.rand(3, generator=generator(1, "b")).tolist()
+    )
+
+
+def test_own_random_state_is_put_back() -> None:
+    before = torch.get_rng_state()
+    with own_random_state(1, "dropout"):
+        one = torch.rand(3)
+    torch.rand(1)
+    with own_random_state(1, "dropout"):
+        assert torch.equal(one, torch.rand(3))
+    torch.set_rng_state(before)
+    with own_random_state(2, "dropout"):
+        torch.rand(5)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_batches_cover_each_epoch_once_with_its_short_last() -> None:
+    first = take(6, count=5, batch_size=2, seed=1, corpus="c")
+    assert [len(batch) for batch in first] == [2, 2, 1, 2, 2, 1]
+    for epoch in (first[:3], first[3:]):
+        assert sorted(itertools.chain(*epoch)) == [0, 1, 2, 3, 4]
+    assert first[:3] != first[3:]
+    assert first == take(6, count=5, batch_size=2, seed=1, corpus="c")
+    big = {"count": 500, "batch_size": 64}
+    one = take(3, **big, seed=1, corpus="c")
+    assert one != take(3, **big, seed=2, corpus="c")
+    assert one != take(3, **big, seed=1, corpus="d")
+
+
+def test_learning_rates() -> None:
+    rates = [rate(SETTINGS, step) for step in range(1, 7)]
+    assert rates == pytest.approx([0.1 * left / 6 for left in (6, 5, 4, 3, 2, 1)])
+    constant = TrainSettings(lr=0.1, batch_size=2, steps=6, eval_every=2, schedule="constant")
+    assert [rate(constant, step) for step in (1, 6)] == [0.1, 0.1]
+
+
+@pytest.mark.parametrize("budget", [None, 1, 6, 9])
+def test_chunks_give_the_same_states_and_gradient(tiny_bert: Path, budget: int | None) -> None:
+    def run(budget: int | None) -> tuple[Tensor, dict[str, Tensor]]:
+        model = AutoModel.from_pretrained(tiny_bert, dtype=torch.float64).eval()
+        states = cls_states(model, ROWS, 0, budget=budget)
+        torch.autograd.backward((states * torch.arange(1.0, 6.0, dtype=torch.float64)[:, None]).pow(2).sum())
+        return states.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+
+    whole, whole_gradient = run(0)
+    states, gradient = run(budget)
+    torch.testing.assert_close(states, whole, rtol=1e-9, atol=1e-9)
+    assert gradient.keys() == whole_gradient.keys()
+    assert len(gradient) > 40
+    for name in gradient:
+        torch.testing.assert_close(gradient[name], whole_gradient[name], rtol=1e-7, atol=1e-7)
+
+
+class Toy(nn.Module):
+    """One weight; the loss pulls it to 3."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(start))
+        self.seen: list[list[list[int]]] = []
+
+    def forward(self, rows: list[list[int]]) -> Tensor:
+        assert self.training
+        self.seen.append(rows)
+        return (self.weight - 3) ** 2
+
+
+def run_toy(
+    scores: list[float], settings: TrainSettings = SETTINGS, toy: Toy | None = None, **more: Any
+) -> Any:
+    toy = toy or Toy()
+    remaining = iter(scores)
+
+    def dev_score() -> float:
+        assert not toy.training
+        return next(remaining)
+
+    return train(toy, toy, ROWS, settings, seed=1, corpus="c", dev_score=dev_score, **more)
+
+
+def test_who_watches_hears_of_every_step_and_of_every_evaluation_the_norm_before_clipping() -> None:
+    heard: list[Any] = []
+    watched = run_toy([0.5, 0.7, 0.7], report=heard.append)
+    plain = run_toy([0.5, 0.7, 0.7])
+    assert (watched.losses, watched.curve, watched.last) == (plain.losses, plain.curve, plain.last)
+    steps, found = ([news for news in heard if ("dev" in news) == asked] for asked in (False, True))
+    assert [(news["step"], news["steps"], news["loss"]) for news in steps] == [
+        (step, 6, loss) for step, loss in enumerate(plain.losses, start=1)
+    ]
+    assert [news["rate"] for news in steps] == [rate(SETTINGS, step) for step in range(1, 7)]
+    assert tuple(found) == watched.evaluations == plain.evaluations
+    for news, (step, score) in zip(found, plain.curve, strict=True):
+        assert (news["step"], news["dev"], news["loss"]) == (step, score, plain.losses[step - 1])
+        # the loss is (w - 3)^2, its gradient 2 (w - 3)
+        assert news["gradient_norm"] == pytest.approx(2 * news["loss"] ** 0.5)
+    assert run_toy([0.5] * 3, replace(SETTINGS, clip=0.0)).evaluations[0]["gradient_norm"] is None
+
+
+def test_the_strictly_best_checkpoint_is_kept() -> None:
+    result = run_toy([0.5, 0.7, 0.7])
+    assert result.curve == ((2, 0.5), (4, 0.7), (6, 0.7))
+    assert result.best_step == 4  # equal is not better
+    assert result.best["weight"] != result.last["weight"]
+    assert result.sentences == 2 + 2 + 1 + 2 + 2 + 1
+    assert len(result.losses) == 6
+    assert result.losses[0] == 9
+    assert run_toy([0.1, 0.2, 0.3]).best_step == 6
+    assert run_toy([0.3, 0.2, 0.1]).best_step == 2
+
+
+def test_a_run_shorter_than_the_interval_keeps_its_last_weights() -> None:
+    result = run_toy([], TrainSettings(lr=0.1, batch_size=2, steps=3, eval_every=4))
+    assert (result.curve, result.best_step) == ((), 3)
+    assert torch.equal(result.best["weight"], result.last["weight"])
+
+
+def test_first_step_is_adamws_by_hand() -> None:
+    result = run_toy([], TrainSettings(lr=0.1, batch_size=2, steps=1, eval_every=9, clip=1.0))
+    clipped = -6 / (6 + 1e-6)  # the gradient -6 clipped to norm 1
+    step = 0.1 * clipped / (abs(clipped) + 1e-8)
+    assert float(result.last["weight"]) == pytest.approx(-step, rel=1e-6)
+
+
+def test_training_stops_at_a_loss_that_is_not_finite() -> None:
+    with pytest.raises(BenchError, match="the loss is nan at step 1; try a smaller learning rate"):
+        run_toy([], toy=Toy(math.nan))
+    with pytest.raises(BenchError, match="the training text has no sentence"):
+        train(Toy(), Toy(), [], SETTINGS, seed=1, corpus="c", dev_score=lambda: 0.0)
+
+
+def test_dropout_is_set_everywhere(tiny_bert: Path) -> None:
+    model = AutoModel.from_pretrained(tiny_bert)
+    set_dropout(model, 0.25)
+    found = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
+    assert len(found) > 6
+    assert set(found) == {0.25}
+    with pytest.raises(InputError, match=r"dropout 1; expected 0 or more"):
+        set_dropout(model, 1)
+
+
+def test_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"one  two\n\nthree\r\nfour\nfive")
+    corpus = read_corpus(path)
+    assert corpus.sentences == ("one two", "three", "four", "five")
+    assert read_corpus(path, (3, 4)).sentences == ("one two", "five")
+    assert len({corpus.sha256, read_corpus(path, (3, 4)).sha256}) == 2
+    path.write_bytes(b"one\n\xff\n")
+    with pytest.raises(DataError, match=r"text.txt:2: these bytes are not utf-8"):
+        read_corpus(path)
+    path.write_bytes(b"\n \n")
+    with pytest.raises(DataError, match="the training text is empty"):
+        read_corpus(path)
+    with pytest.raises(DataError, match="can't be read"):
+        read_corpus(tmp_path / "none")
+
+
+def key(*specs: StageSpec, seed: int = 1, **fingerprints: str) -> str:
+    texts = {"train": str(fingerprints.pop("corpus", "text")), "a": "copy"}
+    return keyed_stages(specs or (spec(),), seed, {"model": "m", **fingerprints}, texts)[-1].key
+
+
+def test_everything_that_matters_changes_the_key() -> None:
+    base = key()
+    assert base == key()
+    others = [
+        key(spec(version=2)),
+        key(spec(kind="l")),
+        key(spec(role="b")),
+        key(spec(config=(("lr", 0.2),))),
+        key(seed=2),
+        key(model="n"),
+        key(corpus="c"),
+        key(spec(text="a")),
+    ]
+    assert len({base, *others}) == 9
+    joint = spec("joint", inputs=("a",))
+    assert key(spec(), joint) != key(spec(config=(("lr", 0.2),)), joint)
+
+
+def test_stages_are_trained_once_and_checked_before_use(tmp_path: Path) -> None:
+    cache, stage = StageCache(tmp_path), Stage(spec(), 1, "f" * 64)
+    runs: list[Path] = []
+
+    def work(out: Path) -> dict[str, Any]:
+        runs.append(out)
+        (out / "model").mkdir()
+        (out / "model" / "weights").write_bytes(b"abc")
+        return {"steps": 3}
+
+    assert cache.find(stage) is None
+    folder = ensure(cache, stage, work)
+    assert folder is not None
+    assert ensure(cache, stage, work) == folder == cache.find(stage)
+    assert cache.facts(stage) == {"steps": 3}
+    assert len(runs) == 1
+    (folder / "model" / "weights").write_bytes(b"abd")
+    assert cache.find(stage) is None
+    ensure(cache, stage, work)
+    assert (folder / "model" / "weights").read_bytes() == b"abc"
+    (folder / "MANIFEST.json").write_text(json.dumps({}))
+    ensure(cache, stage, work)
+    assert len(runs) == 3
+
+
+def test_a_failed_or_killed_stage_leaves_nothing_to_be_taken_for_finished(tmp_path: Path) -> None:
+    cache, stage = StageCache(tmp_path), Stage(spec(), 1, "f" * 64)
+    (tmp_path / f".{stage.key}.killed.tmp").mkdir(parents=True)
+
+    def fail(out: Path) -> dict[str, Any]:
+        (out / "half").write_bytes(b"x")
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        ensure(cache, stage, fail)
+    assert cache.find(stage) is None
+    assert [path.name for path in tmp_path.iterdir()] == [f".{stage.key}.lock"]
