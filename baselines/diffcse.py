@@ -193,9 +193,9 @@ class DiffCSEObjective(training.Objective):
         if not config["generator_dropout"]:
             nn.set_dropout(generator, 0.0)
         self.config, self.tokenizer, self.cls_id = config, tokenizer, int(tokenizer.cls_token_id)
-        self.masks = training.streams.generator(seed, f"mask/{role}")
+        self.masks = training.randomness.generator(seed, f"mask/{role}")
         sampled = config["replacement"] == "sample"
-        self.draws = training.streams.generator(seed, f"replacement/{role}") if sampled else None
+        self.draws = training.randomness.generator(seed, f"replacement/{role}") if sampled else None
         size = model.config.hidden_size
         self.encoder, self.generator = model, generator
         self.head = training_head(size, str(config["head"]))

@@ -27,13 +27,12 @@ from torch import Tensor
 from train_step import ALLOWED, BATCH, PROFILES, Case, simcse_case, texts
 from utilisation import PRECISIONS, clock, peak, wait
 
-from bench.nn.batches import BUCKET
+from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
-from bench.nn.heap import keep_freed_memory
-from bench.nn.tokens import on_device
+from bench.nn.tokens import BUCKET, on_device
 from bench.training.compiled import CompiledHalf, compiling
 from bench.training.loop import TrainSettings, batches, make_optimizer
-from bench.training.precision import training_at
+from bench.training.mixed_precision import training_at
 
 SIDES = ("chunks", "one chunk", "inductor")
 ON_CUDA = (*SIDES, "graphs")

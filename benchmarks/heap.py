@@ -1,4 +1,4 @@
-"""Training steps with freed memory kept (bench.nn.heap) against glibc's way, which gives large blocks back.
+"""Training steps with freed memory kept (bench.nn.device) against glibc's way, which gives large blocks back.
 
 Each side in processes of its own, in turn: SimCSE on all-MiniLM-L6-v2, 64 sentences a step, AdamW and
 clipping. The losses must be equal to the last bit.
@@ -26,7 +26,7 @@ def measure(side: str, profile: str, data: Path | None, steps: int) -> dict[str,
     import torch
     from train_step import BATCH, simcse_case, step, texts
 
-    from bench.nn.heap import keep_freed_memory
+    from bench.nn.device import keep_freed_memory
     from bench.training.loop import TrainSettings, batches, make_optimizer
 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

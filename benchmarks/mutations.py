@@ -49,7 +49,7 @@ class Mutation:
         return text.replace(self.old, self.new)
 
 
-STS, EMBED = "bench/eval/sts.py", "bench/eval/embed.py"
+STS, EMBED = "bench/eval/pair_suite.py", "bench/eval/embed.py"
 BACKBONE, POOLING, CHUNKS = "bench/nn/backbone.py", "bench/nn/pooling.py", "bench/training/chunks.py"
 LOOP, STAGE, CONTRASTIVE = (
     "bench/training/loop.py",
@@ -232,13 +232,13 @@ DRAWS = (
         "permutation = list(range(count))",
     ),
     Mutation(
-        "seed_ignored", "seed ignored", "bench/training/streams.py", 'f"{seed}/{stream}"', 'f"{stream}"'
+        "seed_ignored", "seed ignored", "bench/training/randomness.py", 'f"{seed}/{stream}"', 'f"{stream}"'
     ),
     Mutation("seed_not_in_the_key", "seed ignored", "bench/plan/keys.py", '"seed": seed,', '"seed": 0,'),
     Mutation(
         "draws_not_seeded",
         "seed ignored",
-        "bench/training/streams.py",
+        "bench/training/randomness.py",
         "        torch.manual_seed(stream_seed(seed, stream))\n",
         "",
     ),
@@ -387,7 +387,7 @@ TRAINING = (
     Mutation(
         "trained_in_bfloat16",
         "precision",
-        "bench/training/precision.py",
+        "bench/training/mixed_precision.py",
         'if _asked[-1:] != ["bf16"]:',
         'if _asked[-1:] == ["bf16"]:',
     ),

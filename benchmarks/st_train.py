@@ -34,10 +34,10 @@ from utilisation import PRECISIONS, clock, operations, peak, share, utilisation,
 
 from bench.baselines.simcse import SimCSEObjective
 from bench.nn.backbone import TokenRows, load_backbone
+from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
-from bench.nn.heap import keep_freed_memory
 from bench.training.loop import TrainSettings, batches, train
-from bench.training.precision import training_at
+from bench.training.mixed_precision import training_at
 
 BATCH, LENGTH, TAU, RATE, SEED = 64, 32, 0.05, 1e-5, 1
 CHECKED = 3

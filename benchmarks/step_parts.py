@@ -24,7 +24,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from train_step import BATCH, Case, simcse_case, texts, twin_case
 
-from bench.nn.heap import keep_freed_memory
+from bench.nn.device import keep_freed_memory
 from bench.training.chunks import token_batch
 from bench.training.loop import TrainSettings, batches, make_optimizer
 

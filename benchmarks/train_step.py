@@ -42,20 +42,20 @@ from bench.data.corpus import Corpus, read_corpus
 from bench.data.mini.text import training_text
 from bench.data.mini.world import World
 from bench.data.suites import data_folder
-from bench.execution.backbone import made
+from bench.execution.builder import made
 from bench.losses.contrastive import info_nce
 from bench.losses.twin import cross_nce, tower_nce
 from bench.methods.twin import JointObjective
 from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
+from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
-from bench.nn.heap import keep_freed_memory
 from bench.nn.tokens import chunk_from
 from bench.nn.twin import TwinStates, cael_layers, twin_states
-from bench.plan.made_backbone import profile_backbone
+from bench.plan.backbones import profile_backbone
 from bench.registry import discover
 from bench.training.loop import TrainSettings, batches, make_optimizer
+from bench.training.mixed_precision import lowered, training_at, widened
 from bench.training.objective import Objective
-from bench.training.precision import lowered, training_at, widened
 
 TAU = 0.05
 BATCH = 64

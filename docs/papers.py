@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.config.parse import parse_seeds
+from bench.config.method_ids import parse_seeds
 from bench.config.spec import RunSpec
 from bench.data.published import PAPERS
 from bench.papers.items import Item, items

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from bench import nn
 from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.config.parse import split_outside_brackets
+from bench.config.method_ids import split_outside_brackets
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.registry import add_method

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from bench import nn
 from bench.baselines.whitening import facts_without_steps
 from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.config.parse import parse_method
+from bench.config.method_ids import parse_method
 from bench.config.spec import MethodRequest
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError

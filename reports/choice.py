@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.comparison.select import grouped, row_meant
-from bench.config.parse import split_outside_brackets
+from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError, not_one_of
 from bench.records.record import RunRecord
 from bench.render.names import printed_name

@@ -122,7 +122,7 @@ def check(plugins: tuple[str, ...], **options: Any) -> None:
     missing; 2 bad input; 3 other specifications or data.
     """
     _check_options(options)
-    from bench.config.parse import parse_seeds
+    from bench.config.method_ids import parse_seeds
     from bench.gate.reference import open_reference
 
     seeds = None if options["seeds"] is None else parse_seeds(options["seeds"])

@@ -101,7 +101,7 @@ def compare(first: str, second: str | None, against: str | None, seeds_only: boo
     from bench.comparison.comparison import compare as compare_groups
     from bench.comparison.comparison import correct
     from bench.comparison.select import match, resolve
-    from bench.config.parse import split_outside_brackets
+    from bench.config.method_ids import split_outside_brackets
     from bench.records.store import ResultStore
 
     if (second is None) == (against is None):

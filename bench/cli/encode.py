@@ -37,8 +37,8 @@ def encode(
     empty line is an error.
     """
     from bench.eval.vector_file import VectorFile, check_new
+    from bench.nn.device import torch_threads
     from bench.nn.precision import at_precision
-    from bench.nn.threads import torch_threads
     from bench.plan.plan import make_plan
 
     check_new(out)

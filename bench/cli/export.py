@@ -45,7 +45,7 @@ def export(method: str, seed: int | None, out: Path, checkpoint: str, **options:
 
     Give the options of the `bench run` that trained it: its finished stages are then used as they are.
     """
-    from bench.nn.threads import torch_threads
+    from bench.nn.device import torch_threads
     from bench.plan.plan import make_plan
 
     spec = one_method(method, seed, options, _WHERE)
@@ -82,7 +82,7 @@ def one_method(text: str, seed: int | None, options: dict[str, Any], where: str)
     Raises:
         InputError: several methods, an unknown one, no seed, or one that the method has not.
     """
-    from bench.config.parse import parse_method
+    from bench.config.method_ids import parse_method
     from bench.registry import discover
 
     loaded_plugins(options["plugins"], options["results"])

@@ -22,7 +22,7 @@ def history(folder: Path, methods: str | None, form: str) -> None:
     FOLDER has files of `bench check --json`, at any depth. Builds stand in the order of their dates. html is
     one file with a chart a cell; csv and json have scores in the metric's unit, other formats in points.
     """
-    from bench.config.parse import split_outside_brackets
+    from bench.config.method_ids import split_outside_brackets
     from bench.gate.history import read_history
     from bench.gate.history_page import rendered
 

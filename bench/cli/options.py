@@ -236,7 +236,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     Raises:
         InputError: a value that is none, or a suite that is named twice.
     """
-    from bench.config.parse import parse_copies, parse_methods, parse_overrides, parse_seeds
+    from bench.config.method_ids import parse_copies, parse_methods, parse_overrides, parse_seeds
     from bench.config.profiles import DEFAULT
     from bench.config.spec import RunSpec
     from bench.data.mteb_names import split_suites, suite_label

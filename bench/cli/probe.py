@@ -124,7 +124,7 @@ def _measure_all(
     from bench.config import profiles
     from bench.data.suites import data_folder
     from bench.execution.probing import probe_data
-    from bench.nn.threads import torch_threads
+    from bench.nn.device import torch_threads
     from bench.plan.plan import make_plan
 
     plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))

@@ -11,7 +11,7 @@ import click
 from bench.cli import completion, single
 from bench.cli.options import PATH, filter_options, format_option, results_option, together
 from bench.errors import BenchError, DataError, InputError, not_one_of
-from bench.reports.sections import TABLES
+from bench.reports.report import TABLES
 
 if TYPE_CHECKING:
     from bench.records.record import RunRecord
@@ -95,7 +95,7 @@ def report(
     html is one file for a browser, without a network: everything that the records hold.
     """
     from bench.cli.screen import screen
-    from bench.render.columns import wanted
+    from bench.render.formats import wanted
     from bench.reports.report import Look, all_figures
     from bench.reports.report import report as make
 

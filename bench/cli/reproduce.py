@@ -151,7 +151,7 @@ def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:
 
 def _works(item: Item, spec: RunSpec, profile: str | None, seeds: str | None) -> Iterator[Work]:
     """An item in every profile in which it is run."""
-    from bench.config.parse import parse_seeds
+    from bench.config.method_ids import parse_seeds
     from bench.papers.work import work
 
     if item.settings or item.nothing:
@@ -291,7 +291,7 @@ def _measured(made: Work, show: bool) -> list[Figure]:
 
 def _watched(made: Work) -> Iterator[Plan]:
     """The plan of each training that an item watches."""
-    from bench.config.parse import parse_methods
+    from bench.config.method_ids import parse_methods
     from bench.plan.plan import make_plan
 
     for method, seed in product(filter(None, made.item.gradient), made.spec.seeds):

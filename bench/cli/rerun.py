@@ -30,7 +30,7 @@ def rerun(
 
     Other versions or another CPU can change digits: where they differ too, that is said.
     """
-    from bench.config.parse import parse_copies
+    from bench.config.method_ids import parse_copies
     from bench.execution.rerun import rerun as repeat
     from bench.records.machines import machine_warnings
     from bench.records.store import read_record

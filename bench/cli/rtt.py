@@ -42,8 +42,8 @@ def rtt(pivots: str, out: Path, models: Path | None, **options: Any) -> None:
     Writes NAME.en-X-en.txt, line i for sentence i, and its provenance NAME.en-X-en.json. Stopped at any
     moment, the same command goes on from the last finished part.
     """
+    from bench.nn.device import torch_threads
     from bench.nn.marian import BATCH_TOKENS, check_installed, find_model
-    from bench.nn.threads import torch_threads
 
     wanted = _parse_pivots(pivots)
     text = _corpus(options["corpus"], options["text_column"], options["profile"], options["data_dir"])

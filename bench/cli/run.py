@@ -171,7 +171,7 @@ def of_shard(plan: Plan, shard: str | None) -> Plan:
     """Return a plan's share that ``--shard`` names, or the whole plan; say which on stderr."""
     if shard is None:
         return plan
-    from bench.config.parse import parse_shard
+    from bench.config.method_ids import parse_shard
     from bench.plan.shard import shares
 
     number, count = parse_shard(shard)
@@ -325,10 +325,10 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
 
     from bench.cli.progress import watched
     from bench.config import profiles
-    from bench.execution.backbone import to_make
+    from bench.execution.builder import to_make
     from bench.execution.logs import opened_logs
     from bench.execution.runner import check_ready, pending_jobs, run_plan
-    from bench.plan.made_backbone import other_weights
+    from bench.plan.backbones import other_weights
 
     check_ready(plan)
     if model := to_make([job.cell for job in pending_jobs(plan)]):

@@ -162,7 +162,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     With --profile what would run instead: backbone, training text, dev set, suites, the steps of every stage,
     and every option with its source: given, the profile's table, its budget, or the card.
     """
-    from bench.config.parse import parse_method, parse_overrides
+    from bench.config.method_ids import parse_method, parse_overrides
     from bench.config.spec import RunSpec
     from bench.registry import discover
 
@@ -201,7 +201,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
 def _show_folder(request: MethodRequest, card: MethodCard) -> None:
     """Print what bench reads in a model folder, and which methods can train on it."""
     from bench.card import BuildContext
-    from bench.config.spelling import split_argument
+    from bench.config.method_ids import split_argument
     from bench.execution.folder_report import folder_report
     from bench.nn.folder import resolve
     from bench.registry import METHODS

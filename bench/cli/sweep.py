@@ -30,7 +30,7 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     """
     from bench.cli.screen import text
     from bench.config import profiles
-    from bench.config.parse import parse_methods
+    from bench.config.method_ids import parse_methods
     from bench.config.sweep_manifest import Manifest, save, with_earlier
     from bench.config.sweeps import get
     from bench.plan.plan import check_names, make_plan
@@ -81,7 +81,7 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
 def _backbone(spec: RunSpec) -> Backbone:
     from bench.config import profiles
     from bench.config.sweeps import Backbone
-    from bench.plan.made_backbone import backbone_shape
+    from bench.plan.backbones import backbone_shape
     from bench.plan.plan import make_plan
 
     plain = replace(spec, overrides=(), corpus=None, text_column=None, pairs=None, dev=None, copies=())

@@ -92,8 +92,8 @@ def pretrain(
     """
     began = time.monotonic()
     from bench.config import profiles
-    from bench.nn.threads import torch_threads
-    from bench.training.precision import training_at
+    from bench.nn.device import torch_threads
+    from bench.training.mixed_precision import training_at
 
     chosen = profiles.load(profile)
     if not chosen.pretrain:
@@ -175,7 +175,7 @@ Train = Callable[..., dict[str, Any]]
 
 def _prepare(profile: Profile, out: Path, threads: int, **given: Any) -> None:
     """Write what a text is made of for a new BERT, and train nothing."""
-    from bench.nn.threads import torch_threads
+    from bench.nn.device import torch_threads
     from bench.training.prepared_text import prepare_text, save_text
 
     if "layers" not in profile.pretrain:

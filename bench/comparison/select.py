@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.comparison.item_bootstrap import Run
-from bench.config.spelling import recorded
+from bench.config.method_ids import recorded
 from bench.errors import InputError, NotComparableError, printable, unknown
 from bench.nn.folder import asked_hash
 from bench.records.fingerprint import family_of

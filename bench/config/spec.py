@@ -12,7 +12,7 @@ ALL_METHODS = "all"
 class MethodRequest:
     """One entry of ``--methods``: ``[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]]``.
 
-    ``in_quotes``: the argument begins with a path in double quotes, see :mod:`bench.config.quoting`.
+    ``in_quotes``: the argument begins with a path in double quotes, see :mod:`bench.config.method_ids`.
     """
 
     text: str

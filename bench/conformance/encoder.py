@@ -289,7 +289,7 @@ def own_output(subject: Subject) -> str | None:
 def global_random_state(subject: Subject) -> str | None:
     """The global generators of random, numpy and torch left as they were.
 
-    Use np.random.default_rng, torch.Generator, and bench.training.streams.own_random_state around dropout.
+    Use np.random.default_rng, torch.Generator, and bench.training.randomness.own_random_state around dropout.
     """
     subject.build()
     touched = dict.fromkeys(subject.touched, "building")

@@ -16,7 +16,7 @@ import rich.style  # noqa: F401 - draws from random when it is first imported, w
 from numpy.typing import NDArray
 
 from bench.card import Method, MethodCard, Option
-from bench.config.parse import parse_method
+from bench.config.method_ids import parse_method
 from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, FloatArray, PairScorer

@@ -16,7 +16,7 @@ from bench.conformance.checks import CHECKS, Check
 from bench.conformance.subject import Subject, kept_random_state
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.nn.threads import torch_threads
+from bench.nn.device import torch_threads
 from bench.records.environment import without_paths
 from bench.registry import METHODS, discover
 from bench.stages import TrainedMethod

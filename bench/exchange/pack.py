@@ -20,7 +20,7 @@ from bench.data.pins import lock_file
 from bench.data.suites import MINI_SUITES, SUITES, data_folder
 from bench.data.training import copy_files, uses_world
 from bench.errors import BenchError, InputError
-from bench.execution.backbone import with_made
+from bench.execution.builder import with_made
 from bench.execution.probing import probed_suite
 from bench.nn.folder import PRETRAINING, ModelFolder, content_hash, parts
 from bench.plan.cell import Cell

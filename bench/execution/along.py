@@ -63,7 +63,7 @@ def along(
     Raises:
         BenchError: what training raises, or a stage that says of more or fewer dev evaluations than it made.
     """
-    from bench.nn.threads import torch_threads
+    from bench.nn.device import torch_threads
 
     probed = partial(probed_context, data=data, names=names, options=options)
     cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}

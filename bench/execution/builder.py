@@ -1,29 +1,115 @@
-"""From a cell to its encoders: trains the stages that aren't there yet, then loads a checkpoint."""
+"""From a cell to its encoders: makes a backbone, trains missing stages, loads a checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
+
 from bench.card import BuildContext
+from bench.config import profiles
 from bench.config.plugins import plugins_of_methods
+from bench.data.suites import data_folder
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer, Progress
-from bench.errors import BenchError
-from bench.execution.backbone import with_made
+from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.events import TRAINS, WAITS
 from bench.execution.stage_cache import StageCache
-from bench.nn.folder import content_hash
+from bench.nn.folder import MadeModel, ModelFolder, content_hash
 from bench.plan.cell import Cell
-from bench.plan.record_template import training_block
+from bench.plan.backbones import check_made
+from bench.plan.keys import training_block
 from bench.records.environment import made_with, otherwise
 from bench.registry import discover
 from bench.stages import Report, Stage, StageContext
 
 if TYPE_CHECKING:
     from bench.training.launch import Say
+
+
+def with_made(cell: Cell) -> Cell:
+    """Return the cell with its backbone made, and its members'; nothing happens where all are there.
+
+    Raises:
+        CellFailedError: a backbone can't be made.
+    """
+    return replace(
+        cell,
+        model=cell.model and made(cell.model),
+        auxiliaries=tuple((option, made(model)) for option, model in cell.auxiliaries),
+        members=tuple((role, with_made(member)) for role, member in cell.members),
+    )
+
+
+def made(model: ModelFolder) -> ModelFolder:
+    """Return a model with the hash of its bytes; make it first, in a process of its own, if it isn't there.
+
+    Raises:
+        CellFailedError: the command failed.
+        DataError: it was made from another model or text than its recipe says.
+    """
+    if not isinstance(model, MadeModel) or model.sha256:
+        return model
+    try:
+        model.path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CellFailedError(
+            f"the backbone can't be kept: {error.strerror}",
+            where=str(model.path.parent),
+            hint="name another folder with BENCH_CACHE",
+        ) from error
+    with FileLock(model.path.parent / f".{model.path.name}.lock"):  # others wait for the first
+        if not model.path.exists():
+            _make(model)
+    check_made(model.path, model.recipe)
+    return replace(model, sha256=content_hash(model.path))
+
+
+def _make(model: MadeModel) -> None:
+    command = [sys.executable, "-m", "bench", *model.command, "--out", str(model.path)]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
+    if done.returncode:
+        raise CellFailedError(
+            f"the backbone can't be made: exit code {done.returncode}",
+            where=model.name,
+            hint=f"see what it says: bench {' '.join(model.command)} --out {model.path}",
+        )
+
+
+def to_make(cells: Iterable[Cell]) -> MadeModel | None:
+    """Return the backbone of cells that is still to be made, None where there is none."""
+    models = (model for cell in cells for model in _models(cell))
+    return next((model for model in models if isinstance(model, MadeModel) and not model.sha256), None)
+
+
+def check_text(cells: Iterable[Cell]) -> None:
+    """Raise InputError where a backbone is to be made and the text that it learns from isn't there."""
+    if (model := to_make(cells)) is None:
+        return
+    profile = profiles.load(model.command[2])
+    data = data_folder(Path(model.command[-1]) if "--data" in model.command else None)
+    file = profile.corpus["file"]
+    if data is None or not (data / file).is_file():
+        raise InputError(
+            f"{model.name} is made from the text {file}, which isn't there",
+            where=str(data) if data else "the data folder",
+            expected="--data DIR or BENCH_DATA with it",
+            hint="docs/data.md says what bench's own texts are, and how to take another",
+        )
+
+
+def _models(cell: Cell) -> Iterator[ModelFolder]:
+    if cell.model:
+        yield cell.model
+    yield from (model for _, model in cell.auxiliaries)
+    for _, member in cell.members:
+        yield from _models(member)
+
 
 MADE_WITH = "made_with"
 """What trained a stage, among its facts; absent from those of an older bench."""
@@ -201,8 +287,8 @@ class Builder:
     def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage in this process, alone or as one of several; return its facts."""
         from bench.training.compiled import compiling
-        from bench.training.precision import training_at
-        from bench.training.repeatable import repeatable
+        from bench.training.mixed_precision import training_at
+        from bench.training.randomness import repeatable
 
         context = self.context(stage, inputs, out)
         precision, compiled = training_at(self.cell.train_precision), compiling(self.cell.compiled)
@@ -222,7 +308,7 @@ class Builder:
         Raises:
             BenchError: there is no training text or no backbone.
         """
-        from bench.eval.sts import dev_spearman
+        from bench.eval.pair_suite import dev_spearman
 
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")

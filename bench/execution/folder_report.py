@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.card import DROPOUT, NEEDS, Need, OptionValue
-from bench.config.parse import parse_method
+from bench.config.method_ids import parse_method
 from bench.encoder import Encoder, PairScorer
 from bench.nn.architecture import class_for, longest_input, state_size
 from bench.nn.backbone import load_folder
@@ -16,7 +16,7 @@ from bench.nn.dropout import dropout_places
 from bench.nn.folder import content_hash, parts
 from bench.nn.folder_facts import FolderFacts, folder_facts
 from bench.nn.untrusted import model_type
-from bench.plan.backbone_needs import fulfils, needs_of, options_without
+from bench.plan.backbones import fulfils, needs_of, options_without
 from bench.registry import METHODS
 from bench.stages import ComposedMethod, TrainedMethod
 

@@ -20,8 +20,8 @@ from bench.eval.suite import measure_of
 from bench.execution.builder import Builder
 from bench.execution.monitor import span
 from bench.execution.stage_cache import StageCache
+from bench.nn.device import torch_threads
 from bench.nn.folder import MadeModel, ModelFolder, hash_note
-from bench.nn.threads import torch_threads
 from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.config import profiles
-from bench.config.parse import parse_methods, parse_override
+from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.data.mteb_names import CONTRAST_TEXT, FILES
 from bench.data.pins import NLI, WIKI1M, note

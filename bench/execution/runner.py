@@ -16,7 +16,7 @@ from bench.config.spec import ALL_METHODS, RunSpec
 from bench.data.mteb_names import suite_label
 from bench.errors import InputError
 from bench.eval.suite import measure_of
-from bench.execution.backbone import check_text
+from bench.execution.builder import check_text
 from bench.execution.cell import CellTask, Outcome, run_cell
 from bench.execution.events import EVALUATES, LOADS, PROBES, all_work, clear_leftovers, run_folder, work_of
 from bench.execution.executors import executor_for
@@ -25,7 +25,7 @@ from bench.execution.preview import CellTimes
 from bench.execution.probing import jobs_without_probes
 from bench.execution.sharing import sharing
 from bench.execution.stage_cache import StageCache
-from bench.plan.backbone_needs import check_backbones
+from bench.plan.backbones import check_backbones
 from bench.plan.checks import method_cards
 from bench.plan.job import Job
 from bench.plan.plan import Plan

@@ -10,8 +10,8 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
-from bench.nn.batches import CUDA_BATCH_TOKENS
 from bench.nn.folder import ModelFolder
+from bench.nn.tokens import CUDA_BATCH_TOKENS
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
 

@@ -18,7 +18,7 @@ from bench.execution.builder import Builder
 from bench.execution.executors import executor_for
 from bench.execution.sharing import sharing
 from bench.execution.stage_cache import StageCache
-from bench.nn.threads import torch_threads
+from bench.nn.device import torch_threads
 from bench.plan.cells import budget_options, given_options
 from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS
@@ -168,7 +168,7 @@ def _selected_dev(builder: Builder, plan: Plan) -> float | None:
         return None
     if len(scores) == 1:
         return float(scores[0])
-    from bench.eval.sts import dev_spearman
+    from bench.eval.pair_suite import dev_spearman
 
     encoder = builder.encoder()
     if not isinstance(encoder, Encoder):

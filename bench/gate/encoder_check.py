@@ -13,8 +13,7 @@ import numpy as np
 
 from bench.comparison.item_bootstrap import SEED, RefusedError, Run, item_draws
 from bench.config import profiles
-from bench.config.parse import METHOD_NAME, parse_method
-from bench.config.quoting import misplaced_hint, quoting_hint
+from bench.config.method_ids import METHOD_NAME, misplaced_hint, parse_method, quoting_hint
 from bench.config.spec import MethodRequest, RunSpec
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import suite_label

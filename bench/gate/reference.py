@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from statistics import fmean
 
 from bench.comparison.select import row_meant
-from bench.config.parse import split_outside_brackets
+from bench.config.method_ids import split_outside_brackets
 from bench.config.spec import MethodRequest, Plugin, RunSpec
 from bench.data.tar import members
 from bench.errors import CellFailedError, DataError, InputError, printable, unknown

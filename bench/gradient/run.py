@@ -126,8 +126,8 @@ def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
     from bench.gradient.training import watch_training
     from bench.gradient.views import dropout_views, embedding_figures
     from bench.nn.backbone import TransformerEncoder
+    from bench.nn.device import torch_threads
     from bench.nn.dropout import set_dropout
-    from bench.nn.threads import torch_threads
 
     cell = plan.jobs[0].cell
     if cell.model is None or cell.seed is None:

@@ -17,7 +17,7 @@ from bench.nn.backbone import TransformerEncoder
 from bench.nn.dropout import set_dropout
 from bench.stages import StageContext
 from bench.training.dev import Watched
-from bench.training.streams import generator
+from bench.training.randomness import generator
 
 HELD_OUT = 0.1
 

@@ -33,12 +33,18 @@ from bench.nn.architecture import (
     token_types,
 )
 from bench.nn.attention import attention_mask, layered
-from bench.nn.batches import BUCKET, default_batch_tokens, length_sorted_batches
-from bench.nn.dtypes import check_types, dtype_facts
 from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
-from bench.nn.reading import check_read, later_projection, projections
-from bench.nn.tokens import Chunk, chunk_of, on_device, places, sent
+from bench.nn.tokens import (
+    BUCKET,
+    Chunk,
+    chunk_of,
+    default_batch_tokens,
+    length_sorted_batches,
+    on_device,
+    places,
+    sent,
+)
 from bench.nn.untrusted import (
     check_folder,
     check_tokenizer,
@@ -48,6 +54,7 @@ from bench.nn.untrusted import (
     not_loadable,
     offline,
 )
+from bench.nn.whole_folder import check_read, check_types, dtype_facts, later_projection, projections
 
 _UNREAD = "_bench_unread"
 _TOGETHER = 32  # batches that CUDA encodes before the host waits for them

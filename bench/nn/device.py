@@ -1,19 +1,57 @@
-"""Devices: whether this machine has one, and where float64 is computed.
-
-MPS, the GPU of a Mac, has no float64. What needs float64 is computed on the CPU there: a tensor is copied
-to the CPU before it is widened, and its gradient takes the same way back. On other devices it stays.
-"""
+"""Devices: what is there, what they can hold, threads, and memory that is freed."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
-import torch
-from torch import Tensor, nn
-
 from bench.errors import InputError
+from bench.lazy import torch
 
-Module = TypeVar("Module", bound=nn.Module)
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
+_LARGEST = 2**31 - 1  # mallopt takes an int
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Let glibc's malloc keep what is freed, instead of giving large blocks back to the system at once.
+
+    A step frees and asks again for the same blocks. Those above 32 MB, as the gradient of a BERT's word
+    embeddings (one a chunk) and AdamW's temporaries, come from the system each time, page by page: 1 to 10%
+    of a step of all-MiniLM-L6-v2, by machine (docs/speed.md). No number changes, nor does the peak; what is
+    freed after it stays with the process. Without glibc this does nothing.
+
+    Returns:
+        True where it took effect.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library; no C library by that way
+        return False
+    return bool(mallopt(_MMAP_THRESHOLD, _LARGEST)) and bool(mallopt(_TRIM_THRESHOLD, _LARGEST))
+
+
+@contextmanager
+def torch_threads(count: int, *, needs_torch: bool) -> Iterator[None]:
+    """Set torch's threads for a cell and put them back."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false" if count == 1 else "true")
+    if not needs_torch:
+        yield
+        return
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+Module = TypeVar("Module", bound=torch.nn.Module)
 
 
 def check_available(device: str, where: str) -> None:
@@ -52,7 +90,7 @@ def float64_device(device: torch.device | str) -> torch.device | str:
     return device if has_float64(device) else "cpu"
 
 
-def to_float64(tensor: Tensor) -> Tensor:
+def to_float64(tensor: torch.Tensor) -> torch.Tensor:
     """Return the numbers in float64, on :func:`float64_device` of the tensor's; gradient flows through."""
     return tensor.to(float64_device(tensor.device)).double()
 
@@ -62,7 +100,7 @@ def move(module: Module, device: torch.device | str) -> Module:
     if has_float64(device):
         return module.to(device)
 
-    def moved(tensor: Tensor) -> Tensor:
+    def moved(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.cpu() if tensor.dtype == torch.float64 else tensor.to(device)
 
     module._apply(moved)  # type: ignore[no-untyped-call]

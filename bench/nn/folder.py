@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.config.method_ids import split_argument
 from bench.config.spec import MethodRequest
-from bench.config.spelling import split_argument
 from bench.data.word_vectors import FORM, dimension, stem
 from bench.errors import BenchError, InputError
 from bench.records.environment import ROUNDED

@@ -14,8 +14,8 @@ from bench.data.rtt import Translated
 from bench.data.tasks import normalise
 from bench.encoder import Progress
 from bench.errors import BenchError, InputError
-from bench.nn.batches import length_sorted_batches
 from bench.nn.folder import ModelFolder, content_hash, resolve
+from bench.nn.tokens import length_sorted_batches
 from bench.nn.untrusted import check_folder, check_weights, not_loadable, offline
 
 HUB = "Helsinki-NLP"
@@ -186,7 +186,7 @@ def limited_batches(lengths: Sequence[int], budget: int) -> Iterator[tuple[int, 
 
     Args:
         lengths: Tokens of each sentence.
-        budget: As in :func:`bench.nn.batches.length_sorted_batches`.
+        budget: As in :func:`bench.nn.tokens.length_sorted_batches`.
     """
     steps = [-(-length // _STEP) for length in lengths]
     for step in sorted(set(steps)):

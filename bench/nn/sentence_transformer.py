@@ -13,12 +13,11 @@ import numpy as np
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.backbone import quiet
-from bench.nn.batches import default_batch_tokens, length_sorted_batches
-from bench.nn.dtypes import check_types, dtype_facts
 from bench.nn.prefix import prompt_facts
 from bench.nn.st_modules import Part, check_part, parts_of
+from bench.nn.tokens import default_batch_tokens, length_sorted_batches
 from bench.nn.untrusted import check_modules, inner_places, not_loadable, offline
-from bench.nn.whole_folder import check_kind
+from bench.nn.whole_folder import check_kind, check_types, dtype_facts
 
 _SETTINGS = "config_sentence_transformers.json"
 _NEAR = 1e-4  # of the largest component, see bench.nn.architecture

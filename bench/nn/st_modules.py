@@ -13,9 +13,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from bench.errors import InputError
 from bench.nn.architecture import check_vocabulary, longest_input
 from bench.nn.folder_facts import json_object
-from bench.nn.reading import check_read, later_projection, projections
 from bench.nn.untrusted import check_tokenizer, check_weights, ignored_code
-from bench.nn.whole_folder import OTHER_KINDS
+from bench.nn.whole_folder import OTHER_KINDS, check_read, later_projection, projections
 
 _ROUTERS = ("Router", "Asym")  # the second is the older name of the first
 _ROUTER_SETTINGS = ("router_config.json", "config.json")

@@ -18,9 +18,9 @@ from torch.nn import functional
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn.dtypes import dtype_facts
 from bench.nn.tokens import on_device
 from bench.nn.untrusted import model_type
+from bench.nn.whole_folder import dtype_facts
 
 WEIGHTS, VOCABULARY = "model.safetensors", "tokenizer.json"
 _TABLE = "embedding.weight"  # as sentence-transformers' StaticEmbedding calls it

@@ -1,16 +1,75 @@
-"""Token rows as the tensors that a transformer takes: made on the host, before a device sees them."""
+"""Token rows as the tensors that a transformer takes: batches, chunks, one lookup of each embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from bench.nn.batches import length_sorted_batches
+from bench.lazy import torch
 from bench.nn.device import has_float64
+
+CPU_BATCH_TOKENS = 1024  # fastest of 256 to 8,192 for MiniLM on one and two threads
+CUDA_BATCH_TOKENS = 65_536
+MPS_BATCH_TOKENS = 16_384  # a quarter of CUDA's, as a Mac's GPU shares its memory with the CPU; not measured
+BUCKET = 8  # padded lengths on a GPU are multiples of it: few shapes, for compiled steps and graphs
+
+
+def default_batch_tokens(device: str) -> int:
+    """Padded tokens a batch may hold on a device."""
+    budgets = {"cuda": CUDA_BATCH_TOKENS, "mps": MPS_BATCH_TOKENS}
+    return budgets.get(device.partition(":")[0], CPU_BATCH_TOKENS)
+
+
+def length_sorted_batches(lengths: Sequence[int], budget: int, *, equal: bool = False) -> Iterator[list[int]]:
+    """Yield lists of indices: rising length, each list at most ``budget`` padded tokens, or one sentence.
+
+    Ties keep their order, so the batches depend on nothing but the lengths and the budget.
+
+    Args:
+        lengths: Tokens of each sentence, specials included.
+        budget: Largest product of batch size and longest length; at least 1.
+        equal: Put sentences of one length alone together, so that nothing is padded.
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        longer = equal and batch and lengths[index] > lengths[batch[0]]
+        if longer or (batch and lengths[index] * (len(batch) + 1) > budget):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+@contextmanager
+def looked_up_once(model: Any, known: torch.Tensor | None) -> Iterator[None]:
+    """While the block calls the model, its word embeddings come out of one lookup of the known ids.
+
+    The gradient of a lookup is as large as the table, whatever it looked up: this way there is one such a
+    batch, not one a chunk, which are added. States are the same to the bit; a gradient up to rounding.
+
+    Args:
+        model: A transformer; one that names no input embeddings stays as it is.
+        known: The ids that the calls will name, ascending, (K,); None leaves the model as it is.
+    """
+    embeddings = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    if known is None or not isinstance(embeddings, torch.nn.Embedding):
+        yield
+        return
+    vars(embeddings)["forward"] = partial(_take, known, embeddings(known))
+    try:
+        yield
+    finally:
+        del vars(embeddings)["forward"]
+
+
+def _take(known: torch.Tensor, table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Stands in for the embeddings' forward call: rows of the batch's own table."""
+    return torch.nn.functional.embedding(torch.searchsorted(known, ids), table)
 
 
 class Chunk(NamedTuple):
@@ -23,9 +82,9 @@ class Chunk(NamedTuple):
             the host knows of the padding needs no look at the device.
     """
 
-    ids: Tensor
-    mask: Tensor
-    attention: Tensor | None
+    ids: torch.Tensor
+    mask: torch.Tensor
+    attention: torch.Tensor | None
 
 
 class TokenBatch(NamedTuple):
@@ -38,8 +97,8 @@ class TokenBatch(NamedTuple):
     """
 
     chunks: tuple[Chunk, ...]
-    place: Tensor
-    known: Tensor | None
+    place: torch.Tensor
+    known: torch.Tensor | None
 
 
 def chunk_of(
@@ -72,7 +131,7 @@ def chunk_of(
     return Chunk(ids, mask, None if whole else mask.bool()[:, None, None, :])
 
 
-def chunk_from(ids: Tensor, mask: Tensor | None) -> Chunk:
+def chunk_from(ids: torch.Tensor, mask: torch.Tensor | None) -> Chunk:
     """A chunk of tensors that are there already; None where nothing is masked."""
     if mask is None:
         return Chunk(ids, torch.ones_like(ids), None)
@@ -108,7 +167,7 @@ def in_chunks(
     return tuple(chunks), [i for chunk in numbers for i in chunk]
 
 
-def places(order: Sequence[int]) -> Tensor:
+def places(order: Sequence[int]) -> torch.Tensor:
     """Where each of the numbers 0 ... n - 1 stands in ``order``, (n,)."""
     place = torch.empty(len(order), dtype=torch.long)
     place[torch.tensor(order)] = torch.arange(len(order))
@@ -120,7 +179,7 @@ def on_device(tree: Any, device: torch.device | str) -> Any:
 
     To CUDA they go from pinned memory, so that the host waits for no copy; see :func:`sent`.
     """
-    if isinstance(tree, Tensor):
+    if isinstance(tree, torch.Tensor):
         return sent(tree, device)
     if isinstance(tree, dict):
         return {name: on_device(value, device) for name, value in tree.items()}
@@ -130,7 +189,7 @@ def on_device(tree: Any, device: torch.device | str) -> Any:
     return tree
 
 
-def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
+def sent(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
     """A CPU tensor on a device; to CUDA from pinned memory, so that the host needn't wait for the copy.
 
     One in float64 stays on the CPU where the device has no float64 (:mod:`bench.nn.device`).

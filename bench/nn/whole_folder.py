@@ -1,4 +1,4 @@
-"""Whether a model folder is whole, by its files alone: read without torch, so that a plan can refuse it."""
+"""Whether a model folder is whole: its files, read without torch for a plan, and its tensors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,156 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.nn.dtypes import opened
 from bench.nn.folder_facts import json_object, layers_in, tensor_header
 from bench.nn.untrusted import VOCABULARY, check_folder, model_type
+
+_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_SCALE = re.compile(r"(^|\.)((weight|input)_scale(_inv)?|scales|qweight|qzeros|SCB|absmax|quant_state.*)$")
+"""Names that quantisers give to what their integers are multiplied with."""
+_INDEX = re.compile(r"(_ids|mask|masked_bias|attn\.bias|attention\.bias|mapping|buckets?)$")
+"""Names of tables of whole numbers that are no weights."""
+_POINTER = b"version https://git-lfs"
+
+
+def stored_dtypes(*folders: Path) -> tuple[str, ...]:
+    """Return the floating types of the weights in safetensors files of folders, the most used first.
+
+    Empty where there are none: a pickle isn't opened for it.
+    """
+    found: dict[str, int] = {}
+    for file in (file for folder in folders for file in sorted(folder.glob("*.safetensors"))):
+        for tensor in (tensor_header(file) or {}).values():
+            name = tensor.get("dtype") if isinstance(tensor, dict) else None
+            if name in _NAMES:
+                found[_NAMES[name]] = found.get(_NAMES[name], 0) + 1
+    return tuple(sorted(found, key=lambda name: -found[name]))
+
+
+def check_types(folder: Path) -> None:
+    """Refuse weights that stand for other numbers than they hold: quantised ones, whose scales are apart.
+
+    Raises:
+        InputError: a tensor of 8 bits or fewer that isn't a flag, or one of scales.
+    """
+    for file in opened(folder):
+        with file.open("rb") as stream:
+            if stream.read(len(_POINTER)) == _POINTER:
+                raise InputError(
+                    "this is a pointer of git-lfs, not the weights",
+                    where=f"{folder.name}/{file.name}",
+                    hint="fetch them with: git lfs pull",
+                )
+        for name, kind, dimensions in _tensors(file):
+            flag = dimensions < 2 and not name.endswith(("weight", "bias"))
+            if _SCALE.search(name) or not (kind in _NAMES or flag or _INDEX.search(name)):
+                raise InputError(
+                    f"{name} is quantised or the scale of what is ({kind})",
+                    where=f"{folder.name}/{file.name}",
+                    expected="weights of float64, float32, float16 or bfloat16",
+                    hint="save the model with its weights made floating-point again",
+                )
+
+
+def opened(folder: Path) -> list[Path]:
+    """Return the files of weights that loading a folder opens, of several forms the first."""
+    for pattern, index in (
+        ("model.safetensors", "model.safetensors.index.json"),
+        ("pytorch_model.bin", "pytorch_model.bin.index.json"),
+    ):
+        if (folder / pattern).is_file():
+            return [folder / pattern]
+        if (folder / index).is_file():
+            break
+    return sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")))
+
+
+def _tensors(file: Path) -> Iterator[tuple[str, str, int]]:
+    """Name, type and number of dimensions of a file's tensors; none of what can't be read."""
+    if file.suffix == ".safetensors":
+        for name, tensor in (tensor_header(file) or {}).items():
+            if isinstance(tensor, dict):
+                yield name, str(tensor.get("dtype")), len(tensor.get("shape", ()))
+        return
+    import torch
+
+    try:
+        found = torch.load(file, map_location="meta", weights_only=True, mmap=True)
+    except Exception:  # many kinds: whoever loads it says what is wrong
+        return
+    names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    for name, tensor in found.items() if isinstance(found, dict) else ():
+        if isinstance(tensor, torch.Tensor):
+            yield str(name), names.get(tensor.dtype, str(tensor.dtype)), tensor.dim()
+
+
+def dtype_facts(*folders: Path | None) -> dict[str, str | int]:
+    """Return what a record says of the types of an encoder loaded as float32; None: from no folder."""
+    names = stored_dtypes(*(folder for folder in folders if folder))
+    return {"dtype": "float32", **({"folder_dtype": "+".join(names)} if names else {})}
+
+
+_NUMBER = re.compile(r"\.\d+\.")
+_BUFFER = re.compile(r"(inv_freq|masked_bias|attn\.bias|attention\.bias|position_ids|token_type_ids)$")
+"""Tensors of a layer that are no weights: they follow from the configuration."""
+_HEAD = re.compile(
+    r"^(\w+\.)?(cls|lm_head|classifier|score|qa_outputs|\w+_predictions|generator_lm_head|predictions|head|mlm|decoder|"
+    r"sop_classifier|logits_proj|lm_loss|summary|sequence_summary|seq_relationship|vocab_\w+|embed_out|out_proj)\."
+)
+"""Heads for words, classes and spans, which a sentence's vector doesn't pass."""
+
+
+def check_read(model: Any, unread: Sequence[str], where: str) -> list[str]:
+    """Refuse a checkpoint of whose encoder something isn't read; return what else nothing reads.
+
+    Args:
+        model: The loaded model.
+        unread: Names of the tensors that it left out.
+        where: The folder's name.
+
+    Raises:
+        InputError: a tensor of a layer that the model doesn't count, or of one that it has, or of its
+            embeddings.
+    """
+    prefix = f"{model.base_model_prefix}."
+    names = [name for name, _ in model.named_parameters()]
+    own = {_NUMBER.sub(".0.", name) for name in names}
+    stacks = {name[: match.start()] for name in names if (match := _NUMBER.search(name))}
+    for name in unread:
+        bare = name.removeprefix(prefix)
+        match = _NUMBER.search(bare)
+        if _BUFFER.search(bare) or not (match or bare.startswith("embeddings.")):
+            continue
+        layer = "" if match is None else bare[: match.start()]
+        if match and (_NUMBER.sub(".0.", bare) in own or (not stacks and not _HEAD.match(bare))):
+            raise InputError(
+                f"nothing reads {name}, a tensor of a layer that config.json doesn't count",
+                where=where,
+                expected="a config.json that names every layer of the weights",
+            )
+        if match is None or layer in stacks:
+            raise InputError(
+                f"nothing reads {name}, which is trained with the encoder",
+                where=where,
+                expected=f"weights of a {type(model).__name__} as config.json describes it",
+            )
+    return list(unread)
+
+
+def projections(unread: Sequence[str]) -> list[str]:
+    """Return the matrices among those that nothing reads that may project an encoder's vectors."""
+    return [
+        name for name in unread if name.endswith(".weight") and not _HEAD.match(name) and "orm" not in name
+    ]
+
+
+def later_projection(names: Sequence[str], where: str) -> InputError:
+    """Return the error for a pooler that comes from before the training of a projection."""
+    return InputError(
+        f"its pooler is the one from before the training that made {names[0]}, which nothing reads",
+        where=where,
+        hint="use pooling cls, which its training read too, or convert the checkpoint",
+    )
+
 
 OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 _SETTINGS = "config_sentence_transformers.json"

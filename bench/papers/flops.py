@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from bench.card import OptionValue
 from bench.config import profiles
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import MethodRequest
 from bench.plan.cells import profile_options
 from bench.registry import discover

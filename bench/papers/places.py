@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.sweeps import Backbone, get
 from bench.data.published import Figure
 from bench.errors import DataError

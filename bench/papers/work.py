@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.config import profiles
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import MethodRequest, RunSpec
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import Backbone
@@ -18,7 +18,7 @@ from bench.papers import flops as scale
 from bench.papers.items import Item
 from bench.papers.places import Place, methods, places
 from bench.plan.cells import make_cells
-from bench.plan.made_backbone import backbone_shape, profile_backbone
+from bench.plan.backbones import backbone_shape, profile_backbone
 from bench.records.record import Place as Kept
 from bench.records.record import safe_name, training_seconds
 from bench.records.store import ResultStore

@@ -32,7 +32,7 @@ class Cell:
         auxiliaries: Each model it needs in training in addition to the backbone, by the option that names it.
         ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
         train_precision: Arithmetic of its transformers in training, see
-            :func:`bench.training.precision.training_at`.
+            :func:`bench.training.mixed_precision.training_at`.
         compiled: How its steps are compiled, see :func:`bench.training.compiled.compiling`.
     """
 

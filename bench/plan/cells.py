@@ -12,12 +12,18 @@ from typing import Any
 
 from bench.card import MethodCard, Option, OptionValue
 from bench.config.budget import counted_by_epochs
-from bench.config.parse import parse_method, quoted, split_outside_brackets
+from bench.config.method_ids import (
+    misquoted_hint,
+    parse_method,
+    quoted,
+    quoting_hint,
+    split_argument,
+    split_outside_brackets,
+    split_path,
+)
 from bench.config.profiles import Profile
 from bench.config.profiles import names as profile_names
-from bench.config.quoting import misquoted_hint, quoting_hint, split_path
 from bench.config.spec import MethodRequest, Override, RunSpec
-from bench.config.spelling import split_argument
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve, resolve_file
 from bench.plan.cell import Cell

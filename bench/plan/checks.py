@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from bench.card import MethodCard
 from bench.config import profiles
-from bench.config.quoting import find_unquoted, quoting_hint
+from bench.config.method_ids import find_unquoted, quoting_hint, split_argument
 from bench.config.spec import MethodRequest, RunSpec
-from bench.config.spelling import split_argument
 from bench.data.training import TrainingData
 from bench.errors import InputError, not_one_of
 from bench.nn.folder import resolve, resolve_file

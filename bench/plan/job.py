@@ -12,7 +12,7 @@ from bench.data.suites import MINI_SUITES, accepted, pair_task
 from bench.data.training import TrainingData
 from bench.eval.suite import SuiteTask, measure_of
 from bench.plan.cell import Cell
-from bench.plan.record_template import expected_record
+from bench.plan.keys import expected_record
 from bench.records.environment import rounding
 from bench.records.fingerprint import key_of
 from bench.records.record import Place, RunRecord

@@ -32,7 +32,7 @@ from bench.plan.cells import make_cells, refuse_twins, with_members, without_idl
 from bench.plan.checks import check_batches, check_copies, check_overrides, method_cards
 from bench.plan.job import Job, make_job
 from bench.plan.keys import with_stages
-from bench.plan.made_backbone import profile_backbone
+from bench.plan.backbones import profile_backbone
 from bench.records.files import check_new, check_new_campaign, safe_name
 from bench.records.fingerprint import FAMILY, KEYED, differing, explain
 from bench.records.record import Place, RunRecord
@@ -70,7 +70,7 @@ class Inputs:
         return self._texts[key]
 
     def backbone(self, spec: RunSpec, profile: Profile) -> ModelFolder:
-        """Find and hash the backbone; see :func:`bench.plan.made_backbone.profile_backbone`."""
+        """Find and hash the backbone; see :func:`bench.plan.backbones.profile_backbone`."""
         data = data_folder(spec.data)
         key = spec.backbone, profile.name, data
         if key not in self._backbones:

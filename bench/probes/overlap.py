@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bench.data.tasks import MARK, PairTask, normalise
 from bench.encoder import FloatArray
 from bench.errors import DataError
-from bench.eval.sts import spearman
+from bench.eval.pair_suite import spearman
 from bench.stats.items import spearman_interval
 
 LEVELS = ("exact", "key", "near")

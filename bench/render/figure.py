@@ -40,7 +40,7 @@ class Figure:
 
     Args:
         name: Short name, of its file.
-        section: Name of the section to which it belongs, see :mod:`bench.reports.sections`.
+        section: Name of the section to which it belongs, see :mod:`bench.reports.report`.
         title: What it shows.
         kind: "points" and "lines" over numbers, "strip" (a row a category), "heat" (a matrix), "ranking" (a
             critical-difference diagram: rows by rank, the best first, and bars that join groups of them).

@@ -1,4 +1,4 @@
-"""Grids as text, markdown, csv, json and LaTeX."""
+"""Tables as text, markdown, CSV, JSON and LaTeX: chosen columns, the width of a screen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv as csv_module
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,116 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from bench.errors import printable
+from bench.errors import InputError, not_one_of, printable
 from bench.render import latex
-from bench.render.fit import fitted
 from bench.render.grid import BEST, SECOND, Cell, Grid, Printed, Quoted, Value, number, plain, plus_minus
 from bench.render.names import shortened
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+_WHERE = "--columns"
+
+
+def wanted(text: str | None) -> tuple[str, ...]:
+    """Return the names that an option lists; raises InputError for one that is listed twice, or is empty."""
+    names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
+    keys = list(map(_key, names))
+    for name, key in zip(names, keys, strict=True):
+        if not key or keys.count(key) > 1:
+            what = f"'{name}' is listed twice" if key else "a column without a name"
+            raise InputError(what, where=_WHERE, expected="names with commas between them: avg,STS-B,seeds")
+    return names
+
+
+def _key(name: str) -> str:
+    """Small letters and digits alone, so that STS-B is STSB and avg is Avg."""
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def places(header: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Return where columns of these names are, in their order; those that aren't there are left out."""
+    at = {_key(name): place for place, name in reversed(list(enumerate(header)))}
+    return [at[_key(name)] for name in names if _key(name) in at]
+
+
+def pick(grid: Grid, columns: Sequence[int]) -> Grid:
+    """Return a table of these columns, numbered from 0, and of no other."""
+    return replace(
+        grid,
+        header=tuple(grid.header[place] for place in columns),
+        rows=tuple(tuple(row[place] for place in columns) for row in grid.rows),
+    )
+
+
+def select(grids: Sequence[Grid], names: Sequence[str]) -> list[Grid]:
+    """Return the tables with their rows' names and these columns, without tables that have none of them.
+
+    Args:
+        grids: The tables.
+        names: Names of columns; empty for all.
+
+    Raises:
+        InputError: a column that no table has.
+    """
+    if not names:
+        return list(grids)
+    check(names, [name for grid in grids for name in grid.header])
+    found = [(grid, places(grid.header, names)) for grid in grids]
+    return [pick(grid, [0, *filter(None, columns)]) for grid, columns in found if columns]
+
+
+def check(names: Sequence[str], known: Sequence[str]) -> None:
+    """Raise InputError for a name that isn't known, with those that are."""
+    for name in names:
+        if _key(name) not in map(_key, known):
+            raise not_one_of(f"no column '{name}'", name, dict.fromkeys(known), where=_WHERE)
+
+
+_AVERAGE = ("avg", "avg.")
+
+
+def fitted(grid: Grid, width: int, wide: Callable[[Grid], int]) -> tuple[list[Grid], list[str]]:
+    """Return the parts of a table that fit a width, and what must be said of them.
+
+    Every part has the names of the rows and, where the table has one, the average. A part of one column more
+    is as wide as it is.
+
+    Args:
+        grid: The table.
+        width: Characters of a line.
+        wide: How many a table takes.
+    """
+    if wide(grid) <= width:
+        return [grid], []
+    bare = replace(grid, rows=tuple(tuple(map(_without_deviation, row)) for row in grid.rows))
+    said = []
+    if bare != grid:
+        said.append(f"Standard deviations of the columns are left out: they don't fit {width} characters.")
+    return _parts(bare, width, wide), said
+
+
+def _without_deviation(cell: Value) -> Value:
+    return replace(cell, sd=None) if isinstance(cell, Cell) and cell.spread is not None else cell
+
+
+def _parts(grid: Grid, width: int, wide: Callable[[Grid], int]) -> list[Grid]:
+    columns = range(1, len(grid.header))
+    always = [place for place in columns if grid.header[place].lower() in _AVERAGE][:1]
+
+    def part(own: list[int]) -> Grid:
+        return pick(grid, [0, *sorted({*own, *always})])
+
+    if wide(grid) <= width:
+        return [grid]
+    parts: list[list[int]] = [[]]
+    for place in columns:
+        if place in always:
+            continue
+        if parts[-1] and wide(part([*parts[-1], place])) > width:
+            parts.append([])
+        parts[-1].append(place)
+    return [part(own) for own in parts]
 
 
 def markdown_escape(text: str) -> str:

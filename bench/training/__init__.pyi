@@ -1,6 +1,6 @@
 """Public names, which ``__init__.py`` loads at first use."""
 
-from bench.training import streams as streams
+from bench.training import randomness as randomness
 from bench.training.augment import repeat_subwords as repeat_subwords
 from bench.training.augment import repeat_words as repeat_words
 from bench.training.augment import repetition_bound as repetition_bound
@@ -26,6 +26,8 @@ from bench.training.layers import TiedHead as TiedHead
 from bench.training.masking import Gaps as Gaps
 from bench.training.masking import mask_tokens as mask_tokens
 from bench.training.masking import masked_text as masked_text
+from bench.training.mixed_precision import lowered as lowered
+from bench.training.mixed_precision import widened as widened
 from bench.training.momentum import MomentumCopy as MomentumCopy
 from bench.training.momentum import VectorQueue as VectorQueue
 from bench.training.negation import folder_hash as folder_hash
@@ -33,8 +35,7 @@ from bench.training.negation import negate_by_rule as negate_by_rule
 from bench.training.negation import spacy_folder as spacy_folder
 from bench.training.negation import spacy_negation as spacy_negation
 from bench.training.objective import Objective as Objective
-from bench.training.precision import lowered as lowered
-from bench.training.precision import widened as widened
+from bench.training.randomness import generator as generator
 from bench.training.recipe import ADAMW_EPS as ADAMW_EPS
 from bench.training.recipe import CLS_VIEWS as CLS_VIEWS
 from bench.training.recipe import POOLING_OPTION as POOLING_OPTION
@@ -52,7 +53,6 @@ from bench.training.sentence_encoder import checkpoint_folder as checkpoint_fold
 from bench.training.sentence_encoder import tower_folders as tower_folders
 from bench.training.sentence_encoder import train_sentence_encoder as train_sentence_encoder
 from bench.training.sentence_encoder import train_towers as train_towers
-from bench.training.streams import generator as generator
 from bench.training.teachers import Asked as Asked
 from bench.training.teachers import Teacher as Teacher
 from bench.training.teachers import mixed_cosines as mixed_cosines

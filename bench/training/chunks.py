@@ -17,14 +17,20 @@ from torch import Tensor
 
 from bench.nn.architecture import positions_of
 from bench.nn.attention import last_states
-from bench.nn.batches import BUCKET, default_batch_tokens
-from bench.nn.lookup import looked_up_once
 from bench.nn.pooling import masked_token, pool
-from bench.nn.tokens import Chunk, TokenBatch, in_chunks, on_device
+from bench.nn.tokens import (
+    BUCKET,
+    Chunk,
+    TokenBatch,
+    default_batch_tokens,
+    in_chunks,
+    looked_up_once,
+    on_device,
+)
 from bench.nn.twin import TwinStates, twin_states
 from bench.training.compiled import asked
 from bench.training.distributed import deal, gathered, own_draws
-from bench.training.precision import lowered, widened
+from bench.training.mixed_precision import lowered, widened
 
 TwinClsStates = TwinStates
 """Of [CLS] alone, (B, H) each."""

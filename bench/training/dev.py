@@ -1,14 +1,36 @@
-"""The dev evaluation during training: a score that chooses, and figures that show a collapse."""
+"""The dev evaluation during training: a score that chooses, figures that show a collapse, losses to keep."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 import numpy as np
 
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.eval.collapse import Collapse, collapse_figures
 from bench.stages import Report
+
+POINTS = 50
+
+
+def loss_curve(losses: Sequence[float], most: int = POINTS) -> list[list[float]]:
+    """Thin a training's losses: each point is the mean over the steps since the point before.
+
+    Args:
+        losses: One a step.
+        most: Largest number of points.
+
+    Returns:
+        Rows (last step, mean loss), steps from 1; a row a step where there are no more than ``most``.
+
+    >>> loss_curve([4.0, 2.0, 1.0, 1.0, 0.5], most=3)
+    [[2, 3.0], [4, 1.0], [5, 0.5]]
+    """
+    size = math.ceil(len(losses) / most)
+    starts = range(0, len(losses), size or 1)
+    return [[min(at + size, len(losses)), fmean(losses[at : at + size])] for at in starts]
 
 
 class DevEvaluation:

@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from bench.encoder import FloatArray
-from bench.training.streams import own_random_state
+from bench.training.randomness import own_random_state
 
 Item = TypeVar("Item", bound=Sized)
 _PATIENCE = timedelta(minutes=30)

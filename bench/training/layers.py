@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.training.precision import widened
+from bench.training.mixed_precision import widened
 
 
 class ContrastHead(nn.Module):

@@ -14,14 +14,13 @@ from torch import Tensor, nn
 
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import Rows
-from bench.nn.heap import keep_freed_memory
+from bench.nn.device import keep_freed_memory
 from bench.stages import Report
 from bench.training.compiled import device_half
 from bench.training.distributed import from_first, share_gradients
-from bench.training.masters import Masters
+from bench.training.mixed_precision import Masters, in_float32
 from bench.training.objective import Objective, in_halves, prepared_steps
-from bench.training.precision import in_float32
-from bench.training.streams import generator
+from bench.training.randomness import generator
 
 State = dict[str, Tensor]
 DevScore = Callable[[], float]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import InputError
-from bench.training.masters import master_of
+from bench.training.mixed_precision import master_of
 
 
 class MomentumCopy:

@@ -25,7 +25,7 @@ from bench.nn.masked_lm import load_masked_lm
 from bench.records.files import whole_folder
 from bench.training.mlm import MlmSettings, frequency_loss, masked_accuracy, train_mlm
 from bench.training.prepared_text import STD, PreparedText, count_cut, prepare_text, text_facts
-from bench.training.streams import generator, own_random_state
+from bench.training.randomness import generator, own_random_state
 from bench.training.watch import Curve, Watch, replaced_folder, unfinished
 
 _UNSEEN = 512  # lines for the masked accuracy

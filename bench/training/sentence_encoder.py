@@ -20,13 +20,11 @@ from bench.nn.device import move
 from bench.nn.dropout import configured, set_dropout
 from bench.nn.sum_encoder import SumEncoder
 from bench.stages import StageContext, planned_steps
-from bench.training.curve import loss_curve
-from bench.training.dev import DevEvaluation
+from bench.training.dev import DevEvaluation, loss_curve
 from bench.training.distributed import is_first, seed_draws, total
-from bench.training.drawing import check_dropout
 from bench.training.loop import State, TrainResult, TrainSettings, train
 from bench.training.objective import Objective, in_halves
-from bench.training.streams import own_random_state
+from bench.training.randomness import check_dropout, own_random_state
 
 MakeObjective = Callable[..., Objective | nn.Module]
 Loaded = tuple[Any, Any]  # model and tokenizer
@@ -121,7 +119,7 @@ def _start(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageCont
     Raises:
         InputError: token types, or padding that changes the model's states; see
             :func:`bench.nn.architecture.shape_of` and
-            :func:`bench.training.drawing.check_dropout` for others.
+            :func:`bench.training.randomness.check_dropout` for others.
     """
     if token_types(model, tokenizer) is not None:
         raise InputError(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.card import OptionValue
 from bench.config import profiles
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.profiles import Profile
 from bench.config.spec import MethodRequest
 from bench.config.sweep_manifest import FOLDER, Manifest, load

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bench.card import MethodCard
 from bench.config import profiles
-from bench.config.parse import METHOD_NAME, parse_methods
+from bench.config.method_ids import METHOD_NAME, parse_methods
 from bench.errors import InputError
 from bench.plan.cells import profile_options
 from bench.plan.keys import MATCHED

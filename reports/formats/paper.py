@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bench.config.parse import split_outside_brackets
+from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError, not_one_of, printable
 from bench.render.grid import BEST, SECOND, Cell, Value, number, plain
 from bench.render.latex import document, escape

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from bench.comparison.select import grouped
-from bench.config.parse import split_outside_brackets
+from bench.config.method_ids import split_outside_brackets
 from bench.data.published import Figure, Line, figures
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Quoted, Value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from bench.comparison.select import grouped, seed_list
 from bench.config import profiles
 from bench.records.record import RunRecord
-from bench.render.columns import check, pick, places
+from bench.render.formats import check, pick, places
 from bench.render.grid import DASH, Cell, Grid, Value, number
 from bench.reports.campaign import Campaign
 from bench.reports.records import AS_THEY_ARE, by_method, by_profile_and_suite, finished, main_metric

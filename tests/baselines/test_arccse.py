@@ -14,7 +14,7 @@ from torch import Tensor
 from bench.baselines.arccse import arccon, nested_maskings, triplet_loss
 from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
-from bench.training.streams import generator
+from bench.training.randomness import generator
 from tests.support.steps import gradients_of, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, random, train_alone
 

@@ -21,7 +21,7 @@ from bench.card import OptionValue
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray
 from bench.errors import InputError
-from bench.eval.sts import dev_spearman
+from bench.eval.pair_suite import dev_spearman
 from bench.losses.bootstrap import byol_loss
 from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.nn.pooling import mean_tokens
@@ -32,7 +32,7 @@ from bench.training.chunks import pooled_states
 from bench.training.loop import TrainSettings, batches, rate
 from bench.training.loop import train as train_loop
 from bench.training.objective import Objective
-from bench.training.streams import own_random_state
+from bench.training.randomness import own_random_state
 from tests.support.momentum import slow_mean
 from tests.support.steps import gradients_of, objective_of, same_step
 from tests.support.training import (

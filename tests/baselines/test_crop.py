@@ -16,7 +16,7 @@ from bench.card import OptionValue
 from bench.registry import discover
 from bench.training.augment import sentences_in, span_length, two_spans
 from bench.training.chunks import batch_states
-from bench.training.streams import generator
+from bench.training.randomness import generator
 from tests.support.steps import nce_by_loops, objective_of, same_step
 from tests.support.training import options_of, stages_of, train_alone
 

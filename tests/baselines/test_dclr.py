@@ -19,7 +19,7 @@ from bench.errors import BenchError
 from bench.losses.contrastive import info_nce
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.registry import discover
-from bench.training.streams import generator
+from bench.training.randomness import generator
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 

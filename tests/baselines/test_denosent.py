@@ -15,7 +15,7 @@ from torch.nn import functional
 from bench.baselines.denosent import fresh_decoder
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.training.streams import own_random_state
+from bench.training.randomness import own_random_state
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of, toy_sentences, train_alone
 

@@ -23,7 +23,7 @@ from bench.nn.masked_lm import load_masked_lm
 from bench.records.record import to_json
 from bench.registry import METHODS
 from bench.training.masking import mask_tokens
-from bench.training.streams import generator, own_random_state
+from bench.training.randomness import generator, own_random_state
 from tests.support.cli import Cli
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_batch_norms
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone

@@ -20,7 +20,7 @@ from bench.losses.contrastive import info_nce
 from bench.nn.backbone import load_backbone
 from bench.registry import discover
 from bench.training.edits import backwards, edited_views, lengthened, shortened, shuffled
-from bench.training.streams import generator
+from bench.training.randomness import generator
 from tests.support.steps import (
     cls_of,
     gradients_of,

@@ -29,7 +29,7 @@ from bench.nn.backbone import TransformerEncoder
 from bench.nn.halves import embedded, has_halves, prepared_by
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
-from bench.training.streams import generator
+from bench.training.randomness import generator
 from bench.training.teachers import Teacher, mixed_cosines
 from tests.support.cli import Cli
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step, under_head

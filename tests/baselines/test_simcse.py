@@ -16,7 +16,7 @@ from bench.errors import InputError
 from bench.losses.contrastive import info_nce
 from bench.nn.masked_lm import load_masked_lm
 from bench.training.masking import mask_tokens
-from bench.training.streams import generator
+from bench.training.randomness import generator
 from tests.support.cli import Cli, stable_bytes
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, arguments, by_loops, random, stage_folders, the_record

@@ -16,7 +16,7 @@ from bench.baselines.vascl import near_nce, neighbourhoods, unit, worst_directio
 from bench.card import OptionValue
 from bench.training.layers import ContrastHead
 from bench.training.loop import TrainSettings, parameter_groups, train
-from bench.training.streams import generator, own_random_state
+from bench.training.randomness import generator, own_random_state
 from tests.support.steps import gradients_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, random, train_alone
 

@@ -20,7 +20,7 @@ from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, InputError
 from bench.registry import discover
 from bench.stages import planned_steps
-from bench.training.streams import generator
+from bench.training.randomness import generator
 from tests.support.cli import Cli, records
 from tests.support.training import SENTENCES, options_of, stage_context, stages_of
 

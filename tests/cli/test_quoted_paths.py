@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.config.quoting import quote_path
+from bench.config.method_ids import quote_path
 from tests.support.cli import Cli, records, refusal
 from tests.support.folders import copy, sentence_transformers_folder
 

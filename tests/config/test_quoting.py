@@ -10,10 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.card import MethodCard
-from bench.config.parse import parse_method, parse_methods, quoted, split_outside_brackets
-from bench.config.quoting import bracket_depths, quote_path, split_path
+from bench.config.method_ids import (
+    bracket_depths,
+    parse_method,
+    parse_methods,
+    quote_path,
+    quoted,
+    recorded,
+    split_argument,
+    split_outside_brackets,
+    split_path,
+)
 from bench.config.spec import MethodRequest
-from bench.config.spelling import recorded, split_argument
 from bench.errors import InputError
 from bench.records.files import model_stem
 from bench.registry import discover

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.config.parse import parse_methods, parse_override, parse_seeds
+from bench.config.method_ids import parse_methods, parse_override, parse_seeds
 from bench.errors import BenchError, InputError, did_you_mean
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.config.spelling import recorded
+from bench.config.method_ids import recorded
 from bench.records.store import ResultStore
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli

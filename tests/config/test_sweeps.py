@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.config.sweep_manifest import Manifest, load_all, save
 from bench.config.sweeps import SWEEPS, Backbone, Point, single_encoders

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import profiles
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
 from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, mteb_tasks, transfer_tasks

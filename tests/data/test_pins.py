@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data import hub, pins
 from bench.data.corpus import read_corpus

@@ -27,7 +27,7 @@ from bench.card import MethodCard
 from bench.cli.main import cli as group
 from bench.cli.main import main
 from bench.config import profiles
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.sweeps import SWEEPS
 from bench.errors import InputError
 from bench.records.record import RunRecord, Score

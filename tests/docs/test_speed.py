@@ -36,7 +36,7 @@ def test_token_rows_are_made_when_they_are_asked_for(tiny_bert: Path, max_length
 
 _FAULTS = """
 import ctypes, resource
-from bench.nn.heap import keep_freed_memory
+from bench.nn.device import keep_freed_memory
 
 library = ctypes.CDLL(None)
 library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

@@ -13,7 +13,7 @@ from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError
 from bench.eval.embed import distinct, embed, stream
-from bench.eval.sts import predict, score_suite, score_task, spearman
+from bench.eval.pair_suite import predict, score_suite, score_task, spearman
 
 
 class Lengths:
@@ -47,7 +47,7 @@ def test_float32_is_ranked_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.random(3000).astype(np.float32), rng.integers(0, 6, 3000).astype(np.float32)
     exact = stats.spearmanr(x.astype(np.float64), y.astype(np.float64)).statistic
-    monkeypatch.setattr("bench.eval.sts.rankdata", lambda a: stats.rankdata(a).astype(a.dtype))
+    monkeypatch.setattr("bench.eval.pair_suite.rankdata", lambda a: stats.rankdata(a).astype(a.dtype))
     assert spearman(x, y) == pytest.approx(exact, abs=1e-14)
 
 

@@ -16,9 +16,9 @@ from bench.config import profiles
 from bench.data.corpus import make_corpus
 from bench.errors import CellFailedError, DataError, InputError
 from bench.exchange.pack import _model as packed_model
-from bench.execution import backbone as making
+from bench.execution import builder as making
 from bench.nn.folder import MadeModel
-from bench.plan.made_backbone import backbone_shape, profile_backbone
+from bench.plan.backbones import backbone_shape, profile_backbone
 from bench.records.record import RunRecord, from_json
 from bench.records.store import ResultStore
 from bench.training.mlm import MlmSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli.run import own_records
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.config.sweeps import SWEEPS, Point
 from bench.errors import UnreadableRecordError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.execution.cell import CellTask
 from bench.execution.executors.local import Executor, InProcess, WorkerProcesses

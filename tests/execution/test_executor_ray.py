@@ -25,7 +25,7 @@ from click.testing import CliRunner
 from filelock import FileLock, Timeout
 
 from bench.cli.options import executor_options, make_spec, spec_options, workers_option
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data.toy import toy_task
 from bench.errors import BenchError, CellFailedError, InputError

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.execution.executors import executor_for
 from bench.execution.executors.local import InProcess, WorkerProcesses

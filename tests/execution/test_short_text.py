@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.config.parse import parse_methods, parse_override
+from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.data.corpus import read_corpus
 from bench.errors import InputError

@@ -10,10 +10,10 @@ import pytest
 
 from bench.config import profiles
 from bench.config.budget import Budget
-from bench.config.parse import parse_methods, parse_override
+from bench.config.method_ids import parse_methods, parse_override
 from bench.config.profiles import Profile
 from bench.config.spec import RunSpec
-from bench.eval.sts import dev_spearman
+from bench.eval.pair_suite import dev_spearman
 from bench.execution.builder import Builder
 from bench.execution.stage_cache import StageCache
 from bench.execution.tune import REPORTED_SEEDS

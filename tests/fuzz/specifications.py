@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.card import MethodCard, OptionValue
 from bench.comparison.select import seed_list
 from bench.config import profiles
-from bench.config.parse import parse_copies, parse_methods, parse_override, parse_seeds
+from bench.config.method_ids import parse_copies, parse_methods, parse_override, parse_seeds
 from bench.config.spec import MethodRequest, RunSpec
 from bench.data.mteb_names import parse_suite, split_suites
 from bench.errors import BenchError

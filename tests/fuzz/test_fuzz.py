@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from bench.cli import main as command_line
 from bench.comparison.select import seed_list
-from bench.config.parse import parse_methods, parse_seeds, quoted
+from bench.config.method_ids import parse_methods, parse_seeds, quoted
 from bench.errors import BenchError, DataError
 from bench.records.record import RunRecord, Score, from_json, to_json
 from bench.render import latex

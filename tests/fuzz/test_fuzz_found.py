@@ -18,7 +18,7 @@ import pytest
 
 from bench.card import BuildContext, MethodCard, Option
 from bench.config import profiles
-from bench.config.parse import parse_methods, parse_override
+from bench.config.method_ids import parse_methods, parse_override
 from bench.config.plugins import load_plugin, read_plugin
 from bench.config.spec import RunSpec
 from bench.data import published, released, senteval

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.config.parse import parse_methods, parse_override
-from bench.config.quoting import OF_METHODS
+from bench.config.method_ids import OF_METHODS, parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.data.tasks import PairTask
 from bench.errors import InputError

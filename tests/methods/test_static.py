@@ -20,7 +20,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import bench
 from bench.card import BuildContext, OptionValue
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.execution.probing import with_eta

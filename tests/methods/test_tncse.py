@@ -17,7 +17,7 @@ from bench.card import BuildContext, OptionValue
 from bench.data.suites import load_suite
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.eval.sts import predict, score_suite
+from bench.eval.pair_suite import predict, score_suite
 from bench.losses.twin import cross_nce, ltn, tower_nce
 from bench.methods.tncse_single import SingleObjective
 from bench.methods.twin import JointObjective
@@ -30,8 +30,8 @@ from bench.nn.twin import cael_layers, twin_states
 from bench.registry import discover
 from bench.training.chunks import cls_states
 from bench.training.distill import Distillation
+from bench.training.randomness import generator, own_random_state
 from bench.training.sentence_encoder import checkpoint_folder
-from bench.training.streams import generator, own_random_state
 from tests.support.cli import Cli, records
 from tests.support.steps import same_step, toy_run
 from tests.support.tncse import sets

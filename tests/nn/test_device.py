@@ -7,10 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import InputError
-from bench.nn.batches import CPU_BATCH_TOKENS, CUDA_BATCH_TOKENS, MPS_BATCH_TOKENS, default_batch_tokens
 from bench.nn.device import check_available, float64_device, move, to_float64
-from bench.nn.tokens import on_device, sent
-from bench.training.streams import own_random_state, stream_seed
+from bench.nn.tokens import (
+    CPU_BATCH_TOKENS,
+    CUDA_BATCH_TOKENS,
+    MPS_BATCH_TOKENS,
+    default_batch_tokens,
+    on_device,
+    sent,
+)
+from bench.training.randomness import own_random_state, stream_seed
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1", torch.device("cuda")])

@@ -20,12 +20,12 @@ from bench.encoder import Encoder, FloatArray
 from bench.errors import InputError
 from bench.nn import backbone
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.batches import length_sorted_batches
 from bench.nn.folder import content_hash, resolve
 from bench.nn.halves import device_of
 from bench.nn.pooling import masked_token, mean_tokens, pool
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
+from bench.nn.tokens import length_sorted_batches
 from bench.training.dev import Watched
 from tests.support.folders import copy, sentence_transformers_folder
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.plan.detect import Detection, PlannedPair, detection
 from bench.plan.plan import Plan, make_plan

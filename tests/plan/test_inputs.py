@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data.corpus import Corpus, read_corpus
 from bench.nn.folder import content_hash

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.config.parse import parse_methods, parse_override
+from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.execution.runner import pending_jobs, run_plan
 from bench.plan.plan import Plan, make_plan

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.config.parse import parse_methods, parse_shard
+from bench.config.method_ids import parse_methods, parse_shard
 from bench.config.spec import RunSpec
 from bench.plan.plan import Plan, make_plan
 from bench.plan.shard import shares

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bench.config import profiles
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.plan.plan import make_plan
 from tests.conftest import Bench

@@ -14,7 +14,7 @@ import pytest
 from bench.comparison.confounders import limits
 from bench.comparison.item_bootstrap import Run
 from bench.comparison.select import Group
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.errors import DataError, NotComparableError
 from bench.execution import rerun

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bench.errors import DataError
-from bench.records.predictions import arrays, npz
+from bench.records.store import arrays, npz
 
 VALUES = {"B": np.array([0.25, -0.5, 1.0], dtype=np.float32), "A": np.zeros(2, dtype=np.float32)}
 WRITTEN = npz(VALUES)

@@ -18,7 +18,7 @@ from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.render.columns import select, wanted
+from bench.render.formats import select, wanted
 from bench.render.grid import Grid
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign, make_campaign

@@ -13,7 +13,7 @@ from bench.render.formats import FILE, Screen, text
 from bench.render.grid import BEST, SECOND, Cell, Grid, Quoted, Value
 from bench.reports.campaign import Campaign
 from bench.reports.report import Look, report
-from bench.reports.sections import TABLES
+from bench.reports.report import TABLES
 from tests.support.campaigns import HOSTILE
 from tests.support.terminal import Terminal
 

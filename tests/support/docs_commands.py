@@ -12,7 +12,7 @@ import click
 
 from bench.cli.main import cli
 from bench.config import profiles
-from bench.config.parse import parse_methods, parse_override, parse_seeds
+from bench.config.method_ids import parse_methods, parse_override, parse_seeds
 from bench.config.spec import ALL_METHODS, MethodRequest
 from bench.config.sweeps import get
 from bench.data.mteb_names import split_suites

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from bench.card import BuildContext, OptionValue
-from bench.config.parse import parse_methods
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data.toy import toy_task
 from bench.encoder import Encoder, PairScorer
-from bench.eval.sts import dev_spearman
+from bench.eval.pair_suite import dev_spearman
 from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
 from bench.stages import StageContext, StageSpec, TrainedMethod

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoConfig, BertForMaskedLM, BertModel
 
 from bench.errors import BenchError
-from bench.nn.batches import BUCKET
+from bench.nn.tokens import BUCKET
 from bench.records.fingerprint import differing, family_of
 from bench.registry import discover
 from bench.stages import TrainedMethod

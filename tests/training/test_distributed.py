@@ -20,7 +20,7 @@ from bench.records.fingerprint import differing, family_of
 from bench.training import distributed, launch
 from bench.training.distributed import Ranks, from_first, seed_draws, share_gradients, spread, total
 from bench.training.launch import check_devices, run_together
-from bench.training.streams import own_random_state
+from bench.training.randomness import own_random_state
 from tests.support.cli import Cli, records
 from tests.support.rank_work import Found, Gradients, Together
 from tests.support.ranks import arguments

@@ -15,11 +15,10 @@ from transformers import DistilBertConfig, DistilBertModel
 from bench.nn.attention import last_states, layered
 from bench.nn.backbone import padded
 from bench.nn.dropout import set_dropout
-from bench.nn.lookup import looked_up_once
-from bench.nn.tokens import chunk_from
+from bench.nn.tokens import chunk_from, looked_up_once
 from bench.training.chunks import cls_states, pooled_states, token_batch, twin_cls_states
 from bench.training.loop import TrainSettings, make_optimizer
-from bench.training.streams import own_random_state
+from bench.training.randomness import own_random_state
 from tests.support.rank_work import Found, Gradients, alone
 from tests.support.twins import KINDS, PAD, Kind, batch, tower
 from tests.support.whole import plainly

@@ -27,7 +27,7 @@ from bench.nn.tokens import chunk_from
 from bench.training.masking import mask_tokens, masked_text
 from bench.training.mlm import MlmSettings, masked_accuracy
 from bench.training.pretrain import add_head, read_documents, read_text
-from bench.training.streams import generator
+from bench.training.randomness import generator
 from tests.support.cli import Cli
 
 

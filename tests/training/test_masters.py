@@ -17,10 +17,9 @@ from bench.errors import InputError
 from bench.nn.backbone import load_backbone
 from bench.training.compiled import compiling
 from bench.training.loop import TrainResult, TrainSettings, train
-from bench.training.masters import Masters
+from bench.training.mixed_precision import LOWERED as LOW
+from bench.training.mixed_precision import Masters, training_at
 from bench.training.momentum import MomentumCopy
-from bench.training.precision import LOWERED as LOW
-from bench.training.precision import training_at
 from tests.support.cli import Cli, records
 from tests.support.ranks import arguments
 

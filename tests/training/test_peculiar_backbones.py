@@ -18,8 +18,8 @@ from bench.nn.backbone import load_backbone
 from bench.nn.dropout import configured, set_dropout
 from bench.nn.folder_facts import folder_facts
 from bench.nn.whole_folder import check_whole
-from bench.plan import backbone_needs
-from bench.training.drawing import check_dropout
+from bench.plan import backbones as backbone_needs
+from bench.training.randomness import check_dropout
 from tests.support.cli import Cli, records, refusal
 from tests.support.shortened import shortened
 

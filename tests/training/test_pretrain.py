@@ -34,8 +34,8 @@ from bench.nn.folder import content_hash
 from bench.nn.wordpiece import train_wordpiece
 from bench.training import mlm
 from bench.training.masking import mask_tokens
+from bench.training.mixed_precision import training_at
 from bench.training.mlm import length_pooled_batches, rate_in_time, warmed_rate
-from bench.training.precision import training_at
 from bench.training.prepared_text import count_cut
 from bench.training.pretrain import PretrainSettings, pretrain
 from bench.training.spectral import spectral_embeddings

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bench.errors import BenchError
-from bench.training.repeatable import repeatable
+from bench.training.randomness import repeatable
 
 
 def settings() -> tuple[bool, bool, bool]:

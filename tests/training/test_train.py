@@ -22,7 +22,7 @@ from bench.plan.keys import keyed_stages
 from bench.stages import Stage, StageSpec
 from bench.training.chunks import cls_states
 from bench.training.loop import TrainSettings, batches, rate, train
-from bench.training.streams import generator, own_random_state, stream_seed
+from bench.training.randomness import generator, own_random_state, stream_seed
 from tests.support.stages import ensure
 from tests.support.train import spec
 

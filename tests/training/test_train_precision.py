@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from bench.records.fingerprint import differing, family_of
 from bench.training.chunks import cls_states
-from bench.training.masters import Masters
-from bench.training.precision import in_float32, lowered, training_at, widened
+from bench.training.mixed_precision import Masters, in_float32, lowered, training_at, widened
 from tests.support.cli import Cli, records
 from tests.support.rank_work import Gradients, Stop
 from tests.support.ranks import CASES, arguments

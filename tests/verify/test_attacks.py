@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bench.errors import InputError
-from bench.records.predictions import npz
+from bench.records.store import npz
 from tests.support.cli import Cli
 from tests.support.forge import Edit, add_points, forge, forge_predictions
 from tests.support.verified import CAMPAIGN, NOISE, ONE, found_by_verify, where

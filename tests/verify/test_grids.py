@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import profiles
-from bench.config.parse import parse_methods, parse_override
+from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.config.sweep_manifest import Manifest, save
 from bench.config.sweeps import SWEEPS, Backbone

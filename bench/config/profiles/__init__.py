@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config.budget import Budget
-from bench.config.parse import METHOD_NAME
+from bench.config.method_ids import METHOD_NAME
 from bench.errors import DataError, InputError, did_you_mean, unknown
 from bench.records.environment import packed_backbone
 from bench.schema import Block, Each, OneOf, Rows, anything, count, fault, label, number, setting

@@ -17,7 +17,7 @@ from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, StageSpec, TrainedMethod
 from bench.training import loop, sentence_encoder
-from bench.training.precision import training_at
+from bench.training.mixed_precision import training_at
 from tests.support.modules import left_out
 from tests.support.standin.device import TALLY
 from tests.support.standin.patches import device

@@ -21,14 +21,15 @@ from bench.data.toy import toy_task
 from bench.encoder import Encoder
 from bench.eval.embed import stream
 from bench.eval.logistic import LogisticSolver
+from bench.eval.pair_suite import predict, score_suite
 from bench.eval.sgd import Classifier
-from bench.eval.sts import predict, score_suite
 from bench.eval.transfer import Protocol
 from bench.eval.transfer_suite import evaluate_transfer
 from bench.eval.vector_file import VectorFile
 from bench.gradient.training import watch_training
 from bench.gradient.views import dropout_views, embedding_figures
-from bench.nn import backbone, batches, export
+from bench.nn import backbone, export
+from bench.nn import tokens as batches
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.denoising import DenoisedEncoder
 from bench.nn.export import export_encoder, load_encoder
@@ -40,10 +41,10 @@ from bench.probes.data import ProbeData
 from bench.probes.measure import measure
 from bench.probes.probe import ProbeOptions
 from bench.training import mlm
+from bench.training.mixed_precision import training_at
 from bench.training.mlm import MlmSettings
-from bench.training.precision import training_at
 from bench.training.pretrain import PretrainSettings, add_head, pretrain
-from bench.training.streams import own_random_state
+from bench.training.randomness import own_random_state
 from tests.support.standin.device import TALLY
 from tests.support.standin.methods import Case, Material, cases, context_of, uncounted
 from tests.support.standin.patches import device

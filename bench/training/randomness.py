@@ -1,8 +1,12 @@
-"""What a transformer draws at random in training: dropout as it is set, and nothing else."""
+"""Random streams: every draw of a run comes from (seed, stream); kernels and dropout that keep to them."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import hashlib
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +15,63 @@ from torch.utils._pytree import tree_leaves
 
 from bench.errors import InputError
 from bench.nn.dropout import set_dropout
-from bench.training.streams import own_random_state
+
+
+def stream_seed(seed: int, stream: str) -> int:
+    """A 63-bit seed for a named stream of a run's seed; streams are independent of each other."""
+    digest = hashlib.sha256(f"{seed}/{stream}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def generator(seed: int, stream: str) -> torch.Generator:
+    """A CPU generator of a named stream."""
+    return torch.Generator().manual_seed(stream_seed(seed, stream))
+
+
+@contextmanager
+def own_random_state(seed: int, stream: str, device: str = "cpu") -> Iterator[None]:
+    """Seed torch's global generators for a block and put them back: dropout takes no generator."""
+    kind, devices = torch.device(device).type, list[int]()
+    if kind == "cuda":
+        devices = [torch.cuda.current_device()]
+    elif kind == "mps":
+        devices = [0]
+    with torch.random.fork_rng(devices=devices, device_type=kind if devices else "cuda"):
+        torch.manual_seed(stream_seed(seed, stream))
+        yield
+
+
+_MEMORY: Any = torch.utils.deterministic
+
+
+@contextmanager
+def repeatable(device: torch.device | str) -> Iterator[None]:
+    """Train on CUDA with deterministic kernels within the block; elsewhere nothing is changed.
+
+    An operation that has none runs as it is, and torch's warning about it is shown once. cuBLAS gets the
+    workspace that its repeatable products need, unless the environment names one: it reads that when a
+    process first multiplies.
+
+    Args:
+        device: Where the training is.
+    """
+    if torch.device(device).type != "cuda":
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = _MEMORY.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    _MEMORY.fill_uninitialized_memory = False  # nothing here reads what it hasn't written
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("once", message=".*deterministic.*")
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+        _MEMORY.fill_uninitialized_memory = filled
+
 
 _HALF = 0.5
 """What is measured at: a small dropout may draw nothing in a few rows."""
