@@ -30,9 +30,9 @@ from utilisation import PRECISIONS, clock, peak, wait
 from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
 from bench.nn.tokens import BUCKET, on_device
-from bench.training.compiled import CompiledHalf, compiling
 from bench.training.loop import TrainSettings, batches, make_optimizer
 from bench.training.mixed_precision import training_at
+from bench.training.two_phase_step import CompiledHalf, compiling
 
 SIDES = ("chunks", "one chunk", "inductor")
 ON_CUDA = (*SIDES, "graphs")

@@ -96,7 +96,7 @@ SCORING = (
     Mutation(
         "test_pairs_from_dev",
         "split",
-        "bench/data/mini/text.py",
+        "bench/data/mini/world.py",
         '_shipped(f"{split}.tsv")',
         '_shipped("dev.tsv")',
         REFUSED,

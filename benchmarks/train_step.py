@@ -39,8 +39,7 @@ from utilisation import PRECISIONS, busy, clock, operations, peak, share, utilis
 from bench.baselines.simcse import SimCSEObjective
 from bench.config import profiles
 from bench.data.corpus import Corpus, read_corpus
-from bench.data.mini.text import training_text
-from bench.data.mini.world import World
+from bench.data.mini.world import World, training_text
 from bench.data.suites import data_folder
 from bench.execution.builder import made
 from bench.losses.contrastive import info_nce
@@ -55,7 +54,7 @@ from bench.plan.backbones import profile_backbone
 from bench.registry import discover
 from bench.training.loop import TrainSettings, batches, make_optimizer
 from bench.training.mixed_precision import lowered, training_at, widened
-from bench.training.objective import Objective
+from bench.training.two_phase_step import Objective
 
 TAU = 0.05
 BATCH = 64

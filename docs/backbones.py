@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.execution.folder_report import first_lack
 from bench.nn.backbone import load_backbone
 from bench.nn.dropout import dropout_places
-from bench.nn.folder_facts import folder_facts
+from bench.nn.folder import folder_facts
 from bench.registry import own_methods
 from bench.stages import TrainedMethod
 

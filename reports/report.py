@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING
-from bench.errors import InputError, unknown
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING
+
 from bench.comparison.select import grouped
-from bench.errors import InputError
+from bench.errors import InputError, unknown
 from bench.render import formats as columns
 from bench.render import latex
 from bench.render.formats import FILE, Screen, as_json, frame_csv, render_grids
@@ -24,11 +22,11 @@ from bench.reports.tables.leaderboard import leaderboards
 from bench.reports.tables.paper import paper_tables
 
 if TYPE_CHECKING:
-    from bench.render.grid import Grid
-    from bench.reports.campaign import Campaign
     from bench.render.figure import Figure
     from bench.render.grid import Grid
+    from bench.reports.campaign import Campaign
     from bench.reports.formats.html import Part
+
 
 @dataclass(frozen=True)
 class Section:

@@ -6,29 +6,30 @@ from pathlib import Path
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import data_option, results_option
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError
 
 
 @click.command()
 @click.argument("campaign", shell_complete=completion.campaign)
-@single.option(
+@option_once(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
     metavar="FILE",
     help="The bundle, such as submissions/NAME.zip.",
 )
-@single.option(
+@option_once(
     "--plugin",
     "plugins",
     multiple=True,
     metavar="FILE.py",
     help="File of a method that was run with --plugin; its source goes along, and is not run. Repeatable.",
 )
-@single.option(
+@option_once(
     "--by",
     metavar="TEXT",
     help="Who sends it, such as a name or an organisation; merged records keep it.",

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.files import write_file
 from bench.cli.options import (
     PATH,
@@ -50,46 +51,44 @@ class _Judged(NamedTuple):
 
 
 @click.command()
-@single.option(
+@option_once(
     "--reference",
     default="results/reference",
     metavar="DIR|REV[:DIR]",
     help="Campaign folder of the reference, or a git revision that has one.",
 )
-@single.option(
+@option_once(
     "--results", type=PATH, help="Compare the records there instead of repeating the reference's own cells."
 )
 @campaign_option
-@single.option("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
-@single.option("--name", help="With --encoder: its id in the reference, whatever its weights.")
-@single.option(
+@option_once("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
+@option_once("--name", help="With --encoder: its id in the reference, whatever its weights.")
+@option_once(
     "--suite",
     "suites",
     shell_complete=completion.suites,
     help="With --encoder: only these suites; of a new name, its suites.",
 )
-@single.option(
+@option_once(
     "--profile",
     shell_complete=completion.profile,
     help="With --encoder: only records of this profile; of a new name, its profile.",
 )
-@single.option(
+@option_once(
     "--methods",
     shell_complete=completion.recorded_methods,
     help="Only these methods of the reference, comma-separated ids as in its report.",
 )
-@single.option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
-@single.option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
-@single.option(
-    "--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by."
-)
+@option_once("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
+@option_once("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
+@option_once("--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by.")
 @level_option("Of the intervals, together.")
 @plugin_option
-@single.option("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
-@single.option("--html", type=_FILE, metavar="FILE", help="Write a page.")
-@single.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
-@single.option("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
-@single.option(
+@option_once("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
+@option_once("--html", type=_FILE, metavar="FILE", help="Write a page.")
+@option_once("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
+@option_once("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
+@option_once(
     "--summary",
     type=_FILE,
     metavar="FILE",
@@ -97,17 +96,17 @@ class _Judged(NamedTuple):
     show_envvar=True,
     help="Append markdown.",
 )
-@single.option("--update", is_flag=True, help="Show the difference, then make the new records the reference.")
-@single.option("--why", metavar="TEXT", help="With --update: the reason, kept in the reference's CHANGES.md.")
-@single.option(
+@option_once("--update", is_flag=True, help="Show the difference, then make the new records the reference.")
+@option_once("--why", metavar="TEXT", help="With --update: the reason, kept in the reference's CHANGES.md.")
+@option_once(
     "--keep-encoders",
     "keep",
     is_flag=True,
     help="With --update: keep the first seed's encoder of every trained method too, to be computed again.",
 )
-@single.option("--yes", is_flag=True, help="Don't ask before --update.")
+@option_once("--yes", is_flag=True, help="Don't ask before --update.")
 @data_option()
-@single.option(
+@option_once(
     "--workers", type=click.IntRange(1, 256), default=1, envvar="BENCH_WORKERS", help="Cells side by side."
 )
 def check(plugins: tuple[str, ...], **options: Any) -> None:

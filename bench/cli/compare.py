@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import (
     NumberRange,
     data_option,
@@ -21,7 +22,7 @@ from bench.cli.options import (
     results_options,
     together,
 )
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,25 +36,25 @@ if TYPE_CHECKING:
 WHERE = "bench compare"
 POINTS = 100.0  # options are in points, scores in the metric's unit
 question_options = together(
-    single.option(
+    option_once(
         "--margin",
         type=NumberRange(0, 100, min_open=True),
         metavar="POINTS",
         help="Also say whether the two are equal within this; choose it before you see scores.",
     ),
-    single.option(
+    option_once(
         "--claim",
         type=NumberRange(-100, 100),
         metavar="POINTS",
         help="Also say whether the records support a lead of A of at least this.",
     ),
-    single.option(
+    option_once(
         "--published",
         type=NumberRange(-100, 100),
         metavar="POINTS",
         help="Also check a published difference A - B of two single runs; stored figures are checked anyway.",
     ),
-    single.option(
+    option_once(
         "--detect",
         type=NumberRange(0, 100, min_open=True),
         metavar="POINTS",
@@ -66,29 +67,29 @@ question_options = together(
 @click.command()
 @click.argument("first", metavar="A", shell_complete=completion.recorded_or_path)
 @click.argument("second", metavar="[B]", required=False, shell_complete=completion.recorded_or_path)
-@single.option(
+@option_once(
     "--against",
     metavar="B,C,...",
     shell_complete=completion.recorded_methods,
     help="Compare A with each of these, with Holm's correction.",
 )
 @filter_options
-@single.option(
+@option_once(
     "--test",
     type=click.Choice(["auto", "paired", "sign-flip", "welch", "permutation"]),
     default="auto",
     help="Test over seeds. auto: paired t where records say that the runs of a seed are pairs, else Welch.",
 )
-@single.option(
+@option_once(
     "--for",
     "scope",
     type=click.Choice(["seeds", "items", "both"]),
     help="What the verdict speaks for: further seeds, further items, or both; default both where it can.",
 )
 @question_options
-@single.option("--seeds-only", is_flag=True, help="Leave out what the items say.")
+@option_once("--seeds-only", is_flag=True, help="Leave out what the items say.")
 @level_option("Confidence level of the intervals.")
-@single.option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items.")
+@option_once("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items.")
 @data_option()
 @format_option("text", "json", "markdown", "latex")
 @results_options
@@ -166,7 +167,7 @@ def item_drawer(draws: int, data: Path | None) -> DrawItems:
 
 
 def _print(found: Sequence[Comparison], form: str) -> None:
-    from bench.cli.screen import text
+    from bench.cli.terminal import text
     from bench.comparison.render import statements, verdict
     from bench.render.formats import render_grids
     from bench.reports.tables.comparison import checkpoint_grid, task_grid

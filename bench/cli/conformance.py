@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.files import write_file
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _WHERE = "bench conformance"
     metavar="FILE.py|PACKAGE|METHOD|all...",
     shell_complete=completion.method_or_path,
 )
-@single.option(
+@option_once(
     "--json",
     "json_file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -51,7 +52,7 @@ def conformance(asked: tuple[str, ...], json_file: Path | None) -> None:
 
     Exit codes: 0 passed, 1 a check failed, 2 bad input.
     """
-    from bench.cli.screen import text
+    from bench.cli.terminal import text
     from bench.conformance.suite import FAILED, methods_of
 
     with _named():

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import PATH, data_option, format_option
 from bench.cli.rtt import rtt
 from bench.errors import DataError, InputError
@@ -143,22 +144,22 @@ def _text_facts(path: Path) -> str:
 
 @data.command()
 @click.argument("texts", nargs=-1, required=True, type=PATH)
-@single.option("--text-column", metavar="NAME", help="Column of TEXTS that are tables, as of --corpus.")
-@single.option("--suite", default="sts7", shell_complete=completion.suite)
+@option_once("--text-column", metavar="NAME", help="Column of TEXTS that are tables, as of --corpus.")
+@option_once("--suite", default="sts7", shell_complete=completion.suite)
 @with_data
-@single.option("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
-@single.option(
+@option_once("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
+@option_once(
     "--level",
     type=click.Choice(["exact", "key", "near"]),
     default="near",
     help="Level of the scores on clean pairs.",
 )
-@single.option(
+@option_once(
     "--campaign",
     shell_complete=completion.campaign,
     help="Score this campaign's records on the clean pairs (csv: these rows instead of the counts).",
 )
-@single.option("--results", type=PATH, default=Path("results"))
+@option_once("--results", type=PATH, default=Path("results"))
 @format_option("text", "csv")
 def overlap(
     texts: tuple[Path, ...], suite: str, accept_data: bool, campaign: str | None, form: str, **options: Any

@@ -29,7 +29,7 @@ def check_options(detect: float | None, spread: float | None, shard: str | None,
 
 def show_detection(plan: Plan, points: float, spread: float | None) -> None:
     """Print how many seeds show a difference of so many points, and what the planned seeds show."""
-    from bench.cli.screen import text
+    from bench.cli.terminal import text
     from bench.plan.detect import detection
 
     found = detection(plan, points, spread)

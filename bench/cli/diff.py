@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import data_option, filter_options, results_options
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
 @click.command()
 @click.argument("first", metavar="A", shell_complete=completion.recorded_or_path)
 @click.argument("second", metavar="B", shell_complete=completion.recorded_or_path)
-@single.option("--seed", type=click.IntRange(0), help="Seed of both runs; default the lowest that both have.")
-@single.option("--task", help="Only this task.")
-@single.option(
+@option_once("--seed", type=click.IntRange(0), help="Seed of both runs; default the lowest that both have.")
+@option_once("--task", help="Only this task.")
+@option_once(
     "-n",
     "count",
     type=click.IntRange(1, 10_000),

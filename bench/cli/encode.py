@@ -9,10 +9,11 @@ from typing import Any, BinaryIO
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.export import check_seed, checkpoint_option, finished_encoder, one_method, seed_option
 from bench.cli.options import PATH, check_device, spec_options
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 _WHERE = "bench encode"
@@ -20,13 +21,13 @@ _WHERE = "bench encode"
 
 @click.command()
 @click.argument("method", shell_complete=completion.method)
-@single.option(
+@option_once(
     "--input", "source", required=True, metavar="FILE|-", help="Text, a sentence a line; - is stdin."
 )
-@single.option("--out", type=PATH, required=True, help="FILE.npy to write.")
+@option_once("--out", type=PATH, required=True, help="FILE.npy to write.")
 @seed_option
 @checkpoint_option
-@single.option("--block", type=click.IntRange(1), default=4096, help="Sentences in memory at once.")
+@option_once("--block", type=click.IntRange(1), default=4096, help="Sentences in memory at once.")
 @spec_options
 def encode(
     method: str, source: str, out: Path, seed: int | None, checkpoint: str, block: int, **options: Any

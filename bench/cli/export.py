@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import PATH, check_device, loaded_plugins, make_spec, spec_options
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 _WHERE = "bench export"
 
 
-seed_option = single.option(
+seed_option = option_once(
     "--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method."
 )
-checkpoint_option = single.option(
+checkpoint_option = option_once(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
@@ -37,7 +38,7 @@ checkpoint_option = single.option(
 @click.command()
 @click.argument("method", shell_complete=completion.method)
 @seed_option
-@single.option("--out", type=PATH, required=True, help="Folder to write.")
+@option_once("--out", type=PATH, required=True, help="Folder to write.")
 @checkpoint_option
 @spec_options
 def export(method: str, seed: int | None, out: Path, checkpoint: str, **options: Any) -> None:

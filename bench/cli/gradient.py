@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import PATH, check_device, make_spec, spec_options
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=completion.method)
-@single.option("--out", type=PATH, required=True, help="Folder to write.")
-@single.option("--seed", type=click.IntRange(0), default=1)
-@single.option(
+@option_once("--out", type=PATH, required=True, help="Folder to write.")
+@option_once("--seed", type=click.IntRange(0), default=1)
+@option_once(
     "--most",
     type=click.IntRange(128),
     default=2560,
     help="Measure this many of the held-out sentences at most.",
 )
-@single.option("--figures", type=PATH, help="Then draw all that lies in --out into DIR: PDF, PNG and SVG.")
+@option_once("--figures", type=PATH, help="Then draw all that lies in --out into DIR: PDF, PNG and SVG.")
 @spec_options
 def gradient(
     methods: tuple[str, ...], out: Path, seed: int, most: int, figures: Path | None, **options: Any

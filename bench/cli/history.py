@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from bench.cli import single
+from bench.cli.config import option_once
 from bench.cli.options import PATH, format_option
 
 
 @click.command()
 @click.argument("folder", type=PATH, metavar="FOLDER")
-@single.option(
+@option_once(
     "--methods", help="Only these, comma-separated ids as in the table; 'average' is that over the cells."
 )
 @format_option("text", "markdown", "html", "csv", "json")

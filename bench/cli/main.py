@@ -13,10 +13,11 @@ from types import FrameType
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
 from bench.cli.bundle import bundle
 from bench.cli.check import check
 from bench.cli.compare import compare
+from bench.cli.config import option_once
 from bench.cli.conformance import conformance
 from bench.cli.data import data
 from bench.cli.diff import diff
@@ -47,7 +48,7 @@ from bench.version import __version__
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="bench")
-@single.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@option_once("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
     """Benchmark unsupervised sentence encoders: run, report, compare.
 

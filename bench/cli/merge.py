@@ -6,25 +6,26 @@ from pathlib import Path
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import PATH, data_option
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, printable
 
 
 @click.command()
 @click.argument("bundles", type=PATH, nargs=-1, required=True, metavar="BUNDLE|FOLDER...")
-@single.option(
+@option_once(
     "--into", type=PATH, required=True, metavar="FOLDER", help="Results folder that gets the records."
 )
-@single.option(
+@option_once(
     "--campaign",
     metavar="NAME",
     shell_complete=completion.campaign,
     help="Campaign that gets them, instead of the bundle's own.",
 )
 @data_option()
-@single.option(
+@option_once(
     "--rerun",
     "count",
     type=click.IntRange(0),
@@ -32,8 +33,8 @@ from bench.errors import BenchError, printable
     metavar="N",
     help="Before that, train N cells of methods that are installed here again, chosen at random.",
 )
-@single.option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
-@single.option(
+@option_once("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
+@option_once(
     "--run-plugin",
     "run_plugins",
     multiple=True,

@@ -1,4 +1,4 @@
-"""Options that commands share, and the specification that they give."""
+"""Options that commands share; one is given once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
-from bench.cli.config import config_option
-from bench.cli.single import F
+from bench.cli import completion
+from bench.cli.config import F, config_option, option_once
 from bench.errors import InputError, did_you_mean, printable
 
 if TYPE_CHECKING:
     from bench.config.spec import Plugin, RunSpec
+
 
 MOST_WORKERS = 2
 """Default of --workers on a machine with more cores: each worker holds a model and its optimiser."""
@@ -52,44 +52,42 @@ def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 def data_option(about: str = "Evaluation data; default BENCH_DATA.") -> Callable[[F], F]:
     """Return --data, which commands get as ``data_dir``."""
-    return single.option("--data", "data_dir", type=PATH, help=about)
+    return option_once("--data", "data_dir", type=PATH, help=about)
 
 
 def device_options(threads: str = "Torch threads.") -> Callable[[F], F]:
     """Return --device and --threads with its help."""
     return together(
-        single.option(
+        option_once(
             "--device", type=click.Choice(["cpu", "cuda", "mps"]), default="cpu", help="mps: a Mac's GPU."
         ),
-        single.option("--threads", type=click.IntRange(1, 256), default=1, help=threads),
+        option_once("--threads", type=click.IntRange(1, 256), default=1, help=threads),
     )
 
 
 def format_option(*forms: str) -> Callable[[F], F]:
     """Return --format, the first of them if it isn't given; commands get it as ``form``."""
-    return single.option("--format", "form", type=click.Choice(forms), default=forms[0])
+    return option_once("--format", "form", type=click.Choice(forms), default=forms[0])
 
 
 def seeds_option(default: str) -> Callable[[F], F]:
     """Return --seeds."""
-    return single.option("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
+    return option_once("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
 
 
 def level_option(about: str) -> Callable[[F], F]:
     """Return --level of intervals."""
-    return single.option("--level", type=NumberRange(0.5, 0.999), default=0.95, help=about)
+    return option_once("--level", type=NumberRange(0.5, 0.999), default=0.95, help=about)
 
 
 def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
     """Return the option of the arithmetic that trains, with more choices than all trainings have."""
     choices = ["fp32", "tf32", "bf16", *more]
-    return single.option(name, type=click.Choice(choices), default="fp32", help=about)
+    return option_once(name, type=click.Choice(choices), default="fp32", help=about)
 
 
-results_option = single.option(
-    "--results", type=PATH, default=Path("results"), help="Where the campaigns are."
-)
-campaign_option = single.option(
+results_option = option_once("--results", type=PATH, default=Path("results"), help="Where the campaigns are.")
+campaign_option = option_once(
     "--campaign",
     default="local",
     shell_complete=completion.campaign,
@@ -97,66 +95,62 @@ campaign_option = single.option(
 )
 results_options = together(results_option, campaign_option)
 filter_options = together(
-    single.option("--profile", shell_complete=completion.recorded_profile, help="Only this profile."),
-    single.option("--suite", shell_complete=completion.recorded_suite, help="Only this suite."),
+    option_once("--profile", shell_complete=completion.recorded_profile, help="Only this profile."),
+    option_once("--suite", shell_complete=completion.recorded_suite, help="Only this suite."),
 )
 item_options = together(
     level_option("Confidence level of the intervals."),
-    single.option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items."),
+    option_once("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items."),
     data_option(),
     format_option("text", "json"),
 )
-set_option = single.option(
+set_option = option_once(
     "--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable."
 )
-plugin_option = single.option(
+plugin_option = option_once(
     "--plugin",
     "plugins",
     multiple=True,
     metavar="FILE.py|PACKAGE",
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
-text_column_option = single.option(
+text_column_option = option_once(
     "--text-column", metavar="NAME", help="Column of --corpus; default the only one, else text or sentence."
 )
 train_options = together(
-    single.option(
+    option_once(
         "--profile", shell_complete=completion.profile, help="See `bench list profiles`; default mini."
     ),
     data_option(),
-    single.option(
-        "--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."
-    ),
-    single.option("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
+    option_once("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."),
+    option_once("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
     set_option,
     plugin_option,
-    single.option(
+    option_once(
         "--corpus", type=PATH, help="Training text instead of the profile's: lines, or a table's column."
     ),
     text_column_option,
-    single.option(
+    option_once(
         "--copy",
         "copies",
         multiple=True,
         metavar="NAME=FILE",
         help="Round-trip translation of the training text, for stages that learn from copy NAME. Repeatable.",
     ),
-    single.option(
+    option_once(
         "--pairs",
         type=PATH,
         metavar="FILE",
         help="Labelled pairs or triplets instead of the profile's, .tsv or .csv, for supervised methods.",
     ),
-    single.option(
+    option_once(
         "--dev",
         shell_complete=completion.suite,
         help="Suite of one task, or local:FILE with scored pairs, to select checkpoints on.",
     ),
-    single.option(
-        "--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."
-    ),
+    option_once("--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."),
     device_options("Torch threads a cell."),
-    single.option(
+    option_once(
         "--ranks",
         type=click.IntRange(1, 64),
         default=1,
@@ -168,7 +162,7 @@ train_options = together(
         "Arithmetic of the transformers in training; losses and what AdamW steps keep fp32, dev scores too.",
         "bf16-weights",
     ),
-    single.option(
+    option_once(
         "--compile",
         "compiled",
         type=click.Choice(["none", "inductor", "graphs"]),
@@ -179,19 +173,19 @@ train_options = together(
 """What a training depends on."""
 spec_options = together(
     train_options,
-    single.option(
+    option_once(
         "--suite",
         "suites",
         shell_complete=completion.suites,
         help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
     ),
-    single.option(
+    option_once(
         "--transfer-solver",
         type=click.Choice(["exact", "sgd"]),
         default="exact",
         help="Transfer tasks: the optimum, or SentEval's Adam with early stopping.",
     ),
-    single.option(
+    option_once(
         "--precision",
         type=click.Choice(["fp32", "bf16", "fp16"]),
         default="fp32",
@@ -200,19 +194,19 @@ spec_options = together(
     results_options,
 )
 executor_options = together(
-    single.option(
+    option_once(
         "--executor",
         type=click.Choice(["local", "ray"]),
         default="local",
         help="Where cells run: here, or on a Ray cluster whose nodes share the folder.",
     ),
-    single.option(
+    option_once(
         "--ray-address",
         metavar="HOST:PORT|auto|local",
         help="Head node of the cluster; auto: the one that this machine is part of; local: one that "
         "starts here for the run. Default RAY_ADDRESS, else auto.",
     ),
-    single.option(
+    option_once(
         "--per-gpu",
         type=click.IntRange(1, 256),
         metavar="N",
@@ -220,7 +214,7 @@ executor_options = together(
         "holds, 1 where it has none.",
     ),
 )
-workers_option = single.option(
+workers_option = option_once(
     "--workers",
     type=click.IntRange(1, 256),
     envvar="BENCH_WORKERS",

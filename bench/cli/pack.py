@@ -8,7 +8,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import PATH, NumberRange, make_spec, seeds_option, spec_options
 from bench.errors import BenchError, InputError
 
@@ -18,7 +19,7 @@ _FILES = {"backbone", "data_dir", "corpus", "pairs", "copies", "plugins", "resul
 
 
 @click.command()
-@single.option(
+@option_once(
     "--methods",
     required=True,
     shell_complete=completion.methods_or_all,
@@ -26,15 +27,15 @@ _FILES = {"backbone", "data_dir", "corpus", "pairs", "copies", "plugins", "resul
 )
 @seeds_option("1-5")
 @spec_options
-@single.option("--probes", metavar="all|NAME,...", help="Probes that the run adds.")
-@single.option("--out", type=PATH, required=True, metavar="FOLDER", help="The folder: a new one.")
-@single.option(
+@option_once("--probes", metavar="all|NAME,...", help="Probes that the run adds.")
+@option_once("--out", type=PATH, required=True, metavar="FOLDER", help="The folder: a new one.")
+@option_once(
     "--weights",
     type=click.Choice(["fp16", "same"]),
     default="fp16",
     help="Models with float16 weights, whose hash then differs and stands in the records, or as they are.",
 )
-@single.option(
+@option_once(
     "--limit",
     type=NumberRange(0, min_open=True),
     metavar="MB",

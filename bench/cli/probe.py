@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import (
     PATH,
     check_device,
@@ -19,7 +20,7 @@ from bench.cli.options import (
     spec_options,
     tell,
 )
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,29 +37,29 @@ _WHERE = "bench probe"
 @click.command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=completion.method)
 @seeds_option("1")
-@single.option("--probes", "names", default="all", help="Names from `bench list probes`.")
-@single.option(
+@option_once("--probes", "names", default="all", help="Names from `bench list probes`.")
+@option_once(
     "--on",
     "suite",
     shell_complete=completion.suite,
     help="Suite whose sentences are probed; default is the dev set.",
 )
-@single.option("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
-@single.option(
+@option_once("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
+@option_once(
     "--groups",
     type=click.Choice(["width", "quantiles"]),
     default="width",
     help="Gold groups of the density: intervals of width 1, or five of like size.",
 )
-@single.option("--per-head", is_flag=True, help="Attention mass by head too (json).")
-@single.option("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
-@single.option("--heatmaps", type=PATH, help="Draw its maps by layer (SVG) into DIR.")
-@single.option(
+@option_once("--per-head", is_flag=True, help="Attention mass by head too (json).")
+@option_once("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
+@option_once("--heatmaps", type=PATH, help="Draw its maps by layer (SVG) into DIR.")
+@option_once(
     "--along",
     is_flag=True,
     help="Train each METHOD's own stages anew and probe them at every dev evaluation; keeps no stage.",
 )
-@single.option("--out", type=PATH, help="File of --along: written after every training, continued if there.")
+@option_once("--out", type=PATH, help="File of --along: written after every training, continued if there.")
 @format_option("text", "json")
 @spec_options
 def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any) -> None:
@@ -75,7 +76,7 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
             raise InputError("no METHOD to train", where="--along")
         _show_records(options["results"], options["campaign"], form)
         return
-    from bench.cli.screen import text
+    from bench.cli.terminal import text
     from bench.probes import parse_probes
     from bench.probes.probe import ProbeOptions
     from bench.reports.tables.probes import probe_grids
@@ -146,7 +147,7 @@ def _along(
     options: dict[str, Any],
 ) -> None:
     """Train anew, probing; print the evaluations, and how the probes go with the dev score."""
-    from bench.cli.screen import text
+    from bench.cli.terminal import text
     from bench.config import profiles
     from bench.data.suites import data_folder
     from bench.execution.along import along, check_along
@@ -284,7 +285,7 @@ def _draw(found: list[Probed], folder: Path) -> None:
 
 
 def _show_records(results: Path, campaign: str, form: str) -> None:
-    from bench.cli.screen import text
+    from bench.cli.terminal import text
     from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
     from bench.reports.tables.mechanism import all_relations, mechanism_grids

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import PATH, filter_options, format_option, results_option, together
 from bench.errors import BenchError, DataError, InputError, not_one_of
 from bench.reports.report import TABLES
@@ -19,62 +20,62 @@ if TYPE_CHECKING:
     from bench.reports.formats.paper import Style
 
 _rows = together(
-    single.option(
+    option_once(
         "--methods",
         metavar="IDS",
         shell_complete=completion.recorded_methods,
         help="Only these methods, with commas between them.",
     ),
-    single.option(
+    option_once(
         "--order",
         type=click.Choice(["score", "given"]),
         default="score",
         help="given: as --methods has them.",
     ),
-    single.option(
+    option_once(
         "--names", metavar="FILE", help="Names to print: lines METHOD = \"name\"; 'published': the papers'."
     ),
-    single.option("--columns", metavar="NAMES", help="Only these columns, in this order."),
-    single.option("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
+    option_once("--columns", metavar="NAMES", help="Only these columns, in this order."),
+    option_once("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
 )
 _paper = together(
-    single.option("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX that a paper can print."),
-    single.option("--caption", metavar="LATEX", help="Its caption, in the place of what was measured."),
-    single.option("--label", help="Its label, such as tab:main."),
-    single.option("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite beside the names."),
+    option_once("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX that a paper can print."),
+    option_once("--caption", metavar="LATEX", help="Its caption, in the place of what was measured."),
+    option_once("--label", help="Its label, such as tab:main."),
+    option_once("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite beside the names."),
 )
 
 
 @click.command()
 @format_option("text", "markdown", "csv", "json", "latex", "html")
-@single.option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
+@option_once("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
 @filter_options
 @_rows
-@single.option(
+@option_once(
     "--baseline",
     metavar="METHOD",
     shell_complete=completion.recorded_method,
     help="Mark what differs from this method with daggers.",
 )
-@single.option(
+@option_once(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )
-@single.option(
+@option_once(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
     help="Scores of the checkpoint that the dev set chose, or of the training's last.",
 )
-@single.option(
+@option_once(
     "--rank-supervised",
     is_flag=True,
     help="Rank supervised rows among the others; else they stand below them.",
 )
 @_paper
-@single.option("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
-@single.option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
+@option_once("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
+@option_once("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
 @results_option
-@single.option(
+@option_once(
     "--campaign",
     metavar="NAME[,NAME...]",
     default="local",
@@ -94,7 +95,7 @@ def report(
 
     html is one file for a browser, without a network: everything that the records hold.
     """
-    from bench.cli.screen import screen
+    from bench.cli.terminal import screen
     from bench.render.formats import wanted
     from bench.reports.report import Look, all_figures
     from bench.reports.report import report as make

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli.config import option_once
 from bench.cli.options import PATH, check_device, make_spec, run_options, tell
-from bench.cli.progress import progress_bar
 from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
+from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ MOST = 2560
 
 @click.command()
 @click.argument("name", metavar="[PAPER[:ITEM],...]", required=False)
-@single.option("--seeds", help="Such as 1-5; default: those that the paper states, else 1.")
+@option_once("--seeds", help="Such as 1-5; default: those that the paper states, else 1.")
 @run_options
-@single.option("--check", is_flag=True, help="Compare all items with the papers' figures; run nothing.")
-@single.option("--dry-run", is_flag=True, help="Show what would run; run nothing.")
+@option_once("--check", is_flag=True, help="Compare all items with the papers' figures; run nothing.")
+@option_once("--dry-run", is_flag=True, help="Show what would run; run nothing.")
 @estimate_option
-@single.option("--show", is_flag=True, help="Print the tables from the records that are there; run nothing.")
-@single.option("--figures", type=PATH, help="Draw the item's figures into DIR, as PDF, PNG and SVG.")
-@single.option(
+@option_once("--show", is_flag=True, help="Print the tables from the records that are there; run nothing.")
+@option_once("--figures", type=PATH, help="Draw the item's figures into DIR, as PDF, PNG and SVG.")
+@option_once(
     "--format",
     "form",
     type=click.Choice(["text", "markdown", "csv", "json", "latex"]),
@@ -322,7 +322,7 @@ def _draw(figures: Sequence[Figure], folder: Path | None) -> None:
 
 
 def _render(grids: Sequence[Grid], form: str) -> str:
-    from bench.cli.screen import screen
+    from bench.cli.terminal import screen
     from bench.render.formats import render_grids
 
     return render_grids(list(grids), form, screen=screen())

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bench.cli import single
+from bench.cli.config import option_once
 from bench.cli.options import PATH, data_option, loaded_plugins, plugin_option, text_column_option
 from bench.errors import printable
 
@@ -17,11 +17,11 @@ from bench.errors import printable
 @click.command()
 @click.argument("record", type=PATH)
 @data_option()
-@single.option("--model", help="Model folder or file, where the record's profile doesn't name it.")
-@single.option("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
+@option_once("--model", help="Model folder or file, where the record's profile doesn't name it.")
+@option_once("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
 @text_column_option
-@single.option("--pairs", type=PATH, help="Labelled pairs, where they aren't the profile's.")
-@single.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
+@option_once("--pairs", type=PATH, help="Labelled pairs, where they aren't the profile's.")
+@option_once("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
 @plugin_option
 def rerun(
     record: Path, data_dir: Path | None, copies: Sequence[str], plugins: Sequence[str], **given: Any

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import PATH, check_device, data_option, device_options, text_column_option
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,17 +25,17 @@ _CHUNK = {"cpu": 1024, "cuda": 16_384, "mps": 4096}  # sentences: minutes of wor
 
 
 @click.command()
-@single.option(
+@option_once(
     "--pivots", required=True, help="Comma-separated, e.g. fr,ru; zh:cmn_Hans where a model has several."
 )
-@single.option("--corpus", type=PATH, help="Training text, lines or a table's column; or:")
+@option_once("--corpus", type=PATH, help="Training text, lines or a table's column; or:")
 @text_column_option
-@single.option("--profile", shell_complete=completion.profile, help="Take this profile's training text.")
+@option_once("--profile", shell_complete=completion.profile, help="Take this profile's training text.")
 @data_option("For --profile; default BENCH_DATA.")
-@single.option("--out", type=PATH, required=True, help="Folder of the copies.")
-@single.option("--models", type=PATH, help="Folder with opus-mt-en-X; default the hub's cache.")
-@single.option("--beams", type=click.IntRange(1, 16), default=1, help="1 is greedy.")
-@single.option("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
+@option_once("--out", type=PATH, required=True, help="Folder of the copies.")
+@option_once("--models", type=PATH, help="Folder with opus-mt-en-X; default the hub's cache.")
+@option_once("--beams", type=click.IntRange(1, 16), default=1, help="1 is greedy.")
+@option_once("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
 @device_options()
 def rtt(pivots: str, out: Path, models: Path | None, **options: Any) -> None:
     """Translate a training text to each pivot language and back, for `bench run --copy`.

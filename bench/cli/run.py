@@ -6,14 +6,15 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option, tell
 from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bench.plan.plan import Plan
 
 
-estimate_option = single.option(
+estimate_option = option_once(
     "--estimate",
     is_flag=True,
     help="A dry run that also trains and encodes a little with every method: how long would the run take?",
@@ -33,7 +34,7 @@ estimate_option = single.option(
 
 
 @click.command()
-@single.option(
+@option_once(
     "--methods",
     required=True,
     shell_complete=completion.methods_or_all,
@@ -42,51 +43,49 @@ estimate_option = single.option(
 )
 @seeds_option("1-5")
 @run_options
-@single.option(
-    "--dry-run", is_flag=True, help="Show the cells, what is done and what they read; run nothing."
-)
+@option_once("--dry-run", is_flag=True, help="Show the cells, what is done and what they read; run nothing.")
 @estimate_option
-@single.option(
+@option_once(
     "--detect",
     type=NumberRange(0, 100, min_open=True),
     metavar="POINTS",
     help="With --dry-run: seeds that show a difference of so many points, and what the planned ones show.",
 )
-@single.option(
+@option_once(
     "--spread",
     type=NumberRange(0, 100, min_open=True),
     metavar="SD",
     help="With --detect: standard deviation over seeds, in points; default: that of earlier records.",
 )
-@single.option(
+@option_once(
     "--price-per-hour",
     type=NumberRange(0),
     metavar="PRICE",
     help="What an hour of one device costs: estimate a cell's cost too.",
 )
-@single.option(
+@option_once(
     "--probes",
     metavar="all|NAME,...",
     help="Add these (`bench list probes`) to every record, also to those that are finished.",
 )
-@single.option(
+@option_once(
     "--keep-vectors",
     is_flag=True,
     help="Keep every suite's vectors below --results, and take them from there where weights, tokenizer, "
     "options and sentences are the same.",
 )
-@single.option(
+@option_once(
     "--deadline",
     type=NumberRange(0, 525_600, min_open=True),
     metavar="MIN",
     help="End within so many minutes: begin no cell that would take longer. Exit code 130 if cells are left.",
 )
-@single.option(
+@option_once(
     "--shard",
     metavar="I/N",
     help="Run this share of the cells alone, such as 3/16; cells that share a training stage stay together.",
 )
-@single.option(
+@option_once(
     "--log",
     "logs",
     type=click.Choice(["tensorboard", "wandb"]),
@@ -94,7 +93,7 @@ estimate_option = single.option(
     help="Write the curves of training there too, below --results; wandb is offline unless WANDB_MODE says "
     "otherwise. Repeatable.",
 )
-@single.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
+@option_once("--force", is_flag=True, help="Run finished cells again and replace their records.")
 def run(
     dry_run: bool,
     estimate: bool,
@@ -110,14 +109,11 @@ def run(
 
     Progress goes to stderr, the leaderboard of this run to stdout.
     """
-    from bench.cli.detect import check_options, show_detection
-    from bench.execution.logs import check_installed
     from bench.execution.runner import check_early
     from bench.plan.plan import check_names, make_plan
 
     begin = time.monotonic()
-    check_installed(logs)
-    check_options(detect, spread, shard, dry=dry_run or estimate)
+    _check_extras(logs, detect, spread, shard, dry=dry_run or estimate)
     if price_per_hour is not None and not (dry_run or estimate):
         raise InputError(
             "a price needs an estimate", where="--price-per-hour", expected="--estimate or --dry-run as well"
@@ -133,6 +129,8 @@ def run(
     if dry_run or estimate:
         conflicts = show_plan(plan)
         if detect is not None:
+            from bench.cli.detect import show_detection
+
             show_detection(plan, detect, spread)
         if estimate or price_per_hour is not None:
             show_estimate(plan, price_per_hour, deadline)
@@ -145,7 +143,7 @@ def run(
     ends = None if deadline is None else Deadline(plan, begin + 60 * deadline)
     failed = execute(plan, ends, logs)
     if records := own_records(plan):
-        from bench.cli.screen import screen
+        from bench.cli.terminal import screen
         from bench.reports.campaign import make_campaign
         from bench.reports.report import Look, report  # loads pandas and scipy, which no plan needs
 
@@ -231,7 +229,7 @@ def show_plan(plan: Plan) -> int:
 
     again = {job.place for job in plan.pending()} if plan.spec.force else set()
     states = [(job, "run again" if job.place in again else plan.status(job)) for job in plan.jobs]
-    unprobed = {job.place for job in jobs_without_probes(plan)}
+    unprobed = {job.place for job in jobs_without_probes(plan)} if plan.spec.probes else set()
     for job, state in states:
         lacks = ", probes to do" if state == "done" and job.place in unprobed else ""
         fault = plan.states[job.place].fault
@@ -323,10 +321,9 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
     """
     from rich.console import Console
 
-    from bench.cli.progress import watched
+    from bench.cli.terminal import watched
     from bench.config import profiles
     from bench.execution.builder import to_make
-    from bench.execution.logs import opened_logs
     from bench.execution.runner import check_ready, pending_jobs, run_plan
     from bench.plan.backbones import other_weights
 
@@ -348,7 +345,7 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
             f"[{finished}/{pending}] {_describe(outcome)}", markup=False, highlight=False, soft_wrap=True
         )
 
-    with opened_logs(logs, plan.spec.results, plan.store.campaign, tell) as writers:
+    with _opened(logs, plan) as writers:
         watch = partial(watched, console=console, logs=writers)
         outcomes = run_plan(plan, on_outcome=report, watch=watch, deadline=deadline)
     if finished:
@@ -360,6 +357,29 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
 
 def _named(job: Job) -> str:
     return f"{job.cell.describe()} on {job.suite}"
+
+
+def _check_extras(
+    logs: Sequence[str], detect: float | None, spread: float | None, shard: str | None, *, dry: bool
+) -> None:
+    """Raise InputError for what else is asked for, where it can't be done."""
+    if logs:
+        from bench.execution.logs import check_installed
+
+        check_installed(logs)
+    if detect is not None or spread is not None:
+        from bench.cli.detect import check_options
+
+        check_options(detect, spread, shard, dry=dry)
+
+
+def _opened(logs: Sequence[str], plan: Plan) -> AbstractContextManager[Any]:
+    """What else gets the curves; nothing is loaded where nobody asks for them."""
+    if not logs:
+        return nullcontext(())
+    from bench.execution.logs import opened_logs
+
+    return opened_logs(logs, plan.spec.results, plan.store.campaign, tell)
 
 
 def _describe(outcome: Outcome) -> str:

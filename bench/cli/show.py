@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import (
     PATH,
     data_option,
@@ -142,16 +143,16 @@ def _counted(number: int, what: str) -> str:
 
 @click.command()
 @click.argument("method", shell_complete=completion.method)
-@single.option(
+@option_once(
     "--profile",
     shell_complete=completion.profile,
     help="Also what `bench run` would do with it in this profile.",
 )
 @set_option
 @plugin_option
-@single.option("--corpus", type=PATH, help="Training text instead of the profile's.")
+@option_once("--corpus", type=PATH, help="Training text instead of the profile's.")
 @text_column_option
-@single.option("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
+@option_once("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
 @data_option()
 def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
     """Show a method's card: sources, equations, options, deviations.

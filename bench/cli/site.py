@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from bench.cli import single
+from bench.cli.config import option_once
 from bench.cli.options import PATH, data_option, results_option
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@single.option("--out", type=PATH, default=Path("site"), show_default=True, help="Folder of the site.")
-@single.option("--url", default="", metavar="URL", help="Where it will be published: for sitemap and feed.")
-@single.option("--title", default="bench results", show_default=True, help="Of the site.")
-@single.option(
+@option_once("--out", type=PATH, default=Path("site"), show_default=True, help="Folder of the site.")
+@option_once("--url", default="", metavar="URL", help="Where it will be published: for sitemap and feed.")
+@option_once("--title", default="bench results", show_default=True, help="Of the site.")
+@option_once(
     "--history", type=PATH, metavar="FOLDER", help="Verdicts of bench check --json: a page of builds."
 )
 @results_option

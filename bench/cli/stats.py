@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
 from bench.cli.compare import item_drawer
+from bench.cli.config import option_once
 from bench.cli.options import filter_options, item_options, print_json, results_options
 from bench.errors import InputError, printable
 
@@ -25,7 +25,7 @@ MOST_NAMED = 6
 @click.command()
 @filter_options
 @item_options
-@single.option("--tasks", is_flag=True, help="Print the interval of every task too.")
+@option_once("--tasks", is_flag=True, help="Print the interval of every task too.")
 @results_options
 def stats(
     profile: str | None,
@@ -40,7 +40,7 @@ def stats(
 
     The draws are kept in results/CAMPAIGN/stats, where bench compare finds them.
     """
-    from bench.cli.screen import text
+    from bench.cli.terminal import text
     from bench.comparison.intervals import method_intervals, record_intervals
     from bench.comparison.item_bootstrap import Run
     from bench.records.store import ResultStore

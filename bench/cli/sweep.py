@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
 from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
 from bench.errors import InputError
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 @click.argument("name", shell_complete=completion.sweep)
 @seeds_option("1-2")
 @run_options
-@single.option("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")
+@option_once("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")
 @estimate_option
 def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     """Run the grid of sweep NAME (see `bench list sweeps`) and print its table.
 
     Its cells are those of `bench run`: what is finished in the campaign is not computed again.
     """
-    from bench.cli.screen import text
+    from bench.cli.terminal import text
     from bench.config import profiles
     from bench.config.method_ids import parse_methods
     from bench.config.sweep_manifest import Manifest, save, with_earlier

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -24,7 +25,7 @@ from bench.cli.options import (
     precision_option,
     train_options,
 )
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 from bench.errors import CellFailedError, InputError, printable
 
 if TYPE_CHECKING:
@@ -35,43 +36,41 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@single.option(
+@option_once(
     "--profile",
     default="mini",
     shell_complete=completion.profile,
     help="A profile with a [pretrain] table.",
 )
-@single.option("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
-@single.option(
-    "--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line."
-)
-@single.option("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
-@single.option("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
-@single.option(
+@option_once("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
+@option_once("--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line.")
+@option_once("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
+@option_once("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
+@option_once(
     "--heads", type=click.IntRange(1, 1024), help="Its attention heads; default 64 of the width each."
 )
-@single.option(
+@option_once(
     "--max-length",
     type=click.IntRange(3, 4096),
     help="Its positions, and the tokens that it reads of a line; default the profile's.",
 )
-@single.option("--split", is_flag=True, help="Read all of a longer line, in several rows.")
-@single.option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
-@single.option(
+@option_once("--split", is_flag=True, help="Read all of a longer line, in several rows.")
+@option_once("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
+@option_once(
     "--minutes",
     type=NumberRange(0, 100_000, min_open=True),
     help="Stop then, in place of the profile's steps; the rate follows the time, so no run is like another.",
 )
-@single.option(
+@option_once(
     "--prepare", is_flag=True, help="Train nothing: write the text, tokenised and counted, to --out."
 )
-@single.option("--prepared", type=PATH, metavar="FOLDER", help="The text is what --prepare wrote there.")
-@single.option("--give-up", is_flag=True, help="End after 500 steps that taught the model hardly anything.")
-@single.option("--seed", type=click.IntRange(0), default=1)
+@option_once("--prepared", type=PATH, metavar="FOLDER", help="The text is what --prepare wrote there.")
+@option_once("--give-up", is_flag=True, help="End after 500 steps that taught the model hardly anything.")
+@option_once("--seed", type=click.IntRange(0), default=1)
 @device_options()
 @precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
 @data_option("For minilm-mlm's text; default BENCH_DATA.")
-@single.option("--out", type=PATH, required=True, help="Folder to write.")
+@option_once("--out", type=PATH, required=True, help="Folder to write.")
 def pretrain(
     profile: str,
     seed: int,
@@ -216,8 +215,7 @@ def _new_text(
     **sizes: int | None,
 ) -> tuple[Corpus | PreparedText, PretrainSettings, bool, str]:
     """The text of a new BERT, its settings, whether lines are split, and what its command says of them."""
-    from bench.data.mini.text import pretraining_text
-    from bench.data.mini.world import DEFAULT_SEED, World
+    from bench.data.mini.world import DEFAULT_SEED, World, pretraining_text
     from bench.training.prepared_text import load_text
     from bench.training.pretrain import PretrainSettings, read_text
 
@@ -324,18 +322,18 @@ def _head(
 
 @click.command()
 @click.argument("methods", metavar="METHOD[,METHOD...]", shell_complete=completion.methods)
-@single.option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
-@single.option("--values", required=True, help="Comma-separated, at most 6.")
-@single.option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
-@single.option("--seed", type=click.IntRange(0), default=100, help="Not one of 1-10, which are reported.")
+@option_once("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
+@option_once("--values", required=True, help="Comma-separated, at most 6.")
+@option_once("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
+@option_once("--seed", type=click.IntRange(0), default=100, help="Not one of 1-10, which are reported.")
 @train_options
-@single.option(
+@option_once(
     "--workers",
     type=click.IntRange(1, 256),
     help="Values side by side; default 1, with Ray as many as the cluster has room for.",
 )
 @executor_options
-@single.option("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
+@option_once("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
 def tune(methods: str, option: str, values: str, first: str | None, seed: int, **options: Any) -> None:
     """Choose each METHOD's learning rate on the dev set alone, with the budget every method gets.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli import single
+from bench.cli.config import option_once
 from bench.cli.options import PATH
 from bench.cli.show import card_lines
 from bench.errors import InputError, printable
@@ -15,7 +15,7 @@ from bench.errors import InputError, printable
 
 @click.command()
 @click.argument("bundle", type=PATH)
-@single.option("--into", type=PATH, required=True, metavar="FOLDER", help="A folder that is new or empty.")
+@option_once("--into", type=PATH, required=True, metavar="FOLDER", help="A folder that is new or empty.")
 def unpack(bundle: Path, into: Path) -> None:
     """Lay out a BUNDLE, to report, verify and repeat what is in it.
 

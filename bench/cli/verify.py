@@ -8,18 +8,18 @@ from pathlib import Path
 
 import click
 
-from bench.cli import single
+from bench.cli.config import option_once
 from bench.cli.files import write_file
 from bench.cli.options import loaded_plugins
-from bench.cli.progress import progress_bar
+from bench.cli.terminal import progress_bar
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path), default=Path("results"), metavar="[FOLDER|RECORD]")
-@single.option("--data", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA.")
-@single.option(
+@option_once("--data", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA.")
+@option_once(
     "--rerun",
     "count",
     type=click.IntRange(0),
@@ -27,15 +27,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="N",
     help="Train N cells again, chosen at random.",
 )
-@single.option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
-@single.option(
+@option_once("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
+@option_once(
     "--seal",
     is_flag=True,
     help="Seal the records of an older bench in which nothing is wrong, in the present schema.",
 )
-@single.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@single.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")
-@single.option(
+@option_once("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@option_once("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")
+@option_once(
     "--plugin",
     "plugins",
     multiple=True,

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import click
 
-from bench.cli import completion, single
+from bench.cli import completion
+from bench.cli.config import option_once
 from bench.cli.options import results_option
 from bench.errors import printable
 
 
 @click.command()
 @results_option
-@single.option(
+@option_once(
     "--campaign",
     shell_complete=completion.campaign,
     help="Only this one; default all below --results.",
 )
-@single.option("--once", is_flag=True, help="Print what runs now, and leave.")
+@option_once("--once", is_flag=True, help="Print what runs now, and leave.")
 def watch(results: Path, campaign: str | None, once: bool) -> None:
     """Show the cells that run, from any terminal that sees the results folder.
 
@@ -29,7 +30,7 @@ def watch(results: Path, campaign: str | None, once: bool) -> None:
     """
     from rich.console import Console
 
-    from bench.cli.progress import LOOK_EVERY, lines_of, shown
+    from bench.cli.terminal import LOOK_EVERY, lines_of, shown
     from bench.execution.monitor import Run, runs_below
 
     runs: dict[Path, Run] = {}

@@ -21,8 +21,8 @@ from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.events import TRAINS, WAITS
 from bench.execution.stage_cache import StageCache
 from bench.nn.folder import MadeModel, ModelFolder, content_hash
-from bench.plan.cell import Cell
 from bench.plan.backbones import check_made
+from bench.plan.cell import Cell
 from bench.plan.keys import training_block
 from bench.records.environment import made_with, otherwise
 from bench.registry import discover
@@ -286,9 +286,9 @@ class Builder:
 
     def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage in this process, alone or as one of several; return its facts."""
-        from bench.training.compiled import compiling
         from bench.training.mixed_precision import training_at
         from bench.training.randomness import repeatable
+        from bench.training.two_phase_step import compiling
 
         context = self.context(stage, inputs, out)
         precision, compiled = training_at(self.cell.train_precision), compiling(self.cell.compiled)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -143,7 +143,7 @@ def _setting(job: Job, spec: RunSpec, progress: Progress | None, builder: Builde
         folder=ResultStore(spec.results, spec.campaign).root,
         force=spec.force,
         progress=progress,
-        about=about_model(builder),
+        about={} if measure_of(job.suite).encodes_once else about_model(builder),
     )
 
 
@@ -189,7 +189,9 @@ def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
         running = _Running(replace(task, spec=spec), store, builder, suites or {}, events)
         measuring = any(measure_of(job.suite).needs_torch for job in task.jobs)
         with torch_threads(spec.threads, needs_torch=measuring or cell.model is not None):
-            running.train()
+            with running.noted():
+                if running.to_measure():
+                    builder.folders()
             outcomes = [running.probed(running.outcome(job)) for job in task.jobs]
         _end(events, outcomes)
         return outcomes
@@ -236,21 +238,27 @@ class _Running:
     events: CellEvents
     begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
-    def train(self) -> None:
-        """Train what the records that are missing need; a failure is kept for these.
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Go on after an error of the training: the measurement meets it again, and writes it down.
 
         Raises:
             StorageError: the next cell's training would be in vain as well.
         """
         self.begun = _now()
-        missing = [job for job in self.task.jobs if self._done(job) is None]
         try:
-            if [self._tasks(job) for job in missing]:
-                self.builder.folders()
+            yield
         except StorageError:
             raise
         except (Exception, SystemExit):
-            return  # the measurement meets it again, and writes it down
+            return
+
+    def to_measure(self) -> bool:
+        """True if a record is missing; raises BenchError if the data of one changed."""
+        missing = [job for job in self.task.jobs if self._done(job) is None]
+        for job in missing:
+            self._tasks(job)
+        return bool(missing)
 
     def _done(self, job: Job) -> RunRecord | None:
         """The record that is there already."""

@@ -13,8 +13,7 @@ from bench.encoder import Encoder, PairScorer
 from bench.nn.architecture import class_for, longest_input, state_size
 from bench.nn.backbone import load_folder
 from bench.nn.dropout import dropout_places
-from bench.nn.folder import content_hash, parts
-from bench.nn.folder_facts import FolderFacts, folder_facts
+from bench.nn.folder import FolderFacts, content_hash, folder_facts, parts
 from bench.nn.untrusted import model_type
 from bench.plan.backbones import fulfils, needs_of, options_without
 from bench.registry import METHODS

@@ -44,8 +44,6 @@ def jobs_without_probes(plan: Plan) -> list[Job]:
         InputError: the sentences to probe can't be read.
     """
     spec = plan.spec
-    if not spec.probes:
-        return []
     data = probe_data(probed_suite(spec), data_folder(spec.data), spec.accept_data, plan.world_seed)
     states = ((job, plan.states[job.place]) for job in plan.jobs)
     done = ((job, state.record) for job, state in states if state.status == "done" and state.record)

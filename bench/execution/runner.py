@@ -19,8 +19,7 @@ from bench.eval.suite import measure_of
 from bench.execution.builder import check_text
 from bench.execution.cell import CellTask, Outcome, run_cell
 from bench.execution.events import EVALUATES, LOADS, PROBES, all_work, clear_leftovers, run_folder, work_of
-from bench.execution.executors import executor_for
-from bench.execution.executors.local import InProcess, always
+from bench.execution.executors.local import InProcess, always, executor_for
 from bench.execution.preview import CellTimes
 from bench.execution.probing import jobs_without_probes
 from bench.execution.sharing import sharing
@@ -221,7 +220,7 @@ def _stage_keys(task: CellTask) -> frozenset[str]:
 
 def pending_jobs(plan: Plan) -> list[Job]:
     """Jobs that have to run, and finished ones whose records lack probes."""
-    lacking = {job.place for job in jobs_without_probes(plan)}
+    lacking = {job.place for job in jobs_without_probes(plan)} if plan.spec.probes else set()
     pending = {job.place for job in plan.pending()}
     return [job for job in plan.jobs if job.place in pending | lacking]
 

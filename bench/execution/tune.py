@@ -15,7 +15,7 @@ from bench.config.spec import Override, RunSpec
 from bench.encoder import Encoder
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.builder import Builder
-from bench.execution.executors import executor_for
+from bench.execution.executors.local import executor_for
 from bench.execution.sharing import sharing
 from bench.execution.stage_cache import StageCache
 from bench.nn.device import torch_threads

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.errors import InputError
 from bench.nn.architecture import check_vocabulary, longest_input
-from bench.nn.folder_facts import json_object
+from bench.nn.folder import json_object
 from bench.nn.untrusted import check_tokenizer, check_weights, ignored_code
 from bench.nn.whole_folder import OTHER_KINDS, check_read, later_projection, projections
 

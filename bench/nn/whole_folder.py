@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.nn.folder_facts import json_object, layers_in, tensor_header
+from bench.nn.folder import json_object, layers_in, tensor_header
 from bench.nn.untrusted import VOCABULARY, check_folder, model_type
 
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}

@@ -17,8 +17,8 @@ from bench.nn.folder import ModelFolder, resolve
 from bench.papers import flops as scale
 from bench.papers.items import Item
 from bench.papers.places import Place, methods, places
-from bench.plan.cells import make_cells
 from bench.plan.backbones import backbone_shape, profile_backbone
+from bench.plan.cells import make_cells
 from bench.records.record import Place as Kept
 from bench.records.record import safe_name, training_seconds
 from bench.records.store import ResultStore

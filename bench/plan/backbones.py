@@ -5,17 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
-from bench.config import profiles
-from bench.config.profiles import Profile
-from bench.errors import DataError
-from bench.nn.folder import PRETRAINING, MadeModel, ModelFolder, content_hash, resolve, shape
-from bench.records.fingerprint import digest
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
 from bench.card import (
     DROPOUT,
     EMBEDDINGS,
@@ -35,13 +30,24 @@ from bench.card import (
     Need,
     OptionValue,
 )
+from bench.config import profiles
 from bench.config.method_ids import parse_method
+from bench.config.profiles import Profile
 from bench.data.training import TrainingData
-from bench.errors import InputError
-from bench.nn.folder import ModelFolder
-from bench.nn.folder_facts import FolderFacts, folder_facts
+from bench.errors import DataError, InputError
+from bench.nn.folder import (
+    PRETRAINING,
+    FolderFacts,
+    MadeModel,
+    ModelFolder,
+    content_hash,
+    folder_facts,
+    resolve,
+    shape,
+)
 from bench.nn.whole_folder import check_whole
 from bench.plan.cell import Cell
+from bench.records.fingerprint import digest
 from bench.registry import METHODS
 from bench.stages import TrainedMethod
 

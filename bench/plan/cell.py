@@ -33,7 +33,7 @@ class Cell:
         ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
         train_precision: Arithmetic of its transformers in training, see
             :func:`bench.training.mixed_precision.training_at`.
-        compiled: How its steps are compiled, see :func:`bench.training.compiled.compiling`.
+        compiled: How its steps are compiled, see :func:`bench.training.two_phase_step.compiling`.
     """
 
     profile: str

@@ -1,31 +1,36 @@
-"""The record that a cell is going to leave, as far as it is known before it runs, and the keys made from it."""
+"""The record that a cell is going to leave, as far as it is known before it runs, and the keys made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from bench.card import OptionValue
+
+from bench.card import SUPERVISED, OptionValue
 from bench.config.spec import RunSpec
 from bench.data.corpus import Corpus
 from bench.data.suites import accepted
 from bench.data.training import TrainingData
-from bench.nn.folder import MadeModel, ModelFolder
-from bench.nn.folder_facts import ARCHITECTURE, dropout_of
-from bench.plan.cell import Cell, plugins_of
-from bench.records.record import RunRecord
-from bench.stages import ARITHMETIC, TRAIN, Stage, StageSpec, is_paired
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from bench.card import SUPERVISED, OptionValue
-from bench.config.spec import RunSpec
-from bench.data.training import TrainingData
 from bench.errors import InputError
-from bench.plan.cell import Cell
+from bench.nn.folder import ARCHITECTURE, MadeModel, ModelFolder, dropout_of
+from bench.plan.cell import Cell, plugins_of
 from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, digest, values
+from bench.records.record import RunRecord
 from bench.records.schema import without_latest
 from bench.registry import METHODS
-from bench.stages import PAIRS, ComposedMethod, Stage, StageSpec, TrainedMethod, copy_name, planned_steps
+from bench.stages import (
+    ARITHMETIC,
+    PAIRS,
+    TRAIN,
+    ComposedMethod,
+    Stage,
+    StageSpec,
+    TrainedMethod,
+    copy_name,
+    is_paired,
+    planned_steps,
+)
+
 
 def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) -> RunRecord:
     """Return the record of a cell on no suite yet; it is failed until there are scores."""

@@ -27,12 +27,12 @@ from bench.data.training import (
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
 from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import ModelFolder, hash_note, resolve
+from bench.plan.backbones import profile_backbone
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells, refuse_twins, with_members, without_idle_seeds
 from bench.plan.checks import check_batches, check_copies, check_overrides, method_cards
 from bench.plan.job import Job, make_job
 from bench.plan.keys import with_stages
-from bench.plan.backbones import profile_backbone
 from bench.records.files import check_new, check_new_campaign, safe_name
 from bench.records.fingerprint import FAMILY, KEYED, differing, explain
 from bench.records.record import Place, RunRecord

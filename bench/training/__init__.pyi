@@ -34,7 +34,6 @@ from bench.training.negation import folder_hash as folder_hash
 from bench.training.negation import negate_by_rule as negate_by_rule
 from bench.training.negation import spacy_folder as spacy_folder
 from bench.training.negation import spacy_negation as spacy_negation
-from bench.training.objective import Objective as Objective
 from bench.training.randomness import generator as generator
 from bench.training.recipe import ADAMW_EPS as ADAMW_EPS
 from bench.training.recipe import CLS_VIEWS as CLS_VIEWS
@@ -56,3 +55,4 @@ from bench.training.sentence_encoder import train_towers as train_towers
 from bench.training.teachers import Asked as Asked
 from bench.training.teachers import Teacher as Teacher
 from bench.training.teachers import mixed_cosines as mixed_cosines
+from bench.training.two_phase_step import Objective as Objective

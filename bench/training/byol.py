@@ -12,7 +12,7 @@ from bench.nn.backbone import Rows
 from bench.nn.tokens import TokenBatch
 from bench.training.chunks import batch_states, token_batch
 from bench.training.momentum import MomentumCopy
-from bench.training.objective import Objective
+from bench.training.two_phase_step import Objective
 
 WIDTH = 10
 """Hidden units of a block, in multiples of its input."""

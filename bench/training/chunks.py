@@ -28,9 +28,9 @@ from bench.nn.tokens import (
     on_device,
 )
 from bench.nn.twin import TwinStates, twin_states
-from bench.training.compiled import asked
 from bench.training.distributed import deal, gathered, own_draws
 from bench.training.mixed_precision import lowered, widened
+from bench.training.two_phase_step import asked
 
 TwinClsStates = TwinStates
 """Of [CLS] alone, (B, H) each."""

@@ -19,10 +19,10 @@ from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
 from bench.training.chunks import batch_states, token_batch
 from bench.training.momentum import VectorQueue
-from bench.training.objective import Objective
 from bench.training.recipe import FIRST_ROWS
 from bench.training.sentence_encoder import train_towers
 from bench.training.teachers import Asked, Teacher
+from bench.training.two_phase_step import Objective
 
 
 def train_student(context: StageContext) -> dict[str, Any]:

@@ -16,11 +16,10 @@ from bench.errors import BenchError, InputError
 from bench.nn.backbone import Rows
 from bench.nn.device import keep_freed_memory
 from bench.stages import Report
-from bench.training.compiled import device_half
 from bench.training.distributed import from_first, share_gradients
 from bench.training.mixed_precision import Masters, in_float32
-from bench.training.objective import Objective, in_halves, prepared_steps
 from bench.training.randomness import generator
+from bench.training.two_phase_step import Objective, device_half, in_halves, prepared_steps
 
 State = dict[str, Tensor]
 DevScore = Callable[[], float]

@@ -20,8 +20,8 @@ from bench.nn.masked_lm import lm_logits
 from bench.nn.tokens import Chunk, chunk_of, on_device
 from bench.training.masking import Masked, masked_text
 from bench.training.mixed_precision import lowered, widened
-from bench.training.objective import Objective, prepared_steps
 from bench.training.randomness import generator
+from bench.training.two_phase_step import Objective, prepared_steps
 
 _CURVE_EVERY = 100
 _POOL = 16  # batches whose sentences are sorted by length together: less padding, still random

@@ -23,8 +23,8 @@ from bench.stages import StageContext, planned_steps
 from bench.training.dev import DevEvaluation, loss_curve
 from bench.training.distributed import is_first, seed_draws, total
 from bench.training.loop import State, TrainResult, TrainSettings, train
-from bench.training.objective import Objective, in_halves
 from bench.training.randomness import check_dropout, own_random_state
+from bench.training.two_phase_step import Objective, in_halves
 
 MakeObjective = Callable[..., Objective | nn.Module]
 Loaded = tuple[Any, Any]  # model and tokenizer

@@ -31,8 +31,8 @@ from bench.training.byol import predictor
 from bench.training.chunks import pooled_states
 from bench.training.loop import TrainSettings, batches, rate
 from bench.training.loop import train as train_loop
-from bench.training.objective import Objective
 from bench.training.randomness import own_random_state
+from bench.training.two_phase_step import Objective
 from tests.support.momentum import slow_mean
 from tests.support.steps import gradients_of, objective_of, same_step
 from tests.support.training import (

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench.cli import progress
-from bench.cli.progress import counted, shown
+from bench.cli import terminal as progress
+from bench.cli.terminal import counted, shown
 from bench.execution import runner
 from bench.execution.cell import run_cell
 from bench.execution.events import (

@@ -16,7 +16,7 @@ from torch.nn import functional
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone
 from bench.nn.dropout import configured, dropout_places, set_dropout
-from bench.nn.folder_facts import ARCHITECTURE, MODULES, dropout_of
+from bench.nn.folder import ARCHITECTURE, MODULES, dropout_of
 from bench.training.randomness import check_dropout
 from tests.support.zoo import ZOO
 

@@ -16,7 +16,7 @@ from transformers.models.auto import modeling_auto
 
 from bench.nn.attention import layered
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder_facts import folder_facts, kinds
+from bench.nn.folder import folder_facts, kinds
 from tests.support.zoo import ZOO
 
 
@@ -76,7 +76,7 @@ def test_a_damaged_file_says_nothing(
 
 def test_facts_are_read_without_torch(zoo: Callable[[str], Path]) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom bench.nn.folder_facts import folder_facts\n"
+        "import sys\nfrom pathlib import Path\nfrom bench.nn.folder import folder_facts\n"
         "print(folder_facts(Path(sys.argv[1])).kind, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(zoo("bert"))], capture_output=True, text=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.single import Once
+from bench.cli.config import Once
 from bench.records.record import RunRecord, from_json, to_json
 
 Cli = Callable[..., tuple[int, str, str]]

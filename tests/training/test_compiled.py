@@ -19,10 +19,9 @@ from bench.nn.tokens import BUCKET
 from bench.records.fingerprint import differing, family_of
 from bench.registry import discover
 from bench.stages import TrainedMethod
-from bench.training import compiled
+from bench.training import two_phase_step as compiled
 from bench.training.chunks import token_batch
-from bench.training.compiled import CompiledHalf, compiling, device_half
-from bench.training.objective import Objective
+from bench.training.two_phase_step import CompiledHalf, Objective, compiling, device_half
 from tests.support.cli import Cli, records
 from tests.support.rank_work import Gradients, Stop, in_float64
 from tests.support.ranks import CASES, arguments

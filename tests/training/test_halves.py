@@ -17,8 +17,8 @@ from torch.utils._pytree import tree_leaves
 
 from bench.registry import discover
 from bench.stages import TrainedMethod
-from bench.training.objective import Objective, prepared_steps
 from bench.training.randomness import own_random_state
+from bench.training.two_phase_step import Objective, prepared_steps
 from tests.support.rank_work import Gradients, Stop, in_float64
 from tests.support.ranks import CASES
 

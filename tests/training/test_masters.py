@@ -15,11 +15,11 @@ from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel
 from bench.baselines.simcse import SimCSEObjective
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone
-from bench.training.compiled import compiling
 from bench.training.loop import TrainResult, TrainSettings, train
 from bench.training.mixed_precision import LOWERED as LOW
 from bench.training.mixed_precision import Masters, training_at
 from bench.training.momentum import MomentumCopy
+from bench.training.two_phase_step import compiling
 from tests.support.cli import Cli, records
 from tests.support.ranks import arguments
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bench.errors import BenchError
 from bench.training.loop import TrainSettings, train
-from bench.training.objective import Objective, WholeStep, in_halves, prepared_steps
+from bench.training.two_phase_step import Objective, WholeStep, in_halves, prepared_steps
 
 SETTINGS = TrainSettings(lr=0.1, batch_size=2, steps=4, eval_every=9)
 

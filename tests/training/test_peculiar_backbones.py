@@ -16,7 +16,7 @@ from bench.errors import InputError
 from bench.nn.architecture import shape_of, state_size
 from bench.nn.backbone import load_backbone
 from bench.nn.dropout import configured, set_dropout
-from bench.nn.folder_facts import folder_facts
+from bench.nn.folder import folder_facts
 from bench.nn.whole_folder import check_whole
 from bench.plan import backbones as backbone_needs
 from bench.training.randomness import check_dropout

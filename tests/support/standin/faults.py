@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.training.loop import TrainSettings, train
-from bench.training.objective import Objective
+from bench.training.two_phase_step import Objective
 from tests.support.standin.device import TALLY
 from tests.support.standin.methods import without_copies
 from tests.support.standin.patches import device

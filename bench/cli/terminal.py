@@ -1,7 +1,9 @@
-"""Progress on stderr: lines that change in a terminal, else a plain line now and then."""
+"""The terminal: tables that fit it, and the progress of cells."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +19,27 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from bench.execution.monitor import Run
+    from bench.render.formats import Screen
+    from bench.render.grid import Grid
+
+
+def screen(width: int | None = None) -> Screen:
+    """Return what stdout is: a terminal of its width, or a file; ``width`` is for both.
+
+    A file's tables depend on nothing but the records, so COLUMNS is for terminals alone.
+    """
+    from bench.render.formats import Screen
+
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return Screen(width or (shutil.get_terminal_size().columns if terminal else None), terminal)
+
+
+def text(grids: Sequence[Grid]) -> str:
+    """Return tables for stdout."""
+    from bench.render import formats as render
+
+    return render.text(grids, screen())
+
 
 PLAIN_EVERY = 30.0
 """Seconds between plain lines."""
