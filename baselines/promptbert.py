@@ -16,7 +16,13 @@ from bench.errors import BenchError, InputError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, fresh_linear, training_options
+from bench.training.recipe import (
+    ADAMW_EPS,
+    TEXT_OPTION,
+    TrainedOnce,
+    fresh_linear,
+    prompt_training_options,
+)
 
 PROMPT_POOLING_OPTION = Option(
     "pooling",
@@ -24,14 +30,6 @@ PROMPT_POOLING_OPTION = Option(
     "what the trained encoder's vectors are: mask in its template; all others without one",
     ("mask", "cls", "avg", "avg_first_last", "pooler"),
 )
-
-
-def prompt_training_options(max_length: str, **defaults: OptionValue) -> tuple[Option, ...]:
-    """SimCSE's training options with other defaults and another meaning of ``max_length``."""
-    return tuple(
-        replace(option, help=max_length) if option.name == "max_length" else option
-        for option in training_options(**defaults)
-    )
 
 
 TRAINING_TEMPLATES = {

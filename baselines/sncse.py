@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from bench import losses, nn, training
-from bench.baselines.promptbert import PROMPT_POOLING_OPTION, prompt_training_options
+from bench.baselines.promptbert import PROMPT_POOLING_OPTION
 from bench.card import MASK_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, fresh_linear
+from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, fresh_linear, prompt_training_options
 
 SPACY_MODEL = "spacy_model"
 """Setting of the stage that holds the spaCy model's hash."""

@@ -234,7 +234,7 @@ DRAWS = (
     Mutation(
         "seed_ignored", "seed ignored", "bench/training/randomness.py", 'f"{seed}/{stream}"', 'f"{stream}"'
     ),
-    Mutation("seed_not_in_the_key", "seed ignored", "bench/plan/keys.py", '"seed": seed,', '"seed": 0,'),
+    Mutation("seed_not_in_the_key", "seed ignored", "bench/plan/job.py", '"seed": seed,', '"seed": 0,'),
     Mutation(
         "draws_not_seeded",
         "seed ignored",

@@ -11,13 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.card import MethodCard
-from bench.config.budget import counted_by_epochs
-from bench.config.spec import MethodRequest, Override
+from bench.config.profiles import counted_by_epochs
+from bench.config.spec import METHOD_NAME, NAME, MethodRequest, Override
 from bench.errors import InputError
 from bench.records.record import EXTERNAL, RunRecord
 from bench.registry import METHODS, discover
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
 """Pattern of the name of a method, alias or option."""
 
 OF_METHODS = ("ensemble", "distill", "static", "released")
@@ -225,10 +224,6 @@ def _exists(path: str) -> bool:
 
 
 MAX_SEEDS = 10_000
-
-
-METHOD_NAME = re.compile(NAME)
-"""Names of methods, aliases and options."""
 
 
 _OF_METHODS = re.compile(

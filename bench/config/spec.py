@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,3 +92,8 @@ class RunSpec:
     precision: str = "fp32"
     keep_vectors: bool = False
     plugins: tuple[Plugin, ...] = ()
+
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+METHOD_NAME = re.compile(NAME)
+"""Names of methods, aliases and options."""

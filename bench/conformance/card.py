@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from bench.card import SUPERVISED, Option, OptionValue
-from bench.config.method_ids import METHOD_NAME
+from bench.config.spec import METHOD_NAME
 from bench.conformance.checks import check
 from bench.conformance.subject import Subject
 from bench.errors import InputError

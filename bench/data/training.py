@@ -246,7 +246,7 @@ def with_texts(
 ) -> TrainingData:
     """Add the texts that stages ask for: further copies, of the mini world or a profile's, SICK's, pairs.
 
-    A text whose copy is not at hand stays out: its stage says so (:func:`bench.plan.keys.keyed_stages`).
+    A text whose copy is not at hand stays out: its stage says so (:func:`bench.plan.job.keyed_stages`).
 
     Args:
         training: The text itself and the copies that were read.

@@ -23,7 +23,7 @@ from bench.execution.stage_cache import StageCache
 from bench.nn.folder import MadeModel, ModelFolder, content_hash
 from bench.plan.backbones import check_made
 from bench.plan.cell import Cell
-from bench.plan.keys import training_block
+from bench.plan.job import training_block
 from bench.records.environment import made_with, otherwise
 from bench.registry import discover
 from bench.stages import Report, Stage, StageContext

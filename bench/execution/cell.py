@@ -33,8 +33,7 @@ from bench.execution.model_card import about_model
 from bench.execution.probing import add_probes, missing_probes, probe_data, probed_suite
 from bench.execution.stage_cache import StageCache
 from bench.nn.device import torch_threads
-from bench.plan.job import Job
-from bench.plan.keys import named_model
+from bench.plan.job import Job, named_model
 from bench.records.environment import clean_traceback, provenance, timing, without_paths
 from bench.records.fingerprint import ENCODER_FACTS, digest, values
 from bench.records.record import ALL, RunRecord, Score

@@ -10,7 +10,7 @@ from functools import partial
 
 from bench.card import OptionValue
 from bench.config import profiles
-from bench.config.budget import counted_by_epochs
+from bench.config.profiles import counted_by_epochs
 from bench.config.spec import Override, RunSpec
 from bench.encoder import Encoder
 from bench.errors import BenchError, CellFailedError, InputError

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.card import MethodCard, Option, OptionValue
-from bench.config.budget import counted_by_epochs
 from bench.config.method_ids import (
     misquoted_hint,
     parse_method,
@@ -21,13 +20,13 @@ from bench.config.method_ids import (
     split_outside_brackets,
     split_path,
 )
-from bench.config.profiles import Profile
+from bench.config.profiles import Profile, counted_by_epochs
 from bench.config.profiles import names as profile_names
 from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve, resolve_file
 from bench.plan.cell import Cell
-from bench.plan.keys import check_match, matched_length
+from bench.plan.job import check_match, matched_length
 from bench.records.files import model_stem
 from bench.registry import METHODS
 from bench.stages import ComposedMethod, TrainedMethod

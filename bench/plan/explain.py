@@ -11,7 +11,7 @@ from bench.errors import InputError
 from bench.plan.cell import Cell
 from bench.plan.cells import bare_cell, budget_options, flattened, given_options
 from bench.plan.checks import check_overrides
-from bench.plan.keys import MATCHED
+from bench.plan.job import MATCHED
 from bench.registry import METHODS
 from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_steps
 

@@ -31,8 +31,7 @@ from bench.plan.backbones import profile_backbone
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells, refuse_twins, with_members, without_idle_seeds
 from bench.plan.checks import check_batches, check_copies, check_overrides, method_cards
-from bench.plan.job import Job, make_job
-from bench.plan.keys import with_stages
+from bench.plan.job import Job, make_job, with_stages
 from bench.records.files import check_new, check_new_campaign, safe_name
 from bench.records.fingerprint import FAMILY, KEYED, differing, explain
 from bench.records.record import Place, RunRecord

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bench.render.figure import Figure, Series
+from bench.render.grid import shortened
 from bench.render.marks import WIDTH, Axis, line_between, text_at
-from bench.render.names import shortened
 
 if TYPE_CHECKING:
     from bench.stats.ranks import Ranking

@@ -18,8 +18,19 @@ from rich.text import Text
 
 from bench.errors import InputError, not_one_of, printable
 from bench.render import latex
-from bench.render.grid import BEST, SECOND, Cell, Grid, Printed, Quoted, Value, number, plain, plus_minus
-from bench.render.names import shortened
+from bench.render.grid import (
+    BEST,
+    SECOND,
+    Cell,
+    Grid,
+    Printed,
+    Quoted,
+    Value,
+    number,
+    plain,
+    plus_minus,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from statistics import fmean, stdev
 from typing import TypeVar
+
+from bench.errors import printable
 
 SCALE = 100.0  # tables print scores x 100; records, csv and json hold the metric's own unit
 DASH = "-"
@@ -188,3 +191,29 @@ def plain(cell: Value) -> str:
         text = f"{cell.text}{cell.sign}"
         return f"({text})" if cell.grey and cell.text != DASH else text
     return plus_minus(cell)
+
+
+def shortened(names: Iterable[str], most: int) -> dict[str, str]:
+    """Return what is shown for each name: long ones lose their middle, and no two become the same.
+
+    Args:
+        names: The names.
+        most: Characters that have room.
+
+    >>> found = shortened(["simcse", "a" * 50 + "b" * 50, "a" * 50 + "c" + "b" * 50], 80)
+    >>> [(shown[:3], shown.count("a"), shown.count("b"), len(shown)) for shown in found.values()]
+    [('sim', 0, 0, 6), ('aaa', 39, 38, 80), ('aaa', 37, 36, 80)]
+    """
+    shown = {name: printable(" ".join(name.split("\n"))) for name in names}
+    long = {name: line for name, line in shown.items() if len(line) > most}
+    taken = {line for name, line in shown.items() if name not in long}
+    for name, line in long.items():
+        cuts = (_cut(line, "..." if number == 1 else f"...{number}...", most) for number in count(1))
+        shown[name] = next(cut for cut in cuts if cut not in taken)
+        taken.add(shown[name])
+    return shown
+
+
+def _cut(line: str, middle: str, most: int) -> str:
+    kept = most - len(middle)
+    return line[: kept - kept // 2] + middle + line[-(kept // 2) :]

@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bench.card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
+from bench.card import (
+    DROPOUT,
+    FIRST_TOKEN,
+    BuildContext,
+    MethodCard,
+    Need,
+    Option,
+    OptionValue,
+)
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.stages import PAIRS, StageContext, StageSpec
@@ -144,3 +152,11 @@ class TrainedOnPairs(TrainedOnce):
 def usual_options(**defaults: OptionValue) -> tuple[Option, ...]:
     """SimCSE's training options with other defaults, the training text and the pooling."""
     return (*training_options(**defaults), TEXT_OPTION, POOLING_OPTION)
+
+
+def prompt_training_options(max_length: str, **defaults: OptionValue) -> tuple[Option, ...]:
+    """SimCSE's training options with other defaults and another meaning of ``max_length``."""
+    return tuple(
+        replace(option, help=max_length) if option.name == "max_length" else option
+        for option in training_options(**defaults)
+    )

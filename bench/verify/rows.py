@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from bench.card import MethodCard
 from bench.config import profiles
-from bench.config.method_ids import METHOD_NAME, parse_methods
+from bench.config.method_ids import parse_methods
+from bench.config.spec import METHOD_NAME
 from bench.errors import InputError
 from bench.plan.cells import profile_options
-from bench.plan.keys import MATCHED
+from bench.plan.job import MATCHED
 from bench.records.files import model_stem
 from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from bench.errors import BenchError, DataError, InputError
 from bench.execution.rerun import facts_otherwise, job_of, names_otherwise, said_otherwise, spec_of
-from bench.plan.job import Job
-from bench.plan.keys import MATCHED
+from bench.plan.job import MATCHED, Job
 from bench.plan.plan import Inputs, Plan, make_plan
 from bench.records.fingerprint import arithmetic_of, differing
 from bench.records.integrity import AGAIN

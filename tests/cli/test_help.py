@@ -12,10 +12,9 @@ import click
 import pytest
 from click.shell_completion import BashComplete
 
-from bench.cli.examples import EXAMPLES
 from bench.cli.init import starter_files
+from bench.cli.main import EXAMPLES, main
 from bench.cli.main import cli as group
-from bench.cli.main import main
 from bench.config import profiles
 from tests.conftest import HERE
 from tests.support.cli import Cli, refusal

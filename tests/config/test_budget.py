@@ -9,8 +9,8 @@ import pytest
 
 from bench.card import MethodCard, Option, OptionValue
 from bench.config import profiles
-from bench.config.budget import Budget
 from bench.config.method_ids import parse_methods
+from bench.config.profiles import Budget
 from bench.config.spec import RunSpec
 from bench.errors import InputError
 from bench.plan.cells import make_cells, profile_options

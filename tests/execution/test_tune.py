@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.config import profiles
-from bench.config.budget import Budget
 from bench.config.method_ids import parse_methods, parse_override
-from bench.config.profiles import Profile
+from bench.config.profiles import Budget, Profile
 from bench.config.spec import RunSpec
 from bench.eval.pair_suite import dev_spearman
 from bench.execution.builder import Builder

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.plan.keys import keyed_stages
+from bench.plan.job import keyed_stages
 from bench.records.fingerprint import family_of, key_of
 from bench.records.record import RunRecord, Score
 from bench.records.schema import LATER, LATEST

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.config import profiles
-from bench.config.budget import Budget
+from bench.config.profiles import Budget
 from bench.config.sweeps import SWEEPS, Backbone, Point, Sweep
 from bench.data.mini import contrast, generator, tasks
 from bench.data.mini import world as text

@@ -18,7 +18,7 @@ from bench.data.corpus import read_corpus
 from bench.errors import BenchError, DataError, InputError
 from bench.execution.stage_cache import StageCache
 from bench.nn.dropout import set_dropout
-from bench.plan.keys import keyed_stages
+from bench.plan.job import keyed_stages
 from bench.stages import Stage, StageSpec
 from bench.training.chunks import cls_states
 from bench.training.loop import TrainSettings, batches, rate, train
