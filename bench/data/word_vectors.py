@@ -77,9 +77,9 @@ def read_word_vectors(path: Path) -> WordVectors:
         path: The file.
 
     Raises:
-        DataError: with the line: another number of fields, no number, not finite, not UTF-8, a tab or a
-            carriage return inside; no vector at all, fewer or more than the header says, a file that can't be
-            read or unpacked, or whose first bytes are those of another kind.
+        DataError: with the line: another number of fields, no number, not finite, not UTF-8, a tab, two
+            blanks or a carriage return inside; no vector at all, fewer or more than the header says, a file that
+            can't be read or unpacked, or whose first bytes are those of another kind.
     """
     rows: dict[str, int] = {}
     values, repeated = array("f"), 0
@@ -193,6 +193,10 @@ def _header(fields: Sequence[bytes]) -> tuple[int, int] | None:
 
 def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[str, FloatArray]:
     extra = len(fields) - 1 - dim
+    if b"" in fields[max(extra, 1) :]:
+        raise DataError(
+            "two blanks in a row", where=where, expected="single blanks between a word and its numbers"
+        )
     if extra and _is_number(fields[extra]):
         raise _other_size(fields, where, expected)
     try:
@@ -205,10 +209,6 @@ def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[st
         with np.errstate(over="ignore"):  # it becomes an infinity, which is refused below
             row = np.array(fields[extra + 1 :], dtype=np.float32)
     except ValueError as error:
-        if b"" in fields[extra + 1 :]:
-            raise DataError(
-                "two blanks in a row", where=where, expected="single blanks between a word and its numbers"
-            ) from error
         wrong = next(field for field in fields[extra + 1 :] if not _is_number(field))
         shown = wrong[:20].decode("utf-8", "backslashreplace")
         raise DataError(f"{shown!a} is not a number", where=where, expected=FORM) from error
