@@ -377,8 +377,9 @@ def _named_rows(
         check_mark(fields, where)
         if header is not None:
             check_repeated(fields, header, where, JOINED if columns is None else "leave out columns = [...]")
-        if header is None:
+        if line == 1:
             check_first(fields, where)
+        if header is None:
             _check_header(fields, where)
             header = fields
         elif len(fields) != len(header):

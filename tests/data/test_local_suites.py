@@ -228,6 +228,11 @@ def test_columns_for_a_file_with_a_header_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"pairs\.tsv:1: this row has the names of the columns"):
         read_local_suite(path)
 
+    columns = columns.replace(', "score"', "")
+    path = suite(tmp_path, f"{BITEXT.replace('tsv', 'csv')}\n{columns}", pairs_csv="sep=,\na,b\nc,d\n")
+    with pytest.raises(DataError, match=r"pairs\.csv:1: this line is a spreadsheet's"):
+        read_local_suite(path)
+
 
 def test_a_bitext_counts_its_equal_targets(tmp_path: Path) -> None:
     (task,) = read_local_suite(suite(tmp_path, BITEXT, pairs_tsv="sentence1\tsentence2\na\tx\nb\tx\nc\ty\n"))
