@@ -78,8 +78,8 @@ def read_word_vectors(path: Path) -> WordVectors:
 
     Raises:
         DataError: with the line: another number of fields, no number, not finite, not UTF-8, a tab, two
-            blanks or a carriage return inside; no vector at all, fewer or more than the header says, a file that
-            can't be read or unpacked, or whose first bytes are those of another kind.
+            blanks or a carriage return inside; no vector at all, fewer or more than the header says, a file
+            that can't be read or unpacked, or whose first bytes are those of another kind.
     """
     rows: dict[str, int] = {}
     values, repeated = array("f"), 0
