@@ -198,18 +198,28 @@ def overlap(
 
 
 def _lines(path: Path, column: str | None) -> Iterator[str]:
-    """The lines of one text, or a table's column, read once; raises DataError if there is none."""
-    from bench.data.text_columns import OPTION, is_table, sentences
-    from bench.probes.overlap import training_lines
+    """The sentences of one text, or of a table's column; counts them on stderr once all are read.
+
+    Raises:
+        InputError: a column of a text without columns.
+        DataError: a text without a sentence.
+    """
+    from bench.data.text_columns import OPTION, column_rows, is_table
+    from bench.probes.overlap import training_rows
 
     if column is not None and not is_table(path):
         raise InputError(f"{path.name} is read as a sentence a line", where=f"{OPTION} {column}")
-    empty = True
-    for line in sentences(path, column) if is_table(path) else training_lines(path):
-        empty = False
-        yield line
-    if empty:
+    count, empty = 0, 0
+    for _, line in column_rows(path, column) if is_table(path) else training_rows(path):
+        if line:
+            count += 1
+            yield line
+        else:
+            empty += 1
+    if not count:
         raise DataError("the training text is empty", where=str(path))
+    sentences = f"{count:,} sentence{'s' * (count != 1)}"
+    click.echo(f"{path}: {sentences}, empty lines or cells left out: {empty:,}", err=True)
 
 
 def _clean_rows(

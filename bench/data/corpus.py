@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.data import pins
-from bench.data.delimited import all_numbers, are_labels
+from bench.data.delimited import are_labels, number_kind
 from bench.data.lines import LONGEST_MAGIC, check_text, numbered
 from bench.data.text_columns import OPTION, is_table, open_column
 from bench.errors import DataError, InputError
@@ -70,8 +70,9 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
     with ExitStack() as stack:
         if is_table(path):
             source = "" if path.is_dir() else pins.check(path, _sha256(path))
-            form, where, rows = open_column(path, column, stack)
-            return replace(_collect(path, rows, where), source=source, form=form)
+            opened = open_column(path, column, stack)
+            found = _collect(path, opened.texts, opened.where)
+            return replace(found, source=source, form=opened.form)
         if column is not None:
             raise InputError(
                 f"{path.name} has no columns: it is read as a sentence a line",
@@ -106,11 +107,11 @@ def _collect(path: Path, rows: Iterable[tuple[int, str]], where: str) -> Corpus:
             where=str(path),
             expected="sentences that differ",
         )
-    labels = are_labels(sentences)
-    if labels or all_numbers(sentences):
+    kind = "one of a few words" if are_labels(sentences) else number_kind(sentences)
+    if kind:
         shown = ", ".join(map(repr, sorted(set(sentences))[:4]))
         raise DataError(
-            f"every sentence is {'one of a few words' if labels else 'a number'}, such as {shown}",
+            f"every sentence is {kind}, such as {shown}",
             where=str(path),
             expected="sentences",
             hint=f"name the column of sentences with {OPTION}" if is_table(path) else None,

@@ -6,17 +6,27 @@ import csv
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
+from bench.data.lines import check_returns, stray_return
+from bench.data.tasks import MARK, normalise
 from bench.errors import DataError
 from bench.schema import decimal
 
 QUOTED = "quotes read as a CSV writer's"
 """The dry run adds it to a ``.tsv`` file that a CSV writer wrote."""
+JOINED = "delete it: files that are joined each bring a header"
+"""Hint for a header among the rows."""
 _MOST_LABELS = 20
+_MOST_LINES = 10
+"""Lines of a cell: a quote that is never closed makes one cell of many rows."""
+_FEWEST_IDS = 10
+_NUMERIC = re.compile(r"(?=.*\d)[\d\s.,:/%+()$\u20ac\u00a3\u00a5\u2212\u2013-]+")
+"""Fractions, percentages, amounts, decimal commas, dates and times."""
+_MISSING = {"", "-", "--", "?", ".", "nan", "na", "n/a", "#n/a", "none", "null", "inf", "-inf", "+inf"}
 ENDINGS = (".tsv", ".csv", ".jsonl")
 _CELL = re.compile(r'(")(?:[^"]++|"")*+"(?=[\t\r\n]|\Z)|[^\t\r\n"]*+(?=[\t\r\n]|\Z)')
 """A cell of a CSV writer with tabs: in quotes, with each inner quote doubled, or without a quote."""
@@ -146,9 +156,71 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def all_numbers(texts: Iterable[str]) -> bool:
-    """True if every text is a number."""
-    return all(map(_is_number, texts))
+def number_kind(texts: Collection[str]) -> str:
+    """Return "a number" or "an id or a number" for a column of these, "" for any other.
+
+    Markers of missing values, such as "nan" and "N/A", may stand among the numbers. Ids are ASCII words that
+    all have a digit, in ten rows or more.
+
+    >>> number_kind(["0/5", "3 %", "N/A"]), number_kind(["A cat.", "5"])
+    ('a number', '')
+    """
+    if all(map(_is_numeric, texts)):
+        return "a number"
+    return "an id or a number" if len(texts) >= _FEWEST_IDS and all(map(_is_id, texts)) else ""
+
+
+def _is_numeric(text: str) -> bool:
+    bare = text.strip()
+    return bare.casefold() in _MISSING or _NUMERIC.fullmatch(bare) is not None or _is_number(bare)
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and len(text.split()) == 1 and any(map(str.isdigit, text))
+
+
+@dataclass
+class LongCells:
+    """The cells of a table that have more than one line.
+
+    Args:
+        count: How many.
+        fewest: Lines of the shortest.
+        most: Lines of the longest.
+    """
+
+    count: int = 0
+    fewest: int = 0
+    most: int = 0
+
+    def add(self, fields: Sequence[str], path: Path, line: int) -> None:
+        """Count those of a row that begins on a line; raises DataError for a cell of too many lines."""
+        for cell in fields:
+            lines = 1 + len(_LINE_END.findall(cell))
+            if lines > _MOST_LINES:
+                raise DataError(
+                    f"a cell of {lines:,} lines begins here",
+                    where=f"{path}:{line}",
+                    expected=f"at most {_MOST_LINES} lines",
+                    hint="close the quote that is open; write longer texts as .jsonl",
+                )
+            if lines > 1:
+                self.count += 1
+                self.fewest = min(self.fewest or lines, lines)
+                self.most = max(self.most, lines)
+            line += cell.count("\n")
+
+    @property
+    def note(self) -> str:
+        """The count in words, "" for none.
+
+        >>> LongCells(1, 3, 3).note, LongCells(4, 2, 7).note
+        ('1 cell of 3 lines', '4 cells of 2 to 7 lines')
+        """
+        if not self.count:
+            return ""
+        size = f"{self.most}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
+        return f"{self.count:,} cell{'s' * (self.count != 1)} of {size} lines"
 
 
 @dataclass(frozen=True)
@@ -157,17 +229,22 @@ class Table:
 
     Args:
         rows: (line number, {column: value}) of each.
-        quoted: It is a ``.tsv`` file with a CSV writer's quotes.
-        form: How its quotes are read, for the dry run; "" where there is nothing to say.
+        quotes: How the quotes of a ``.tsv`` file are read, for the dry run; "" where there is nothing to say.
+        cells: Cells of several lines, counted while the rows are read.
     """
 
     rows: Iterator[tuple[int, dict[str, Any]]]
-    quoted: bool = False
-    form: str = ""
+    quotes: str = ""
+    cells: LongCells = field(default_factory=LongCells)
+
+    @property
+    def form(self) -> str:
+        """How the file was read, for the dry run, once all rows are."""
+        return ", ".join(filter(None, (self.quotes, self.cells.note)))
 
 
 def open_table(path: Path, stream: TextIO, columns: list[str] | None = None) -> Table:
-    """Return the rows of a file that is open for reading with ``newline=""``.
+    r"""Return the rows of a file that is open for reading with ``newline="\n"``.
 
     Args:
         path: The file, for its ending and for errors.
@@ -177,22 +254,56 @@ def open_table(path: Path, stream: TextIO, columns: list[str] | None = None) -> 
     Raises:
         DataError: another ending; while the rows are read, a damaged line.
     """
+    cells = LongCells()
     if path.suffix.lower() == ".jsonl":
         return Table(_json_rows(path, stream))
     if path.suffix.lower() == ".csv":
-        return Table(_named_rows(csv.reader(stream, strict=True), path, columns))
+        return Table(_named_rows(csv_rows(stream, path, cells), path, columns), "", cells)
     if path.suffix.lower() != ".tsv":
         raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
     text = stream.read()
     quoted = has_csv_quotes(text, path)
-    reader = csv.reader(
-        StringIO(text, newline=""),
-        strict=True,
-        delimiter="\t",
-        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-    )
-    form = QUOTED if quoted else quotes_as_text(text)
-    return Table(_named_rows(reader, path, columns), quoted, form)
+    rows = csv_rows(StringIO(text), path, cells, "\t", csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
+    return Table(_named_rows(rows, path, columns), QUOTED if quoted else quotes_as_text(text), cells)
+
+
+def csv_rows(
+    lines: Iterable[str],
+    path: Path,
+    cells: LongCells,
+    delimiter: str = ",",
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line on which each row begins, and its cells.
+
+    Args:
+        lines: Lines that end with a line feed.
+        path: The file, for errors.
+        cells: Counts the cells of several lines.
+        delimiter: What separates the cells.
+        quoting: csv.QUOTE_MINIMAL, or csv.QUOTE_NONE if quotes are text.
+
+    Raises:
+        DataError: a wrong quote, a carriage return that ends no line, a cell of too many lines.
+    """
+    reader = csv.reader(lines, strict=True, delimiter=delimiter, quoting=quoting)
+    line = 1  # an open quote is an error at the end of the file only
+    try:
+        for fields in reader:
+            cells.add(fields, path, line)
+            yield line, fields
+            line = reader.line_num + 1
+    except csv.Error as error:
+        what = str(error)
+        if "new-line character" in what:
+            raise stray_return(f"{path}:{line}") from error
+        if "field limit" in what:
+            what = f"a text of more than {csv.field_size_limit():,} characters"
+        raise DataError(
+            f"this row can't be read: {what}",
+            where=f"{path}:{line}",
+            expected="cells quoted as Python's csv writes them",
+        ) from error
 
 
 def are_labels(texts: Collection[str]) -> bool:
@@ -211,29 +322,84 @@ def are_names(columns: Any) -> bool:
     return named and len(set(columns)) == len(columns)
 
 
-def _named_rows(reader: Any, path: Path, columns: list[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Name the cells of a strict reader's rows; another reader's open quote swallows what follows."""
+def check_mark(fields: Sequence[str], where: str) -> None:
+    """Raise DataError for a row that begins with a byte order mark, as in the second of two joined files."""
+    if fields[0].startswith(MARK):
+        raise DataError(
+            "a byte order mark inside the file",
+            where=where,
+            expected="one at its beginning, or none",
+            hint="delete it: files that are joined each bring their own",
+        )
+
+
+def check_first(fields: Sequence[str], where: str) -> None:
+    """Raise DataError for a first row that is a spreadsheet's, such as ``sep=;``."""
+    if fields[0].strip(' "').lower().startswith("sep=") and not any(fields[1:]):
+        raise DataError(
+            "this line is a spreadsheet's, which names the separator",
+            where=where,
+            expected="the names of the columns",
+            hint="delete the line",
+        )
+
+
+def check_repeated(fields: Sequence[str], header: Sequence[str], where: str, hint: str) -> None:
+    """Raise DataError for a row that has the names of the columns, case and blanks aside."""
+    if [normalise(name).casefold() for name in fields] == [normalise(name).casefold() for name in header]:
+        raise DataError(
+            "this row has the names of the columns", where=where, expected="a row of data", hint=hint
+        )
+
+
+def check_last_name(names: Sequence[str], where: str) -> None:
+    """Raise DataError for a header whose last name is empty."""
+    if len(names) > 1 and not names[-1].strip():
+        raise DataError("the header ends with a separator", where=where, expected="a name after it")
+
+
+def row_names_hint(cells: int, names: int) -> str | None:
+    """Return the hint for a row with one cell more than the header has names, None for any other."""
+    if cells != names + 1:
+        return None
+    return "R's write.table gives the row names no column name: write with row.names = FALSE"
+
+
+def _named_rows(
+    rows: Iterator[tuple[int, list[str]]], path: Path, columns: list[str] | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Name the cells of rows."""
     header = columns
-    for fields in _fields(reader, path):
+    for line, fields in rows:
+        where = f"{path}:{line}"
         if not fields:
             expected = "the names of the columns" if header is None else f"a row of {', '.join(header)}"
-            raise DataError("this line is empty", where=f"{path}:{reader.line_num}", expected=expected)
+            raise DataError("this line is empty", where=where, expected=expected)
+        check_mark(fields, where)
+        if header is not None:
+            check_repeated(fields, header, where, JOINED if columns is None else "leave out columns = [...]")
+        if line == 1:
+            check_first(fields, where)
         if header is None:
-            if not are_names(fields):
-                raise DataError(f"columns {', '.join(fields)}", where=f"{path}:1", expected="distinct names")
-            if (hint := other_separator(fields)) and _are_words(fields[0]):
-                raise DataError(
-                    "the header is one column", where=f"{path}:1", expected="a column each", hint=hint
-                )
+            _check_header(fields, where)
             header = fields
         elif len(fields) != len(header):
             raise DataError(
                 f"{len(fields)} columns",
-                where=f"{path}:{reader.line_num}",
+                where=where,
                 expected=f"{len(header)} ({', '.join(header)})",
+                hint=row_names_hint(len(fields), len(header)) if line == 2 else None,
             )
         else:
-            yield reader.line_num, dict(zip(header, fields, strict=True))
+            yield line, dict(zip(header, fields, strict=True))
+
+
+def _check_header(names: list[str], where: str) -> None:
+    if not are_names(names):
+        raise DataError(f"columns {', '.join(names)}", where=where, expected="distinct names")
+    check_last_name(names, where)
+    if (hint := other_separator(names)) and _are_words(names[0]):
+        raise DataError("the header is one column", where=where, expected="a column each", hint=hint)
 
 
 def _are_words(header: str) -> bool:
@@ -241,21 +407,9 @@ def _are_words(header: str) -> bool:
     return all(re.fullmatch(r"[\w.-]+", name.strip(' "')) for name in re.split(r"[\t;|,]", header))
 
 
-def _fields(reader: Any, path: Path) -> Iterator[list[str]]:
-    line = 0  # on which the last whole row ends: an open quote shows at the end of the file alone
-    try:
-        for fields in reader:
-            line = reader.line_num
-            yield fields
-    except csv.Error as error:
-        what = str(error)
-        if "field limit" in what:
-            what = f"a text of more than {csv.field_size_limit():,} characters"
-        raise DataError(f"no table: {what}", where=f"{path}:{line + 1}") from error
-
-
 def _json_rows(path: Path, stream: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, text in enumerate(stream, 1):
+        check_returns(text, f"{path}:{line}")
         if text.strip():
             yield line, _json_object(text, f"{path}:{line}")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
+from typing import TextIO
 
 from bench.data.tasks import MARK, normalise
 from bench.errors import DataError
@@ -15,6 +18,7 @@ _MAGIC = {
     b"PK\x03\x04": "a zip archive (as .xlsx, .docx and .npz are)",
     b"\x1f\x8b": "a gzip file",
     b"\xfd7zXZ\0": "an xz file",
+    b"BZh": "a bzip2 file",
     b"\x28\xb5\x2f\xfd": "a zstd file",
     b"%PDF-": "a PDF",
     b"SQLite format 3\0": "a database of SQLite",
@@ -24,6 +28,8 @@ _MAGIC = {
 }
 """First bytes of files that are no UTF-8 text, and what these are."""
 LONGEST_MAGIC = 16
+_JSON_LINES = 5
+"""Lines after which a text is a JSON document, if they are the beginning of one."""
 
 
 def check_text(head: bytes, path: Path) -> None:
@@ -42,6 +48,35 @@ def check_text(head: bytes, path: Path) -> None:
                 expected="UTF-8",
                 hint=hints.get(first),
             )
+    if b"\0\0" in (head[0:4:2], head[1:4:2]):
+        raise DataError("this is UTF-16, not a text", where=str(path), expected="UTF-8", hint=_AS_UTF8)
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a UTF-8 text whose lines end with a line feed, after :func:`check_text`."""
+    stream = path.open("rb")
+    try:
+        check_text(stream.peek(LONGEST_MAGIC), path)
+    except DataError:
+        stream.close()
+        raise
+    return TextIOWrapper(stream, encoding="utf-8-sig", newline="\n")
+
+
+def check_returns(line: str, where: str) -> None:
+    """Raise DataError for a carriage return inside a line: the lines of an old Mac's file are one line."""
+    if "\r" in line.rstrip("\r\n"):
+        raise stray_return(where)
+
+
+def stray_return(where: str) -> DataError:
+    """Return the error for a carriage return that ends no line."""
+    return DataError(
+        "a carriage return inside the line",
+        where=where,
+        expected="line ends LF or CRLF",
+        hint="save the file with LF or CRLF ends",
+    )
 
 
 def not_utf8(path: Path) -> DataError:
@@ -67,18 +102,67 @@ def numbered(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
         where: Its name, for errors.
 
     Raises:
-        DataError: a line that is not UTF-8, or has a NUL.
+        DataError: a line that is not UTF-8, or has a NUL or a carriage return inside; a text of JSON.
     """
+    json_so_far = _JsonLines(where)
     for number, line in enumerate(lines, start=1):
         try:
-            sentence = normalise(line.decode("utf-8").removeprefix(MARK if number == 1 else ""))
+            text = line.decode("utf-8").removeprefix(MARK if number == 1 else "")
         except UnicodeDecodeError as error:
-            raise DataError("these bytes are not utf-8", where=f"{where}:{number}") from error
+            raise DataError("these bytes are not utf-8", where=f"{where}:{number}", hint=_AS_UTF8) from error
+        check_returns(text, f"{where}:{number}")
+        sentence = normalise(text)
         if "\0" in sentence:
             raise DataError(
                 "this line has the control character U+0000", where=f"{where}:{number}", expected="text"
             )
+        json_so_far.check(sentence)
         yield number, sentence
+    json_so_far.check_end()
+
+
+class _JsonLines:
+    """Whether the lines of a text are JSON objects or arrays, or the beginning of one."""
+
+    def __init__(self, where: str) -> None:
+        self._where, self._head = where, list[str]()
+        self._is_lines = self._is_document = True
+
+    def check(self, line: str) -> None:
+        """Take the next line; raises DataError once the first ones are the beginning of a document."""
+        if not line or not (self._is_lines or self._is_document):
+            return
+        self._is_lines = self._is_lines and _json_kind(line) == "whole"
+        if len(self._head) < _JSON_LINES:
+            self._head.append(line)
+            self._is_document = self._is_document and bool(_json_kind("\n".join(self._head)))
+        elif self._is_document:
+            raise self._error("the text is a JSON document")
+
+    def check_end(self) -> None:
+        """Raise DataError for a text of JSON alone."""
+        if self._head and self._is_lines:
+            raise self._error("every line is a JSON object or array")
+        if self._head and self._is_document:
+            raise self._error("the text is a JSON document")
+
+    def _error(self, what: str) -> DataError:
+        return DataError(
+            what, where=self._where, expected="a sentence a line", hint="name a file of JSON lines .jsonl"
+        )
+
+
+def _json_kind(text: str) -> str:
+    """Return "whole" for a JSON object or array, "begun" for the beginning of one, else ""."""
+    if text[0] not in "[{":
+        return ""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return "begun" if error.pos >= len(text) else ""
+    except (ValueError, RecursionError):
+        return ""
+    return "whole"
 
 
 def sentences(lines: Iterable[bytes], where: str) -> Iterator[str]:

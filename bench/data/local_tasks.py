@@ -19,15 +19,16 @@ import json
 import math
 import re
 import tomllib
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from bench.data.delimited import are_names, open_table
-from bench.data.lines import not_utf8
+from bench.data.lines import not_utf8, open_text
 from bench.data.tasks import is_invisible, normalise
 from bench.errors import DataError, InputError, not_one_of
 from bench.schema import decimal
@@ -67,7 +68,8 @@ class LocalTask:
         language: ISO 639-3 and ISO 15924 codes, "eng-Latn".
         split: Name of the split that is evaluated.
         tables: Rows of each file, in the order of the columns in :data:`KINDS`.
-        forms: How the quotes of a ``.tsv`` file are read, with its name, where there is something to say.
+        forms: How each file was read (quotes, cells of several lines), with its name, where there is
+            something to say.
     """
 
     name: str
@@ -94,10 +96,12 @@ class LocalTask:
             for column, text in zip(columns[name], row, strict=True)
             if column not in _NOT_TEXTS
         ]
+        targets = [row[1] for row in self.table("file")] if self.type == "bitext" else []
         again = sum(len(rows) - len(set(rows)) for _, rows in self.tables)
         invisible = sum(is_invisible(text) for text in texts if normalise(text))
         for count, what in (
             (again, "repeated rows"),
+            (sum(count for count in Counter(targets).values() if count > 1), "rows that share a sentence2"),
             (sum(not normalise(text) for text in texts), "empty texts"),
             (invisible, "texts of invisible characters alone"),
         ):
@@ -235,7 +239,7 @@ def _task(entry: Any, root: Path, where: str) -> LocalTask:
             expected="a list, for a task of one file, of distinct names",
         )
     read = {key: _read_rows(root / texts[key], needed, columns) for key, needed in files.items()}
-    _check_spelling(read.values() if kind in _LABELLED else ())
+    _check_names(kind, read)
     tables = tuple((key, file.rows) for key, file in read.items())
     forms = tuple(f"{file.path.name}: {file.form}" for file in read.values() if file.form)
     task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables, forms)
@@ -252,7 +256,7 @@ def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
     """
     lines, rows = list[int](), list[Row]()
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
+        with open_text(path) as stream:
             table = open_table(path, stream, columns)
             for line, values in table.rows:
                 if path.suffix.lower() != ".jsonl" and columns is None and not rows:
@@ -269,8 +273,9 @@ def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
 def _check_header(names: Sequence[str], needed: Row, path: Path) -> None:
     """Raise DataError with the names that the header has if a needed one is missing."""
     if missing := [name for name in needed if name not in names]:
+        shown = (name if name == normalise(name) else _visible(repr(name)) for name in names)
         raise DataError(
-            f"no column is named {missing[0]}; the header is {', '.join(names)}",
+            f"no column is named {missing[0]}; the header is {', '.join(shown)}",
             where=f"{path}:1",
             expected=f"columns {', '.join(needed)}",
             hint="rename the columns; docs/mteb.md says how to name those of a file without a header",
@@ -293,24 +298,71 @@ def _row(values: dict[str, Any], needed: Row, where: str) -> Row:
     for name in needed:
         if name in _NUMBERS:
             _check_number(name, texts[name], where)
+        if name in ("label", "id"):
+            _check_name(name, texts[name], where)
         if "\0" in texts[name]:
             raise DataError(f"{name} has the control character U+0000", where=where, expected="text")
     return tuple(texts[name] for name in needed)
 
 
-def _check_spelling(files: Iterable[_File]) -> None:
-    """Raise DataError for two labels that differ in case or blanks alone; a label is a row's last cell."""
+def _check_names(kind: str, files: dict[str, _File]) -> None:
+    """Check the labels of one task, which are a row's last cell, and the ids of each file."""
+    if kind in _LABELLED:
+        ways = "case, blanks, Unicode form or as a number is written"
+        _check_spelling(files.values(), -1, "label", _label_form, ways)
+    for key, columns in KINDS[kind].items():
+        if "id" in columns:
+            ways = "case, blanks or Unicode form"
+            _check_spelling([files[key]], columns.index("id"), "id", _id_form, ways)
+
+
+def _id_form(text: str) -> str:
+    return normalise(unicodedata.normalize("NFC", text).casefold())
+
+
+def _label_form(text: str) -> str:
+    """Return one form for equal numbers, and for texts that are equal as ids are."""
+    try:
+        return repr(decimal(text) + 0.0)  # -0 is 0
+    except ValueError:
+        return _id_form(text)
+
+
+def _check_spelling(
+    files: Iterable[_File], column: int, name: str, form: Callable[[str], str], ways: str
+) -> None:
+    """Raise DataError for two cells of a column that differ but have one form, with both places."""
     first: dict[str, tuple[str, str]] = {}
     for file in files:
         for row, line in zip(file.rows, file.lines, strict=True):
-            label, place = row[-1], f"{file.path.name}:{line}"
-            other, there = first.setdefault(" ".join(label.casefold().split()), (label, place))
-            if other != label:
+            text, place = row[column], f"{file.path.name}:{line}"
+            other, there = first.setdefault(form(text), (text, place))
+            if other != text:
                 raise DataError(
-                    f"label {label!r} differs from {other!r} of {there} in case or blanks alone",
+                    f"{name} {_visible(ascii(text))} differs from {_visible(ascii(other))} of {there} "
+                    f"in {ways} only",
                     where=f"{file.path}:{line}",
-                    expected="one spelling of each label",
+                    expected=f"one spelling of each {name}",
                 )
+
+
+def _visible(quoted: str) -> str:
+    r"""Return what repr or ascii made of a text, with escapes for repeated blanks, which errors shorten.
+
+    >>> print(_visible(repr("a  b")))
+    'a\x20\x20b'
+    """
+    return re.sub(r" (?= )|(?<= ) ", r"\\x20", quoted)
+
+
+def _check_name(column: str, text: str, where: str) -> None:
+    """Raise DataError for a label or an id that is empty or a missing value."""
+    if not normalise(text) or is_invisible(text):
+        raise DataError(f"the {column} is empty", where=where, expected=f"a {column} in every row")
+    if column == "label" and text.strip().casefold() == "nan":
+        raise DataError(
+            f"the label is {text!r}, a missing value", where=where, expected="a label in every row"
+        )
 
 
 def _check_number(name: str, text: str, where: str) -> None:
@@ -329,9 +381,10 @@ Faults = Iterator[tuple[str, str, str]]
 
 def _check_pairs(task: LocalTask, files: dict[str, str]) -> Faults:
     rows = task.table("file")
-    if len(rows) < 2 or (task.type == "sts" and len({float(row[2]) for row in rows}) < 2):
-        what = f"{len(rows)} pairs" if len(rows) < 2 else "all scores are equal"
-        yield "file", what, "two pairs or more, of different scores"
+    if len(rows) < 2:
+        yield "file", f"{len(rows)} pair{'s' * (len(rows) != 1)}", "two pairs or more"
+    elif task.type == "sts" and len({float(row[2]) for row in rows}) < 2:
+        yield "file", "all scores are equal", "two pairs or more, of different scores"
 
 
 def _check_classes(task: LocalTask, files: dict[str, str]) -> Faults:
@@ -379,11 +432,12 @@ def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
         ids[name] = set(found)
         if len(ids[name]) < len(found) or not found:
             repeated = [text for text, count in Counter(found).items() if count > 1]
-            yield name, f"id '{repeated[0]}' twice" if found else "no line", "distinct ids"
+            yield name, f"id {_visible(repr(repeated[0]))} twice" if found else "no line", "distinct ids"
     for row, (query, document, _) in enumerate(task.table("qrels"), start=1):
         for kind, value in (("queries", query), ("corpus", document)):
             if value not in ids[kind]:
-                yield "qrels", f"'{value}' of row {row} is not an id of {Path(files[kind]).name}", "known ids"
+                file, shown = Path(files[kind]).name, _visible(repr(value))
+                yield "qrels", f"{shown} of row {row} is not an id of {file}", "known ids"
     judged = {query for query, _, relevant in task.table("qrels") if float(relevant) > 0}
     if lacking := sorted(ids["queries"] - judged):
         yield "qrels", f"query '{lacking[0]}' has no relevant document", "one or more each"

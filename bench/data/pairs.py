@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.delimited import (
+    JOINED,
     QUOTED,
-    all_numbers,
+    LongCells,
     are_labels,
+    check_first,
+    check_last_name,
+    check_mark,
+    check_repeated,
+    csv_rows,
     has_csv_quotes,
+    number_kind,
     other_separator,
     quotes_as_text,
+    row_names_hint,
 )
-from bench.data.lines import not_utf8
+from bench.data.lines import LONGEST_MAGIC, check_returns, check_text, not_utf8
 from bench.data.tasks import MARK, is_invisible, normalise
 from bench.errors import DataError
 
@@ -68,18 +76,27 @@ def read_pairs(path: Path) -> Corpus:
     except OSError as error:
         raise DataError(f"the pairs can't be read: {error.strerror}", where=str(path)) from error
     source = pins.check(path, hashlib.sha256(raw).hexdigest())
+    check_text(raw[:LONGEST_MAGIC], path)
     try:
         text = raw.decode("utf-8").removeprefix(MARK)
     except UnicodeDecodeError as error:
         raise not_utf8(path) from error
     quoted = separator == ".tsv" and has_csv_quotes(text, path)
     plain = separator == ".tsv" and not quoted
-    read = list(_tab_rows(text) if plain else _csv_rows(text, path))
+    cells = LongCells()
+    lines = text.removesuffix("\n").split("\n") if text else []
+    if plain:
+        read = list(_tab_rows(lines, path))
+    else:
+        read = list(csv_rows((f"{line}\n" for line in lines), path, cells, _DELIMITERS[separator]))
     rows = list(_checked(iter(read), path))
     if not rows:
         raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[separator])
     _check_columns(rows, str(path))
+    if len(rows) == len(read) > 2:  # names that aren't known would hide a column of numbers below them
+        _check_columns(rows[1:], str(path), " but the first")
     form = [QUOTED] if quoted else [quotes_as_text(text)] if plain and '"' in text else []
+    form += [cells.note]
     form += ["its first row is a pair too"] if len(rows) == len(read) else []
     return replace(make_pairs(path.name, rows), source=source, form=", ".join(filter(None, form)))
 
@@ -96,43 +113,30 @@ def make_pairs(name: str, rows: Sequence[Sequence[str]], world: dict[str, int] |
     return replace(whole, sentences=sentences, partners=partners, negatives=negatives[0] if negatives else ())
 
 
-def _tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    lines = text.removesuffix("\n").split("\n") if text else []
-    yield from ((number, line.removesuffix("\r").split("\t")) for number, line in enumerate(lines, start=1))
-
-
-def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of the line on which each begins; raises DataError where quotes are wrong."""
-    lines = (f"{line}\n" for line in text.removesuffix("\n").split("\n"))
-    reader = csv.reader(lines, strict=True, delimiter=_DELIMITERS[path.suffix.lower()])
-    while True:
-        number = reader.line_num + 1
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise DataError(
-                f"this row can't be read: {error}",
-                where=f"{path}:{number}",
-                expected=_EXPECTED + _SEPARATORS[path.suffix.lower()],
-            ) from error
-        if row is None:
-            return
-        yield number, row
+def _tab_rows(lines: Sequence[str], path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(lines, start=1):
+        check_returns(line, f"{path}:{number}")
+        yield number, line.rstrip("\r").split("\t")
 
 
 def _checked(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
     """Rows of one width, without the header; raises DataError with the line of the first that is none."""
-    width = 0
+    width, names = 0, list[str]()
     for number, row in rows:
         where = f"{path}:{number}"
         if not any(row):
             raise DataError("this line is empty", where=where, expected="a pair or triplet a line")
+        check_mark(row, where)
+        if not width:
+            check_first(row, where)
+        if names:
+            check_repeated(row, names, where, JOINED)
         if not 2 <= len(row) <= len(COLUMNS):
             raise DataError(
                 f"this row has {len(row)} column{'s' * (len(row) != 1)}",
                 where=where,
                 expected=_EXPECTED + _SEPARATORS[path.suffix.lower()],
-                hint=other_separator(row),
+                hint=other_separator(row) or (None if row[-1] else "the row ends with a separator"),
             )
         if width and len(row) != width:
             kinds = {2: "a pair", 3: "a triplet"}
@@ -140,19 +144,22 @@ def _checked(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list
                 f"this row is {kinds[len(row)]}, and the first is {kinds[width]}",
                 where=where,
                 expected="pairs or triplets, not both",
+                hint=row_names_hint(len(row), width) if number == 2 and names else None,
             )
         first, width = not width, len(row)
         if first and _is_header(row, where):
+            names = row
             continue
         yield [_field(text, name, where) for name, text in zip(COLUMNS, row, strict=False)]
 
 
 def _is_header(row: Sequence[str], where: str) -> bool:
     """True for a row of names from HEADERS; raises DataError for other columns or another order."""
-    names = ["_".join(name.lower().split()) for name in row]
+    names = ["_".join(name.strip('"').lower().split()) for name in row]
     known = {name for column in HEADERS for name in column}.union(_SCORES)
     if sum(name in known for name in names) < 2:
         return False
+    check_last_name(row, where)
     if all(name in column for name, column in zip(names, HEADERS, strict=False)):
         return True
     scored = [name for name in names if name in _SCORES]
@@ -164,31 +171,39 @@ def _is_header(row: Sequence[str], where: str) -> bool:
     )
 
 
-def _check_columns(rows: Sequence[Sequence[str]], where: str) -> None:
-    """Raise DataError for a column of numbers or labels, equal columns, and rows that are all equal."""
-    columns = list(zip(*rows, strict=True))
-    for name, column in zip(COLUMNS, columns, strict=False):
-        if all_numbers(column):
+def _check_columns(rows: Sequence[Sequence[str]], where: str, which: str = "") -> None:
+    """Raise DataError for a column of numbers or labels, equal columns, and rows that are all equal.
+
+    Args:
+        rows: The rows.
+        where: The file.
+        which: Words after "every row", for messages.
+    """
+    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=False))
+    for name, column in columns.items():
+        if kind := number_kind(column):
             raise DataError(
-                f"the {name} of every row is a number, such as {column[0]}",
+                f"the {name} of every row{which} is {kind}, such as {column[0]}",
                 where=where,
                 expected="a sentence in every column",
-                hint="leave out a column of scores or labels; scored pairs are for --dev local:FILE",
+                hint="leave out a column of scores, labels or ids; scored pairs are for --dev local:FILE",
             )
-    for number, column in enumerate(columns[1:], start=1):
-        if column == columns[number - 1]:
+    for first, second in combinations(columns, 2):
+        if columns[first] == columns[second]:
             raise DataError(
-                f"the {COLUMNS[number]} of every row equals its {COLUMNS[number - 1]}",
+                f"the {second} of every row{which} equals its {first}",
                 where=where,
                 expected="columns that differ",
             )
     if len(rows) > 1 and all(row == rows[0] for row in rows):
-        raise DataError(f"all {len(rows):,} rows are the same", where=where, expected="rows that differ")
-    for name, column in zip(COLUMNS, columns, strict=False):
+        raise DataError(
+            f"all {len(rows):,} rows{which} are the same", where=where, expected="rows that differ"
+        )
+    for name, column in columns.items():
         if are_labels(column):
             shown = ", ".join(map(repr, sorted(set(column))[:4]))
             raise DataError(
-                f"the {name} of every row is one of {len(set(column))} words, such as {shown}",
+                f"the {name} of every row{which} is one of {len(set(column))} words, such as {shown}",
                 where=where,
                 expected="a sentence in every column",
                 hint="leave out a column of labels",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bench.data.delimited import ENDINGS, open_table
-from bench.data.lines import not_utf8
+from bench.data.delimited import ENDINGS, Table, open_table
+from bench.data.lines import not_utf8, open_text
 from bench.data.tasks import normalise
 from bench.errors import DataError, InputError, did_you_mean
 
@@ -25,22 +26,41 @@ Values = Callable[[str], Iterator[Any]]
 """The values of a column."""
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column that is open for reading.
+
+    Args:
+        name: Its name.
+        where: What comes before a row's number in a place.
+        texts: Each row's number and text, white space as in the evaluation data.
+        table: The table of a text file.
+    """
+
+    name: str
+    where: str
+    texts: Texts
+    table: Table | None = None
+
+    @property
+    def form(self) -> str:
+        """How it was read, for the dry run, once all texts are."""
+        form = self.table.form if self.table else ""
+        return f"column '{self.name}'" + (f", {form}" if form else "")
+
+
 def is_table(path: Path) -> bool:
     """True for a file or folder whose sentences are a column."""
     return path.suffix.lower() in (*ENDINGS, PARQUET) or any((path / name).is_file() for name in _SAVED)
 
 
-def open_column(path: Path, column: str | None, stack: ExitStack) -> tuple[str, str, Texts]:
+def open_column(path: Path, column: str | None, stack: ExitStack) -> Column:
     """Open a table and choose a column.
 
     Args:
         path: A file or folder for which :func:`is_table` holds.
         column: Its column; by default the only one, else one of USUAL.
         stack: Closes the file.
-
-    Returns:
-        How it is read, in words for the dry run; what stands before a row's number in a place; and each row's
-        number and text as they are read, white space as in the evaluation data.
 
     Raises:
         InputError: pyarrow or datasets is missing; no such column, or several and none of them named.
@@ -54,19 +74,19 @@ def open_column(path: Path, column: str | None, stack: ExitStack) -> tuple[str, 
         return _of_lines(path, column, stack)
     chosen = _choose(names, column, path)
     where = f"{path}, row "
-    return f"column '{chosen}'", where, _texts(enumerate(values(chosen), start=1), chosen, where)
+    return Column(chosen, where, _texts(enumerate(values(chosen), start=1), chosen, where))
 
 
-def sentences(path: Path, column: str | None) -> Iterator[str]:
-    """Yield the sentences of a table, without empty ones; arguments and errors as :func:`open_column`."""
+def column_rows(path: Path, column: str | None) -> Texts:
+    """Yield number and text of every row of a table; arguments and errors as :func:`open_column`."""
     with ExitStack() as stack:
-        yield from (text for _, text in open_column(path, column, stack)[2] if text)
+        yield from open_column(path, column, stack).texts
 
 
-def _of_lines(path: Path, column: str | None, stack: ExitStack) -> tuple[str, str, Texts]:
-    """Form, place and texts of a ``.jsonl``, ``.csv`` or ``.tsv`` file."""
+def _of_lines(path: Path, column: str | None, stack: ExitStack) -> Column:
+    """Open a ``.jsonl``, ``.csv`` or ``.tsv`` file."""
     try:
-        stream = stack.enter_context(path.open(encoding="utf-8-sig", newline=""))
+        stream = stack.enter_context(open_text(path))
         table = open_table(path, stream)
         rows = _readable(table.rows, path)
         first = next(rows, None)
@@ -76,8 +96,7 @@ def _of_lines(path: Path, column: str | None, stack: ExitStack) -> tuple[str, st
         raise DataError("the training text is empty", where=str(path), expected="rows below a header")
     chosen = _choose(list(first[1]), column, path)
     texts = ((number, values.get(chosen)) for number, values in chain([first], rows))
-    form = f"column '{chosen}'" + (f", {table.form}" if table.form else "")
-    return form, f"{path}:", _texts(texts, chosen, f"{path}:")
+    return Column(chosen, f"{path}:", _texts(texts, chosen, f"{path}:"), table)
 
 
 def _texts(values: Iterable[tuple[int, Any]], column: str, where: str) -> Texts:

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from bench.data.lines import LONGEST_MAGIC, check_text, stray_return
 from bench.encoder import FloatArray
 from bench.errors import DataError
 
 FORM = "word vectors as text (word2vec or GloVe: a word and its numbers a line), plain, .gz or .xz"
 _OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+_PACKED = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"BZh": ".bz2"}
 _TEXT = (".txt", ".vec")
 _LONGEST = 1 << 20  # bytes of a line: a binary file may have no line end at all
 _EXPANDS = 100  # times its size that a file may unpack to; text: 2 to 5
@@ -75,8 +77,9 @@ def read_word_vectors(path: Path) -> WordVectors:
         path: The file.
 
     Raises:
-        DataError: with the line: another number of fields, no number, not finite, not UTF-8; no vector at
-            all, fewer or more than the header says, a file that can't be read or unpacked.
+        DataError: with the line: another number of fields, no number, not finite, not UTF-8, a tab, two
+            blanks or a carriage return inside; no vector at all, fewer or more than the header says, a file
+            that can't be read or unpacked, or whose first bytes are those of another kind.
     """
     rows: dict[str, int] = {}
     values, repeated = array("f"), 0
@@ -109,7 +112,8 @@ def _lined_up(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
     promised: int | None = None
     found = 0
     for number, line in enumerate(_lines(path), start=1):
-        fields = (line.removeprefix(BOM_UTF8) if number == 1 else line).rstrip().split(b" ")
+        where = f"{path}:{number}"
+        fields = _fields(line.removeprefix(BOM_UTF8) if number == 1 else line, where)
         if number == 1 and (header := _header(fields)):
             promised, dim = header
         elif fields != [b""]:
@@ -117,7 +121,14 @@ def _lined_up(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
             found += 1
             expected = FORM if found == 1 else f"{dim} numbers, as the first line says"
             if dim < 1 or len(fields) <= dim:
-                raise _other_size(fields, f"{path}:{number}", expected)
+                raise _other_size(fields, where, expected)
+            if found == 1 and not any(map(_is_number, fields[1:])):
+                raise DataError(
+                    "the first line has no numbers",
+                    where=where,
+                    expected=FORM,
+                    hint="delete a header of column names, as R's write.table writes",
+                )
             yield number, fields, dim, expected
     if not found:
         raise DataError("it contains no word vector", where=str(path), expected=FORM)
@@ -129,10 +140,23 @@ def _lined_up(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
         )
 
 
+def _fields(line: bytes, where: str) -> list[bytes]:
+    """Split a line at its single blanks; raises DataError for a tab or a carriage return inside."""
+    bare = line.rstrip()
+    if b"\r" in bare:
+        raise stray_return(where)
+    if b"\t" in bare:
+        raise DataError(
+            "a tab inside the line", where=where, expected="single blanks between a word and its numbers"
+        )
+    return bare.split(b" ")
+
+
 def _lines(path: Path) -> Iterator[bytes]:
     try:
         left = max(_SMALL, _EXPANDS * path.stat().st_size)
         with _OPEN.get(path.suffix, open)(path, "rb") as stream:
+            _check_kind(stream.peek(LONGEST_MAGIC), path)
             while line := stream.readline(_LONGEST):
                 left -= len(line)
                 if left < 0:
@@ -148,6 +172,19 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise DataError(f"it can't be read: {error.strerror}", where=str(path)) from error
 
 
+def _check_kind(head: bytes, path: Path) -> None:
+    """Raise DataError for a file whose first bytes are those of another kind."""
+    for first, ending in _PACKED.items():
+        if head.startswith(first):
+            raise DataError(
+                f"this is a {ending} file by its first bytes",
+                where=str(path),
+                expected=FORM,
+                hint=f"name it {ending}" if ending in _OPEN else "unpack it",
+            )
+    check_text(head, path)
+
+
 def _header(fields: Sequence[bytes]) -> tuple[int, int] | None:
     if len(fields) == 2 and all(field.isdigit() and len(field) < 19 for field in fields) and int(fields[1]):
         return int(fields[0]), int(fields[1])
@@ -156,6 +193,10 @@ def _header(fields: Sequence[bytes]) -> tuple[int, int] | None:
 
 def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[str, FloatArray]:
     extra = len(fields) - 1 - dim
+    if b"" in fields[max(extra, 1) :]:
+        raise DataError(
+            "two blanks in a row", where=where, expected="single blanks between a word and its numbers"
+        )
     if extra and _is_number(fields[extra]):
         raise _other_size(fields, where, expected)
     try:

@@ -17,11 +17,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.tasks import MARK, PairTask, normalise
+from bench.data.lines import LONGEST_MAGIC, check_text, numbered
+from bench.data.tasks import PairTask
 from bench.encoder import FloatArray
 from bench.errors import DataError
 from bench.eval.pair_suite import spearman
@@ -93,25 +95,31 @@ def word_runs(sentence: str) -> Iterator[str]:
 
 
 def training_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text (``.xz`` is unpacked on the way), without empty ones.
+    """Yield the lines of a UTF-8 text without empty ones; see :func:`training_rows`."""
+    yield from (sentence for _, sentence in training_rows(path) if sentence)
+
+
+def training_rows(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield number and sentence of every line of a UTF-8 text (``.xz`` is unpacked on the way).
 
     Raises:
-        DataError: missing, unreadable, or not UTF-8 (with the line).
+        DataError: missing, unreadable, of another kind, or as :func:`bench.data.lines.numbered`.
     """
-    count = 0
     try:
         with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as stream:
-            while line := stream.readline(_LONGEST):
-                count += 1
-                if len(line) == _LONGEST:
-                    raise DataError("a line of more than 64 megabytes", where=f"{path}:{count}")
-                text = normalise(line.decode("utf-8").removeprefix(MARK if count == 1 else ""))
-                if text:
-                    yield text
-    except UnicodeDecodeError as error:
-        raise DataError("these bytes are not utf-8", where=f"{path}:{count}") from error
+            check_text(stream.peek(LONGEST_MAGIC), path)
+            yield from numbered(_short_lines(stream, path), str(path))
     except (OSError, lzma.LZMAError, EOFError) as error:
         raise DataError(f"the training text can't be read: {error}", where=str(path)) from error
+
+
+def _short_lines(stream: BinaryIO | lzma.LZMAFile, path: Path) -> Iterator[bytes]:
+    count = 0
+    while line := stream.readline(_LONGEST):
+        count += 1
+        if len(line) == _LONGEST:
+            raise DataError("a line of more than 64 megabytes", where=f"{path}:{count}")
+        yield line
 
 
 def audit(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverlap]:

@@ -35,7 +35,8 @@ def read_rows(returned: Any, sentences: list[list[str]], task: str, width: int |
     expected = f"({len(sentences)}, {'dim' if width is None else width})"
     try:
         with np.errstate(over="ignore"):  # it becomes an infinity, which is refused below
-            rows = np.array(_as_array(returned), dtype=np.float32)
+            values = _as_array(returned)
+            rows = np.array(values, dtype=np.float32)
     except (TypeError, ValueError, RuntimeError) as error:
         what = f"the batcher returned {_describe(returned)}"
         raise BenchError(what, where=task, expected=f"numbers of the shape {expected}", hint=_HINT) from error
@@ -46,10 +47,12 @@ def read_rows(returned: Any, sentences: list[list[str]], task: str, width: int |
         raise BenchError(what, where=task, expected=expected)
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
-        first = " ".join(sentences[int(np.argmin(finite))])
+        place = int(np.argmin(finite))
+        first = " ".join(sentences[place])
+        overflows = np.isfinite(np.asarray(values[place], dtype=np.float64)).all()
         raise BenchError(
-            f"the batcher's vectors are not finite ({int((~finite).sum())} of the {len(rows)} of a batch, "
-            f"the first of '{first[:60]}')",
+            f"the batcher's vectors {'overflow in float32' if overflows else 'are not finite'} "
+            f"({int((~finite).sum())} of the {len(rows)} of a batch, the first of '{first[:60]}')",
             where=task,
         )
     return rows
@@ -58,11 +61,14 @@ def read_rows(returned: Any, sentences: list[list[str]], task: str, width: int |
 def _as_array(returned: Any) -> NDArray[Any]:
     """Return an array of numbers, perhaps the caller's own; raises TypeError or ValueError."""
     if isinstance(returned, torch.Tensor):
+        if returned.is_meta:
+            raise TypeError("a meta tensor")
         if returned.is_complex():
             raise TypeError("complex numbers")
         dense = returned.detach().cpu()
         dense = dense.to_dense() if dense.layout != torch.strided else dense
-        tensor: NDArray[Any] = dense.to(torch.float32).numpy()
+        dense = dense if dense.dtype == torch.float64 else dense.to(torch.float32)
+        tensor: NDArray[Any] = dense.numpy()
         return tensor
     if isinstance(returned, list | tuple) and any(isinstance(row, torch.Tensor) for row in returned):
         return np.stack([_as_array(row) for row in returned])
@@ -81,6 +87,9 @@ def _describe(returned: Any) -> str:
     if isinstance(returned, dict):
         keys = ", ".join(map(repr, list(returned)[:5]))
         return f"a {type(returned).__name__} with the keys {keys or '(none)'}"
+    rows = returned if isinstance(returned, list | tuple) else [returned]
+    if any(isinstance(row, torch.Tensor) and row.is_meta for row in rows):
+        return "tensors on the device meta, which have no values"
     if isinstance(returned, np.ndarray | torch.Tensor):
         return f"values of the type {returned.dtype}"
     if isinstance(returned, list | tuple):

@@ -17,7 +17,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from bench.data.corpus import Corpus, make_corpus, read_corpus
-from bench.data.tasks import normalise
+from bench.data.lines import numbered
 from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import quiet, token_rows
 from bench.nn.folder import PRETRAINING, ModelFolder
@@ -202,12 +202,12 @@ def read_documents(path: Path) -> Corpus:
     """Read an xz-compressed UTF-8 text, a document a line, empty lines left out.
 
     Raises:
-        DataError: missing, damaged, not UTF-8, or empty.
+        DataError: missing, damaged, empty, or as :func:`bench.data.lines.numbered`.
     """
     try:
-        with lzma.open(path, "rt", encoding="utf-8") as stream:
-            lines = [text for line in stream if (text := normalise(line))]
-    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+        with lzma.open(path, "rb") as stream:
+            lines = [text for _, text in numbered(stream, str(path)) if text]
+    except (OSError, EOFError, lzma.LZMAError) as error:
         raise DataError(f"the text can't be read: {error}", where=path.name) from error
     if not lines:
         raise DataError("the text is empty", where=path.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import json
@@ -97,6 +98,15 @@ def test_a_token_is_looked_up_as_it_is_then_lower_cased_then_without_punctuation
 
 
 NOT_SO_MANY = "expected 2 numbers, as the first line says"
+SINGLE = "expected single blanks between a word and its numbers"
+RETURN = (
+    "a carriage return inside the line; expected line ends LF or CRLF; save the file with LF or CRLF ends"
+)
+NAMES = "delete a header of column names, as R's write.table writes"
+UTF16 = (
+    "this is UTF-16, not a text; expected UTF-8; "
+    "save it as UTF-8, such as with: iconv -f ENCODING -t UTF-8 FILE"
+)
 ERRORS = [
     (b"", f": it contains no word vector; expected {FORM}"),
     (b"5 3\n", f": it contains no word vector; expected {FORM}"),
@@ -105,7 +115,17 @@ ERRORS = [
     (b"1 2\na 1\n", f":2: 1 fields after the word; expected {FORM}"),
     (b"word\n", f":1: 0 fields after the word; expected {FORM}"),
     (b"a 1 2\nb 1 x\xff\n", f":2: 'x\\\\xff' is not a number; expected {FORM}"),
-    (b"a 1 2\nb  2\n", f":2: '' is not a number; expected {FORM}"),
+    (b"a 1 2\nb  2\n", f":2: two blanks in a row; {SINGLE}"),
+    (b"a 1 2\nb  1 2\n", f":2: two blanks in a row; {SINGLE}"),
+    (b"a 1 2\nb 1  2\n", f":2: two blanks in a row; {SINGLE}"),
+    (b"a\t1\t2\n", f":1: a tab inside the line; {SINGLE}"),
+    (b"a 1 2\nb\tc 1 2\n", f":2: a tab inside the line; {SINGLE}"),
+    (b"a 1 2\rb 1 2\r", f":1: {RETURN}"),
+    (b'"V1" "V2"\n"a" 1 2\n', f":1: the first line has no numbers; expected {FORM}; {NAMES}"),
+    (gzip.compress(LINES, mtime=0), f": this is a .gz file by its first bytes; expected {FORM}; name it .gz"),
+    (bz2.compress(LINES), f": this is a .bz2 file by its first bytes; expected {FORM}; unpack it"),
+    ("a 1 2\n".encode("utf-16"), f": {UTF16}"),
+    ("a 1 2\n".encode("utf-16-le"), f": {UTF16}"),
     (b"a 1 nan\n", ":1: a number that is not finite in float32"),
     (b"a 1 2\nb 1 1e39\n", ":2: a number that is not finite in float32"),
     (b"a 1 2\n\xe9 1 2\n", f":2: these bytes are not utf-8; expected {FORM}"),
@@ -462,7 +482,12 @@ def test_the_counts_are_of_the_text_that_is_given(cli: Cli, tmp_path: Path) -> N
             b"3 2\n\xff\xfe\xfd\n",
             "error: {path}:2: 0 fields after the word; expected {form}\n",
         ),
-        ("g.zip", b"PK\x03\x04 \x00 \xff", "error: {path}:1: '\\x00' is not a number; expected {form}\n"),
+        (
+            "g.zip",
+            b"PK\x03\x04 \x00 \xff",
+            "error: {path}: this is a zip archive (as .xlsx, .docx and .npz are), not a text; "
+            "expected UTF-8\n",
+        ),
         ("g.txt", b"", "error: {path}: it contains no word vector; expected {form}\n"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_named_pipe_is_refused(cli: Cli, tmp_path: Path) -> None:
         ("sentence1\tsentence2\tscore\na\ta\t1\nb\tb\t2\n", "of equal sentences"),
         ("sentence1\tsentence2\tscore\na\tb\t1\nb\ta\t2\n", "are the same"),
         ("sentence1\tsentence2\na\tb\n", "no column is named score; the header is sentence1, sentence2"),
-        ("sentence1\tsentence2\tscore\na\tb\t1\n", "1 pairs"),
+        ("sentence1\tsentence2\tscore\na\tb\t1\n", ": 1 pair;"),
         ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "all scores are equal"),
         ("sentence1\tsentence2\tscore\na\tb\tgood\nc\td\t1\n", "score is 'good'"),
     ],

@@ -26,6 +26,7 @@ FILES = {
     "summaries.tsv": "text\tsummary\tscore\nlong\tgood\t1\nlong\tbad\t0.5\n",
 }
 STS = 'type = "sts"\nfile = "pairs.tsv"'
+BITEXT = 'type = "bitext"\nfile = "pairs.tsv"'
 CLASSES = 'type = "classification"\ntrain = "train.tsv"\ntest = "test.tsv"'
 RETRIEVAL = 'type = "retrieval"\ncorpus = "corpus.tsv"\nqueries = "queries.tsv"\nqrels = "qrels.tsv"'
 CLUSTERING = 'type = "clustering"\nfile = "train.tsv"'
@@ -138,13 +139,14 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
     ("task", "file", "text", "said"),
     [
         (STS, "pairs.tsv", "sentence1\tsentence2\na\tb\n", ":1: no column is named score; the header is se"),
+        (STS, "pairs.tsv", "sentence1\tsentence2\tscore  \na\tb\t1\n", r"'score\\x20\\x20'; exp"),
         (STS.replace("tsv", "csv"), "pairs.csv", "sentence1;sentence2;score\n", ":1: the header is one col"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\n", ":4: 2 columns; expected 3 .sentence1"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "\n", ":4: this line is empty; expected a row of sent"),
         (STS, "pairs.tsv", "\n" + FILES["pairs.tsv"], ":1: this line is empty; expected the names of"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\tx\n", ":4: score is 'x'; expected a number"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\tnan\n", ":4: score is 'nan'"),
-        (STS, "pairs.tsv", "sentence1\tsentence2\tscore\na\tb\t1\n", ": 1 pairs; expected two pairs or more"),
+        (STS, "pairs.tsv", "sentence1\tsentence2\tscore\na\tb\t1\n", ": 1 pair; expected two pairs or more"),
         (STS, "pairs.tsv", FILES["pairs.tsv"].replace("1.5", "0.0"), ": all scores are equal"),
         (STS.replace("tsv", "jsonl"), "pairs.jsonl", '{"a": 1}\n{\n', ":1: column sentence1 is missing; th"),
         (STS.replace("tsv", "jsonl"), "pairs.jsonl", "\n{\n", ":2: no JSON"),
@@ -160,6 +162,17 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
         (CLUSTERING, "train.tsv", FILES["train.tsv"] + "X\tz\n", ":4: label 'X' differs from 'x' of tr"),
         (SAME, "same.tsv", FILES["same.tsv"] + "a\td\t1 \n", ":4: label '1 ' differs from '1' of same.tsv:2"),
         (SAME, "same.tsv", FILES["same.tsv"] + "a\0\td\t1\n", ":4: sentence1 has the control character"),
+        (SAME, "same.tsv", FILES["same.tsv"] + "a\td\t1.0\n", "4: label '1.0' differs from '1' of same"),
+        (SAME, "same.tsv", FILES["same.tsv"] + "a\td\t01\n", "4: label '01' differs from '1' of same"),
+        (CLUSTERING, "train.tsv", "text\tlabel\na\tcaf\xe9\nb\tcafe\u0301\n", r"3: label 'cafe\\u0301"),
+        (CLUSTERING, "train.tsv", "text\tlabel\na\tx y\nb\tx  y\n", r"3: label 'x\\x20\\x20y'"),
+        (CLUSTERING, "train.tsv", FILES["train.tsv"] + " \tz\n", ":4: the label is empty; exp"),
+        (CLASSES, "train.tsv", FILES["train.tsv"] + "NaN\tz\n", ":4: the label is 'NaN', a missing value"),
+        (RETRIEVAL, "corpus.tsv", FILES["corpus.tsv"] + "\tz\n", "corpus.tsv:4: the id is empty"),
+        (RETRIEVAL, "corpus.tsv", "id\ttext\na\tx\n2\ty\nA \tz\n", "4: id 'A ' differs from 'a' of"),
+        (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\rb\tc\t1\n", ":4: a carriage return inside the line"),
+        (STS, "pairs.tsv", FILES["pairs.tsv"] + FILES["pairs.tsv"], ":4: this row has the names"),
+        (BITEXT, "pairs.tsv", "sentence1\tsentence2\na\tb\n", ": 1 pair; expected two pairs or more$"),
         (RERANKING, "candidates.tsv", FILES["candidates.tsv"].replace("2", "0"), "query 1 has candidates"),
         (RERANKING, "candidates.tsv", FILES["candidates.tsv"].replace("2", "-1"), ":2: relevant is '-1'"),
         (RERANKING, "candidates.tsv", FILES["candidates.tsv"] + "q\tyes\t0\n", "document of row 1 occur ag"),
@@ -202,3 +215,31 @@ def test_a_task_counts_its_rows_and_what_is_odd_about_them(tmp_path: Path) -> No
         "rows: 3, repeated rows: 1, empty texts: 2, texts of invisible characters alone: 1"
     )
     assert classes.described() == "train: 2, test: 1, classes: 2"
+
+
+def test_columns_for_a_file_with_a_header_are_refused(tmp_path: Path) -> None:
+    columns = 'columns = ["sentence1", "sentence2", "score"]'
+    path = suite(tmp_path, f"{STS}\n{columns}", pairs_tsv=FILES["pairs.tsv"].replace("score", "Score "))
+    with pytest.raises(
+        DataError, match=r"pairs\.tsv:1: this row has the names of the columns.*leave out col"
+    ):
+        read_local_suite(path)
+    path = suite(tmp_path, f"{BITEXT}\n{columns}", pairs_tsv=FILES["pairs.tsv"])
+    with pytest.raises(DataError, match=r"pairs\.tsv:1: this row has the names of the columns"):
+        read_local_suite(path)
+
+    columns = columns.replace(', "score"', "")
+    path = suite(tmp_path, f"{BITEXT.replace('tsv', 'csv')}\n{columns}", pairs_csv="sep=,\na,b\nc,d\n")
+    with pytest.raises(DataError, match=r"pairs\.csv:1: this line is a spreadsheet's"):
+        read_local_suite(path)
+
+
+def test_a_bitext_counts_its_equal_targets(tmp_path: Path) -> None:
+    (task,) = read_local_suite(suite(tmp_path, BITEXT, pairs_tsv="sentence1\tsentence2\na\tx\nb\tx\nc\ty\n"))
+    assert task.described() == "rows: 3, rows that share a sentence2: 2"
+
+
+def test_cells_of_several_lines_are_counted(tmp_path: Path) -> None:
+    text = 'sentence1,sentence2,score\n"a\nb",c,1\nd,e,2\n'
+    (task,) = read_local_suite(suite(tmp_path, STS.replace("tsv", "csv"), pairs_csv=text))
+    assert task.described() == "rows: 2, pairs.csv: 1 cell of 2 lines"

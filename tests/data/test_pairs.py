@@ -46,8 +46,8 @@ def test_both_forms_hold_the_same(tmp_path: Path, name: str, content: str) -> No
 
 
 def test_pairs_have_no_negatives(tmp_path: Path) -> None:
-    found = read_pairs(write(tmp_path, "sentence\tpositive\nsentence\tpositive\n"))
-    assert (found.sentences, found.partners, found.negatives) == (("sentence",), ("positive",), ())
+    found = read_pairs(write(tmp_path, "sentence\tpositive\nA cat.\tCats.\n"))
+    assert (found.sentences, found.partners, found.negatives) == (("A cat.",), ("Cats.",), ())
 
 
 def test_the_fingerprint_covers_all_columns() -> None:
@@ -87,7 +87,7 @@ def test_the_fingerprint_covers_all_columns() -> None:
         ("own.csv", 'a,b\na,"b\nc,d\n', ":2: this row can't be read: unexpected end of data"),
         ("own.csv", 'a,b\na,"b"c\n', ":2: this row can't be read: ',' expected after '\"'"),
         ("own.csv", 'a,"b\nb"\nc\n', ":3: this row has 1 column"),  # counted in lines, not rows
-        ("own.csv", f"a,{'b' * 140_000}\n", ":1: this row can't be read: field larger than field limit"),
+        ("own.csv", f"a,{'b' * 140_000}\n", ":1: this row can't be read: a text of more than 131,072 char"),
         ("own.txt", TSV, ": pairs are read from .tsv and .csv"),
         ("own.jsonl", '{"a": "b"}', ": pairs are read from .tsv and .csv"),
         ("own.tsv", "a\tb\n".encode("utf-16"), ": this is UTF-16, not a text"),
@@ -317,7 +317,7 @@ def test_the_dry_run_counts_equal_ones(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_single_words_that_differ_are_sentences(tmp_path: Path) -> None:
-    words = "".join(f"word{n},other{n}\n" for n in range(50))
+    words = "".join(f"word{'x' * n},other{'x' * n}\n" for n in range(50))
     assert len(read_pairs(write(tmp_path, words, "own.csv")).sentences) == 50
 
 
@@ -326,3 +326,87 @@ def test_separators_of_another_kind_are_named(tmp_path: Path) -> None:
         read_pairs(write(tmp_path, "A cat sleeps;A cat naps\n", "own.csv"))
     with pytest.raises(DataError, match="separated by commas here"):
         read_pairs(write(tmp_path, "A cat sleeps,A cat naps\n", "own.tsv"))
+
+
+def rows_of(*columns: str, count: int = 12) -> str:
+    """Rows with a number for each {}."""
+    return "".join("\t".join(columns).format(*[n] * 9) + "\n" for n in range(count))
+
+
+A, B = "A cat sleeps {} times.", "Cats nap {}."
+NOT_FIRST = "of every row but the first is"
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("x\ty\tz\n" + rows_of(A, B, "{}.5"), f": the hard negative {NOT_FIRST} a number, such as 0.5"),
+        ("n\ta\tb\n" + rows_of("{}", A, B), f": the sentence {NOT_FIRST} a number, such as 0;"),
+        (
+            "x\ty\tthe label\n" + rows_of(A, B, "neutral"),
+            f": the hard negative {NOT_FIRST} one of 1 words, such as",
+        ),
+        ("x\ty\n" + rows_of(A, A), ": the positive of every row but the first equals its sentence"),
+        *(
+            (rows_of(A, B, cell), ": the hard negative of every row is a number, such as ")
+            for cell in ("{}/5", "0,{}", "{} %", "1.{}e-5", "2020-01-{}", "12:{}:00", "$ {}")
+        ),
+        *(
+            (
+                rows_of(A, B, "{}.5") + f"a\tb\t{marker}\n",
+                ": the hard negative of every row is a number, such",
+            )
+            for marker in ("nan", "N/A", "NA", "-", "None")
+        ),
+        (rows_of("id-000{}", A), ": the sentence of every row is an id or a number, such as id-0000"),
+        (rows_of(A, B, A), ": the hard negative of every row equals its sentence"),
+        (rows_of(A, B).replace("3 times.", "3\rtimes."), ":4: a carriage return inside the line"),
+        ("sentence\tpositive\n" + rows_of(A, B) + "Sentence\tpositive\n", ":14: this row has the names of"),
+        (
+            rows_of(A, B) + "\ufeffa\tb\n",
+            ":13: a byte order mark inside the file; expected one at its beginn",
+        ),
+        ("sep=\t\n" + rows_of(A, B), ":1: this line is a spreadsheet's, which names the separator; "),
+        ("sentence\tpositive\t\n" + rows_of(A, B, B), ":1: the header ends with a separator"),
+        (
+            '"anchor"\t"score"\n' + rows_of(A, B),
+            ':1: the columns are "anchor", "score"; expected sentence, po',
+        ),
+        (
+            "sentence\tpositive\n" + rows_of("{}", A, B),
+            ":2: this row is a triplet, and the first is a pair; expected pairs or triplets, not both; R's",
+        ),
+    ],
+)
+def test_tables_that_only_look_like_pairs_are_refused(tmp_path: Path, content: str, fault: str) -> None:
+    path = write(tmp_path, content)
+    with pytest.raises(DataError) as caught:
+        read_pairs(path)
+    assert str(caught.value).startswith(f"{path}{fault}")
+
+
+def test_a_quoted_header_of_unquoted_rows_is_read(tmp_path: Path) -> None:
+    found = read_pairs(write(tmp_path, '"anchor"\t"positive"\n' + rows_of(A, B)))
+    assert found.sentences[0] == "A cat sleeps 0 times."
+    assert len(found.sentences) == 12
+
+
+def test_cells_of_several_lines_are_counted_and_of_many_refused(tmp_path: Path) -> None:
+    rows = "".join(f"a {n},b {n}\n" for n in range(12))
+    found = read_pairs(write(tmp_path, f'A cat.,"naps\nnow"\n"x\n\ny",z\n{rows}', "own.csv"))
+    assert found.form == "2 cells of 2 to 3 lines, its first row is a pair too"
+    path = write(tmp_path, f'e,f\nA cat.,"naps\n{rows}"\n', "own.csv")
+    with pytest.raises(DataError, match=r"own\.csv:2: a cell of 14 lines begins here; expected at most 10"):
+        read_pairs(path)
+
+
+@pytest.mark.parametrize("content", ["a,b\rc,d\n", 'a,b\n"c"\rd,e\n', "a,b\rc,d\re,f\r"])
+def test_a_carriage_return_outside_quotes_ends_no_row(tmp_path: Path, content: str) -> None:
+    with pytest.raises(DataError, match="a carriage return inside the line"):
+        read_pairs(write(tmp_path, content, "own.csv"))
+    assert read_pairs(write(tmp_path, 'a,"b\rc"\r\n', "own.csv")).partners == ("b c",)
+
+
+def test_utf_16_without_a_mark_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="this is UTF-16, not a text"):
+        read_pairs(write(tmp_path, rows_of(A, B).encode("utf-16-le")))

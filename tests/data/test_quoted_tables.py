@@ -53,10 +53,12 @@ def test_what_a_csv_writer_wrote_is_read_as_it_was(
     path.write_text(written([HEADER, *rows], quoting, end), encoding="utf-8", newline="")
     name, found, form = read_local_pairs(path)
     assert (name, found) == ("pairs", tuple(tuple(map(str, row)) for row in rows))
-    assert form == QUOTED
+    breaks = sum("\n" in cell for row in found for cell in row)
+    form_expected = f"{QUOTED}, 1 cell of 2 lines" if breaks else QUOTED
+    assert form == form_expected
     (tmp_path / "own.toml").write_text('[[task]]\nname = "t"\ntype = "sts"\nfile = "pairs.tsv"\n')
     (task,) = read_local_suite(tmp_path / "own.toml")
-    assert (task.table("file"), task.forms) == (found, (f"pairs.tsv: {QUOTED}",))
+    assert (task.table("file"), task.forms) == (found, (f"pairs.tsv: {form_expected}",))
     comma = path.with_suffix(".csv")
     comma.write_text(path.read_text().replace("\t", ","))
     if "a\tb" not in rows[0]:
@@ -104,7 +106,7 @@ def test_pairs_are_read_as_they_were_written(tmp_path: Path) -> None:
     found = read_pairs(path)
     assert found.sentences == ('She said "yes" to him.', "A plain line.", "It rains.")
     assert found.partners == ("She agreed.", 'The "plain" line.', "The sun is hot.")
-    assert found.form == "quotes read as a CSV writer's"
+    assert found.form == "quotes read as a CSV writer's, 1 cell of 2 lines"
     path.write_text('"Yes", he said.\tHe "agreed".\n')
     assert (read_pairs(path).sentences, read_pairs(path).form) == (
         ('"Yes", he said.',),
@@ -124,7 +126,7 @@ def test_the_dry_run_says_so(cli: Cli, tmp_path: Path) -> None:
         line.split(":")[0].strip() for line in out.splitlines() if "quotes read as a CSV writer's" in line
     ]
     assert rows == ["reads text pairs", "reads dev set", "reads task t"], out
-    assert f"reads task t: rows: 3, dev.tsv: {QUOTED}" in out
+    assert f"reads task t: rows: 3, dev.tsv: {QUOTED}, 1 cell of 2 lines" in out
 
 
 def test_cells_in_quotes_are_counted_where_these_are_text(tmp_path: Path) -> None:

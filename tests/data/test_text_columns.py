@@ -129,7 +129,7 @@ def test_a_missing_library_is_named_with_what_installs_it(
             ": the first row is 'A cat sleeps.', not the name of a col",
         ),
         ("x.csv", "text\n", None, ": the training text is empty"),
-        ("x.csv", 'text\n"a\n', None, ":2: no table: unexpected end of data"),
+        ("x.csv", 'text\n"a\n', None, ":2: this row can't be read: unexpected end of data"),
         ("x.jsonl", '{"text": "a"}\n{"texts": "b"}\n', None, ":2: text is missing"),
         ("x.jsonl", '{"text": "a"}\n\n{"text": 4.5}\n', None, ":3: text is 4.5, which is no text"),
         (
@@ -152,7 +152,12 @@ def test_a_missing_library_is_named_with_what_installs_it(
             None,
             ": every sentence is one of a few words, such as 'neg'",
         ),
-        ("x.csv", 'a,text\nb,c\n1,"open\nd,e\n', "text", ":3: no table: unexpected end of data"),
+        (
+            "x.csv",
+            'a,text\nb,c\n1,"open\nd,e\n',
+            "text",
+            ":3: this row can't be read: unexpected end of data",
+        ),
         ("x.jsonl", '{"text": null}\n', None, ":1: text is missing"),
         ("x.txt", "a\nb\0\n", None, ":2: this line has the control character U+0000"),
         (
@@ -169,6 +174,36 @@ def test_a_missing_library_is_named_with_what_installs_it(
         ),
         ("x.txt", b"PK\x03\x04abc", None, ": this is a zip archive"),
         ("x.txt", "a\nb\n".encode("utf-16"), None, ": this is UTF-16, not a text"),
+        ("x.txt", "ab\nc\n".encode("utf-16-be"), None, ": this is UTF-16, not a text; expected UTF-8; save"),
+        ("x.txt", "a\ncaf\xe9\n".encode("latin-1"), None, ":2: these bytes are not utf-8; save it as UTF-8"),
+        (
+            "x.csv",
+            "text\na\n".encode("utf-16-le"),
+            None,
+            ": this is UTF-16, not a text; expected UTF-8; save",
+        ),
+        ("x.txt", "a\nb\rc\n", None, ":2: a carriage return inside the line; expected line ends LF or CRLF"),
+        ("x.csv", "text\na\nb\rc\n", None, ":3: a carriage return inside the line"),
+        ("x.tsv", "text\na\nb\rc\n", None, ":3: a carriage return inside the line"),
+        ("x.jsonl", '{"text": "a"}\r{"text": "b"}\n', None, ":1: a carriage return inside the line"),
+        (
+            "x.json",
+            '{"text": "a"}\n\n{"text": "b"}\n',
+            None,
+            ": every line is a JSON object or array; expect",
+        ),
+        ("x.txt", '[{"text": "a"}]', None, ": every line is a JSON object or array"),
+        ("x.txt", '[\n  {\n    "text": "a"\n  }\n]\n', None, ": the text is a JSON document; expected a sen"),
+        ("x.json", '{"a": [\n"b",\n"c",\n"d",\n"e",\n"f",\n"g"]}', None, ": the text is a JSON document"),
+        ("x.csv", "sep=;\ntext\na\n", None, ":1: this line is a spreadsheet's, which names the separator"),
+        ("x.csv", "sep=,\ntext,n\na,1\n", None, ":1: this line is a spreadsheet's"),
+        ("x.csv", "text,label,\na,b,\n", None, ":1: the header ends with a separator; expected a name after"),
+        ("x.csv", "text,label\na,b\ntext,label\n", None, ":3: this row has the names of the columns; expect"),
+        ("x.csv", "text,label\na,b\n\ufeffc,d\n", None, ":3: a byte order mark inside the file"),
+        ("x.tsv", "text\tn\n1\ta\t2\n", None, ":2: 3 columns; expected 2 (text, n); R's write.table gives"),
+        ("x.csv", 'text\n"a\n' + "b\n" * 10 + '"\n', None, ":2: a cell of 12 lines begins here; expected at"),
+        ("x.csv", 'n,text\n"a\nb","c\n' + "d\n" * 10 + '"\n', "text", ":3: a cell of 12 lines begins here"),
+        ("x.txt", "0/5\n3 %\n0,5\nnan\n", None, ": every sentence is a number"),
     ],
 )
 def test_what_is_no_text_is_refused_with_its_place(
@@ -256,3 +291,43 @@ def test_reading_a_text_takes_less_than_twice_its_size(tmp_path: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert int(run.stdout) < 2 * path.stat().st_size
+
+
+def test_texts_that_only_begin_like_json_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    for text in ("[laughter] Yes.\nNo.\n", "{\nint x;\nreturn;\n", '{"a": 1}\nA cat.\n', "[1] A.\n[2] B.\n"):
+        path.write_text(text)
+        assert len(read_corpus(path).sentences) == text.count("\n")
+
+
+def test_white_space_of_every_kind_is_a_blank_in_every_form(tmp_path: Path) -> None:
+    """Lines end at LF or CRLF in every form, and other breaks are blanks."""
+    text = "a\fb\vc\u2028d\x85e\x1cf"
+    for name, content in (
+        ("x.txt", f"{text}\r\nz\n"),
+        ("x.csv", f"text\r\n{text}\r\nz\n"),
+        ("x.tsv", f"text\n{text}\nz\n"),
+        ("x.jsonl", "".join(json.dumps({"text": line}, ensure_ascii=False) + "\n" for line in (text, "z"))),
+    ):
+        (tmp_path / name).write_text(content, encoding="utf-8", newline="")
+        assert read_corpus(tmp_path / name).sentences == ("a b c d e f", "z")
+
+
+def test_cells_of_several_lines_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('text\n"a\nb\nc"\nd\n')
+    assert read_corpus(tmp_path / "x.csv").form == "column 'text', 1 cell of 3 lines"
+
+
+def test_the_overlap_counts_what_it_read(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("A cat.\n\nA dog.\n")
+    (tmp_path / "y.csv").write_text("text,n\nA cat.,1\n,2\n")
+    code, _, err = cli("data", "overlap", "--suite", "toy", "x.txt", "y.csv")
+    assert code == 0, err
+    assert "x.txt: 2 sentences, empty lines or cells left out: 1\n" in err
+    assert "y.csv: 1 sentence, empty lines or cells left out: 1\n" in err
+    (tmp_path / "x.txt").write_text("A cat.\rA dog.\r")
+    assert "x.txt:1: a carriage return inside" in refusal(cli, "data", "overlap", "--suite", "toy", "x.txt")
+    (tmp_path / "x.txt").write_bytes("A cat.\n".encode("utf-16"))
+    assert "this is UTF-16, not a text" in refusal(cli, "data", "overlap", "--suite", "toy", "x.txt")
+    (tmp_path / "x.txt").write_bytes("caf\xe9\n".encode("latin-1"))
+    assert "save it as UTF-8" in refusal(cli, "data", "overlap", "--suite", "toy", "x.txt")

@@ -364,9 +364,12 @@ DAMAGED: dict[str, tuple[tuple[str, str], ...]] = {
         ('[[task]]\nname = "t"\ntype = "bitext"\nfile = "a.csv"\ncolumns = [1, 2]', "distinct names"),
     ),
     ".csv": (  # rows are never lost
-        ('text,label\none,good\ntwo,bad\nthree,"good\nfour,bad\n', "a.csv:4: no table: unexpected end"),
+        (
+            'text,label\none,good\ntwo,bad\nthree,"good\nfour,bad\n',
+            "a.csv:4: this row can't be read: unexpected end",
+        ),
         ("text,label,label\none,good,bad\n", "a.csv:1: columns text, label, label; expected distinct"),
-        ('text,label\none,"good"x\n', "a.csv:2: no table"),
+        ('text,label\none,"good"x\n', "a.csv:2: this row can't be read"),
     ),
     ".jsonl": (
         ('{"text": "a", "label": "x", "label": "y"}\n', ":1: no JSON: a name is given twice"),

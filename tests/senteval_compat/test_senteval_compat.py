@@ -228,7 +228,10 @@ def test_numbers_of_every_type_are_converted(task_path: Path, given: Any) -> Non
         ),
         (lambda batch: [["1", "2"]] * len(batch), r" returned a list of 7 \(list\) that is no matrix"),
         (lambda batch: torch.ones(len(batch), 2) * 1j, r" returned values of the type torch.complex64; exp"),
-        (lambda batch: np.ones((len(batch), 2)) * 1e300, r"'s vectors are not finite \(7 of"),
+        (lambda batch: np.ones((len(batch), 2)) * 1e300, r"'s vectors overflow in float32 \(7 of"),
+        (lambda batch: torch.full((len(batch), 2), 1e300, dtype=torch.double), r"'s vectors overflow"),
+        (lambda batch: torch.ones(len(batch), 2, device="meta"), r" returned tensors on the device meta, wh"),
+        (lambda batch: [torch.ones(2, device="meta")] * len(batch), r" returned tensors on the devi"),
     ],
 )  # fmt: skip
 def test_a_bad_batcher_is_named(task_path: Path, returned: Any, message: str) -> None:
