@@ -60,7 +60,7 @@ class StageContext:
         sentences: The training text.
         corpus: Its fingerprint.
         dev_score: Spearman of an encoder on the profile's dev set; its second argument is the similarity,
-            see :func:`bench.eval.pair_suite.dev_spearman`.
+            see :func:`bench.eval.sts.dev_spearman`.
         inputs: Folder of each earlier stage it builds on, by role.
         out: Empty folder for its files.
         progress: Called with finished sentences.

@@ -24,7 +24,7 @@ from claim import add_json, run_timed, show, within
 
 from bench.data.suites import load_suite
 from bench.data.tasks import PairTask
-from bench.eval.pair_suite import score_task
+from bench.eval.sts import score_task
 from bench.records.record import Place, RunRecord, Score
 from bench.records.store import ResultStore
 

@@ -29,7 +29,7 @@ from claim import Claim, add_json, faster, show, timed
 from bench.config import profiles
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairTask
-from bench.eval.pair_suite import predict, score_suite
+from bench.eval.sts import predict, score_suite
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import resolve
 

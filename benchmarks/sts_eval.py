@@ -26,7 +26,7 @@ from bench.data import senteval
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray
-from bench.eval.pair_suite import predict, score_suite, spearman
+from bench.eval.sts import predict, score_suite, spearman
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import resolve
 from bench.nn.pooling import pool

@@ -39,7 +39,8 @@ from utilisation import PRECISIONS, busy, clock, operations, peak, share, utilis
 from bench.baselines.simcse import SimCSEObjective
 from bench.config import profiles
 from bench.data.corpus import Corpus, read_corpus
-from bench.data.mini.world import World, training_text
+from bench.data.mini.text import training_text
+from bench.data.mini.world import World
 from bench.data.suites import data_folder
 from bench.execution.builder import made
 from bench.losses.contrastive import info_nce

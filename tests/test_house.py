@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import shlex
 import subprocess
 import sys
@@ -99,6 +100,41 @@ def test_every_import_goes_down(house: dict[str, set[str]]) -> None:
     assert sum(map(len, house.values())) > 1000
     assert {room(name) for name in house} == set(ROOMS)
     assert list(upward(house)) == []
+
+
+def private_imports(module: str, source: str) -> Iterator[str]:
+    """Names with an underscore that a module takes from another room."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("bench."):
+            path = str(node.module).removeprefix("bench.")
+            names = [*path.split("."), *(alias.name for alias in node.names)]
+            private = [name for name in names if name.startswith("_") and name != "__version__"]
+            yield from (f"{module} -> {path}.{name}" for name in private if room(path) != room(module))
+
+
+def test_a_room_is_imported_by_its_public_names() -> None:
+    sources = {name: path.read_text(encoding="utf-8") for name, path in module_files().items()}
+    assert [found for name, source in sources.items() for found in private_imports(name, source)] == []
+    assert list(private_imports("plan.plan", "from bench.nn.folder import _parts")) == [
+        "plan.plan -> nn.folder._parts"
+    ]
+
+
+def test_no_core_room_imports_a_feature(house: dict[str, set[str]]) -> None:
+    core = {name for name in house if room(name) not in (*FEATURES, *FACE)}
+    assert not {f"{name} -> {target}" for name in core for target in house[name] if room(target) in FEATURES}
+
+
+def test_the_architecture_names_files_that_are_there() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:bench|baselines|methods|reports|benchmarks|tests)/[\w/]*(?:\.pyi?)?)`", page)
+    assert len(named) > 40
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    rooms = page.partition("## The rooms")[2].partition("## The way")[0]
+    assert [
+        name for name in ROOMS if name not in rooms and name not in ("version", "__main__", "__init__")
+    ] == []
+    assert page.count("\n") <= 120
 
 
 def test_there_is_no_circle(house: dict[str, set[str]]) -> None:

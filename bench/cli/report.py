@@ -12,7 +12,7 @@ from bench.cli import completion
 from bench.cli.config import option_once
 from bench.cli.options import PATH, filter_options, format_option, results_option, together
 from bench.errors import BenchError, DataError, InputError, not_one_of
-from bench.reports.report import TABLES
+from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
     from bench.records.record import RunRecord

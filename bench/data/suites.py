@@ -22,7 +22,8 @@ from bench.data.mini.suites import (
     contrast_tasks,
     transfer_tasks,
 )
-from bench.data.mini.world import DEFAULT_SEED, World, pairs
+from bench.data.mini.text import pairs
+from bench.data.mini.world import DEFAULT_SEED, World
 from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, named_suites
 from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task
 from bench.data.toy import toy_task

@@ -12,16 +12,8 @@ from bench.config.spec import RunSpec
 from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.lines import numbered
-from bench.data.mini.world import (
-    ALL_COPIES,
-    COPIES,
-    DEFAULT_SEED,
-    World,
-    pairs,
-    training_copy,
-    training_pairs,
-    training_text,
-)
+from bench.data.mini.text import pairs, training_copy, training_pairs, training_text
+from bench.data.mini.world import ALL_COPIES, COPIES, DEFAULT_SEED, World
 from bench.data.pairs import read_pairs
 from bench.data.rtt import read_provenance
 from bench.data.suites import MINI_SUITES, data_folder, load_suite

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bench.eval.moved import Moved, moved_classes, moved_ranks, moved_scores
 from bench.eval.mteb_items import Items
 from bench.eval.mteb_tasks import MtebTask
-from bench.eval.pair_suite import spearman
+from bench.eval.sts import spearman
 from bench.records.integrity import TOLERANCE
 from bench.stats.labels import average_precision, weighted_f1
 from bench.stats.resampling import mean_draws, resample, spearman_draws

@@ -308,7 +308,7 @@ class Builder:
         Raises:
             BenchError: there is no training text or no backbone.
         """
-        from bench.eval.pair_suite import dev_spearman
+        from bench.eval.sts import dev_spearman
 
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")

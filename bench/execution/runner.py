@@ -19,7 +19,7 @@ from bench.eval.suite import measure_of
 from bench.execution.builder import check_text
 from bench.execution.cell import CellTask, Outcome, run_cell
 from bench.execution.events import EVALUATES, LOADS, PROBES, all_work, clear_leftovers, run_folder, work_of
-from bench.execution.executors.local import InProcess, always, executor_for
+from bench.execution.executors.local import Executor, InProcess, WorkerProcesses, always
 from bench.execution.preview import CellTimes
 from bench.execution.probing import jobs_without_probes
 from bench.execution.sharing import sharing
@@ -247,3 +247,26 @@ def _work(plan: Plan, tasks: Iterable[CellTask]) -> dict[str, Counter[str]]:
         seen |= stages.keys()
         found.setdefault(task.jobs[0].cell.method, Counter()).update(all_work(stages, task.besides))
     return found
+
+
+def executor_for(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Executor:
+    """Return what runs a specification's tasks; no executor and no number of workers changes a score.
+
+    Args:
+        spec: The specification.
+        sharing: Says how many tasks share a GPU, where the specification leaves that open.
+    """
+    if spec.executor == "local":
+        workers = spec.workers or sharing()
+        return InProcess() if workers == 1 else WorkerProcesses(workers, spec.plugins)
+    from bench.execution.executors.ray import RayTasks
+
+    return RayTasks(
+        spec.results,
+        spec.ray_address,
+        spec.workers,
+        spec.plugins,
+        cpus=spec.threads * spec.ranks,
+        gpus=spec.ranks if spec.device == "cuda" else 0,
+        sharing=1 if spec.device != "cuda" or spec.ranks > 1 else spec.per_gpu or sharing(),
+    )

@@ -15,7 +15,7 @@ from bench.config.spec import Override, RunSpec
 from bench.encoder import Encoder
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.builder import Builder
-from bench.execution.executors.local import executor_for
+from bench.execution.runner import executor_for
 from bench.execution.sharing import sharing
 from bench.execution.stage_cache import StageCache
 from bench.nn.device import torch_threads
@@ -168,7 +168,7 @@ def _selected_dev(builder: Builder, plan: Plan) -> float | None:
         return None
     if len(scores) == 1:
         return float(scores[0])
-    from bench.eval.pair_suite import dev_spearman
+    from bench.eval.sts import dev_spearman
 
     encoder = builder.encoder()
     if not isinstance(encoder, Encoder):

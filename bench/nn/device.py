@@ -51,7 +51,7 @@ def torch_threads(count: int, *, needs_torch: bool) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-Module = TypeVar("Module", bound=torch.nn.Module)
+Module = TypeVar("Module", bound="torch.nn.Module")
 
 
 def check_available(device: str, where: str) -> None:

@@ -18,7 +18,7 @@ from bench.papers.settings import settings
 from bench.papers.work import PAPERS_BACKBONE
 from bench.probes import PROBES
 from bench.registry import discover
-from bench.reports.report import SECTIONS
+from bench.reports.sections import SECTIONS
 from bench.stages import SICK as SICK_TEXT
 from bench.stages import TrainedMethod, copy_name
 

@@ -26,7 +26,7 @@ from bench.data.lines import LONGEST_MAGIC, check_text, numbered
 from bench.data.tasks import PairTask
 from bench.encoder import FloatArray
 from bench.errors import DataError
-from bench.eval.pair_suite import spearman
+from bench.eval.sts import spearman
 from bench.stats.items import spearman_interval
 
 LEVELS = ("exact", "key", "near")

@@ -21,7 +21,8 @@ from bench.reports.figures.of_records import curve_series
 from bench.reports.formats.html import Part, context
 from bench.reports.joined import gathered, homes_of, joined, joined_sweeps
 from bench.reports.records import by_method, by_profile_and_suite, finished
-from bench.reports.report import SECTIONS, page_parts, report
+from bench.reports.report import page_parts, report
+from bench.reports.sections import SECTIONS
 from bench.site.entry import Check, Entry, as_text, entry_of
 from bench.site.methods import page_of
 from bench.site.page import Site, data_file, page

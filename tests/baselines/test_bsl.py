@@ -21,7 +21,7 @@ from bench.card import OptionValue
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray
 from bench.errors import InputError
-from bench.eval.pair_suite import dev_spearman
+from bench.eval.sts import dev_spearman
 from bench.losses.bootstrap import byol_loss
 from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.nn.pooling import mean_tokens

@@ -126,7 +126,7 @@ def test_a_template_reaches_the_encoder(tiny_bert: Path, hub: Path, cli: Cli, tm
     (file,) = (tmp_path / "results/local/mini").glob("released_promptbert_bert-*/no-seed/toy.npz")
     template = checkpoints()["promptbert_bert"].template
     from bench.data.toy import toy_task
-    from bench.eval.pair_suite import predict
+    from bench.eval.sts import predict
 
     expected = predict(TransformerEncoder(tiny_bert, "mask", template=template), [toy_task()])["TOY"]
     with np.load(file) as found:

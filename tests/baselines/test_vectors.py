@@ -31,7 +31,7 @@ from bench.data.word_vectors import WordVectors, dimension, read_word_vectors, s
 from bench.encoder import Encoder, PairScorer
 from bench.errors import BenchError, DataError
 from bench.eval.embed import embed
-from bench.eval.pair_suite import predict
+from bench.eval.sts import predict
 from bench.probes.data import ProbeData
 from bench.probes.measure import measure
 from bench.records.record import RunRecord

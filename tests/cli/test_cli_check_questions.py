@@ -70,7 +70,7 @@ def test_a_changed_metric_is_caught_before_anything_runs(
     def pearson(one: FloatArray, other: FloatArray) -> float:
         return float(np.corrcoef(one, other)[0, 1])
 
-    monkeypatch.setattr("bench.eval.pair_suite.spearman", pearson)
+    monkeypatch.setattr("bench.eval.sts.spearman", pearson)
     code, _, err = cli("check", "--json", "verdict.json")
     assert (code, "[1/" in err) == (1, False)  # nothing ran
     assert "warning: recompute and retrain were not asked, as an earlier question failed" in err

@@ -20,7 +20,8 @@ from bench.comparison.item_bootstrap import Run, draws_path, item_draws
 from bench.data.suites import load_suite
 from bench.data.toy import toy_task
 from bench.errors import BenchError, NotComparableError
-from bench.eval.pair_suite import PairSuite, score_suite
+from bench.eval.pair_suite import PairSuite
+from bench.eval.sts import score_suite
 from bench.records.integrity import sealed
 from bench.records.record import from_json, to_json
 from bench.records.store import ResultStore

@@ -21,7 +21,7 @@ from bench.comparison.render import p_is, p_value, percent, statements, verdict
 from bench.comparison.select import Group, seed_list
 from bench.data.toy import toy_task
 from bench.errors import NotComparableError
-from bench.eval.pair_suite import score_suite
+from bench.eval.sts import score_suite
 from bench.records.integrity import sealed
 from bench.records.record import RunRecord, Score, from_json, to_json
 from bench.records.store import ResultStore

@@ -17,7 +17,8 @@ from bench.data.mini.generator import TRAINING_SENTENCES, customs, overlap, samp
 from bench.data.mini.grammar import ORDERS, Draw, Event, realise
 from bench.data.mini.lexicon import load_lexicon
 from bench.data.mini.ship import FOLDER, files
-from bench.data.mini.world import COPIES, World, pairs, pretraining_text, training_copy, training_text
+from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
+from bench.data.mini.world import COPIES, World
 from bench.data.tasks import PairTask
 
 SEEDS = (1, 2, pytest.param(3, marks=pytest.mark.slow))  # the first one's text is shipped

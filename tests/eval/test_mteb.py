@@ -32,8 +32,8 @@ from bench.eval.mteb_run import evaluate
 from bench.eval.mteb_setup import import_mteb
 from bench.eval.mteb_suite import MtebSuite
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, mteb_task
-from bench.eval.pair_suite import predict, score_task
 from bench.eval.rescore import rescore
+from bench.eval.sts import predict, score_task
 from bench.nn.backbone import TransformerEncoder
 from bench.records.record import RunRecord
 from bench.stats.checks import generator

@@ -14,7 +14,7 @@ from bench.data.toy import toy_task
 from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.embed import embed
-from bench.eval.pair_suite import score_task
+from bench.eval.sts import score_task
 from bench.eval.transfer import Protocol, run_task
 from bench.eval.transfer_suite import sentences_of
 from bench.eval.vector_cache import CachedEncoder

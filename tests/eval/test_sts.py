@@ -13,7 +13,7 @@ from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError
 from bench.eval.embed import distinct, embed, stream
-from bench.eval.pair_suite import predict, score_suite, score_task, spearman
+from bench.eval.sts import predict, score_suite, score_task, spearman
 
 
 class Lengths:

@@ -11,7 +11,7 @@ import pytest
 from bench.config import profiles
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
-from bench.eval.pair_suite import predict, score_suite
+from bench.eval.sts import predict, score_suite
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import resolve
 from tests.conftest import Bench

@@ -182,7 +182,7 @@ def test_lines_are_sentences() -> None:
 def test_lines_that_are_none(content: bytes, message: str) -> None:
     with pytest.raises(DataError) as raised:
         list(sentences(io.BytesIO(content), "text"))
-    assert str(raised.value) == message
+    assert str(raised.value).startswith(message)
 
 
 # the command

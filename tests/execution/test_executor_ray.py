@@ -31,8 +31,8 @@ from bench.data.toy import toy_task
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.executors import cluster as joining
 from bench.execution.executors import ray as tasks
-from bench.execution.executors.local import executor_for
 from bench.execution.executors.ray import RayTasks
+from bench.execution.runner import executor_for
 from bench.execution.stage_cache import StageCache
 from bench.records import environment as provenance
 from bench.stages import Stage, StageSpec

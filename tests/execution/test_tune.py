@@ -12,7 +12,7 @@ from bench.config import profiles
 from bench.config.method_ids import parse_methods, parse_override
 from bench.config.profiles import Budget, Profile
 from bench.config.spec import RunSpec
-from bench.eval.pair_suite import dev_spearman
+from bench.eval.sts import dev_spearman
 from bench.execution.builder import Builder
 from bench.execution.stage_cache import StageCache
 from bench.execution.tune import REPORTED_SEEDS

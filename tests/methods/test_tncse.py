@@ -17,7 +17,7 @@ from bench.card import BuildContext, OptionValue
 from bench.data.suites import load_suite
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.eval.pair_suite import predict, score_suite
+from bench.eval.sts import predict, score_suite
 from bench.losses.twin import cross_nce, ltn, tower_nce
 from bench.methods.tncse_single import SingleObjective
 from bench.methods.twin import JointObjective

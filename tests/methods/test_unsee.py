@@ -21,7 +21,7 @@ from bench.data.tasks import PairTask
 from bench.data.toy import toy_task
 from bench.encoder import FloatArray
 from bench.eval.collapse import collapse_figures, effective_rank
-from bench.eval.pair_suite import dev_spearman
+from bench.eval.sts import dev_spearman
 from bench.losses.decorrelation import Barlow, CorInfoMax, barlow, vicreg
 from bench.methods.unsee import ARCHITECTURES
 from bench.render.figure import Figure

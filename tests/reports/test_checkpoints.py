@@ -16,7 +16,8 @@ from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.records import LAST, last_checkpoints
-from bench.reports.report import report, table_grids
+from bench.reports.report import report
+from bench.reports.sections import table_grids
 from bench.reports.tables.standings import standings
 from tests.support.campaigns import make_record, probes_of, with_last
 from tests.support.cli import Cli

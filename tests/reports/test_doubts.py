@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli.main import main
-from bench.reports.report import TABLES
+from bench.reports.sections import TABLES
 from tests.support.cli import Cli, refusal
 from tests.support.forge import forge
 

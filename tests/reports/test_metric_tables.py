@@ -16,7 +16,7 @@ from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
 from bench.render.grid import Cell, Grid, Quoted, plain
 from bench.reports.campaign import make_campaign
-from bench.reports.report import table_grids
+from bench.reports.sections import table_grids
 from bench.reports.tables.categories import KINDS
 from bench.reports.tables.efficiency import published_costs
 from tests.support.campaigns import kinds_record, make_record

@@ -16,7 +16,8 @@ from bench.records.store import ResultStore
 from bench.render.formats import Screen, csv_cell, grids_csv, render_grids, text
 from bench.render.grid import Cell, Grid, Printed, bare, interval, plain
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.report import TABLES, report, table_grids
+from bench.reports.report import report
+from bench.reports.sections import TABLES, table_grids
 from bench.reports.tables.standings import standings
 from tests.support.campaigns import make_record
 from tests.support.docs_commands import ROOT

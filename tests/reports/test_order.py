@@ -21,7 +21,8 @@ from bench.render.grid import Cell, Grid, Quoted
 from bench.render.latex import escape
 from bench.reports.figures.of_order import order_figures
 from bench.reports.figures.of_records import figures
-from bench.reports.report import report, table_grids
+from bench.reports.report import report
+from bench.reports.sections import table_grids
 from bench.reports.tables import settings
 from bench.stats.items import spearman_interval
 from tests.support.campaigns import HOSTILE, make_record

@@ -22,7 +22,8 @@ from bench.render.latex import document
 from bench.render.picture import critical_difference
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.formats.paper import STYLES, Style
-from bench.reports.report import SECTIONS, TABLES, Look, all_figures, report
+from bench.reports.report import Look, all_figures, report
+from bench.reports.sections import SECTIONS, TABLES
 from bench.reports.tables.leaderboard import leaderboards
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.chromium import Page, chromium

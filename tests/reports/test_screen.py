@@ -12,7 +12,8 @@ from bench.cli.terminal import screen
 from bench.render.formats import FILE, Screen, text
 from bench.render.grid import BEST, SECOND, Cell, Grid, Quoted, Value
 from bench.reports.campaign import Campaign
-from bench.reports.report import TABLES, Look, report
+from bench.reports.report import Look, report
+from bench.reports.sections import TABLES
 from tests.support.campaigns import HOSTILE
 from tests.support.terminal import Terminal
 

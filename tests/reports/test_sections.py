@@ -16,7 +16,8 @@ from bench.render.grid import Grid
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.of_records import figures
 from bench.reports.figures.of_sweeps import sweep_figures
-from bench.reports.report import SECTIONS, TABLES, all_figures, report, table_grids
+from bench.reports.report import all_figures, report
+from bench.reports.sections import SECTIONS, TABLES, table_grids
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
 

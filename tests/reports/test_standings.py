@@ -16,7 +16,8 @@ from bench.render import svg
 from bench.render.grid import Cell, Grid
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.of_records import figures, group_figures
-from bench.reports.report import report, table_grids
+from bench.reports.report import report
+from bench.reports.sections import table_grids
 from bench.reports.tables.boards import boards
 from bench.reports.tables.significance import ABOVE, BELOW, NO_BOLD, daggers
 from bench.reports.tables.standings import Standings, standings

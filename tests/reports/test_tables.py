@@ -22,7 +22,8 @@ from bench.render.grid import Cell, Grid, Quoted, ranks
 from bench.render.latex import escape, tables
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.records import senteval_rounding
-from bench.reports.report import TABLES, report, table_grids
+from bench.reports.report import report
+from bench.reports.sections import TABLES, table_grids
 from bench.reports.tables.boards import boards
 from bench.reports.tables.differences import EXACT
 from bench.reports.tables.published import could_be, published_names, text_of

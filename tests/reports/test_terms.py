@@ -13,7 +13,7 @@ from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.reports.records import LAST
-from bench.reports.report import table_grids
+from bench.reports.sections import table_grids
 from bench.reports.tables.paper import paper_tables
 from bench.reports.tables.terms import (
     budget_notes,

@@ -14,7 +14,7 @@ import pytest
 from bench import senteval_compat as senteval
 from bench.data.senteval import SOURCES
 from bench.errors import DataError, InputError
-from bench.eval.pair_suite import predict, score_task
+from bench.eval.sts import predict, score_task
 from bench.nn.backbone import TransformerEncoder
 from bench.senteval_compat import evaluation
 from tests.support.senteval_toy import Hashed, engine

@@ -15,8 +15,8 @@ from bench.data.senteval import SOURCES
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
 from bench.eval.embed import embed
-from bench.eval.pair_suite import predict, score_task
 from bench.eval.sgd import Classifier
+from bench.eval.sts import predict, score_task
 from bench.eval.transfer import Protocol, run_task
 from bench.eval.transfer_suite import sentences_of
 from bench.nn.backbone import TransformerEncoder

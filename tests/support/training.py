@@ -19,7 +19,7 @@ from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data.toy import toy_task
 from bench.encoder import Encoder, PairScorer
-from bench.eval.pair_suite import dev_spearman
+from bench.eval.sts import dev_spearman
 from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
 from bench.stages import StageContext, StageSpec, TrainedMethod

@@ -23,7 +23,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from bench.data.mini.world import World, training_text
+from bench.data.mini.text import training_text
+from bench.data.mini.world import World
 from bench.nn.backbone import quiet
 
 VOCABULARY = 600

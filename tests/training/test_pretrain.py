@@ -22,10 +22,11 @@ from transformers import AutoModelForMaskedLM, configuration_utils
 
 from bench.config import profiles
 from bench.data.corpus import Corpus, make_corpus
-from bench.data.mini import world as world_text
+from bench.data.mini import text as world_text
 from bench.data.mini.generator import customs, sample_event
 from bench.data.mini.grammar import Draw, realise
-from bench.data.mini.world import World, pretraining_text
+from bench.data.mini.text import pretraining_text
+from bench.data.mini.world import World
 from bench.data.toy import toy_task
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows

@@ -13,7 +13,8 @@ from functools import cache
 from bench.data.local_tasks import LocalTask, Row
 from bench.data.mini.generator import customs, overlap, partner, sample_event
 from bench.data.mini.grammar import Draw, Event, realise
-from bench.data.mini.world import GENERATOR, World, pairs
+from bench.data.mini.text import pairs
+from bench.data.mini.world import GENERATOR, World
 from bench.data.tasks import LabelledSplit, LabelledTask
 
 Rows = tuple[Row, ...]

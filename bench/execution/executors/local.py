@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from bench.config.plugins import load_plugins
-from bench.config.spec import Plugin, RunSpec
+from bench.config.spec import Plugin
 from bench.errors import CellFailedError
 from bench.training.child_processes import end_follows, interrupt_held, leave_on_interrupt
 
@@ -122,26 +122,3 @@ def _start(plugins: tuple[Plugin, ...]) -> None:
     """What a worker does before its first task, whose functions may come from plug-ins."""
     leave_on_interrupt()
     load_plugins(plugins)
-
-
-def executor_for(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Executor:
-    """Return what runs a specification's tasks; no executor and no number of workers changes a score.
-
-    Args:
-        spec: The specification.
-        sharing: Says how many tasks share a GPU, where the specification leaves that open.
-    """
-    if spec.executor == "local":
-        workers = spec.workers or sharing()
-        return InProcess() if workers == 1 else WorkerProcesses(workers, spec.plugins)
-    from bench.execution.executors.ray import RayTasks
-
-    return RayTasks(
-        spec.results,
-        spec.ray_address,
-        spec.workers,
-        spec.plugins,
-        cpus=spec.threads * spec.ranks,
-        gpus=spec.ranks if spec.device == "cuda" else 0,
-        sharing=1 if spec.device != "cuda" or spec.ranks > 1 else spec.per_gpu or sharing(),
-    )

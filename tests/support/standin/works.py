@@ -21,8 +21,8 @@ from bench.data.toy import toy_task
 from bench.encoder import Encoder
 from bench.eval.embed import stream
 from bench.eval.logistic import LogisticSolver
-from bench.eval.pair_suite import predict, score_suite
 from bench.eval.sgd import Classifier
+from bench.eval.sts import predict, score_suite
 from bench.eval.transfer import Protocol
 from bench.eval.transfer_suite import evaluate_transfer
 from bench.eval.vector_file import VectorFile

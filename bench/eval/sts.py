@@ -1,0 +1,183 @@
+"""Semantic textual similarity: Spearman over all pairs of a task, and the other conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from bench.data.tasks import PairSubset, PairTask, suite_average
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress, WordCounter
+from bench.errors import BenchError
+from bench.eval.embed import Embeddings, distinct, embed, report_words, similarities
+from bench.records.record import ALL, Score
+
+
+def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> float:
+    """Spearman's rank correlation with average ranks for ties, in [-1, 1].
+
+    Args:
+        predicted: (n,) similarities.
+        gold: (n,) gold scores.
+
+    Raises:
+        BenchError: fewer than two pairs, a value that is not finite, or one side constant: the correlation
+            is undefined then, and no number takes its place.
+
+    >>> round(spearman(np.array([0.1, 0.4, 0.3, 0.9]), np.array([1.0, 2.0, 3.0, 4.0])), 6)
+    0.8
+    """
+    if len(predicted) != len(gold) or len(gold) < 2:
+        raise BenchError(f"no correlation of {len(predicted)} predictions with {len(gold)} gold scores")
+    if not np.isfinite(predicted).all():
+        raise BenchError("a prediction is not finite, so the correlation is undefined")
+    # from 1.18 on scipy ranks float32 in float32, whose sums err in the eighth digit
+    x, y = (rankdata(np.asarray(each, dtype=np.float64)) for each in (predicted, gold))
+    x -= x.mean()
+    y -= y.mean()
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    if scale == 0:
+        side = "gold scores" if not (y @ y) else "predictions"
+        what = f"all {len(gold)} {side} are equal, so the correlation is undefined"
+        raise BenchError(what, expected="gold scores that differ" if side == "gold scores" else None)
+    return float(np.clip((x @ y) / scale, -1.0, 1.0))
+
+
+def predict(
+    encoder: Encoder | PairScorer,
+    tasks: Sequence[PairTask],
+    *,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, FloatArray]:
+    """Return float32 (pairs,) similarities a task, in its order; every distinct sentence is encoded once.
+
+    Raises:
+        BenchError: all vectors are equal, or of word vectors no word has one.
+    """
+    pairs = {task.id: list(task.all_pairs()) for task in tasks}
+    if isinstance(encoder, PairScorer):
+        predictions = {}
+        for task_id, task_pairs in pairs.items():
+            predictions[task_id] = similarities(encoder, *_sides(task_pairs))
+            if progress:
+                progress(len(task_pairs))
+        report_words(encoder, _sentences(pairs))
+        return predictions
+    embeddings = embed(encoder, _sentences(pairs), batch_tokens=batch_tokens, progress=progress)
+    report_words(encoder, embeddings.rows)
+    predictions = {
+        task_id: embeddings.cosine(*_sides(task_pairs)).astype(np.float32)
+        for task_id, task_pairs in pairs.items()
+    }
+    for task_id, values in predictions.items():
+        if len(values) > 1 and np.ptp(values) == 0:
+            _explain_equal(encoder, embeddings, task_id, pairs[task_id])
+    return predictions
+
+
+def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
+    """Score one task from its predictions.
+
+    Returns:
+        Spearman "all" (all pairs in one correlation), each subset's, and where there are several their "mean"
+        and "wmean" (weighted by pairs).
+
+    Raises:
+        BenchError: a wrong number of predictions, or an undefined correlation.
+
+    >>> from bench.data.tasks import PairSubset
+    >>> subsets = [PairSubset(name, ("a",) * 3, ("b",) * 3, (1.0, 2.0, 3.0)) for name in ("news", "forum")]
+    >>> similarities = np.array([0.1, 0.2, 0.3, 0.9, 0.7, 0.8], dtype=np.float32)
+    >>> for score in score_task(PairTask("STS", tuple(subsets)), similarities):
+    ...     print(score.subset, round(score.value, 4), score.n)
+    all 0.1195 6
+    news 1.0 3
+    forum -0.5 3
+    mean 0.25 6
+    wmean 0.25 6
+    """
+    gold = [np.asarray(subset.gold) for subset in task.subsets]
+    if len(predictions) != task.pairs:
+        raise BenchError(f"{len(predictions)} predictions for {task.pairs} pairs", where=task.id)
+    value = _spearman(predictions, np.concatenate(gold), task.id, task.subsets)
+    scores = [Score(task.id, ALL, "spearman", value, task.pairs)]
+    if len(gold) == 1:
+        return scores
+    sizes = [len(part) for part in gold]
+    parts = np.split(predictions, np.cumsum(sizes)[:-1])
+    values = [
+        _spearman(part, part_gold, f"{task.id}, {subset.name}", [subset])
+        for part, part_gold, subset in zip(parts, gold, task.subsets, strict=True)
+    ]
+    scores += [
+        Score(task.id, subset.name, "spearman", value, size)
+        for subset, value, size in zip(task.subsets, values, sizes, strict=True)
+    ]
+    scores.append(Score(task.id, "mean", "spearman", float(np.mean(values)), task.pairs))
+    scores.append(Score(task.id, "wmean", "spearman", float(np.average(values, weights=sizes)), task.pairs))
+    return scores
+
+
+def dev_spearman(encoder: Encoder, task: PairTask, select: str = "cosine") -> float:
+    """Spearman over all pairs of a dev set, for choosing a checkpoint.
+
+    Args:
+        encoder: The encoder.
+        task: The dev set.
+        select: "cosine", or "best_of_four": the largest of cosine, dot product and the negative Euclidean and
+            Manhattan distances (the selection in UNSEE's released code).
+
+    Raises:
+        BenchError: an undefined correlation.
+    """
+    if select == "cosine":
+        return score_task(task, predict(encoder, [task])[task.id])[0].value
+    first, second = _sides(list(task.all_pairs()))
+    embeddings = embed(encoder, (*first, *second))
+    gold = np.concatenate([np.asarray(subset.gold) for subset in task.subsets])
+    found = [embeddings.cosine(first, second), *embeddings.unnormalised(first, second)]
+    return max(_spearman(similarities, gold, task.id, task.subsets) for similarities in found)
+
+
+def score_suite(tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
+    """Score all tasks, and their average (task "avg") as the mean of the unrounded "all" values."""
+    scores = [score for task in tasks for score in score_task(task, predictions[task.id])]
+    average = suite_average(score.value for score in scores if score.subset == ALL)
+    return (*scores, Score("avg", ALL, "spearman", average, len(tasks)))
+
+
+def _explain_equal(
+    encoder: Encoder, embeddings: Embeddings, task_id: str, pairs: list[tuple[str, str]]
+) -> None:
+    """Raise BenchError with the reason of a task's equal predictions, where the vectors show it."""
+    if embeddings.all_equal:
+        raise BenchError("all predictions are equal, so the correlation is undefined (a collapsed encoder?)")
+    if isinstance(encoder, WordCounter):
+        try:
+            encoder.cover(distinct(sentence for pair in pairs for sentence in pair))
+        except BenchError as error:
+            where = f"{task_id}: {error.where}" if error.where else task_id
+            raise BenchError(error.what, where=where, expected=error.expected, hint=error.hint) from error
+
+
+def _spearman(
+    predicted: NDArray[np.floating], gold: NDArray[np.floating], where: str, subsets: Sequence[PairSubset]
+) -> float:
+    """Spearman's correlation; raises BenchError with task and files where it is undefined."""
+    try:
+        return spearman(predicted, gold)
+    except BenchError as error:
+        files = ", ".join(dict.fromkeys(subset.source for subset in subsets if subset.source))
+        where = f"{where} ({files})" if files else where
+        raise BenchError(error.what, where=where, expected=error.expected) from error
+
+
+def _sentences(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    return (sentence for of_task in pairs.values() for pair in of_task for sentence in pair)
+
+
+def _sides(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    return [first for first, _ in pairs], [second for _, second in pairs]
