@@ -77,6 +77,10 @@ class Methods(Registry[Method]):
         hint = "one of a plug-in is there with --plugin FILE.py|PACKAGE"
         raise InputError(error.what, where=where, expected=error.expected, hint=hint)
 
+    def is_own(self, name: str) -> bool:
+        """True for a method of bench's own packages."""
+        return self.origin(name).startswith("bench.")
+
     def called(self, name: str) -> str | None:
         """Return the method of that name, however it is written ("SimCSE"), None if there is none."""
         return next((own for own in self._items if own.casefold() == name.casefold()), None)
@@ -117,7 +121,7 @@ def _import_own() -> None:
 def own_methods() -> dict[str, Method]:
     """Import bench's own packages of methods; return theirs by name, whatever else is installed."""
     _import_own()
-    return {name: method for name, method in METHODS if METHODS.origin(name).startswith("bench.")}
+    return {name: method for name, method in METHODS if METHODS.is_own(name)}
 
 
 def discover() -> Registry[Method]:

@@ -50,7 +50,7 @@ class Mutation:
 
 
 STS, EMBED = "bench/eval/pair_suite.py", "bench/eval/embed.py"
-BACKBONE, POOLING, CHUNKS = "bench/nn/backbone.py", "bench/nn/pooling.py", "bench/training/chunks.py"
+BACKBONE, POOLING, CHUNKS = "bench/nn/backbone.py", "bench/nn/states.py", "bench/training/chunks.py"
 LOOP, STAGE, CONTRASTIVE = (
     "bench/training/loop.py",
     "bench/training/sentence_encoder.py",

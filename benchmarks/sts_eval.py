@@ -29,7 +29,7 @@ from bench.encoder import FloatArray
 from bench.eval.sts import predict, score_suite, spearman
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import resolve
-from bench.nn.pooling import pool
+from bench.nn.states import pool
 
 BATCH = 128
 UNREPORTED = {"STSB": ("STSB-train", "STSB-dev"), "SICKR": ("SICKR-train", "SICKR-dev")}

@@ -96,7 +96,6 @@ def watch_all(clock: Clock) -> None:
     import bench.nn.folder
     import bench.probes.measure
     import bench.records.store
-    import bench.training.dev
     import bench.training.loop
     import bench.training.sentence_encoder
 
@@ -109,7 +108,7 @@ def watch_all(clock: Clock) -> None:
     clock.watch(torch.Tensor, "backward", "backward")
     clock.watch(nn.utils, "clip_grad_norm_", "clip")
     clock.watch(torch.optim.AdamW, "step", "optimizer")
-    clock.watch(bench.training.dev.DevEvaluation, "score", "dev")
+    clock.watch(bench.training.sentence_encoder.DevEvaluation, "score", "dev")
     clock.watch(bench.training.loop, "copy_state", "copy")
     clock.watch(PreTrainedModel, "save_pretrained", "save")
     clock.watch(PreTrainedTokenizerBase, "save_pretrained", "save")

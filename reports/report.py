@@ -15,8 +15,7 @@ from bench.reports.doubts import with_doubts
 from bench.reports.formats.paper import Style
 from bench.reports.formats.paper import tables as printed_tables
 from bench.reports.records import long_frame
-from bench.reports.sections import SECTIONS, table_grids
-from bench.reports.tables.ablation import ablation_grids
+from bench.reports.sections import SECTIONS, TABLES, table_grids
 from bench.reports.tables.leaderboard import leaderboards
 from bench.reports.tables.paper import paper_tables
 
@@ -77,7 +76,8 @@ def report(
         return _long(campaign, look)
     if form == "json":
         _no_columns(look, "name a table: --table leaderboard")
-        return as_json([*leaderboards(campaign), *ablation_grids(campaign)])
+        sweeps = TABLES["ablation:SWEEP"].grids(campaign)
+        return as_json([*leaderboards(campaign), *sweeps])
     grids = [grid for section in SECTIONS if section.printed for grid in section.grids(campaign)]
     grids = formats.select(grids, look.columns)
     if form == "latex":

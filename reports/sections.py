@@ -30,6 +30,7 @@ class Section:
         table: Its name for ``--table`` if that is not ``name``; with ``:SWEEP`` where it takes one.
         printed: True if a report prints it without ``--table``; the page always has it.
         selected: True if it is of the checkpoints that the dev set chose, and of no others.
+        of_sweeps: True if it is of sweeps, which few campaigns have.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Section:
     table: str = ""
     printed: bool = False
     selected: bool = False
+    of_sweeps: bool = False
 
     def lacks(self, campaign: Campaign) -> tuple[str, str]:
         """Why there is nothing to show of a campaign, and what makes it."""
@@ -49,7 +51,7 @@ class Section:
 
     def grids(self, campaign: Campaign) -> list[Grid]:
         """Return its tables, none where there is nothing to show."""
-        if not self.make:
+        if not self.make or (self.of_sweeps and not campaign.sweeps):
             return []
         module, _, function = self.make.partition(".")
         made: list[Grid] = getattr(import_module(f"bench.reports.tables.{module}"), function)(campaign)
@@ -155,6 +157,7 @@ SECTIONS = (
         "ablation.ablation_grids",
         table="ablation:SWEEP",
         printed=True,
+        of_sweeps=True,
     ),
     Section(
         "gradient",

@@ -16,8 +16,8 @@ from bench.gradient.views import BATCH, MARGIN, batch_cosines, dropout_views, ow
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.dropout import set_dropout
 from bench.stages import StageContext
-from bench.training.dev import Watched
 from bench.training.randomness import generator
+from bench.training.sentence_encoder import Watched
 
 HELD_OUT = 0.1
 

@@ -2,9 +2,6 @@
 
 from bench.nn.architecture import specials as specials
 from bench.nn.architecture import state_size as state_size
-from bench.nn.attention import attention_mask as attention_mask
-from bench.nn.attention import last_states as last_states
-from bench.nn.attention import run_layers as run_layers
 from bench.nn.backbone import Rows as Rows
 from bench.nn.backbone import TokenRows as TokenRows
 from bench.nn.backbone import TransformerEncoder as TransformerEncoder
@@ -32,6 +29,9 @@ from bench.nn.masked_lm import new_layers as new_layers
 from bench.nn.prefix import PrefixedEncoder as PrefixedEncoder
 from bench.nn.prompt import Prompt as Prompt
 from bench.nn.sentence_transformer import SentenceTransformerEncoder as SentenceTransformerEncoder
+from bench.nn.states import attention_mask as attention_mask
+from bench.nn.states import last_states as last_states
+from bench.nn.states import run_layers as run_layers
 from bench.nn.static import is_model2vec as is_model2vec
 from bench.nn.static import load_model2vec as load_model2vec
 from bench.nn.static import load_static as load_static

@@ -32,9 +32,8 @@ from bench.nn.architecture import (
     table_size,
     token_types,
 )
-from bench.nn.attention import attention_mask, layered
-from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
+from bench.nn.states import attention_mask, layered, masked_token, pool
 from bench.nn.tokens import (
     BUCKET,
     Chunk,
@@ -201,7 +200,7 @@ class TransformerEncoder:
     Args:
         source: Model folder (see :func:`load_backbone`), or a loaded (model, tokenizer).
         pooling: cls, avg, avg_first_last, avg_last_two, pooler, last, weighted_mean or mask.
-        first_layer: "embedding" or "layer1", see :func:`bench.nn.pooling.pool`.
+        first_layer: "embedding" or "layer1", see :func:`bench.nn.states.pool`.
         template: For "mask", see :class:`bench.nn.prompt.Prompt`; "auto" takes PromptBERT's.
         device: "cpu", "cuda" or "mps".
 

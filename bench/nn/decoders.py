@@ -12,7 +12,7 @@ from torch import Tensor
 from bench.errors import InputError
 from bench.nn.architecture import specials
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.pooling import last_token
+from bench.nn.states import last_token
 from bench.nn.tokens import Chunk
 
 ONE_WORD = 'This sentence : "{sentence}" means in one word:"'
@@ -44,7 +44,7 @@ class TemplateEncoder(TransformerEncoder):
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence}.
         places: How often it has to stand there.
-        pooling: See :func:`bench.nn.pooling.pool`.
+        pooling: See :func:`bench.nn.states.pool`.
         device: "cpu", "cuda" or "mps".
 
     Raises:

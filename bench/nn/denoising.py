@@ -12,10 +12,9 @@ from torch import Tensor
 
 from bench.errors import InputError
 from bench.nn.architecture import first_position
-from bench.nn.attention import layered, run_layers
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.pooling import masked_token
 from bench.nn.prompt import Prompt
+from bench.nn.states import layered, masked_token, run_layers
 from bench.nn.tokens import on_device
 
 POSITIONS = ("released", "aligned", "unshifted")

@@ -15,8 +15,8 @@ from transformers import (
 )
 
 from bench.errors import InputError
-from bench.nn.attention import ARCHITECTURES, IMPLEMENTATIONS, attention_mask
 from bench.nn.backbone import load_folder
+from bench.nn.states import ARCHITECTURES, IMPLEMENTATIONS, attention_mask
 from bench.nn.tokens import Chunk
 from bench.nn.untrusted import check_weights
 

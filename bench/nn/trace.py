@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from bench.nn.attention import IMPLEMENTATIONS
 from bench.nn.observer import LayerView, Observer, Tower, UntraceableError
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from bench.nn.states import IMPLEMENTATIONS
 from bench.nn.sum_encoder import SumEncoder
 
 

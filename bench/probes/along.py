@@ -133,7 +133,7 @@ def probed_context(
         found: Gets the dev score and the probes of each evaluation.
     """
     from bench.probes.measure import measure, without_curves
-    from bench.training.dev import Watched
+    from bench.training.sentence_encoder import Watched
 
     def dev_score(encoder: Encoder, *select: str) -> float:
         score = context.dev_score(encoder, *select)

@@ -20,7 +20,7 @@ from bench.nn.trace import towers, traced
 from bench.probes import PROBES
 from bench.probes.data import VERSION, ProbeData
 from bench.probes.probe import Inputs, Need, Probe, ProbeOptions
-from bench.training.dev import Watched
+from bench.training.sentence_encoder import Watched
 
 
 @dataclass(frozen=True)

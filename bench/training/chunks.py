@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from bench.nn.architecture import positions_of
-from bench.nn.attention import last_states
-from bench.nn.pooling import masked_token, pool
+from bench.nn.states import last_states, masked_token, pool
 from bench.nn.tokens import (
     BUCKET,
     Chunk,
@@ -164,7 +163,7 @@ def pooled_states(
         model: A transformer that returns ``last_hidden_state``.
         rows: B token rows.
         pad_id: Id to pad with.
-        pooling: "cls" or "avg", see :func:`bench.nn.pooling.pool`.
+        pooling: "cls" or "avg", see :func:`bench.nn.states.pool`.
         budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
 
     Returns:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bench.errors import InputError
-from bench.nn.attention import layered
+from bench.nn.states import layered
 
 LOWERED = "bf16-weights"
 _asked: list[str] = []  # innermost last; a plain list, which a compiled step can read

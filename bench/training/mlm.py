@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import BenchError, InputError
-from bench.nn.attention import last_states
 from bench.nn.masked_lm import lm_logits
+from bench.nn.states import last_states
 from bench.nn.tokens import Chunk, chunk_of, on_device
 from bench.training.masking import Masked, masked_text
 from bench.training.mixed_precision import lowered, widened

@@ -24,7 +24,7 @@ from bench.errors import InputError
 from bench.eval.sts import dev_spearman
 from bench.losses.bootstrap import byol_loss
 from bench.nn.backbone import load_backbone, padded, token_rows
-from bench.nn.pooling import mean_tokens
+from bench.nn.states import mean_tokens
 from bench.stages import planned_steps
 from bench.training import loop
 from bench.training.byol import predictor

@@ -182,7 +182,7 @@ def test_a_kept_encoder_is_computed_again(cli: Cli, tmp_path: Path, monkeypatch:
     code, out, err = cli("check", "--results", "results")  # records of a run hold no kept encoder
     assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
     from bench.nn import backbone
-    from bench.nn.pooling import pool
+    from bench.nn.states import pool
 
     monkeypatch.setattr(
         backbone, "pool", lambda states, mask, how, *a, **k: pool(states, mask, "avg", *a, **k)

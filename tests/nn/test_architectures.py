@@ -19,8 +19,8 @@ from bench.encoder import FloatArray
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
-from bench.nn.pooling import last_token, weighted_mean
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from bench.nn.states import last_token, weighted_mean
 from tests.support.architectures import tiny
 from tests.support.cli import Cli
 from tests.support.folders import sentence_transformers_folder

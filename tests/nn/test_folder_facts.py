@@ -14,9 +14,9 @@ import pytest
 from torch import nn
 from transformers.models.auto import modeling_auto
 
-from bench.nn.attention import layered
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import folder_facts, kinds
+from bench.nn.states import layered
 from tests.support.zoo import ZOO
 
 

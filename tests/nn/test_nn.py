@@ -22,11 +22,11 @@ from bench.nn import backbone
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import content_hash, resolve
 from bench.nn.halves import device_of
-from bench.nn.pooling import masked_token, mean_tokens, pool
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from bench.nn.states import masked_token, mean_tokens, pool
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import length_sorted_batches
-from bench.training.dev import Watched
+from bench.training.sentence_encoder import Watched
 from tests.support.folders import copy, sentence_transformers_folder
 
 SENTENCES = ["The doctor is reading a book.", "", "a", "Two children are singing a song on the hill.", "a"]

@@ -21,7 +21,7 @@ from bench.reports.figures.of_records import figures
 from bench.reports.report import report
 from bench.reports.tables.cards import cards, pieces
 from bench.reports.tables.runs import parameters, run_tables
-from bench.training.dev import POINTS, loss_curve
+from bench.training.sentence_encoder import POINTS, loss_curve
 from tests.support.campaigns import hostile_campaign, make_record
 from tests.support.standings import campaign as standing
 from tests.support.standings import seeds

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.nn.attention import last_states
+from bench.nn.states import last_states
 from bench.nn.twin import twin_states
 from bench.training import chunks
 

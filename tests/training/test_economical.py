@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from transformers import DistilBertConfig, DistilBertModel
 
-from bench.nn.attention import last_states, layered
 from bench.nn.backbone import padded
 from bench.nn.dropout import set_dropout
+from bench.nn.states import last_states, layered
 from bench.nn.tokens import chunk_from, looked_up_once
 from bench.training.chunks import cls_states, pooled_states, token_batch, twin_cls_states
 from bench.training.loop import TrainSettings, make_optimizer

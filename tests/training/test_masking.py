@@ -18,11 +18,11 @@ from bench.data.corpus import Corpus, make_corpus
 from bench.data.toy import toy_task
 from bench.errors import BenchError, DataError, InputError
 from bench.nn import masked_lm
-from bench.nn.attention import attention_mask, run_layers
 from bench.nn.backbone import load_backbone, token_rows
 from bench.nn.dropout import set_dropout
 from bench.nn.folder import resolve
 from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head
+from bench.nn.states import attention_mask, run_layers
 from bench.nn.tokens import chunk_from
 from bench.training.masking import mask_tokens, masked_text
 from bench.training.mlm import MlmSettings, masked_accuracy
