@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bench.config.spec import RunSpec
     from bench.encoder import Encoder
     from bench.execution.builder import Builder
-    from bench.plan.cells import Cell
+    from bench.plan.cell import Cell
     from bench.plan.plan import Plan
 
 

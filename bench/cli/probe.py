@@ -24,7 +24,7 @@ from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
-    from bench.plan.cells import Cell
+    from bench.plan.cell import Cell
     from bench.plan.plan import Plan
     from bench.probes.along import Along, Evaluated
     from bench.probes.data import ProbeData

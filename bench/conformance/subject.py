@@ -23,7 +23,7 @@ from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import InputError
 from bench.execution.builder import Builder
 from bench.execution.stage_cache import StageCache
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS, discover
 

@@ -23,7 +23,7 @@ from bench.errors import BenchError, InputError
 from bench.execution.builder import with_made
 from bench.execution.probing import probed_suite
 from bench.nn.folder import PRETRAINING, ModelFolder, content_hash, parts
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.plan.plan import Plan
 from bench.records.environment import CHECKOUT_FOLDERS, FILE, ROUNDED, provenance
 from bench.stages import PAIRS, SICK

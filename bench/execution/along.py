@@ -12,7 +12,7 @@ from bench.encoder import Progress
 from bench.errors import BenchError, InputError
 from bench.execution.builder import Builder
 from bench.execution.stage_cache import StageCache
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.plan.plan import Plan
 from bench.probes.along import Evaluated, Found, probed_context
 from bench.probes.data import ProbeData

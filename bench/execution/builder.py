@@ -22,7 +22,7 @@ from bench.execution.events import TRAINS, WAITS
 from bench.execution.stage_cache import StageCache
 from bench.nn.folder import MadeModel, ModelFolder, content_hash
 from bench.plan.backbones import check_made
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.plan.job import training_block
 from bench.records.environment import made_with, otherwise
 from bench.registry import discover

@@ -15,7 +15,7 @@ from bench.eval.mteb_tasks import MtebTask
 from bench.execution.builder import Builder
 from bench.execution.probing import finished_record
 from bench.nn.readme import about_folder
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.record import ALL, AVERAGE, RunRecord, Score

@@ -22,7 +22,7 @@ from bench.execution.monitor import span
 from bench.execution.stage_cache import StageCache
 from bench.nn.device import torch_threads
 from bench.nn.folder import MadeModel, ModelFolder, hash_note
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.registry import METHODS

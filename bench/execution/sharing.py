@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.nn.folder import ModelFolder
 from bench.nn.tokens import CUDA_BATCH_TOKENS
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.plan.plan import Plan
 
 CONTEXT = 700 * 2**20

@@ -46,7 +46,7 @@ from bench.nn.folder import (
     shape,
 )
 from bench.nn.whole_folder import check_whole
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.records.fingerprint import digest
 from bench.registry import METHODS
 from bench.stages import TrainedMethod

@@ -1,16 +1,16 @@
-"""Cells: one method with its options, model and seed; from a request to cells, and those of its members."""
+"""From a request to cells: a method with its options and model, once a seed; cells of its members."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bench.card import SUPERVISED, MethodCard, Option, OptionValue
+from bench.card import MethodCard, Option, OptionValue
 from bench.config.method_ids import (
     misquoted_hint,
     parse_method,
@@ -20,116 +20,16 @@ from bench.config.method_ids import (
     split_outside_brackets,
     split_path,
 )
-from bench.config.plugins import plugin_facts
 from bench.config.profiles import Profile, counted_by_epochs
 from bench.config.profiles import names as profile_names
 from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve, resolve_file
+from bench.plan.cell import Cell
 from bench.plan.job import check_match, matched_length
 from bench.records.files import model_stem
-from bench.records.record import Place
 from bench.registry import METHODS
-from bench.stages import PAIRS, ComposedMethod, Stage, TrainedMethod
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method with its options, model and seed: what is built once and evaluated on the suites.
-
-    Args:
-        profile: Profile's name in results.
-        method: Method id.
-        card: The method's card.
-        options: Value of every option.
-        model: Backbone, or the model that it brings.
-        seed: None for a deterministic method.
-        stages: Its own training stages.
-        notes: What every table has to say of it.
-        members: The cell of each other method it builds on, by role.
-        copy: Number of this copy among equal members of an ensemble ("2", inside another copy "2.2"), "" for
-            the first: it has its own random streams.
-        auxiliaries: Each model it needs in training in addition to the backbone, by the option that names it.
-        ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
-        train_precision: Arithmetic of its transformers in training, see
-            :func:`bench.training.mixed_precision.training_at`.
-        compiled: How its steps are compiled, see :func:`bench.training.two_phase_step.compiling`.
-    """
-
-    profile: str
-    method: str
-    card: MethodCard
-    options: tuple[tuple[str, OptionValue], ...]
-    model: ModelFolder | None
-    seed: int | None
-    stages: tuple[Stage, ...] = ()
-    notes: tuple[str, ...] = ()
-    members: tuple[tuple[str, Cell], ...] = ()
-    copy: str = ""
-    auxiliaries: tuple[tuple[str, ModelFolder], ...] = ()
-    ranks: int = 1
-    train_precision: str = "fp32"
-    compiled: str = "none"
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What its method needs of the backbone with these options."""
-        options = dict(self.options)
-        return frozenset(need.what for need in self.card.needs if need.holds(options) and not need.of)
-
-    @property
-    def trains(self) -> bool:
-        """True if it or a member of it has training stages."""
-        return bool(self.all_stages)
-
-    @property
-    def all_stages(self) -> tuple[Stage, ...]:
-        """Its members' stages and its own, each once."""
-        return tuple({stage.key: stage for _, _, stage in self.named_stages}.values())
-
-    @property
-    def final_stages(self) -> tuple[Stage, ...]:
-        """Its own stages that no other of them builds on: what its encoder is made of."""
-        used = {role for stage in self.stages for role in stage.spec.inputs}
-        return tuple(stage for stage in self.stages if stage.spec.role not in used)
-
-    @property
-    def texts(self) -> set[str]:
-        """Names of the training texts that they see."""
-        return {stage.spec.text for stage in self.all_stages}
-
-    @property
-    def supervised(self) -> bool:
-        """True if its card says so, if it learns from labelled pairs, or if a member of it is supervised."""
-        of_members = any(member.supervised for _, member in self.members)
-        return of_members or self.card.kind == SUPERVISED or any(s.spec.text == PAIRS for s in self.stages)
-
-    @property
-    def named_stages(self) -> Iterator[tuple[str, Cell, Stage]]:
-        """Each stage with the cell that it is of, by name: ROLE for its own, MEMBER/ROLE for a member's."""
-        for role, member in self.members:
-            yield from ((f"{role}/{name}", owner, stage) for name, owner, stage in member.named_stages)
-        yield from ((stage.spec.role, self, stage) for stage in self.stages)
-
-    @property
-    def member_names(self) -> set[str]:
-        """Names of all methods that it builds on, at any depth."""
-        return {name for _, member in self.members for name in (member.card.name, *member.member_names)}
-
-    def place(self, suite: str) -> Place:
-        """Where the cell's record for a suite belongs."""
-        return Place(self.profile, self.method, self.seed, suite)
-
-    def describe(self) -> str:
-        """For messages: method id and seed."""
-        return self.method if self.seed is None else f"{self.method} seed {self.seed}"
-
-
-def plugins_of(cell: Cell) -> dict[str, dict[str, Any]]:
-    """Where its method and those it builds on came from, by method, of those that aren't bench's own."""
-    names = {name for name in (cell.card.name, *cell.member_names) if not METHODS.is_own(name)}
-    found = {name: plugin_facts(name) for name in sorted(names)}
-    return {name: facts for name, facts in found.items() if facts is not None}
+from bench.stages import ComposedMethod, TrainedMethod
 
 
 def with_members(

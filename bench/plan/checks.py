@@ -11,7 +11,8 @@ from bench.config.spec import MethodRequest, RunSpec
 from bench.data.training import TrainingData
 from bench.errors import InputError, not_one_of
 from bench.nn.folder import resolve, resolve_file
-from bench.plan.cells import Cell, bare_cell
+from bench.plan.cell import Cell
+from bench.plan.cells import bare_cell
 from bench.registry import METHODS
 from bench.stages import copy_name
 

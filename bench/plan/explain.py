@@ -8,7 +8,8 @@ from bench.config import profiles
 from bench.config.spec import MethodRequest, RunSpec
 from bench.data.training import TrainingData, read_training_data
 from bench.errors import InputError
-from bench.plan.cells import Cell, bare_cell, budget_options, flattened, given_options
+from bench.plan.cell import Cell
+from bench.plan.cells import bare_cell, budget_options, flattened, given_options
 from bench.plan.checks import check_overrides
 from bench.plan.job import MATCHED
 from bench.registry import METHODS

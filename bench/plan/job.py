@@ -17,7 +17,7 @@ from bench.data.training import TrainingData
 from bench.errors import InputError
 from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import ARCHITECTURE, MadeModel, ModelFolder, dropout_of
-from bench.plan.cells import Cell, plugins_of
+from bench.plan.cell import Cell, plugins_of
 from bench.records.environment import rounding
 from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, digest, key_of, values
 from bench.records.record import Place, RunRecord

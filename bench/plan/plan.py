@@ -28,7 +28,8 @@ from bench.errors import DataError, InputError, MisplacedRecordError, NotCompara
 from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import ModelFolder, hash_note, resolve
 from bench.plan.backbones import profile_backbone
-from bench.plan.cells import Cell, make_cells, refuse_twins, with_members, without_idle_seeds
+from bench.plan.cell import Cell
+from bench.plan.cells import make_cells, refuse_twins, with_members, without_idle_seeds
 from bench.plan.checks import check_batches, check_copies, check_overrides, method_cards
 from bench.plan.job import Job, make_job, with_stages
 from bench.records.files import check_new, check_new_campaign, safe_name

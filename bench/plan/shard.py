@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.stages import Stage, planned_steps

@@ -10,7 +10,7 @@ from filelock import FileLock
 from bench.card import MethodCard
 from bench.execution.builder import Builder
 from bench.execution.stage_cache import StageCache
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.stages import Stage
 from tests.support.train import spec
 

@@ -13,7 +13,8 @@ from bench.config.spec import MethodRequest, RunSpec
 from bench.data.mteb_names import parse_suite, split_suites
 from bench.errors import BenchError
 from bench.nn.folder import ModelFolder
-from bench.plan.cells import Cell, make_cells
+from bench.plan.cell import Cell
+from bench.plan.cells import make_cells
 from bench.probes import parse_probes
 from bench.registry import discover
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused

@@ -13,7 +13,7 @@ from bench.config.spec import RunSpec
 from bench.data.tasks import PairTask
 from bench.errors import InputError
 from bench.methods.ensemble import weighted_members
-from bench.plan.cells import Cell
+from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
 from tests.support.cli import Cli, records
