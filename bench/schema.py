@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from bench.errors import BenchError
 
 LARGEST = 1e15
 """No count, clock or measured value is larger; sums of such numbers stay finite."""
@@ -199,3 +202,24 @@ def _unwritable(value: Any, levels: int) -> str | None:
 
 def _is_unicode(value: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in value) if not value.isascii() else True
+
+
+def kept_facts(facts: Any, shape: Block, what: str) -> dict[str, Any]:
+    """Facts as a record keeps them: what JSON holds, tuples as lists.
+
+    Args:
+        facts: What a method says.
+        shape: Of the block that they become.
+        what: For messages.
+
+    Raises:
+        BenchError: no facts, or something among them that a record can't hold.
+    """
+    try:
+        found = json.loads(json.dumps(facts, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BenchError(f"{what} can't be kept: {error}") from error
+    if place := fault(found, shape) or unwritable(found, DEEPEST // 2):  # they stand below others there
+        raise BenchError(f"{what} can't be kept: '{place}' isn't what it should be")
+    kept: dict[str, Any] = found
+    return kept

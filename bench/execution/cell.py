@@ -37,9 +37,9 @@ from bench.plan.job import Job, named_model
 from bench.records.environment import clean_traceback, provenance, timing, without_paths
 from bench.records.fingerprint import ENCODER_FACTS, digest, values
 from bench.records.record import ALL, RunRecord, Score
-from bench.records.schema import ENCODER, TRAINING, kept_facts
+from bench.records.schema import ENCODER, TRAINING
 from bench.records.store import ResultStore
-from bench.schema import number
+from bench.schema import kept_facts, number
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from glob import escape
 from pathlib import Path
+from typing import Protocol
 
 from bench.config.spec import ALL_METHODS, RunSpec
 from bench.data.mteb_names import suite_label
@@ -19,7 +20,15 @@ from bench.eval.suite import measure_of
 from bench.execution.builder import check_text
 from bench.execution.cell import CellTask, Outcome, run_cell
 from bench.execution.events import EVALUATES, LOADS, PROBES, all_work, clear_leftovers, run_folder, work_of
-from bench.execution.executors.local import Executor, InProcess, WorkerProcesses, always
+from bench.execution.executors.local import (
+    Begins,
+    Needs,
+    Result,
+    Task,
+    WorkerProcesses,
+    always,
+    needs_nothing,
+)
 from bench.execution.preview import CellTimes
 from bench.execution.probing import jobs_without_probes
 from bench.execution.sharing import sharing
@@ -31,6 +40,34 @@ from bench.plan.plan import Plan
 from bench.records.record import safe_name
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
+
+
+class Executor(Protocol):
+    """Runs a function over tasks and yields each result as soon as it is available."""
+
+    def run(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
+    ) -> Iterator[Result]:
+        """Yield results in the order of completion."""
+        ...
+
+
+class InProcess:
+    """One after the other, here."""
+
+    def run(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
+    ) -> Iterator[Result]:
+        """Yield results in the order of the tasks."""
+        return (function(task) for task in tasks if begins(task))
 
 
 def check_early(spec: RunSpec) -> None:
@@ -197,7 +234,7 @@ def run_plan(
         while tasks:
             task_of = {task.jobs[0].place: task for task in tasks}
             busy: list[CellTask] = []
-            begins = deadline.begins if deadline else always
+            begins: Begins = deadline.begins if deadline else lambda _: True
             for results in executor.run(function, tasks, _stage_keys, begins):
                 task = task_of[results[0].job.place]
                 if any(outcome.state == "busy" for outcome in results):

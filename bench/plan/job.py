@@ -19,9 +19,8 @@ from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import ARCHITECTURE, MadeModel, ModelFolder, dropout_of
 from bench.plan.cell import Cell, plugins_of
 from bench.records.environment import rounding
-from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, digest, key_of, values
+from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, digest, key_of, values, without_latest
 from bench.records.record import Place, RunRecord
-from bench.records.schema import without_latest
 from bench.registry import METHODS
 from bench.stages import (
     ARITHMETIC,

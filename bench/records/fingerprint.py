@@ -15,7 +15,53 @@ from typing import Any, Literal
 from bench.errors import DataError
 from bench.records.environment import cpu, gpu, made_by, plugin_files, versions
 from bench.records.record import RunRecord, same_numbers
-from bench.records.schema import LATER, not_in_key, without_latest
+
+LATEST: dict[str, Any] = {
+    "mlm_term": 0.0,
+    "mlm_share": 0.15,
+    "noise_negatives": 0,
+    "repetition_unit": "subword",
+    "student_loss": "mse",
+    "student_queue": 65536,
+    "student_scale": 1.0,
+    "pooler": "cls",
+    "freeze_layers": 0,
+    "kernel": "exponential",
+    "kernel_power": 4.0,
+    "nu_after": 1.0,
+    "augs": "sf+rv+de+rp",
+    "posi_cst": True,
+    "peer_coop": True,
+    "fix_peer": False,
+    "engine": "zca",
+    "prompt_form": "text",
+    "prompt_init": "tokens",
+    "prompt_head": "tanh",
+    "noise_gradient": True,
+    "fresh_pooler": "each",
+    "ltn_input": "pooler",
+}
+"""Those of LATER that no key has at these values, neither of a record nor of a stage nor of a member."""
+LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST
+LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
+"""Options that older records may lack, as they came later, with the value that held before."""
+_SAID = (
+    *("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters"),
+    *("routes", "unread", "unread_settings", "length", "coverage", "own_code"),
+)
+"""What an encoder says of itself that its options and weights determine; with _FROM: who says so."""
+_FROM = "_from"
+
+
+def without_latest(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, or the settings of a stage, without those of LATEST that have the value there."""
+    return {name: value for name, value in options.items() if name not in LATEST or value != LATEST[name]}
+
+
+def not_in_key(said: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What an encoder says of itself but for what the key says already, which older records lack."""
+    return {name: value for name, value in (said or {}).items() if name.removesuffix(_FROM) not in _SAID}
+
 
 UNSET, NONE = "not set", "none"
 

@@ -6,13 +6,7 @@ names has its type, so that nothing of another type is computed with or left out
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
-from bench.errors import BenchError
 from bench.schema import (
-    DEEPEST,
     Block,
     Each,
     Maybe,
@@ -21,13 +15,11 @@ from bench.schema import (
     anything,
     byline,
     count,
-    fault,
     flag,
     label,
     number,
     setting,
     text,
-    unwritable,
     whole,
 )
 
@@ -145,71 +137,3 @@ RECORD = Block(
         "timing": _TIMING,
     },
 )
-
-
-LATEST: dict[str, Any] = {
-    "mlm_term": 0.0,
-    "mlm_share": 0.15,
-    "noise_negatives": 0,
-    "repetition_unit": "subword",
-    "student_loss": "mse",
-    "student_queue": 65536,
-    "student_scale": 1.0,
-    "pooler": "cls",
-    "freeze_layers": 0,
-    "kernel": "exponential",
-    "kernel_power": 4.0,
-    "nu_after": 1.0,
-    "augs": "sf+rv+de+rp",
-    "posi_cst": True,
-    "peer_coop": True,
-    "fix_peer": False,
-    "engine": "zca",
-    "prompt_form": "text",
-    "prompt_init": "tokens",
-    "prompt_head": "tanh",
-    "noise_gradient": True,
-    "fresh_pooler": "each",
-    "ltn_input": "pooler",
-}
-"""Those of LATER that no key has at these values, neither of a record nor of a stage nor of a member."""
-LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST
-LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
-"""Options that older records may lack, as they came later, with the value that held before."""
-_SAID = (
-    *("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters"),
-    *("routes", "unread", "unread_settings", "length", "coverage", "own_code"),
-)
-"""What an encoder says of itself that its options and weights determine; with _FROM: who says so."""
-_FROM = "_from"
-
-
-def without_latest(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options, or the settings of a stage, without those of LATEST that have the value there."""
-    return {name: value for name, value in options.items() if name not in LATEST or value != LATEST[name]}
-
-
-def not_in_key(said: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What an encoder says of itself but for what the key says already, which older records lack."""
-    return {name: value for name, value in (said or {}).items() if name.removesuffix(_FROM) not in _SAID}
-
-
-def kept_facts(facts: Any, shape: Block, what: str) -> dict[str, Any]:
-    """Facts as a record keeps them: what JSON holds, tuples as lists.
-
-    Args:
-        facts: What a method says.
-        shape: Of the block that they become.
-        what: For messages.
-
-    Raises:
-        BenchError: no facts, or something among them that a record can't hold.
-    """
-    try:
-        found = json.loads(json.dumps(facts, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BenchError(f"{what} can't be kept: {error}") from error
-    if place := fault(found, shape) or unwritable(found, DEEPEST // 2):  # they stand below others there
-        raise BenchError(f"{what} can't be kept: '{place}' isn't what it should be")
-    kept: dict[str, Any] = found
-    return kept

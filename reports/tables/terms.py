@@ -8,8 +8,8 @@ from typing import Any
 from bench.comparison.select import grouped
 from bench.data.mteb_names import FILES
 from bench.records.environment import cpu
+from bench.records.fingerprint import without_latest
 from bench.records.record import RunRecord, chosen_on
-from bench.records.schema import without_latest
 from bench.reports.records import LAST, by_method, table_facts
 
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4

@@ -13,10 +13,10 @@ import pytest
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.execution.cell import CellTask
-from bench.execution.executors.local import Executor, InProcess, WorkerProcesses
+from bench.execution.executors.local import WorkerProcesses
 from bench.execution.executors.ray import RayTasks, _Start
 from bench.execution.preview import CellTimes
-from bench.execution.runner import Deadline, fitting, run_plan
+from bench.execution.runner import Deadline, Executor, InProcess, fitting, run_plan
 from bench.plan.job import Job
 from bench.plan.plan import Plan, make_plan
 from tests.support.cli import Cli, refusal, stable_bytes

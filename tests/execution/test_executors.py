@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution.executors.local import Executor, InProcess, WorkerProcesses
+from bench.execution.executors.local import WorkerProcesses
+from bench.execution.runner import Executor, InProcess
 from tests.support.executors import log_start, needs
 
 

@@ -14,9 +14,9 @@ from safetensors.numpy import save_file
 
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
-from bench.execution.executors.local import InProcess, WorkerProcesses
+from bench.execution.executors.local import WorkerProcesses
 from bench.execution.executors.ray import RayTasks, _Start
-from bench.execution.runner import executor_for
+from bench.execution.runner import InProcess, executor_for
 from bench.execution.sharing import (
     ADAMW,
     CONTEXT,

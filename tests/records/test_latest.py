@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from bench.plan.job import keyed_stages
-from bench.records.fingerprint import family_of, key_of
+from bench.records.fingerprint import LATER, LATEST, family_of, key_of
 from bench.records.record import RunRecord, Score
-from bench.records.schema import LATER, LATEST
 from bench.registry import discover
 from bench.stages import StageSpec
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from bench.config.plugins import load_plugins
 from bench.config.spec import Plugin
@@ -39,34 +39,6 @@ def take(waiting: list[Task], running: Iterable[frozenset[str]], needs: Needs) -
     taken = frozenset().union(*running)
     free = (i for i, task in enumerate(waiting) if not taken & needs(task))
     return waiting.pop(next(free, 0))
-
-
-class Executor(Protocol):
-    """Runs a function over tasks and yields each result as soon as it is available."""
-
-    def run(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        needs: Needs = needs_nothing,
-        begins: Begins = always,
-    ) -> Iterator[Result]:
-        """Yield results in the order of completion."""
-        ...
-
-
-class InProcess:
-    """One after the other, here."""
-
-    def run(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        needs: Needs = needs_nothing,
-        begins: Begins = always,
-    ) -> Iterator[Result]:
-        """Yield results in the order of the tasks."""
-        return (function(task) for task in tasks if begins(task))
 
 
 class WorkerProcesses:
