@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from bench.comparison.confounders import limits
-from bench.comparison.design import Asked, design_of
+from bench.comparison.design import design_of
 from bench.comparison.evidence import DrawItems, ItemLevel, SeedLevel, item_level, seed_level
 from bench.comparison.finding import (
     EXACT,
@@ -24,6 +24,7 @@ from bench.comparison.item_bootstrap import RefusedError, common_tasks
 from bench.comparison.questions import NOTHING_ELSE, Answers, Questions, answers
 from bench.comparison.select import Group
 from bench.errors import BenchError, InputError, NotComparableError
+from bench.stats.design import Asked
 from bench.stats.items import AVERAGE
 
 
@@ -121,7 +122,7 @@ def compare(
         b: The other.
         level: Confidence level of the intervals, in (0, 1).
         test: Of seeds: "auto" is the paired t test where the records say that the runs of a seed are pairs,
-            else Welch's; see ``bench.comparison.design``.
+            else Welch's; see ``bench.stats.design``.
         scope: What the verdict is to speak for: further "seeds", further "items", or "both". Default: both
             where there are seeds and items, and the test isn't exact.
         draw: Gives each run's scores in common draws of items; None: seeds only.

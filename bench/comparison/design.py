@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from bench.comparison.confounders import pairing
 from bench.comparison.select import Group
-from bench.errors import InputError
-from bench.stats.pair_test import LEAST_COMMON
-from bench.stats.seeds import MAX_SEEDS
-
-Asked = Literal["auto", "paired", "sign-flip", "welch", "permutation"]
-SeedTest = Literal["paired", "sign-flip", "welch", "student", "permutation"]
-PAIRED = ("paired", "sign-flip")
+from bench.stats.design import PAIRED_TESTS, Asked, Seeds, SeedTest, choose_design, common_seeds
 
 
 @dataclass(frozen=True)
@@ -31,25 +24,24 @@ class Design:
     test: SeedTest
     asked: Asked
     pairs: str | None
-    left_out: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    left_out: tuple[Seeds, Seeds] = ((), ())
     too_few: int = 0
 
     @property
     def paired(self) -> bool:
         """True if run i of both sides is a pair."""
-        return self.test in PAIRED
+        return self.test in PAIRED_TESTS
 
 
 def design_of(a: Group, b: Group, asked: Asked, where: str) -> tuple[Group, Group, Design]:
     """Choose the test over seeds, and the runs that it uses.
 
-    "auto": the paired t test where ``pairing`` finds pairs; else Welch's test, Student's against a method
-    without seeds. Where only some seeds are on both sides, these are the pairs if they are three or more, and
-    at least half of the seeds of the side with fewer; the others are left out. No score is read for that.
+    ``pairing`` reads the records of the seeds in common: it returns what makes their runs pairs.
+    ``bench.stats.design.choose_design`` has the rule. No score is read for that.
 
     Args:
         a: One side.
-        b: The other; one of both has seeds.
+        b: The other.
         asked: "auto", or a test.
         where: For errors.
 
@@ -57,63 +49,21 @@ def design_of(a: Group, b: Group, asked: Asked, where: str) -> tuple[Group, Grou
         Both sides with the runs that are used, and the design.
 
     Raises:
-        InputError: a paired test of sides with different seeds or of a method without seeds, or a permutation
-            test against one, or of more than 40 seeds.
+        InputError: a test that these seeds don't allow, as ``choose_design``.
     """
-    if a.deterministic or b.deterministic:
-        if asked not in ("auto", "welch"):
-            raise InputError(
-                f"no {asked} test against a method without seeds", where=where, hint="leave out --test"
-            )
-        return a, b, Design("student", asked, None)
-    if asked == "permutation" and len(a.seeds) + len(b.seeds) > MAX_SEEDS:
-        raise InputError(
-            f"no permutation test of more than {MAX_SEEDS} seeds", where=where, hint="use --test welch"
-        )
-    if asked in ("welch", "permutation"):
-        return a, b, Design("welch" if asked == "welch" else "permutation", asked, pairing(a, b))
-    one, other = in_common(a, b)
-    said = pairing(one, other)
-    if asked == "auto" and said is None:
-        return a, b, Design("welch", asked, None, too_few=_too_few(a, b))
-    if said is None:
-        one, other = a, b
-    if one.seeds != other.seeds:
-        raise InputError(
-            f"{a.label} and {b.label} have different seeds, so their runs are no pairs",
-            where=where,
-            hint="use --test welch",
-        )
-    if asked == "sign-flip" and len(one.seeds) > MAX_SEEDS:
-        raise InputError(
-            f"no sign-flip test of more than {MAX_SEEDS} pairs", where=where, hint="use --test paired"
-        )
-    left_out = tuple(tuple(seed for seed in group.seeds if seed not in one.seeds) for group in (a, b))
-    test: SeedTest = "sign-flip" if asked == "sign-flip" else "paired"
-    return one, other, Design(test, asked, said, (left_out[0], left_out[1]))
-
-
-def in_common(a: Group, b: Group) -> tuple[Group, Group]:
-    """Both sides with the seeds that both have; as they are where these are too few to be worth it.
-
-    Too few: under three, or under half of the seeds of the side with fewer.
-    """
-    one, other = _shared(a, b)
-    if len(one.seeds) < max(LEAST_COMMON, min(len(a.seeds), len(b.seeds)) / 2):
-        return a, b
-    return one, other
-
-
-def _shared(a: Group, b: Group) -> tuple[Group, Group]:
-    """Both sides with the seeds that both have, however few."""
-    common = set(a.seeds) & set(b.seeds)
-    one, other = (
-        replace(group, runs=tuple(run for run in group.runs if run.record.seed in common)) for group in (a, b)
+    common = common_seeds(a.seeds, b.seeds)
+    shared = pairing(_with_seeds(a, common[0]), _with_seeds(b, common[1])) if common[0] else None
+    found = choose_design(
+        a.seeds, b.seeds, pairs=shared is not None, asked=asked, names=(a.label, b.label), where=where
     )
-    return one, other
+    # a sentence names what the runs share only where each run has a partner, also if --test ignores it
+    pairs = shared if found.seeds[0] == found.seeds[1] else None
+    one, other = _with_seeds(a, found.seeds[0]), _with_seeds(b, found.seeds[1])
+    return one, other, Design(found.test, asked, pairs, found.left_out, found.too_few)
 
 
-def _too_few(a: Group, b: Group) -> int:
-    """How many seeds both have, where their runs are pairs; 0 where nothing makes them pairs."""
-    one, other = _shared(a, b)
-    return len(one.seeds) if pairing(one, other) else 0
+def _with_seeds(group: Group, seeds: Seeds) -> Group:
+    """Return the group with the runs of these seeds only; a deterministic one as it is."""
+    if group.seeds == seeds:
+        return group
+    return replace(group, runs=tuple(run for run in group.runs if run.record.seed in seeds))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bench.comparison.design import SeedTest
 from bench.comparison.evidence import ItemLevel, SeedLevel
 from bench.stats.correction import Family, benjamini_hochberg, corrected_levels, holm
 from bench.stats.coverage import Row
+from bench.stats.design import SeedTest
 from bench.stats.equivalence import Estimate, estimate
 from bench.stats.items import AVERAGE, ItemDifference
 from bench.stats.paired import PairedDifference

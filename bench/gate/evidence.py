@@ -17,7 +17,8 @@ from bench.errors import DataError, InputError
 from bench.gate.verdict import AVERAGE, Drop, Key, Seeds, cell_name
 from bench.records.machines import machine
 from bench.records.record import ALL, RunRecord
-from bench.stats.pair_test import LEAST_COMMON, PAIRED, WELCH, pair_test
+from bench.stats.design import SeedDesign, choose_design
+from bench.stats.pair_test import PAIRED, WELCH, pair_test
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,33 @@ def run_name(record: RunRecord) -> str:
     return "the run" if record.seed is None else f"seed {record.seed}"
 
 
+def seed_design(then: Sequence[RunRecord], now: Sequence[RunRecord], *, pairs: bool = True) -> SeedDesign:
+    """Choose the test over the seeds of both sides.
+
+    Both sides have one specification, so the runs of a seed are pairs. One or two seeds are enough where a
+    side has no others: a gate may repeat only some seeds of its reference.
+
+    Args:
+        then: Records of the reference.
+        now: The new ones.
+        pairs: False where the runs of a seed are no pairs: means over cells that aren't.
+    """
+    first, second = (
+        [record.seed for record in by_seed(side) if record.seed is not None] for side in (then, now)
+    )
+    return choose_design(first, second, pairs=pairs, pair_subset=True)
+
+
+def display_name(design: SeedDesign) -> str:
+    """Return the name of the test in verdicts: "paired t" or "Welch"."""
+    return PAIRED if design.paired else WELCH
+
+
 def sides_of(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> Sides:
     """Choose the runs that are compared, and the test, from the seeds alone.
 
-    Where one side has all the seeds of the other, or half of them and three at least, the runs of the seeds
-    that both have are pairs, and the others aren't compared. Elsewhere all runs are, by Welch's test. A
-    single run has neither.
+    ``seed_design`` chooses. Runs of the seeds that both sides have are pairs where these are enough; the
+    others aren't compared. Elsewhere Welch's test compares all runs. A single run has no test.
 
     Args:
         key: The cell.
@@ -95,23 +117,22 @@ def sides_of(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> S
     Raises:
         InputError: a single seed on a side that the other side hasn't.
     """
-    common = {record.seed for record in then} & {record.seed for record in now}
-    fewest = min(len(then), len(now))
-    if not common and fewest < 2:
+    design = seed_design(then, now)
+    one, other = (
+        tuple(record for record in by_seed(side) if record.seed is None or record.seed in used)
+        for side, used in zip((then, now), design.seeds, strict=True)
+    )
+    has_test = min(len(then), len(now)) > 1
+    if not has_test and seeds_of(one) != seeds_of(other):
         raise InputError(
             f"{cell_name(key)} has seeds {seeds_of(then)} in the reference and {seeds_of(now)} here",
             expected="two seeds or more on both sides, or one that both have",
         )
-    pairs = len(common) == fewest or (len(common) >= LEAST_COMMON and 2 * len(common) >= fewest)
-    one, other = (
-        tuple(record for record in by_seed(side) if not pairs or record.seed in common)
-        for side in (then, now)
-    )
     machines = [{tuple(machine(record).items()) for record in side} for side in (one, other)]
     return Sides(
         one,
         other,
-        test=None if fewest < 2 else PAIRED if pairs else WELCH,
+        test=display_name(design) if has_test else None,
         reference=tuple(then),
         new=tuple(now),
         same_machine=machines[0] == machines[1] and len(machines[0]) == 1,

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from bench.gate.evidence import Sides, by_seed
+from bench.gate.evidence import Sides, by_seed, display_name, seed_design
 from bench.gate.verdict import AVERAGE, Key
 from bench.records.record import ALL, RunRecord, Score
-from bench.stats.pair_test import PAIRED, WELCH
 
 _MIXED = "score"  # what cells of several metrics have in common: a share of 1
 
@@ -44,7 +43,7 @@ def average_over(cells: Mapping[Key, Sides]) -> tuple[Key, Sides] | None:
     )
     if min(len(then), len(now)) < 2:
         return None
-    test = PAIRED if seeded[0].same_seeds else WELCH
+    test = display_name(seed_design(then, now, pairs=seeded[0].same_seeds))
     machine = all(sides.same_machine for sides in seeded)
     return ("", name, ""), Sides(then, now, test, reference, new, same_machine=machine)
 

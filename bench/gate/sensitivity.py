@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from bench.gate.evidence import Sides, limit
+from bench.gate.evidence import Sides, display_name, limit, seed_design
 from bench.gate.verdict import AVERAGE, POWER
 from bench.records.record import RunRecord
 from bench.stats.checks import generator
-from bench.stats.pair_test import PAIRED, WELCH
+from bench.stats.pair_test import PAIRED
 from bench.stats.seeds import satterthwaite, side_parts
 
 _DRAWS = 5_000
@@ -58,7 +58,7 @@ def sees(
     if len(sides.reference) < 2:
         return None
     if sides.test is None and min(len(sides.then), len(sides.now)) > 1:  # equal bytes had no test
-        sides = replace(sides, test=PAIRED if sides.same_seeds else WELCH)
+        sides = replace(sides, test=display_name(seed_design(sides.then, sides.now)))
     drawn, errors = _draws(sides, level, correlation)
     beyond = limit(sides, level)
     shown = [each for each in (errors, beyond) if each is not None]

@@ -18,6 +18,7 @@ from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.fingerprint import SPECIFICATION, differing
 from bench.records.store import ResultStore
+from bench.stats.design import common_seeds
 from bench.stats.planning import POWER, Range, detectable, plan
 from bench.stats.planning import Plan as SeedPlan
 from bench.stats.spread import Spread, spread_of_correlated, spread_of_pairs, spread_of_sides
@@ -189,9 +190,10 @@ class _Two:
 
 
 def _with_common_seeds(pilot: Sequence[Group]) -> list[Group]:
-    common = set(pilot[0].seeds) & set(pilot[1].seeds)
+    common = common_seeds(pilot[0].seeds, pilot[1].seeds)
     return [
-        Group(group.label, tuple(run for run in group.runs if run.record.seed in common)) for group in pilot
+        Group(group.label, tuple(run for run in group.runs if run.record.seed in seeds))
+        for group, seeds in zip(pilot, common, strict=True)
     ]
 
 

@@ -16,8 +16,6 @@ from bench.stats.seeds import ROUNDING, least_p, satterthwaite, side_parts
 PAIRED, WELCH, STUDENT, ITEMS = "paired t", "Welch", "Student", "items' bootstrap"
 AND_ITEMS = " + items"  # behind the first three, where the items' variance is added
 ONE_SEED, NO_DRAWS = "one seed", "no seeds, and no draws of the items"
-LEAST_COMMON = 3
-"""Seeds in common that make pairs where each side has others too, if they are half of the smaller side's."""
 
 
 def pair_test(

@@ -18,6 +18,7 @@ from bench.comparison.select import Group, by_seed
 from bench.records.record import ALL, AVERAGE, RunRecord
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, finished, main_metric
+from bench.stats.design import Seeds
 
 if TYPE_CHECKING:
     from bench.stats.ranks import PairTest, Ranking
@@ -50,7 +51,7 @@ class Standings:
             method: Group(method, tuple(by_seed(Run(campaign.home(record), record) for record in runs)))
             for method, runs in by_method(done).items()
         }
-        self._sides = {frozenset(pair): self._side(*pair) for pair in combinations(self._groups, 2)}
+        self._designs: dict[tuple[str, Seeds, str, Seeds], tuple[Group, Group, bool]] = {}
         kept = self._groups if any((s.root / FOLDER).is_dir() for s in campaign.stores) else ()
         self.drawn = {method: drawn for method in kept if (drawn := self._draws(method)) is not None}
         seeds = any(not group.deterministic for group in self._groups.values())
@@ -61,13 +62,20 @@ class Standings:
     def _tasks(self) -> set[tuple[str, ...]]:
         return {task_names(run.record) for group in self._groups.values() for run in group.runs}
 
-    def _side(self, a: str, b: str) -> tuple[dict[str, Group], bool]:
-        """The runs of both that are used, and whether they are pairs."""
-        one, other = self._groups[a], self._groups[b]
-        if one.deterministic and other.deterministic:
-            return {a: one, b: other}, False
-        one, other, design = design_of(one, other, "auto", "")
-        return {a: one, b: other}, design.paired
+    def _sides(self, a: str, b: str, task: str = AVERAGE) -> tuple[Group, Group, bool]:
+        """The runs of both that a test of this task uses, and whether they are pairs."""
+        one, other = self._scored(a, task), self._scored(b, task)
+        key = a, one.seeds, b, other.seeds
+        if key not in self._designs:
+            one, other, design = design_of(one, other, "auto", "")
+            self._designs[key] = one, other, design.paired
+        return self._designs[key]
+
+    def _scored(self, method: str, task: str) -> Group:
+        """The method's runs that have a score of the task; all of them if none has."""
+        group = self._groups[method]
+        runs = tuple(run for run in group.runs if run.record.score(task, metric=self._metric) is not None)
+        return replace(group, runs=runs or group.runs)
 
     def _draws(self, method: str) -> Array | None:
         """(draws, tasks) scores in kept draws of items, the mean of its runs; None if some are missing."""
@@ -92,32 +100,32 @@ class Standings:
 
     def sizes(self, a: str, b: str) -> tuple[int, int]:
         """Return how many runs of each the test uses."""
-        sides, _ = self._sides[frozenset((a, b))]
-        return len(sides[a].runs), len(sides[b].runs)
+        one, other, _ = self._sides(a, b)
+        return len(one.runs), len(other.runs)
 
     def spread(self, a: str, b: str) -> Spread | None:
         """Return the spread over seeds behind the test of two methods; None where no score varies."""
         from bench.stats.spread import spread_of_pairs, spread_of_sides
 
-        sides, paired = self._sides[frozenset((a, b))]
-        x, y = self._scores(sides[a], AVERAGE), self._scores(sides[b], AVERAGE)
+        one, other, paired = self._sides(a, b)
+        x, y = self._scores(one, AVERAGE), self._scores(other, AVERAGE)
         try:
-            if paired and len(x) == len(y):
+            if paired:
                 return spread_of_pairs(x, y)
             found = spread_of_sides(x, y)
         except ValueError:
             return None
         # a side with seeds that doesn't vary is no fixed score
-        alone = sides[a].deterministic or sides[b].deterministic
+        alone = one.deterministic or other.deterministic
         return found if alone or found.design != "one side" else None
 
     @property
     def leaves_out(self) -> bool:
         """True if a test uses only the seeds that both methods have."""
         return any(
-            len(side.runs) < len(self._groups[method].runs)
-            for sides, _ in self._sides.values()
-            for method, side in sides.items()
+            used < len(self._groups[method].runs)
+            for pair in combinations(self._groups, 2)
+            for method, used in zip(pair, self.sizes(*pair), strict=True)
         )
 
     def _scores(self, group: Group, task: str) -> list[float]:
@@ -128,9 +136,9 @@ class Standings:
         """Test two methods on a task, before any correction; with its interval if a level is given."""
         from bench.stats.pair_test import NO_DRAWS, ONE_SEED, pair_test
 
-        sides, paired = self._sides[frozenset((a, b))]
-        x, y = self._scores(sides[a], task), self._scores(sides[b], task)
-        alone = (sides[a].deterministic, sides[b].deterministic)
+        one, other, paired = self._sides(a, b, task)
+        x, y = self._scores(one, task), self._scores(other, task)
+        alone = (one.deterministic, other.deterministic)
         items, parts = None, []
         if all(alone) and a in self.drawn and b in self.drawn:
             items = self._on(a, task) - self._on(b, task)
@@ -140,7 +148,7 @@ class Standings:
             x,
             y,
             deterministic=alone,
-            paired=paired and len(x) == len(y),
+            paired=paired,
             items=items,
             parts=parts,
             level=level,

@@ -7,11 +7,12 @@ from scipy import stats
 
 from bench.comparison.comparison import compare
 from bench.comparison.confounders import pairing
-from bench.comparison.design import Asked, Design, design_of
+from bench.comparison.design import Design, design_of
 from bench.comparison.item_bootstrap import Run
 from bench.comparison.render import statements, verdict
 from bench.comparison.select import Group, match, resolve
 from bench.errors import InputError
+from bench.stats.design import Asked
 from tests.support.sides import STORE, Keys, shared, side
 
 A = [0.710, 0.755, 0.690, 0.740, 0.725]

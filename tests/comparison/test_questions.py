@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from bench.comparison.comparison import Comparison, compare, correct
-from bench.comparison.design import Asked
 from bench.comparison.finding import Finding
 from bench.comparison.item_bootstrap import Run
 from bench.comparison.questions import Questions
@@ -19,6 +18,7 @@ from bench.comparison.select import Group
 from bench.data.published import WIKI, lines
 from bench.errors import InputError
 from bench.reports.tables.comparison import published_differences
+from bench.stats.design import Asked
 from bench.stats.equivalence import claim, equivalence, estimate, one_run_each
 from bench.stats.paired import paired_t
 from bench.stats.planning import in_words, plan, power_of

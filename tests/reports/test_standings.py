@@ -378,3 +378,31 @@ def test_the_figure_shows_the_groups_of_the_table(tmp_path: Path) -> None:
     )
     assert "Holm over 6 comparisons" in figure.note
     assert group_figures(campaign(tmp_path, *seeds("a", 0.7), *seeds("b", 0.6))) == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "used"),
+    [
+        ({"x": {2}, "y": set()}, (1, 3, 4, 5)),  # as many runs as partners
+        ({"x": {2}, "y": {4}}, (1, 3, 5)),  # equal numbers, other seeds
+    ],
+)
+def test_runs_without_a_score_of_a_task_leave_their_partner_out(
+    tmp_path: Path, lost: dict[str, set[int]], used: tuple[int, ...]
+) -> None:
+    values = {"x": (0.70, 0.75, 0.69, 0.72, 0.71), "y": (0.69, 0.73, 0.685, 0.70, 0.706)}
+    records = [
+        replace(record, scores=tuple(s for s in record.scores if s.task != "STSB"))
+        if record.seed in lost[method]
+        else record
+        for method, averages in values.items()
+        for record in seeds(method, *averages, stage="one")
+    ]
+    source = campaign(tmp_path, *records)
+    found = standings(source, source.records)
+    x, y = ([values[method][seed - 1] for seed in used] for method in ("x", "y"))
+    got = found.test("x", "y", "STSB")
+    assert (got.test, got.p) == ("paired t", pytest.approx(paired_t(x, y).p))
+    assert found.test("x", "y").p == pytest.approx(paired_t(values["x"], values["y"]).p)
+    assert found.sizes("x", "y") == (5, 5)
+    assert not found.leaves_out

@@ -1,0 +1,129 @@
+"""The test over seeds of two sides, paired or unpaired, and the seeds that it uses: chosen without scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.errors import InputError
+from bench.stats.seeds import MAX_SEEDS
+
+Asked = Literal["auto", "paired", "sign-flip", "welch", "permutation"]
+SeedTest = Literal["paired", "sign-flip", "welch", "student", "permutation"]
+Seeds = tuple[int, ...]
+
+PAIRED_TESTS = ("paired", "sign-flip")
+LEAST_COMMON = 3
+"""Seeds in common that make pairs where each side has others too, if they are half of the smaller side's."""
+
+
+@dataclass(frozen=True)
+class SeedDesign:
+    """The test over seeds and the seeds of both sides.
+
+    Args:
+        test: The test; "student" where a side has no seeds.
+        seeds: Seeds of the first and of the second side that the test uses. Both are equal in a paired test.
+        left_out: Seeds of both sides that the test leaves out.
+        too_few: Seeds in common that are pairs, but too few for a paired test; 0 elsewhere.
+    """
+
+    test: SeedTest
+    seeds: tuple[Seeds, Seeds]
+    left_out: tuple[Seeds, Seeds] = ((), ())
+    too_few: int = 0
+
+    @property
+    def paired(self) -> bool:
+        """True if run i of both sides is a pair."""
+        return self.test in PAIRED_TESTS
+
+
+def common_seeds(a: Sequence[int], b: Sequence[int]) -> tuple[Seeds, Seeds]:
+    """Return the seeds of each side that the other side has too, each in its own order.
+
+    >>> common_seeds([1, 2, 3], [2, 3, 4])
+    ((2, 3), (2, 3))
+    """
+    both = set(a) & set(b)
+    return tuple(seed for seed in a if seed in both), tuple(seed for seed in b if seed in both)
+
+
+def choose_design(
+    a: Sequence[int],
+    b: Sequence[int],
+    *,
+    pairs: bool,
+    asked: Asked = "auto",
+    pair_subset: bool = False,
+    names: tuple[str, str] = ("a", "b"),
+    where: str | None = None,
+) -> SeedDesign:
+    """Choose the test over seeds and the seeds that it uses.
+
+    "auto" is the paired t test where the runs of a seed are pairs and enough seeds are in common. Equal seeds
+    on both sides are enough. Other sides need three seeds in common, and half of the seeds of the smaller
+    side; the test leaves out the rest. Without pairs, "auto" is Welch's test of all runs. It is Student's
+    test against a side without seeds, which counts as a fixed score.
+
+    Args:
+        a: Seeds of one side in rising order; empty for a deterministic method.
+        b: Seeds of the other.
+        pairs: True if two runs of one of the seeds in common are a pair.
+        asked: "auto", or a test.
+        pair_subset: True if fewer than three seeds in common are enough too, where they are all seeds of a
+            side. ``bench check`` pairs one new run with its reference in this way.
+        names: Names of both sides, for errors.
+        where: The comparison, for errors.
+
+    Raises:
+        InputError: a paired test of sides with different seeds, a test other than Student's against a side
+            without seeds, or an exact test of more than 40 seeds.
+
+    >>> choose_design([1, 2, 3, 4, 5], [1, 2, 3], pairs=True)
+    SeedDesign(test='paired', seeds=((1, 2, 3), (1, 2, 3)), left_out=((4, 5), ()), too_few=0)
+    """
+    first, second = tuple(a), tuple(b)
+    every = first, second
+    if not first or not second:
+        if asked not in ("auto", "welch"):
+            raise InputError(
+                f"no {asked} test against a method without seeds", where=where, hint="leave out --test"
+            )
+        return SeedDesign("student", every)
+    if asked == "permutation" and len(first) + len(second) > MAX_SEEDS:
+        raise InputError(
+            f"no permutation test of more than {MAX_SEEDS} seeds", where=where, hint="use --test welch"
+        )
+    if asked in ("welch", "permutation"):
+        return SeedDesign(asked, every)
+    common = common_seeds(first, second)
+    used = (
+        common if pairs and _are_enough(len(common[0]), min(len(first), len(second)), pair_subset) else every
+    )
+    if asked == "auto" and (not pairs or used[0] != used[1]):
+        return SeedDesign("welch", every, too_few=len(common[0]) if pairs else 0)
+    if used[0] != used[1]:
+        raise InputError(
+            f"{names[0]} and {names[1]} have different seeds, so their runs are no pairs",
+            where=where,
+            hint="use --test welch",
+        )
+    if asked == "sign-flip" and len(used[0]) > MAX_SEEDS:
+        raise InputError(
+            f"no sign-flip test of more than {MAX_SEEDS} pairs", where=where, hint="use --test paired"
+        )
+    left_out = _without(first, used[0]), _without(second, used[0])
+    return SeedDesign("sign-flip" if asked == "sign-flip" else "paired", used, left_out)
+
+
+def _are_enough(common: int, fewest: int, pair_subset: bool) -> bool:
+    """Return True if this many seeds in common are worth leaving out the others of the smaller side."""
+    if pair_subset and common == fewest:
+        return True
+    return common >= LEAST_COMMON and 2 * common >= fewest
+
+
+def _without(seeds: Seeds, used: Seeds) -> Seeds:
+    return tuple(seed for seed in seeds if seed not in used)
