@@ -15,8 +15,7 @@ from bench.errors import BenchError, printable
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, finished
-from bench.reports.tables.significance import interval_text, tests_in_words
-from bench.reports.tables.standings import Standings, standings
+from bench.reports.tables.pairwise_tests import Standings, interval_text, standings, tests_in_words
 
 
 def pairs(campaign: Campaign) -> list[dict[str, Any]]:

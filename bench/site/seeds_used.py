@@ -10,7 +10,7 @@ from bench.records.record import RunRecord
 from bench.render.grid import summarise
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, finished, is_ranked, values
-from bench.reports.tables.standings import Standings
+from bench.reports.tables.pairwise_tests import Standings
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,9 @@ from bench.reports.records import (
 )
 from bench.reports.tables.gains import LOSSES
 from bench.reports.tables.mechanism import relations
+from bench.reports.tables.pairwise_tests import averages, standings, tests_in_words
 from bench.reports.tables.probes import Probed, from_records
 from bench.reports.tables.relation_grid import rho_in_words
-from bench.reports.tables.significance import averages, tests_in_words
-from bench.reports.tables.standings import standings
 from bench.reports.tables.sweeps import curves
 
 Values = tuple[float, ...]

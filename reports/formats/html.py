@@ -21,8 +21,8 @@ from bench.reports.records import UNREADABLE, provenance
 from bench.reports.tables.boards import Board
 from bench.reports.tables.cards import cards
 from bench.reports.tables.differences import PAIR_HEADER, differences
+from bench.reports.tables.pairwise_tests import LEVEL
 from bench.reports.tables.runs import run_tables
-from bench.reports.tables.significance import LEVEL
 from bench.version import __version__
 
 _MOST_DATA = 300  # points that a figure repeats as a table

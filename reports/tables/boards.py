@@ -14,9 +14,8 @@ from bench.render.grid import Quoted, no_width
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, finished
 from bench.reports.tables.leaderboard import Row, Table, leaderboard
+from bench.reports.tables.pairwise_tests import LEVEL, averages, standings
 from bench.reports.tables.published import Footnotes, lines_for, matches, merged, quoted_row
-from bench.reports.tables.significance import LEVEL, averages
-from bench.reports.tables.standings import standings
 
 
 @dataclass(frozen=True)

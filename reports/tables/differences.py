@@ -9,15 +9,16 @@ from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, Printed, Value, interval_end, no_width, signed
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_profile_and_suite
-from bench.reports.tables.significance import (
+from bench.reports.tables.pairwise_tests import (
     INTERVAL,
     Averages,
+    Standings,
     averages,
     interval_text,
     level_in_words,
+    standings,
     tests_in_words,
 )
-from bench.reports.tables.standings import Standings, standings
 
 _COMMON = "Where two methods have pairs of runs and other seeds besides, the difference is that of the pairs."
 EXACT = "exact p (lowest possible)"

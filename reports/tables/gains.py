@@ -9,9 +9,8 @@ from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, Quoted, Value, signed, summarise
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, task_list, values
+from bench.reports.tables.pairwise_tests import standings, tests_in_words
 from bench.reports.tables.published import GREY
-from bench.reports.tables.significance import tests_in_words
-from bench.reports.tables.standings import standings
 from bench.reports.tables.suites import TASK_NAMES
 
 LOSSES = ("mhe", "mhs", "barlow", "vicreg")

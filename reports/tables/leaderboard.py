@@ -22,15 +22,15 @@ from bench.reports.records import (
     task_list,
     without_score,
 )
-from bench.reports.tables.significance import (
+from bench.reports.tables.pairwise_tests import (
     BOLD,
     NO_BOLD,
     daggers,
     standing_notes,
+    standings,
     tests_in_words,
     uneven_seeds,
 )
-from bench.reports.tables.standings import standings
 from bench.reports.tables.terms import (
     budget_notes,
     chosen_notes,

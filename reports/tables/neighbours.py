@@ -11,7 +11,7 @@ from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, number, signed
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_profile_and_suite
-from bench.reports.tables.standings import Standings, standings
+from bench.reports.tables.pairwise_tests import Standings, standings
 
 if TYPE_CHECKING:
     from bench.stats.ranks import RankedPair

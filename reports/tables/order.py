@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from bench.comparison.select import grouped
 from bench.render.grid import DASH, Cell, Grid, Quoted, Value
 from bench.reports.campaign import Campaign
+from bench.reports.tables.pairwise_tests import LEVEL
 from bench.reports.tables.published import Footnotes
 from bench.reports.tables.settings import LEAST, Pair, Setting, pairs, settings
-from bench.reports.tables.significance import LEVEL
 from bench.stats.rank_correlation import RankCorrelation, rank_correlation
 
 _HEADER = ("setting A", "setting B", "methods", "independent", "rho", "95% interval", "tau-b", "agree")

@@ -14,8 +14,7 @@ from bench.render.grid import DASH, Cell, Grid, Value, number
 from bench.reports.campaign import Campaign
 from bench.reports.records import AS_THEY_ARE, by_method, by_profile_and_suite, finished, main_metric
 from bench.reports.tables.leaderboard import Table, leaderboard, must_say
-from bench.reports.tables.significance import ABOVE, BELOW, BOLD
-from bench.reports.tables.standings import ALPHA, standings
+from bench.reports.tables.pairwise_tests import ABOVE, ALPHA, BELOW, BOLD, standings
 from bench.reports.tables.suites import TASK_NAMES
 
 SUITES = {

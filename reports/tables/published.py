@@ -13,7 +13,7 @@ from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, summarise
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, finished, task_list, values
-from bench.reports.tables.significance import LEVEL
+from bench.reports.tables.pairwise_tests import LEVEL
 
 GREY = (
     "Grey (in parentheses where there is no colour): of another backbone or other data than ours, so the two "

@@ -21,9 +21,9 @@ from bench.reports.records import (
     is_ranked,
     main_metric,
 )
+from bench.reports.tables.pairwise_tests import standings
 from bench.reports.tables.published import published_names
 from bench.reports.tables.relation import independent, stages_of
-from bench.reports.tables.standings import standings
 
 if TYPE_CHECKING:
     from bench.stats.ranks import Ranking

@@ -18,7 +18,7 @@ from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.records import LAST, last_checkpoints
 from bench.reports.report import report
 from bench.reports.sections import table_grids
-from bench.reports.tables.standings import standings
+from bench.reports.tables.pairwise_tests import standings
 from tests.support.campaigns import make_record, probes_of, with_last
 from tests.support.cli import Cli
 from tests.support.docs_commands import ROOT

@@ -15,7 +15,7 @@ from bench.render.grid import number
 from bench.reports.campaign import Campaign
 from bench.reports.report import report
 from bench.reports.sections import table_grids
-from bench.reports.tables.standings import standings
+from bench.reports.tables.pairwise_tests import standings
 from bench.stats.planning import in_words, plan
 from bench.stats.spread import spread_of_pairs, spread_of_sides
 from tests.support.standings import alone, campaign, seeds

@@ -18,7 +18,7 @@ from bench.render.grid import Cell, Grid, Printed, bare, interval, plain
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.report import report
 from bench.reports.sections import TABLES, table_grids
-from bench.reports.tables.standings import standings
+from bench.reports.tables.pairwise_tests import standings
 from tests.support.campaigns import make_record
 from tests.support.docs_commands import ROOT
 from tests.support.standings import campaign as campaign_of

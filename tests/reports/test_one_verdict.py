@@ -13,7 +13,7 @@ from bench.records.record import RunRecord
 from bench.reports.figures.of_records import group_figures
 from bench.reports.report import report
 from bench.reports.sections import table_grids
-from bench.reports.tables.significance import ABOVE, BELOW
+from bench.reports.tables.pairwise_tests import ABOVE, BELOW
 from tests.support.standings import alone, campaign, seeds
 
 

@@ -25,7 +25,7 @@ from bench.reports.campaign import make_campaign
 from bench.reports.doubts import scanned
 from bench.reports.report import report
 from bench.reports.tables.leaderboard import leaderboard
-from bench.reports.tables.standings import standings
+from bench.reports.tables.pairwise_tests import standings
 from bench.site.pairs import pairs
 from bench.site.seeds_used import seeds_used
 from tests.support.campaigns import HOSTILE, make_record

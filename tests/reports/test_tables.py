@@ -26,8 +26,8 @@ from bench.reports.report import report
 from bench.reports.sections import TABLES, table_grids
 from bench.reports.tables.boards import boards
 from bench.reports.tables.differences import EXACT
+from bench.reports.tables.pairwise_tests import ABOVE
 from bench.reports.tables.published import could_be, published_names, text_of
-from bench.reports.tables.significance import ABOVE
 from bench.stats.seeds import one_sample
 from tests.reports.conftest import OVERLAP
 from tests.support.campaigns import make_record, probes_of
