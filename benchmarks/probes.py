@@ -23,8 +23,8 @@ import torch
 from claim import add_json, bounded, show, timed
 
 from bench.config import profiles
-from bench.data.mini.world import DEFAULT_SEED
-from bench.data.suites import data_folder, load_suite
+from bench.data.source import DataSource, data_folder
+from bench.data.suites import load_suite
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.folder import resolve
 from bench.nn.sum_encoder import SumEncoder
@@ -39,7 +39,7 @@ LIMIT = 1.6
 def sentences_of(profile: str, data: Path | None, pairs: int) -> ProbeData:
     """The first pairs of the profile's dev set."""
     suite = profiles.load(profile).dev
-    (task,) = load_suite(suite, data, world_seed=DEFAULT_SEED)[1]
+    (task,) = load_suite(suite, DataSource(data))[1]
     (subset,) = task.subsets
     few = replace(subset, first=subset.first[:pairs], second=subset.second[:pairs], gold=subset.gold[:pairs])
     return ProbeData(suite, (replace(task, subsets=(few,)),))

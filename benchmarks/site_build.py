@@ -87,7 +87,7 @@ def main() -> None:
     add_json(parser)
     parser.add_argument("--keep", type=Path, help="Keep campaigns and site here.")
     given = parser.parse_args()
-    _, (task,) = load_suite("mini", None)
+    _, (task,) = load_suite("mini")
     with tempfile.TemporaryDirectory() as temporary:
         root = given.keep or Path(temporary)
         results, out = root / "results", root / "site"

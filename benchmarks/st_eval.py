@@ -27,7 +27,8 @@ import torch
 from claim import Claim, add_json, faster, show, timed
 
 from bench.config import profiles
-from bench.data.suites import data_folder, load_suite
+from bench.data.source import DataSource, data_folder
+from bench.data.suites import load_suite
 from bench.data.tasks import PairTask
 from bench.eval.sts import predict, score_suite
 from bench.nn.backbone import TransformerEncoder
@@ -144,9 +145,9 @@ def main() -> None:
         encoder = TransformerEncoder(folder, "avg", device=given.device)
         model = SentenceTransformer(str(folder), device=given.device)
         model.max_seq_length = encoder.max_length
-        toy = load_suite("toy", data)[1]
+        toy = load_suite("toy", DataSource(data))[1]
         for suite in suites:
-            tasks = load_suite("sts7" if suite == "stsb" else suite, data)[1]
+            tasks = load_suite("sts7" if suite == "stsb" else suite, DataSource(data))[1]
             if suite == "stsb":
                 tasks = [task for task in tasks if task.id == "STSB"]
             for first in (ours(encoder, toy), evaluator(model, toy), mteb_scores(model, mteb_tasks(toy))):

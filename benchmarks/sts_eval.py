@@ -23,7 +23,8 @@ from claim import add_json, faster, show, timed
 
 from bench.config import profiles
 from bench.data import senteval
-from bench.data.suites import data_folder, load_suite
+from bench.data.source import DataSource, data_folder
+from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray
 from bench.eval.sts import predict, score_suite, spearman
@@ -124,7 +125,7 @@ def main() -> None:
     encoder.encode(["a first call, so that neither side pays for it"])
 
     def ours() -> Result:
-        _, tasks = load_suite("sts7", data)
+        _, tasks = load_suite("sts7", DataSource(data))
         predictions = predict(encoder, tasks)
         scores = score_suite(tasks, predictions)
         return {s.task: s.value for s in scores if s.subset == "all" and s.task != "avg"}, predictions

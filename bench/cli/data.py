@@ -33,7 +33,7 @@ def fetch(name: str, data_dir: Path | None) -> None:
     """
     from bench.data.hub import fetch as fetch_group
     from bench.data.pins import lock_file, read_pin
-    from bench.data.suites import data_folder
+    from bench.data.source import data_folder
 
     folder = data_folder(data_dir) or Path("data")
     for path in fetch_group(name, folder):
@@ -55,7 +55,8 @@ def verify(group: str | None, data_dir: Path | None) -> None:
     """
     from bench.data import senteval
     from bench.data.hub import NAMES, TEXTS
-    from bench.data.suites import GROUPS, data_folder
+    from bench.data.source import data_folder
+    from bench.data.suites import GROUPS
     from bench.errors import unknown
 
     if group is not None and group not in NAMES:
@@ -172,11 +173,13 @@ def overlap(
 
     import pandas as pd
 
-    from bench.data.suites import data_folder, load_suite
+    from bench.data.source import DataSource, data_folder
+    from bench.data.suites import load_suite
     from bench.probes.overlap import audit
     from bench.records.store import ResultStore
 
-    tasks = load_suite(suite, data_folder(options["data_dir"]), accept_data=accept_data)[1]
+    source = DataSource(data_folder(options["data_dir"]), accept_changed=accept_data)
+    tasks = load_suite(suite, source)[1]
     store = ResultStore(options["results"], campaign) if campaign is not None else None
     records = store.records() if store else []
     audits = audit(chain.from_iterable(_lines(text, options["text_column"]) for text in texts), tasks)

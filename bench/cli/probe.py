@@ -123,7 +123,7 @@ def _measure_all(
     methods: tuple[str, ...], names: tuple[str, ...], how: ProbeOptions, options: dict[str, Any]
 ) -> list[Probed]:
     from bench.config import profiles
-    from bench.data.suites import data_folder
+    from bench.data.source import DataSource
     from bench.execution.probing import probe_data
     from bench.nn.device import torch_threads
     from bench.plan.plan import make_plan
@@ -132,7 +132,7 @@ def _measure_all(
     spec = plan.spec
     check_device(spec.device)
     suite = options["suite"] or spec.dev or profiles.load(spec.profile).dev
-    data = probe_data(suite, data_folder(spec.data), spec.accept_data, plan.world_seed)
+    data = probe_data(suite, DataSource.of_run(spec))
     cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}
     with torch_threads(spec.threads, needs_torch=True):
         return [_measure(plan, cell, data, names, how) for cell in cells.values()]
@@ -149,7 +149,7 @@ def _along(
     """Train anew, probing; print the evaluations, and how the probes go with the dev score."""
     from bench.cli.terminal import text
     from bench.config import profiles
-    from bench.data.suites import data_folder
+    from bench.data.source import DataSource
     from bench.execution.along import along, check_along
     from bench.execution.probing import probe_data
     from bench.plan.plan import make_plan
@@ -166,7 +166,7 @@ def _along(
     check_device(spec.device)
     check_along(plan)
     dev = spec.dev or profiles.load(spec.profile).dev
-    data = probe_data(options["suite"] or dev, data_folder(spec.data), spec.accept_data, plan.world_seed)
+    data = probe_data(options["suite"] or dev, DataSource.of_run(spec))
     how = ProbeOptions(strict=options["strict"], groups=options["groups"], per_head=options["per_head"])
     found = _there(out, spec.profile, dev, data, wanted, strict=how.strict)
     for more in along(plan, data, wanted, how, progress_bar, found):

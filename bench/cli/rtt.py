@@ -141,7 +141,7 @@ def _parse_pivots(text: str) -> dict[str, str | None]:
 def _corpus(path: Path | None, column: str | None, profile: str | None, data_dir: Path | None) -> Corpus:
     from bench.config import profiles
     from bench.data.corpus import read_corpus
-    from bench.data.suites import data_folder
+    from bench.data.source import data_folder
     from bench.data.training import profile_corpus, uses_world
 
     if (path is None) == (profile is None):

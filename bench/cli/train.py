@@ -283,7 +283,7 @@ def _head(
 ) -> tuple[Train, str]:
     """What gives the profile's backbone a head, trained on its text below the data folder, or another."""
     from bench.config.profiles import backbone_reference
-    from bench.data.suites import data_folder
+    from bench.data.source import data_folder
     from bench.nn.folder import resolve
     from bench.training.mlm import MlmSettings
     from bench.training.pretrain import add_head, read_documents, read_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -23,8 +22,9 @@ from bench.data.mini.suites import (
     transfer_tasks,
 )
 from bench.data.mini.text import pairs
-from bench.data.mini.world import DEFAULT_SEED, World
+from bench.data.mini.world import World
 from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, named_suites
+from bench.data.source import NO_FOLDER, DataSource
 from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task
 from bench.data.toy import toy_task
 from bench.errors import DataError, InputError
@@ -107,10 +107,10 @@ for _suite in (
 ):
     SUITES.register(_suite.name, _suite, __name__)
 
-_EMBEDDED: dict[str, Callable[[int], PairTask]] = {
-    "mini": lambda seed: pairs(World(seed), "test"),
-    "mini-dev": lambda seed: pairs(World(seed), "dev"),
-    "toy": lambda seed: toy_task(),
+_EMBEDDED: dict[str, Callable[[World], PairTask]] = {
+    "mini": lambda world: pairs(world, "test"),
+    "mini-dev": lambda world: pairs(world, "dev"),
+    "toy": lambda world: toy_task(),
 }
 
 MINI_SUITES = frozenset({"mini", "mini-dev", MINI_TRANSFER, MINI_CONTRAST, MINI_EVALRANK, *MTEB_SUITES})
@@ -132,30 +132,14 @@ def reference_fingerprints() -> dict[str, dict[str, Any]]:
     return fingerprints
 
 
-def data_folder(given: Path | None) -> Path | None:
-    """Return ``--data``, else ``BENCH_DATA``, else ``./data`` if it is there, else None."""
-    if given is not None:
-        return given
-    if os.environ.get("BENCH_DATA"):
-        return Path(os.environ["BENCH_DATA"])
-    return Path("data") if Path("data").is_dir() else None
-
-
 def load_suite(
-    name: str,
-    data: Path | None,
-    *,
-    accept_data: bool = False,
-    world_seed: int = DEFAULT_SEED,
-    where: str = "--suite",
+    name: str, source: DataSource = NO_FOLDER, *, where: str = "--suite"
 ) -> tuple[Suite, list[PairTask]]:
     """Read all tasks of a suite and check them.
 
     Args:
         name: Suite name, or local:FILE with scored pairs: a dev set of the user's own.
-        data: Data folder, or None; embedded suites need none.
-        accept_data: Take data that differ from the reference (every record says so).
-        world_seed: Which world the mini suites are drawn from.
+        source: Where the data come from.
         where: What names the suite, for an error.
 
     Raises:
@@ -179,8 +163,8 @@ def load_suite(
             f"suite '{name}' holds {suite.tasks[0]}, which is not a sentence-pair task", where=where
         )
     if suite.embedded:
-        return suite, [_EMBEDDED[name](world_seed)]
-    root = _root(name, data, "transfer7" if name == "transfer7" else "sts7")
+        return suite, [_EMBEDDED[name](source.world)]
+    root = _root(name, source.folder, "transfer7" if name == "transfer7" else "sts7")
     tasks = []
     for task_id in suite.tasks:
         task = read_task(root, task_id)
@@ -188,7 +172,7 @@ def load_suite(
             raise InputError(
                 f"suite '{name}' holds {task_id}, which is not a sentence-pair task", where="--suite"
             )
-        if not accept_data:
+        if not source.accept_changed:
             check_reference(task, root)
         tasks.append(task)
     return suite, tasks
@@ -210,30 +194,26 @@ def pair_task(name: str, rows: Sequence[Sequence[str]]) -> PairTask:
     return PairTask(f"{FILES}{name}", (PairSubset("dev", first, second, tuple(map(decimal, scores))),))
 
 
-def load_transfer(
-    name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
-) -> list[LabelledTask]:
+def load_transfer(name: str, source: DataSource = NO_FOLDER) -> list[LabelledTask]:
     """Read all tasks of a transfer suite and check them.
 
     Args:
         name: One of TRANSFER_SUITES.
-        data: Data folder, or None.
-        accept_data: Take data that differ from the reference (every record says so).
-        world_seed: Which world the tasks of the embedded one are drawn from.
+        source: Where the data come from.
 
     Raises:
         InputError: no data folder.
         DataError: missing, damaged or differing data; names every task that has them.
     """
     if name == MINI_TRANSFER:
-        return transfer_tasks(World(world_seed))
-    root = _root(name, data, "transfer7")
+        return transfer_tasks(source.world)
+    root = _root(name, source.folder, "transfer7")
     tasks: list[LabelledTask] = []
     failed: list[str] = []
     for task_id in SUITES.get(name).tasks:
         try:
             task = read_task(root, task_id)
-            if not accept_data:
+            if not source.accept_changed:
                 check_reference(task, root)
         except DataError as error:
             failed.append(f"{task_id}: {error}")
@@ -251,49 +231,43 @@ def is_contrast(name: str) -> bool:
     return name in (CONTRAST, MINI_CONTRAST) or name.startswith(CONTRAST_TEXT)
 
 
-def load_contrast(
-    name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
-) -> list[contrast.ContrastTask]:
+def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast.ContrastTask]:
     """Make the tasks of a suite of minimal pairs.
 
     Args:
         name: One for which :func:`is_contrast` holds.
-        data: Data folder, or None.
-        accept_data: Take sentences of STS-B that differ from the reference (every record says so).
-        world_seed: Which world the items of ``mini-contrast`` are drawn from.
+        source: Where the sentences of STS-B and the items of ``mini-contrast`` come from.
 
     Raises:
         InputError: no data folder, or no such text.
         DataError: missing, damaged or differing data, or a text that gives no item of a phenomenon.
     """
     if name == MINI_CONTRAST:
-        return contrast_tasks(World(world_seed))
+        return contrast_tasks(source.world)
     if name.startswith(CONTRAST_TEXT):
         path = Path(name.removeprefix(CONTRAST_TEXT))
         return contrast.contrast_tasks(contrast.read_text(path), str(path))
-    (task,) = _pair_tasks(name, data, accept_data)
+    (task,) = _pair_tasks(name, source)
     sentences = [sentence for pair in task.all_pairs() for sentence in pair]
     where = f"suite {name}"
     return contrast.contrast_tasks(sentences, where, reference=is_reference(task))
 
 
-def load_rank(
-    name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
-) -> list[rank.RankTask]:
+def load_rank(name: str, source: DataSource = NO_FOLDER) -> list[rank.RankTask]:
     """Make the task of a suite of :data:`RANK_SUITES`; arguments and errors as :func:`load_contrast`."""
     (task,) = SUITES.get(name).tasks
     if name == MINI_EVALRANK:
-        return [rank.rank_task(task, [pairs(World(world_seed), "test")])]
-    tasks = _pair_tasks(name, data, accept_data)
+        return [rank.rank_task(task, [pairs(source.world, "test")])]
+    tasks = _pair_tasks(name, source)
     return [rank.rank_task(task, tasks, reference=all(map(is_reference, tasks)))]
 
 
-def _pair_tasks(name: str, data: Path | None, accept_data: bool) -> list[PairTask]:
+def _pair_tasks(name: str, source: DataSource) -> list[PairTask]:
     """The pairs that a suite's tasks are made from."""
-    root, tasks = _root(name, data, "sts7"), []
+    root, tasks = _root(name, source.folder, "sts7"), []
     for task_id in SUITES.get(name).reads:
         task = read_task(root, task_id)
-        if not accept_data:
+        if not source.accept_changed:
             check_reference(task, root)
         if isinstance(task, PairTask):
             tasks.append(task)

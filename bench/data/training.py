@@ -13,10 +13,11 @@ from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.lines import numbered
 from bench.data.mini.text import pairs, training_copy, training_pairs, training_text
-from bench.data.mini.world import ALL_COPIES, COPIES, DEFAULT_SEED, World
+from bench.data.mini.world import ALL_COPIES, COPIES, DEFAULT_SEED
 from bench.data.pairs import read_pairs
 from bench.data.rtt import read_provenance
-from bench.data.suites import MINI_SUITES, data_folder, load_suite
+from bench.data.source import DataSource
+from bench.data.suites import MINI_SUITES, load_suite
 from bench.data.tasks import PairTask
 from bench.data.text_columns import OPTION
 from bench.errors import DataError, InputError
@@ -96,30 +97,30 @@ def read_training_data(
             if given is not None:
                 raise InputError("no method here trains", where=f"{option} {given}")
         return None
-    found = _sentences(spec, profile, training[0]) if set(texts) != {PAIRS} else {}
+    source = DataSource.of_run(spec)
+    found = _sentences(spec, source, profile, training[0]) if set(texts) != {PAIRS} else {}
     if not found and spec.corpus is not None:
         raise InputError("all that trains here learns from pairs", where=f"--corpus {spec.corpus}")
     if PAIRS in texts:
-        found[PAIRS] = _labelled(spec, profile, training[0])
+        found[PAIRS] = _labelled(spec, source, profile, training[0])
     elif spec.pairs is not None:
         raise InputError("no method here learns from pairs", where=f"--pairs {spec.pairs}")
     # after the text: where both are missing, the plan names the evaluation data for its suites as well
     dev = spec.dev or profile.dev
     where = "--dev" if spec.dev else f"dev set of profile {profile.name}"
-    root, world = data_folder(spec.data), _world(spec).seed
-    tasks = load_suite(dev, root, accept_data=spec.accept_data, world_seed=world, where=where)[1]
+    tasks = load_suite(dev, source, where=where)[1]
     if len(tasks) != 1:
         raise InputError(f"'{dev}' has {len(tasks)} tasks", where=where, expected="a suite of one task")
     return TrainingData(found, tasks[0])
 
 
-def _labelled(spec: RunSpec, profile: Profile, who: str) -> Corpus:
+def _labelled(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> Corpus:
     """The labelled pairs; raises InputError where none are named, DataError for a missing or damaged file."""
     if spec.pairs is not None:
         return read_pairs(spec.pairs)
     if uses_world(profile):
-        return training_pairs(_world(spec))
-    data, named = data_folder(spec.data), profile.corpus.get("pairs")
+        return training_pairs(source.world)
+    data, named = source.folder, profile.corpus.get("pairs")
     if named is None or data is None:
         where = "" if named is None else f", or {named} below --data DIR or BENCH_DATA"
         raise InputError(f"{who} learns from labelled pairs", expected=f"--pairs FILE{where}")
@@ -129,9 +130,8 @@ def _labelled(spec: RunSpec, profile: Profile, who: str) -> Corpus:
     return read_pairs(data / named)
 
 
-def _sentences(spec: RunSpec, profile: Profile, who: str) -> dict[str, Corpus]:
+def _sentences(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> dict[str, Corpus]:
     """The training text and the copies of it that are at hand."""
-    data, world, dev = data_folder(spec.data), _world(spec), spec.dev or profile.dev
     copies: dict[str, Corpus] = {}
     if spec.text_column is not None and spec.corpus is None:
         where = f"{OPTION} {spec.text_column}"
@@ -139,15 +139,12 @@ def _sentences(spec: RunSpec, profile: Profile, who: str) -> dict[str, Corpus]:
     if spec.corpus is not None:
         corpus = read_corpus(spec.corpus, column=spec.text_column)
     elif uses_world(profile):
-        corpus, copies = training_text(world), {copy: training_copy(world, copy) for copy in COPIES}
+        corpus = training_text(source.world)
+        copies = {copy: training_copy(source.world, copy) for copy in COPIES}
     else:
-        corpus = profile_corpus(profile, data, who, dev)
+        corpus = profile_corpus(profile, source.folder, who, spec.dev or profile.dev)
     copies |= {name: read_copy(path, corpus, where=f"--copy {name}={path}") for name, path in spec.copies}
     return {TRAIN: corpus, **copies}
-
-
-def _world(spec: RunSpec) -> World:
-    return World(DEFAULT_SEED if spec.world_seed is None else spec.world_seed)
 
 
 def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | None = None) -> Corpus:
@@ -252,7 +249,8 @@ def with_texts(
     """
     if spec.corpus is None and uses_world(profile):
         missing = sorted({copy_name(name) for name in names} & set(ALL_COPIES) - training.texts.keys())
-        training = training.plus({copy: training_copy(_world(spec), copy) for copy in missing})
+        world = DataSource.of_run(spec).world
+        training = training.plus({copy: training_copy(world, copy) for copy in missing})
     files = {name: path for name, path in copy_files(names, spec, profile).items() if path is not None}
     training = training.plus(
         {copy: read_copy(path, training.corpus, where=str(path)) for copy, path in files.items()}
@@ -272,7 +270,7 @@ def copy_files(names: Collection[str], spec: RunSpec, profile: Profile) -> dict[
     """File of each copy that the asked texts need and the profile names, None without a data folder."""
     if spec.corpus is not None:
         return {}  # the profile's are of its own text
-    named, data = profile.corpus.get("copies", {}), data_folder(spec.data)
+    named, data = profile.corpus.get("copies", {}), DataSource.of_run(spec).folder
     needed = {copy_name(name) for name in names} - {name for name, _ in spec.copies}
     return {copy: data / named[copy] if data else None for copy in sorted(needed & named.keys())}
 
@@ -285,7 +283,7 @@ def missing_texts(names: Collection[str], spec: RunSpec, profile: Profile) -> li
         spec: The specification.
         profile: Its profile.
     """
-    found, data = list[InputError](), data_folder(spec.data)
+    found, data = list[InputError](), DataSource.of_run(spec).folder
     files = copy_files(names, spec, profile)
     if missing := [copy for copy, path in files.items() if path is None or not path.is_file()]:
         file = Path(profile.corpus["copies"][missing[0]])
@@ -345,11 +343,12 @@ def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> Traini
         InputError: the profile has none, or no data folder.
         DataError: no such file.
     """
+    source = DataSource.of_run(spec)
     if uses_world(profile):
-        sentences = [s for pair in pairs(_world(spec), "test").all_pairs() for s in pair]
+        sentences = [s for pair in pairs(source.world, "test").all_pairs() for s in pair]
         more = make_corpus("test sentences of the mini world", list(dict.fromkeys(sentences)))
     else:
-        data, file = data_folder(spec.data), profile.corpus.get("sick")
+        data, file = source.folder, profile.corpus.get("sick")
         if data is None or file is None:
             raise InputError(
                 "SICK's unlabelled sentences are asked for",
@@ -373,10 +372,10 @@ def uses_world(profile: Profile) -> bool:
     return "world" in profile.corpus
 
 
-def resolve_world_seed(spec: RunSpec, profile: Profile, suites: Sequence[str]) -> int:
-    """Return the mini world's seed; raises InputError where it is given and nothing here is of that world."""
+def check_world_seed(spec: RunSpec, profile: Profile, suites: Sequence[str]) -> None:
+    """Raise InputError where the mini world's seed is given and nothing here is of that world."""
     if spec.world_seed is None:
-        return DEFAULT_SEED
+        return
     if not uses_world(profile) and not MINI_SUITES & {spec.dev, *suites}:
         raise InputError("nothing here comes from the mini world", where=f"--world-seed {spec.world_seed}")
     if uses_world(profile) and spec.backbone is None and spec.world_seed != DEFAULT_SEED:
@@ -385,4 +384,3 @@ def resolve_world_seed(spec: RunSpec, profile: Profile, suites: Sequence[str]) -
             where=f"--world-seed {spec.world_seed}",
             hint=f"bench pretrain --world-seed {spec.world_seed} --out DIR, then --backbone DIR",
         )
-    return spec.world_seed

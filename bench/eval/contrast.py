@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.contrast import ContrastTask, sentences_of
+from bench.data.source import DataSource
 from bench.data.suites import CONTRAST, SUITES, load_contrast
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
@@ -39,9 +39,9 @@ class ContrastSuite(Measure[ContrastTask]):
         """What chance is, of a user's text too."""
         return super().notes if self.name in SUITES.names() else (SUITES.get(CONTRAST).note,)
 
-    def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[ContrastTask]:
+    def load(self, source: DataSource) -> list[ContrastTask]:
         """Make the items; see :func:`bench.data.suites.load_contrast`."""
-        return load_contrast(self.name, data, accept_data=accept_data, world_seed=world_seed)
+        return load_contrast(self.name, source)
 
     def is_reference(self, task: ContrastTask) -> bool:
         """True if the sentences are those that everybody has, or the user's own text."""

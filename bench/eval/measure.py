@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.data.source import DataSource
 from bench.data.suites import SUITES
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
@@ -105,13 +106,11 @@ class Measure(ABC, Generic[T]):
         return (note,) if note else ()
 
     @abstractmethod
-    def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[T]:
+    def load(self, source: DataSource) -> list[T]:
         """Read and check the tasks.
 
         Args:
-            data: Data folder, or None.
-            accept_data: Accept data that differ from the reference (every record says so).
-            world_seed: Which world the mini suites are drawn from.
+            source: Where the data come from.
 
         Raises:
             InputError: no such suite or task, or no data folder.

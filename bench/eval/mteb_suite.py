@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.mteb_names import has_own_tasks
+from bench.data.source import DataSource
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.eval.measure import Measure, Measured, Name, Setting
 from bench.eval.mteb_cached import check_at_hand, check_declared
@@ -44,9 +44,9 @@ class MtebSuite(Measure[MtebTask]):
         average = "Measured by mteb: a task's value is the mean over its subsets and splits."
         return (average, *super().notes)
 
-    def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[MtebTask]:
+    def load(self, source: DataSource) -> list[MtebTask]:
         """Look the tasks up; see :func:`bench.eval.mteb_tasks.load_mteb_suite`."""
-        return load_mteb_suite(self.name, data, world_seed)
+        return load_mteb_suite(self.name, source)
 
     def check_early(self) -> None:
         """Refuse data sets that are neither here nor may be fetched, if mteb needn't be imported for that."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
 from bench.data.mini.suites import MTEB_SUITES, mteb_tasks
-from bench.data.mini.world import DEFAULT_SEED, World
 from bench.data.mteb_names import FILES, STSB_MULTI, MtebName, parse_suite
+from bench.data.source import NO_FOLDER, DataSource
 from bench.errors import InputError, did_you_mean
 from bench.eval.mteb_items import local_items
 from bench.eval.mteb_setup import import_mteb, kept_random_state
@@ -85,7 +85,7 @@ class MtebTask:
         }
 
 
-def load_mteb_suite(suite: str, data: Path | None, world_seed: int = DEFAULT_SEED) -> list[MtebTask]:
+def load_mteb_suite(suite: str, source: DataSource = NO_FOLDER) -> list[MtebTask]:
     """Return the tasks of a suite for which :func:`bench.data.mteb_names.is_mteb` holds.
 
     Tasks of mteb are looked up in its registry, so nothing is fetched; local files are read and checked, the
@@ -93,21 +93,20 @@ def load_mteb_suite(suite: str, data: Path | None, world_seed: int = DEFAULT_SEE
 
     Args:
         suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml``, ``stsb-multi``, one of the world's.
-        data: Data folder, for ``stsb-multi``.
-        world_seed: Which world.
+        source: Where the data of ``stsb-multi`` and of the world's suites come from.
 
     Raises:
         InputError: mteb isn't installed, or no task of that name, subset or split, or no data.
         DataError: a data file that is missing or damaged.
     """
     if suite == STSB_MULTI:
-        if data is None:
+        if source.folder is None:
             raise InputError(f"suite '{suite}' needs evaluation data", expected="--data DIR or BENCH_DATA")
         with resources.as_file(resources.files("bench.data").joinpath("stsb_multi.toml")) as file:
-            return [_local(task) for task in read_local_suite(file, data / "stsb_multi")]
+            return [_local(task) for task in read_local_suite(file, source.folder / "stsb_multi")]
     if suite in MTEB_SUITES:
         score = MTEB_SUITES[suite].score
-        return [_made_up(task, score) for task in mteb_tasks(suite, World(world_seed))]
+        return [_made_up(task, score) for task in mteb_tasks(suite, source.world)]
     if suite.startswith(FILES):
         return [_local(task) for task in read_local_suite(Path(suite.removeprefix(FILES)))]
     import_mteb()

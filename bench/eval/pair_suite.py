@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.data.source import DataSource
 from bench.data.suites import is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Encoder, FloatArray, PairScorer
@@ -29,9 +29,9 @@ class PairSuite(Measure[PairTask]):
         "change: rank in B minus rank in A."
     )
 
-    def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[PairTask]:
+    def load(self, source: DataSource) -> list[PairTask]:
         """Read and check the tasks; see :func:`bench.data.suites.load_suite`."""
-        return load_suite(self.name, data, accept_data=accept_data, world_seed=world_seed)[1]
+        return load_suite(self.name, source)[1]
 
     def is_reference(self, task: PairTask) -> bool:
         """True if the data have the committed fingerprint, or come with the program."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.rank import RankTask
+from bench.data.source import DataSource
 from bench.data.suites import load_rank
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
@@ -35,9 +35,9 @@ class RankSuite(Measure[RankTask]):
     counted, metric, needs_torch, needs_vectors = "items", "mrr", False, True
     moved_means = "Queries whose partner's rank by cosine changed most, by the reciprocal rank."
 
-    def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[RankTask]:
+    def load(self, source: DataSource) -> list[RankTask]:
         """Make the task; see :func:`bench.data.suites.load_rank`."""
-        return load_rank(self.name, data, accept_data=accept_data, world_seed=world_seed)
+        return load_rank(self.name, source)
 
     def is_reference(self, task: RankTask) -> bool:
         """True if the pairs have the committed fingerprints, or come with the program."""

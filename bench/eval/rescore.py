@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import CONTRAST_TEXT, FILES
-from bench.data.suites import data_folder
+from bench.data.source import DataSource, data_folder
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError, NotComparableError
 from bench.eval.measure import Name
@@ -49,7 +49,10 @@ def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
             of its name can have come from a file.
     """
     folder = data_folder(data)
-    tasks = _suite(_source(record.suite, folder), folder, (record.world or {}).get("seed", DEFAULT_SEED))
+    # any version of the data is accepted: the sha256 of each task is compared with the record's below
+    world_seed = (record.world or {}).get("seed", DEFAULT_SEED)
+    source = DataSource(folder, accept_changed=True, world_seed=world_seed)
+    tasks = _suite(_source(record.suite, folder), source)
     for name in dict.fromkeys([*record.tasks, *tasks]):
         if (
             name not in tasks
@@ -95,10 +98,8 @@ def _is_below(file: Path, folder: Path) -> bool:
 
 
 @cache
-def _suite(name: str, data: Path | None, world_seed: int) -> dict[str, SuiteTask]:
-    # data that differ from the reference are fine here: each record says which it was measured on
-    tasks = measure_of(name).load(data, accept_data=True, world_seed=world_seed)
-    return {task.id: task for task in tasks}
+def _suite(name: str, source: DataSource) -> dict[str, SuiteTask]:
+    return {task.id: task for task in measure_of(name).load(source)}
 
 
 def rescore(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.data.source import DataSource
 from bench.data.suites import is_reference, load_transfer
 from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
@@ -29,9 +29,9 @@ class TransferSuite(Measure[LabelledTask]):
     counted, metric = "items", "accuracy"
     moved_means = "Items of which A and B predict different classes, those first that one of them has right."
 
-    def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[LabelledTask]:
+    def load(self, source: DataSource) -> list[LabelledTask]:
         """Read and check the tasks; see :func:`bench.data.suites.load_transfer`."""
-        return load_transfer(self.name, data, accept_data=accept_data, world_seed=world_seed)
+        return load_transfer(self.name, source)
 
     def settings(self, solver: str) -> dict[str, Any]:
         """The solver."""

@@ -17,7 +17,8 @@ from bench.config.profiles import Profile
 from bench.data import senteval
 from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb
 from bench.data.pins import lock_file
-from bench.data.suites import MINI_SUITES, SUITES, data_folder
+from bench.data.source import data_folder
+from bench.data.suites import MINI_SUITES, SUITES
 from bench.data.training import copy_files, uses_world
 from bench.errors import BenchError, InputError
 from bench.execution.builder import with_made

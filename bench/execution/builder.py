@@ -14,7 +14,7 @@ from filelock import FileLock
 from bench.card import BuildContext
 from bench.config import profiles
 from bench.config.plugins import plugins_of_methods
-from bench.data.suites import data_folder
+from bench.data.source import data_folder
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError, CellFailedError, InputError

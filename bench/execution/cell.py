@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config.spec import RunSpec
-from bench.data.mini.world import DEFAULT_SEED
-from bench.data.suites import data_folder
+from bench.data.source import DataSource
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, NotComparableError, StorageError, printable
@@ -50,7 +49,6 @@ class CellTask:
         jobs: One cell on its pending suites.
         spec: What the user asked for; paths in it are looked up where the cell runs.
         training: Training text and dev set, None where no method trains.
-        world_seed: Which world the mini suites are drawn from.
         wait: Wait for a process that computes the same cell instead of answering "busy".
         running: Folder of the run's events, None for none.
         besides: Its work but for training, for the events: see :func:`bench.execution.events.all_work`.
@@ -59,7 +57,6 @@ class CellTask:
     jobs: tuple[Job, ...]
     spec: RunSpec
     training: TrainingData | None
-    world_seed: int = DEFAULT_SEED
     wait: bool = False
     running: Path | None = None
     besides: Mapping[str, int] = field(default_factory=dict)
@@ -176,7 +173,7 @@ def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
         task: The cell; its data are looked for where it runs.
         suites: The suites' data where this process has read them already; a worker reads its own.
     """
-    spec, cell = replace(task.spec, data=data_folder(task.spec.data)), task.jobs[0].cell
+    spec, cell = task.spec, task.jobs[0].cell
     store = ResultStore(spec.results, spec.campaign)
     cache = StageCache(spec.results / ".stages")
     with closing(_events(task, cache)) as events, store.claim(task.jobs[0].place, wait=task.wait) as mine:
@@ -185,7 +182,7 @@ def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
             return [Outcome(job, "busy") for job in task.jobs]
         events.report({"doing": LOADS})
         builder = Builder(cell, spec.device, task.training, cache, events.sentences, events.report)
-        running = _Running(replace(task, spec=spec), store, builder, suites or {}, events)
+        running = _Running(task, DataSource.of_run(spec), store, builder, suites or {}, events)
         measuring = any(measure_of(job.suite).needs_torch for job in task.jobs)
         with torch_threads(spec.threads, needs_torch=measuring or cell.model is not None):
             with running.noted():
@@ -223,6 +220,7 @@ class _Running:
 
     Args:
         task: The cell.
+        source: Where its data come from.
         store: Its records.
         builder: Its encoders.
         suites: The suites' data where they have been read.
@@ -231,6 +229,7 @@ class _Running:
     """
 
     task: CellTask
+    source: DataSource
     store: ResultStore
     builder: Builder
     suites: Suites
@@ -324,10 +323,7 @@ class _Running:
 
     def _tasks(self, job: Job) -> list[SuiteTask]:
         """The suite's tasks, if they are those that were planned with."""
-        spec = self.task.spec
-        tasks = self.suites.get(job.suite) or _suite_tasks(
-            job.source or job.suite, spec.data, spec.accept_data, self.task.world_seed
-        )
+        tasks = self.suites.get(job.suite) or _suite_tasks(job.source or job.suite, self.source)
         planned = [(task_id, facts["sha256"]) for task_id, facts in job.record.tasks.items()]
         if [(task.id, task.sha256) for task in tasks] != planned:
             raise BenchError("the evaluation data changed since the run was planned", where=job.suite)
@@ -339,7 +335,7 @@ class _Running:
         if record is None or record.status != "ok" or not spec.probes:
             return outcome
         try:
-            data = probe_data(probed_suite(spec), spec.data, spec.accept_data, self.task.world_seed)
+            data = probe_data(probed_suite(spec), self.source)
             missing = missing_probes(record, spec.probes, data)
             if not missing:
                 return outcome
@@ -387,5 +383,5 @@ def _trained_elsewhere(builder: Builder) -> tuple[dict[str, Any], dict[str, Any]
 
 
 @cache
-def _suite_tasks(name: str, data: Path | None, accept_data: bool, world_seed: int) -> list[SuiteTask]:
-    return measure_of(name).load(data, accept_data=accept_data, world_seed=world_seed)
+def _suite_tasks(name: str, source: DataSource) -> list[SuiteTask]:
+    return measure_of(name).load(source)

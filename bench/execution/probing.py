@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from bench.config import profiles
 from bench.config.spec import RunSpec
-from bench.data.suites import data_folder, load_suite
+from bench.data.source import DataSource
+from bench.data.suites import load_suite
 from bench.encoder import Progress
 from bench.errors import BenchError
 from bench.execution.builder import Builder
@@ -27,14 +27,14 @@ def probed_suite(spec: RunSpec) -> str:
 
 
 @cache
-def probe_data(suite: str, data: Path | None, accept_data: bool, world_seed: int) -> ProbeData:
+def probe_data(suite: str, source: DataSource) -> ProbeData:
     """Read the sentences to probe.
 
     Raises:
         InputError: no such suite, or no data.
         DataError: damaged data, or data that differ from the reference.
     """
-    return ProbeData(suite, tuple(load_suite(suite, data, accept_data=accept_data, world_seed=world_seed)[1]))
+    return ProbeData(suite, tuple(load_suite(suite, source)[1]))
 
 
 def jobs_without_probes(plan: Plan) -> list[Job]:
@@ -44,7 +44,7 @@ def jobs_without_probes(plan: Plan) -> list[Job]:
         InputError: the sentences to probe can't be read.
     """
     spec = plan.spec
-    data = probe_data(probed_suite(spec), data_folder(spec.data), spec.accept_data, plan.world_seed)
+    data = probe_data(probed_suite(spec), DataSource.of_run(spec))
     states = ((job, plan.states[job.place]) for job in plan.jobs)
     done = ((job, state.record) for job, state in states if state.status == "done" and state.record)
     return [job for job, record in done if missing_probes(record, spec.probes, data)]

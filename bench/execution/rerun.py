@@ -45,7 +45,7 @@ def said_otherwise(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
     renamed = replace(cell, method=record.method, model=model)
     training = plan.training and _renamed(plan.training, record)
     source, tasks = job.source or job.suite, plan.suites[job.suite]
-    own = make_job(renamed, source, tasks, plan.spec, training, plan.world_seed).record
+    own = make_job(renamed, source, tasks, plan.spec, training).record
     if is_supervised(record) != is_supervised(own):
         verb = ("says", "doesn't") if is_supervised(record) else ("doesn't say", "did")
         yield f"it {verb[0]} that it learned from labels, and it {verb[1]}"

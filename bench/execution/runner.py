@@ -271,7 +271,7 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
     for jobs in by_cell.values():
         besides = {work_of(EVALUATES, job.suite): 1 for job in jobs if job.place in pending}
         besides |= {work_of(LOADS): 1} | ({work_of(PROBES): len(jobs)} if plan.spec.probes else {})
-        tasks.append(CellTask(tuple(jobs), plan.spec, plan.training, plan.world_seed, besides=besides))
+        tasks.append(CellTask(tuple(jobs), plan.spec, plan.training, besides=besides))
     return tasks
 
 

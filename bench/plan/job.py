@@ -10,8 +10,8 @@ from bench.card import SUPERVISED, OptionValue
 from bench.config.spec import RunSpec
 from bench.data.corpus import Corpus
 from bench.data.local_tasks import LocalTask
-from bench.data.mini.world import World
 from bench.data.mteb_names import FILES, suite_label
+from bench.data.source import DataSource
 from bench.data.suites import MINI_SUITES, accepted, pair_task
 from bench.data.training import TrainingData
 from bench.errors import InputError
@@ -337,7 +337,6 @@ def make_job(
     tasks: list[SuiteTask],
     spec: RunSpec,
     training: TrainingData | None,
-    world_seed: int,
 ) -> Job:
     """Return the job of a cell on the suite of that name."""
     measure = measure_of(name)
@@ -365,7 +364,7 @@ def make_job(
             *_supervision_notes(cell, training),
             *_weight_notes(cell),
         ),
-        world=_world(cell, suite, training, world_seed),
+        world=_world(cell, suite, spec, training),
     )
     return Job(cell, replace(record, key=key_of(record)), "" if name == suite else name)
 
@@ -416,8 +415,8 @@ def _weight_notes(cell: Cell) -> tuple[str, ...]:
     return (f"Weights of {cell.model.name} are rounded to {found['weights']}, from {found['sha256'][:12]}.",)
 
 
-def _world(cell: Cell, suite: str, training: TrainingData | None, seed: int) -> dict[str, int] | None:
+def _world(cell: Cell, suite: str, spec: RunSpec, training: TrainingData | None) -> dict[str, int] | None:
     """Name the made-up world where the suite, the training text or the dev set comes from it."""
-    world = World(seed).facts
+    world = DataSource.of_run(spec).world.facts
     trained = training is not None and cell.trains and training.text_of(cell.texts).world == world
     return world if suite in MINI_SUITES or trained else None

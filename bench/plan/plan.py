@@ -14,14 +14,13 @@ from bench.card import MethodCard
 from bench.config import profiles
 from bench.config.profiles import Profile
 from bench.config.spec import ALL_METHODS, MethodRequest, RunSpec
-from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import suite_label
-from bench.data.suites import data_folder
+from bench.data.source import DataSource
 from bench.data.training import (
     TrainingData,
+    check_world_seed,
     missing_texts,
     read_training_data,
-    resolve_world_seed,
     with_texts,
 )
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
@@ -51,13 +50,11 @@ class Inputs:
         self._texts: dict[object, TrainingData | None] = {}
         self._backbones: dict[object, ModelFolder] = {}
 
-    def suite(self, name: str, spec: RunSpec, world_seed: int) -> list[SuiteTask]:
+    def suite(self, name: str, source: DataSource) -> list[SuiteTask]:
         """Read and check a suite's tasks; see :meth:`bench.eval.measure.Measure.load`."""
-        data = data_folder(spec.data)
-        key = name, data, spec.accept_data, world_seed
+        key = name, source
         if key not in self._suites:
-            measure = measure_of(name)
-            self._suites[key] = measure.load(data, accept_data=spec.accept_data, world_seed=world_seed)
+            self._suites[key] = measure_of(name).load(source)
         return self._suites[key]
 
     def training(self, spec: RunSpec, trained: Sequence[str], texts: Collection[str]) -> TrainingData | None:
@@ -70,7 +67,7 @@ class Inputs:
 
     def backbone(self, spec: RunSpec, profile: Profile) -> ModelFolder:
         """Find and hash the backbone; see :func:`bench.plan.backbones.profile_backbone`."""
-        data = data_folder(spec.data)
+        data = DataSource.of_run(spec).folder
         key = spec.backbone, profile.name, data
         if key not in self._backbones:
             self._backbones[key] = (
@@ -110,7 +107,6 @@ class Plan:
     suites: Mapping[str, list[SuiteTask]]
     store: ResultStore
     training: TrainingData | None
-    world_seed: int = DEFAULT_SEED
     ids: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -220,8 +216,9 @@ def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
     cells = [cell for group in groups for cell in group]
     texts = set[str]().union(*map(_texts, cells))
     problems.found += missing_texts(texts, spec, profile)
-    seed = resolve_world_seed(spec, profile, suite_names)
-    suites = {name: problems.get(partial(read.suite, name, spec, seed)) or [] for name in suite_names}
+    check_world_seed(spec, profile, suite_names)
+    source = DataSource.of_run(spec)
+    suites = {name: problems.get(partial(read.suite, name, source)) or [] for name in suite_names}
     problems.check()
     check_overrides(spec, cells)
     if training:
@@ -232,13 +229,11 @@ def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
     refuse_twins(groups)
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
-    jobs = tuple(
-        make_job(cell, name, suites[name], spec, training, seed) for cell in cells for name in suite_names
-    )
+    jobs = tuple(make_job(cell, name, suites[name], spec, training) for cell in cells for name in suite_names)
     suites = {suite_label(name): tasks for name, tasks in suites.items()}
     store = ResultStore(spec.results, spec.campaign)
     ids = {r.text: group[0].method for r, group in zip(spec.methods, groups, strict=True)}
-    return Plan(spec, jobs, suites, store, training, seed, ids)
+    return Plan(spec, jobs, suites, store, training, ids)
 
 
 def _all_named(requests: Sequence[MethodRequest], suites: Sequence[str]) -> tuple[MethodRequest, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.comparison.browse import may_be_shown
 from bench.data.mteb_names import is_mteb
-from bench.data.suites import data_folder
+from bench.data.source import data_folder
 from bench.errors import BenchError, DataError, InputError, printable
 from bench.gate.history import read_history
 from bench.gate.history_page import page_facts

@@ -227,7 +227,7 @@ def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[Run]
 
 def test_an_undefined_correlation_is_one_line(runs: list[Run]) -> None:
     """One pair stands out, so that in a third of the draws all predictions are equal."""
-    (task,) = load_suite("toy", None)[1]
+    (task,) = load_suite("toy")[1]
     predictions = {"TOY": np.eye(1, 180, dtype=np.float32)[0]}
     scores = score_suite([task], predictions)
     runs[0].store.write(runs[0].record.place, replace(runs[0].record, scores=scores), predictions)

@@ -242,19 +242,19 @@ def test_a_text_that_lacks_a_phenomenon_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"4 distinct sentences give no item of swap.*every rule surely applies"
     ):
-        load_contrast(f"contrast:{file}", None)
+        load_contrast(f"contrast:{file}")
     file.write_bytes(b"Two hens sleep.\n\xff\n")
     with pytest.raises(DataError, match=r"own\.txt:2: these bytes are not utf-8"):
-        load_contrast(f"contrast:{file}", None)
+        load_contrast(f"contrast:{file}")
     for name in ("none.txt", "own.csv"):
         with pytest.raises(InputError, match=r"expected a \.txt, a sentence a line"):
-            load_contrast(f"contrast:{tmp_path / name}", None)
+            load_contrast(f"contrast:{tmp_path / name}")
 
 
 def test_it_is_no_suite_of_pairs() -> None:
     for name in ("contrast", "mini-contrast", "contrast:own.txt", "evalrank", "mini-evalrank"):
         with pytest.raises(InputError, match=f"suite '{name}' holds .*, which is not a sentence-pair task"):
-            load_suite(name, None)
+            load_suite(name)
 
 
 @pytest.fixture(scope="module")

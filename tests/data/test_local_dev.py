@@ -34,7 +34,7 @@ def test_a_file_and_a_toml_file_are_read_alike_and_the_name_is_no_part_of_the_fi
     assert direct.sha256 == mine.sha256 == stsb.sha256
     assert list(direct.all_pairs()) == [(first, second) for first, second, _ in PAIRS]
     assert direct.subsets[0].gold == (5.0, 0.0, 3.0)
-    assert load_suite(f"local:{tmp_path / 'mine.toml'}", None)[1] == [mine]
+    assert load_suite(f"local:{tmp_path / 'mine.toml'}")[1] == [mine]
 
 
 def test_checkpoints_are_chosen_on_it_and_another_name_of_it_is_the_same_run(

@@ -18,6 +18,7 @@ from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, mteb_tasks, tran
 from bench.data.mini.text import pairs, training_copy, training_text
 from bench.data.mini.world import COPIES, World
 from bench.data.mteb_names import named_suites
+from bench.data.source import DataSource
 from bench.data.suites import MINI_SUITES, SUITES, load_suite
 from bench.errors import InputError
 from bench.eval.suite import measure_of
@@ -119,14 +120,14 @@ def test_the_thirds_of_the_pairs_share_few_some_and_many_words() -> None:
 
 def test_transfer_is_measured_from_the_world_asked_for() -> None:
     suite = measure_of("mini-transfer")
-    one, two = (suite.load(None, accept_data=False, world_seed=seed) for seed in (1, 2))
+    one, two = (suite.load(DataSource(world_seed=seed)) for seed in (1, 2))
     assert [task.id for task in one] == list(TRANSFER_SUITE.tasks)
     assert not {task.sha256 for task in one} & {task.sha256 for task in two}
     assert all(map(suite.is_reference, one))
     with pytest.raises(
         InputError, match="'mini-transfer' holds MINI-topic, which is not a sentence-pair task"
     ):
-        load_suite("mini-transfer", None)
+        load_suite("mini-transfer")
 
 
 def test_every_suite_of_the_world_says_that_it_is_made_up() -> None:

@@ -20,6 +20,7 @@ from bench.data.mteb_names import (
     suite_label,
 )
 from bench.data.published import figures, lines
+from bench.data.source import DataSource
 from bench.data.suites import SUITES, load_suite
 from bench.errors import InputError
 from bench.eval.mteb_scores import Entry, metric_name, suite_scores
@@ -107,7 +108,7 @@ def test_records_name_no_folder() -> None:
         with pytest.raises(
             InputError, match=f"suite '{name}' is measured by mteb; expected a suite of pairs"
         ):
-            load_suite(name, Path())
+            load_suite(name, DataSource(Path()))
 
 
 def task(name: str, kind: str, score: str) -> MtebTask:

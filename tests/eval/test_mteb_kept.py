@@ -38,7 +38,7 @@ def suite(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tasks(suite: Path) -> dict[str, MtebTask]:
-    return {task.id: task for task in load_mteb_suite(f"local:{suite}", None)}
+    return {task.id: task for task in load_mteb_suite(f"local:{suite}")}
 
 
 def predictions_of(seed: int) -> dict[str, FloatArray]:
@@ -308,7 +308,7 @@ def test_a_records_suite_is_looked_for_in_the_data_folder_alone(
 def test_a_name_that_predictions_cannot_have(suite: Path) -> None:
     suite.write_text(suite.read_text().replace('name = "pairs"', 'name = "file"'))
     with pytest.raises(InputError, match="a task can't be called 'file'"):
-        load_mteb_suite(f"local:{suite}", None)
+        load_mteb_suite(f"local:{suite}")
 
 
 def test_commands_work_over_items_without_mteb(

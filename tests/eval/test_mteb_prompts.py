@@ -92,8 +92,8 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Any:
         local = write_local_suite(tmp_path_factory.mktemp("local"))
         _harder(local.parent)
         yield [
-            *load_mteb_suite(f"local:{local}", None),
-            *load_mteb_suite(f"mteb:{','.join(TABLES)}", None),
+            *load_mteb_suite(f"local:{local}"),
+            *load_mteb_suite(f"mteb:{','.join(TABLES)}"),
         ]
         _at_hand.cache_clear()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.data.source import DataSource
 from bench.data.suites import load_transfer
 from bench.data.toy import toy_task
 from bench.encoder import FloatArray
@@ -129,7 +130,9 @@ def test_a_run_takes_kept_vectors_and_gives_the_same_record(
 def test_scores_do_not_depend_on_the_batches(tiny_bert: Path, tmp_path: Path) -> None:
     write_transfer(tmp_path / "downstream")
     encoder, toy = TransformerEncoder(tiny_bert, "avg"), toy_task()
-    trec = next(t for t in load_transfer("transfer7", tmp_path, accept_data=True) if t.id == "TREC")
+    trec = next(
+        t for t in load_transfer("transfer7", DataSource(tmp_path, accept_changed=True)) if t.id == "TREC"
+    )
     first, second = (list(side) for side in zip(*toy.all_pairs(), strict=True))
     found = []
     for tokens in (1, 200, 8_192):  # one sentence a batch, some, and all in one

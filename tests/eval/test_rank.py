@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bench.baselines.word_overlap import WordOverlapScorer
 from bench.data.rank import RankTask, rank_task
+from bench.data.source import DataSource
 from bench.data.suites import load_rank
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import BenchError
@@ -161,8 +162,8 @@ def test_what_is_no_rank_is_refused(kept: list[float]) -> None:
 def test_records_of_the_embedded_world(cli: Cli, tmp_path: Path) -> None:
     code, out, err = cli("run", "--methods", "noise", "--seeds", "1-2", "--suite", "mini-evalrank")
     assert (code, "Mrr x 100" in out) == (0, True), err
-    (task,) = load_rank("mini-evalrank", None)
-    assert task.sha256 != load_rank("mini-evalrank", None, world_seed=2)[0].sha256
+    (task,) = load_rank("mini-evalrank")
+    assert task.sha256 != load_rank("mini-evalrank", DataSource(world_seed=2))[0].sha256
     assert (len(task.pairs), task.items) == (450, 900)
     record = next(iter(records(tmp_path).values()))
     assert (record.metric, record.tasks["EvalRank"]["items"]) == ("mrr", 900)

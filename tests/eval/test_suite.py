@@ -12,6 +12,7 @@ import pytest
 
 from bench.config.spec import RunSpec
 from bench.data.mteb_names import MtebName
+from bench.data.source import DataSource
 from bench.data.toy import toy_task
 from bench.errors import BenchError, InputError
 from bench.eval.contrast import ContrastSuite
@@ -67,18 +68,18 @@ def test_notes() -> None:
 
 def test_an_unknown_suite_is_refused_when_it_is_loaded() -> None:
     with pytest.raises(InputError, match="sts8"):
-        measure_of("sts8").load(None, accept_data=False, world_seed=1)
+        measure_of("sts8").load(DataSource())
 
 
 def test_a_suites_sentences_and_items(tmp_path: Path) -> None:
-    (toy,) = measure_of("toy").load(None, accept_data=False, world_seed=1)
+    (toy,) = measure_of("toy").load(DataSource())
     first, second = zip(*toy_task().all_pairs(), strict=True)
     assert toy.items == 180
     assert measure_of("toy").is_reference(toy)
     assert set(measure_of("toy").sentences([toy])) == {*first, *second}
     write_transfer(tmp_path / "downstream")
     suite = measure_of("transfer7")
-    tasks = suite.load(tmp_path, accept_data=True, world_seed=1)
+    tasks = suite.load(DataSource(tmp_path, accept_changed=True))
     assert not any(map(suite.is_reference, tasks))
     mrpc = next(task for task in tasks if task.id == "MRPC")
     assert len(list(suite.sentences([mrpc]))) == 2 * mrpc.items > 0
@@ -89,9 +90,9 @@ def test_a_suites_sentences_and_items(tmp_path: Path) -> None:
 
 def test_no_suite_loads_torch_or_mteb_before_it_measures() -> None:
     code = (
-        "import sys\nfrom bench.eval.suite import measure_of\n"
+        "import sys\nfrom bench.data.source import DataSource\nfrom bench.eval.suite import measure_of\n"
         "suites = [measure_of(name) for name in ('toy', 'transfer7', 'unsee')]\n"
-        "suites[0].load(None, accept_data=False, world_seed=1)\n"
+        "suites[0].load(DataSource())\n"
         "print(*sorted({'torch', 'mteb', 'scipy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
+from bench.data.source import DataSource
 from bench.data.suites import TRANSFER, load_transfer
 from bench.data.tasks import LabelledSplit, LabelledTask
 from bench.encoder import FloatArray, Progress
@@ -224,7 +225,11 @@ def test_samples_are_sorted_by_words_and_class_and_put_back() -> None:
 
 
 def test_pairs_have_scikit_learns_answers_on_difference_and_product_and_its_f1(downstream: Path) -> None:
-    (task,) = (t for t in load_transfer("transfer7", downstream.parent, accept_data=True) if t.id == "MRPC")
+    (task,) = (
+        t
+        for t in load_transfer("transfer7", DataSource(downstream.parent, accept_changed=True))
+        if t.id == "MRPC"
+    )
     sentences = sorted(set(sentences_of(task)))
     vectors = np.random.default_rng(1).normal(size=(len(sentences), 3)).astype(np.float32)
     found = run_task(
@@ -277,7 +282,10 @@ def test_a_suite_runs_from_data_to_records(cli: Cli, downstream: Path, tmp_path:
     values = {(s["task"], s["subset"], s["metric"]): s["value"] for s in record["scores"]}
     average = np.mean([values[task, "all", "accuracy"] for task in TRANSFER])
     assert values["avg", "all", "accuracy"] == pytest.approx(average)
-    tasks = {task.id: task for task in load_transfer("transfer7", downstream.parent, accept_data=True)}
+    tasks = {
+        task.id: task
+        for task in load_transfer("transfer7", DataSource(downstream.parent, accept_changed=True))
+    }
     with np.load(file.with_suffix(".npz")) as predicted:
         for task in ("SST2", "TREC", "MRPC"):  # one test split: the accuracy is that of its items
             classes = sorted({label for split in tasks[task].splits for label in split.labels})
@@ -327,7 +335,11 @@ def test_a_record_can_be_repeated(cli: Cli, downstream: Path, tmp_path: Path, so
 
 
 def test_sgd_promises_no_gradient(downstream: Path) -> None:
-    task = next(t for t in load_transfer("transfer7", downstream.parent, accept_data=True) if t.id == "SST2")
+    task = next(
+        t
+        for t in load_transfer("transfer7", DataSource(downstream.parent, accept_changed=True))
+        if t.id == "SST2"
+    )
     rng = np.random.default_rng(0)
     sentences = sorted({s for split in task.splits for s in split.first})
     vectors = Embeddings(
@@ -347,7 +359,7 @@ def test_missing_and_damaged_tasks_are_all_named(downstream: Path, tmp_path: Pat
     (root / "CR/custrev.neg").unlink()
     (root / "SST/binary/sentiment-dev").write_text("no label\n")
     with pytest.raises(DataError) as caught:
-        load_transfer("transfer7", tmp_path, accept_data=True)
+        load_transfer("transfer7", DataSource(tmp_path, accept_changed=True))
     text = str(caught.value)
     assert text.startswith("suite 'transfer7' lacks 2 of 7 tasks: CR: ")
     assert "custrev.neg: this data file is missing" in text
@@ -356,9 +368,9 @@ def test_missing_and_damaged_tasks_are_all_named(downstream: Path, tmp_path: Pat
     with pytest.raises(
         DataError, match=r"lacks 7 of 7 tasks: MR: .*pos:24: MR: 24 items and the file ends here"
     ):
-        load_transfer("transfer7", downstream.parent)
+        load_transfer("transfer7", DataSource(downstream.parent))
     with pytest.raises(InputError, match=r"needs evaluation data.*bench data fetch transfer7"):
-        load_transfer("transfer8", None)
+        load_transfer("transfer8")
 
 
 def test_a_method_without_vectors_fails_with_a_reason(cli: Cli, downstream: Path) -> None:

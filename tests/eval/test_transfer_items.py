@@ -16,6 +16,7 @@ from sklearn.metrics import f1_score  # type: ignore[import-untyped]
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
 from bench.comparison.item_bootstrap import NOT_AGAIN
+from bench.data.source import DataSource
 from bench.data.suites import TRANSFER, load_transfer
 from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
@@ -42,7 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tasks(data: Path) -> Tasks:
-    return {task.id: task for task in load_transfer("transfer7", data, accept_data=True)}
+    return {task.id: task for task in load_transfer("transfer7", DataSource(data, accept_changed=True))}
 
 
 def gold_of(task: LabelledTask) -> NDArray[np.intp]:

