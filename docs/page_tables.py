@@ -211,6 +211,22 @@ def scale_table() -> str:
     return markdown_table(header, scale.rows())
 
 
+def grid_table() -> str:
+    """Hours and money of the papers' whole grids, by arithmetic, as markdown."""
+    grids = {profile: scale.grid_hours(profile) for profile in ("bert-base", "roberta-base")}
+    whole, (_, alone) = sum(grids.values()), scale.longest("bert-base")
+    count = len(scale.trained("bert-base"))
+    named = (
+        (f"{count} trained methods x {scale.SEEDS} seeds, BERT-base", grids["bert-base"]),
+        ("the same, RoBERTa-base", grids["roberta-base"]),
+        ("both", whole),
+    )
+    rows = [(name, f"{h:.0f} h", f"{h / 8:.0f} h", f"{max(h / 64, alone):.0f} h") for name, h in named]
+    table = markdown_table(("grid", "one H200", "eight, cells side by side", "64"), rows)
+    money = f"At 3 an hour both grids come to about {round(3 * whole, -1):.0f}."
+    return f"{table}\nIn money: hours of one H200 times its price. {money}\n"
+
+
 def _cost(record: RunRecord) -> float:
     """CPU seconds a sentence of the training text."""
     seconds, total = record.timing["training_cpu_seconds"], 0.0
@@ -238,6 +254,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "papers": papers.sections,
     "cost": cost_table,
     "scale": scale_table,
+    "grids": grid_table,
     "facts": facts_table,
     "checks": checks_table,
     "mlm steps": mlm_table,

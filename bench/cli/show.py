@@ -227,6 +227,8 @@ def card_lines(card: MethodCard) -> Iterator[str]:
     yield f"{card.name} ({card.kind}, version {card.version}): {card.summary}"
     yield "one run, no seed" if card.deterministic else "seeded"
     for title, lines in (
+        ("printed as", (card.printed,)),
+        ("family", (card.family and ": ".join(filter(None, (card.family, ", ".join(card.tags)))),)),
         ("paper", (card.paper,)),
         ("code", (card.code,)),
         ("computes", card.equations),

@@ -12,8 +12,7 @@ import pytest
 from bench.config import profiles
 from bench.config.profiles import Budget
 from bench.config.sweeps import SWEEPS, Backbone, Point, Sweep
-from bench.data.mini import contrast, generator, tasks
-from bench.data.mini import world as text
+from bench.data.mini import contrast, generator, tasks, text
 from bench.eval import rescore
 from bench.execution import runner
 from bench.papers import flops as scale
