@@ -49,7 +49,7 @@ class Mutation:
         return text.replace(self.old, self.new)
 
 
-STS, EMBED = "bench/eval/pair_suite.py", "bench/eval/embed.py"
+STS, EMBED = "bench/eval/sts.py", "bench/eval/embed.py"
 BACKBONE, POOLING, CHUNKS = "bench/nn/backbone.py", "bench/nn/states.py", "bench/training/chunks.py"
 LOOP, STAGE, CONTRASTIVE = (
     "bench/training/loop.py",
@@ -96,7 +96,7 @@ SCORING = (
     Mutation(
         "test_pairs_from_dev",
         "split",
-        "bench/data/mini/world.py",
+        "bench/data/mini/text.py",
         '_shipped(f"{split}.tsv")',
         '_shipped("dev.tsv")',
         REFUSED,

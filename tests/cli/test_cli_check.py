@@ -140,7 +140,7 @@ def test_a_dropped_loss_term_fails_the_gate_and_noise_does_not(
     assert out.splitlines()[-1].startswith("PASSED, 2 cells: 1 ")
     assert "1 equal" in out
 
-    monkeypatch.setattr("bench.baselines.simcse.info_nce", without_negatives)
+    monkeypatch.setattr("bench.losses.info_nce", without_negatives)
     code, out, err = cli("check")
     assert code == 1
     said = out.splitlines()[-1]
@@ -163,7 +163,7 @@ def test_simcse_without_its_negatives_fails_the_gate(
     assert cli(*RUN, short, "--seeds", "1-4", "--dev", "toy", "--campaign", "reference")[0] == 0
     code, out, err = cli("check")
     assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
-    monkeypatch.setattr("bench.baselines.simcse.info_nce", without_negatives)
+    monkeypatch.setattr("bench.losses.info_nce", without_negatives)
     code, out, _ = cli("check")
     assert (code, "FAILED, 1 of 1 cell: short on toy (profile mini) fell by" in out) == (1, True)
 

@@ -130,7 +130,7 @@ def first_steps(
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     for _step in range(settings.steps):
         loss = objective([rows[index] for index in next(order)])
-        objective.zero_grad(set_to_none=True)
+        objective.module.zero_grad(set_to_none=True)
         loss.backward()
         share_gradients(parameters)
         named = objective.named_parameters()
