@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from bench import losses
 from bench.card import BuildContext, MethodCard, Option
 from bench.data.toy import toy_task
 from bench.errors import DataError
 from bench.gate.reference import extract
-from bench.losses import info_nce
 from bench.records.record import from_json
 from bench.registry import METHODS
 from tests.support.cli import Cli, records
@@ -81,7 +81,7 @@ class Contrast:
             batch = text[torch.randperm(len(text), generator=random)[:32]]
             views = [batch * (torch.rand(32, SIZE, generator=random) > 0.3) for _ in range(2)]
             optimiser.zero_grad()
-            torch.autograd.backward(info_nce(views[0] @ weight, views[1] @ weight, 0.05))
+            torch.autograd.backward(losses.info_nce(views[0] @ weight, views[1] @ weight, 0.05))
             optimiser.step()
         return LinearEncoder(weight.detach())
 
