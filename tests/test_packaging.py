@@ -145,7 +145,7 @@ def test_the_listed_packages_are_the_folders() -> None:
     assert {*listed["package-dir"]} == {"bench", *(f"bench.{name}" for name in CHECKOUT_FOLDERS)}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_wheel_holds_every_file_of_the_product(built: dict[str, Path]) -> None:
     with zipfile.ZipFile(built["wheel"]) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}

@@ -285,7 +285,7 @@ def test_the_complement_is_a_member_that_is_trained_once(tmp_path: Path, tiny_be
     assert len({stages[name]["dclr"]["key"] for name in ("dclr", "other", "none")}) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_option_changes_the_training_and_a_seed_is_the_same_run(
     tmp_path: Path, tiny_bert: Path
 ) -> None:

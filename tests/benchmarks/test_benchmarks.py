@@ -256,7 +256,7 @@ def test_the_clock_takes_inner_parts_out(load: Any, monkeypatch: pytest.MonkeyPa
     assert where.shown(found).splitlines()[1].split()[:4] == ["dev", "24.00", "77.4%", "2"]
 
 
-LONG = ("compiled", "coverage", "report", "site_build", "st_eval", "st_train")
+LONG = ("compiled", "coverage", "report", "site_build", "st_eval", "st_train", "transfer", "train_step")
 TINY = (
     *("st_eval", "transfer", "train_step", "st_train", "compiled", "heap", "probes", "stats"),
     *("coverage", "gradient_probe", "report", "site_build", "end_to_end", "cost_curves", "memory"),

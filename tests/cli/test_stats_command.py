@@ -251,7 +251,7 @@ def test_bad_arguments(cli: Cli, runs: list[Run], arguments: list[str], message:
     assert message in err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_phenomenon_has_wilsons_interval_where_all_items_are_wrong_too(cli: Cli) -> None:
     assert cli("run", "--methods", "word_overlap", "--suite", "mini-contrast")[0] == 0
     code, out, err = cli("stats", "--tasks", *FEW, "--format", "json")

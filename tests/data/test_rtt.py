@@ -348,7 +348,7 @@ def test_both_sentencepiece_models_are_in_the_fingerprint(own_models: Path) -> N
 # --- the copy
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_makes_copies_with_their_provenance(
     cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -302,10 +302,9 @@ def test_quoted_output_is_what_the_command_prints(
 
 
 REPORTS: list[Any] = [(name, "markdown", "md") for name in ("mini", "minilm", "views")]
-REPORTS += [("minilm-lm", "html", "html")]
 REPORTS += [
     pytest.param("minilm-lm", form, suffix, marks=pytest.mark.long)
-    for form, suffix in (("markdown", "md"), ("latex --standalone", "tex"))
+    for form, suffix in (("markdown", "md"), ("html", "html"), ("latex --standalone", "tex"))
 ]
 
 
@@ -319,7 +318,7 @@ def test_committed_reports_are_what_the_command_prints(
     assert output_of(f"bench report --campaign {campaign} --format {form}") == kept
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=True))
 def test_quoted_output_of_item_draws_is_what_the_command_prints(
     page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch, drawing: Path

@@ -78,6 +78,7 @@ def check_public_layout(results: Path) -> Any:
     return meta
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["one", "twin"])
 def test_an_exported_encoder_is_a_model_of_mteb(
     kind: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path

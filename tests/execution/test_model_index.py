@@ -40,7 +40,7 @@ def record_of(results: Path, suite: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_export_carries_the_scores_of_its_records(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     base = ("--suite", SUITES, "--backbone", str(tiny_bert))
     assert cli("run", "--methods", "untrained:avg", *base)[0] == 0

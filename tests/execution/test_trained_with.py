@@ -60,7 +60,7 @@ def test_a_stage_keeps_what_trained_it_and_its_records_say_no_more(first: RunRec
     assert "made_with" not in first.training["stages"]["simcse"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_record_says_with_what_its_stage_was_trained(
     cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +95,7 @@ def test_an_honest_record_is_not_accused(
     assert not verified.findings
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stage_that_does_not_say_is_used_all_the_same(
     cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:

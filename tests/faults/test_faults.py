@@ -49,10 +49,10 @@ STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
 @pytest.mark.parametrize(
     ("work", "workers", "warm", "kills"),
     [
-        *((SHORT, 1, True, 2), (TRAINED, 2, True, 2)),
+        (TRAINED, 2, True, 2),
         *(
             pytest.param(work, n, True, 1, marks=long)
-            for work, n in ((SHORT, 2), (TEXT, 1), (TRAINED, 1), (SIMCSE, 2))
+            for work, n in ((SHORT, 1), (SHORT, 2), (TEXT, 1), (TRAINED, 1), (SIMCSE, 2))
         ),
         *(pytest.param(work, 1, False, kills, marks=long) for work, kills in ((PLAIN, 2), (SHORT, 1))),
     ],

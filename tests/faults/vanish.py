@@ -67,9 +67,7 @@ LOSSES = {
     "model changes, two workers": Loss(MODEL, _change, TRAINED, TWO, 5, _CHANGED),
     "weights vanish": Loss(WEIGHTS, Path.unlink, REAL, ONE, 2, ("model.safetensors", *_CHANGED)),
     "weights change": Loss(WEIGHTS, partial(flip, position=-1, bit=0), REAL, ONE, 2, _CHANGED),
-    "data vanish": Loss(SICK, Path.unlink, DATA, TWO, 1, ()),
-    "data change": Loss(SICK, _change, DATA, TWO, 1, ()),
-    "data vanish, one process": Loss(SICK, Path.unlink, DATA, ONE, 1, ()),
+    "data vanish": Loss(SICK, Path.unlink, DATA, ONE, 1, ()),
     "text vanishes": Loss("corpus.txt", Path.unlink, TRAINED, ONE, 2, ()),
 }
 

@@ -193,7 +193,7 @@ def test_pairs_show_a_drop_of_one_point_in_one_of_ten_cells_that_welch_does_not(
     assert (welch.tested, welch.having(Status.REGRESSION)) == (11, ())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("correlation", "new"), [(0.0, (1, 2, 3)), (0.99, (1, 2, 3)), (0.0, (4, 5, 6)), (0.0, (2,))]
 )

@@ -260,7 +260,7 @@ def test_versions_and_hardware_are_warnings() -> None:
 # what it sees
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_drop_of_that_size_fails_with_the_chance_that_is_said() -> None:
     """Over samples of items, at a tolerance below and above what the items show; half of it fails less."""
     gates = 150

@@ -526,7 +526,7 @@ def run(*arguments: str) -> None:
     command.main([*arguments], standalone_mode=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_writes_the_sampled_figures(tmp_path: Path) -> None:
     run("--out", str(tmp_path))
     grid = list(csv.DictReader((tmp_path / "gradient-grid.csv").open()))

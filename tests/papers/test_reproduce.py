@@ -186,7 +186,7 @@ def test_the_list_says_what_is_done_and_what_the_rest_costs(cli: Cli) -> None:
     assert rows["jtcse:table9"][3] == "0 of 4"  # four numbers of layers divide mini's
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("short")
 def test_an_item_in_the_papers_layout_and_again_from_its_records(cli: Cli) -> None:
     call = ("tncse:table5", "--profile", "mini", "--seeds", "1-2")

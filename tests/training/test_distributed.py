@@ -179,7 +179,7 @@ def test_watching_a_training_takes_one_process(cli: Cli, tiny_bert: Path, corpus
     assert (code, err) == (2, "error: --ranks 2: this training is watched in one process\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_have_the_loss_and_the_gradients_of_one_and_the_failure_of_one_ends_both(
     objectives: Gradients,
     found_alone: dict[str, list[Found]],

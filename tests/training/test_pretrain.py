@@ -376,7 +376,7 @@ def test_the_command_takes_sizes_text_and_time(
     assert (code, "own.txt: a width of 512 for a text of" in err) == (2, True), err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_makes_a_backbone_for_another_world(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
