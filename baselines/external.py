@@ -48,7 +48,8 @@ class HuggingFace:
     @staticmethod
     def folder_note(folder: Path, options: Mapping[str, OptionValue]) -> str:
         """Return what the dry run says of the folder's own settings."""
-        return unread_settings(folder, str(options["pooling"]))
+        prompted = any(options[option.name] for option in PROMPT_OPTIONS)
+        return unread_settings(folder, str(options["pooling"]), prompted=prompted)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder; raises InputError for a folder with more trained modules than a transformer."""

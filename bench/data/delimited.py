@@ -21,6 +21,8 @@ QUOTED = "quotes read as a CSV writer's"
 JOINED = "delete it: files that are joined each bring a header"
 """Hint for a header among the rows."""
 _MOST_LABELS = 20
+_CONSTANTS = ("NA", "TRUE", "FALSE")
+"""What R writes without quotes beside numbers."""
 _MOST_LINES = 10
 """Lines of a cell: a quote that is never closed makes one cell of many rows."""
 _FEWEST_IDS = 10
@@ -141,11 +143,13 @@ def _uneven(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _is_all_quoted(rows: Sequence[Sequence[_Cell]]) -> bool:
-    """True if the first row is in quotes, and in the others all but numbers is."""
+    """True if the first row is in quotes, and in the others all but numbers and R's constants is."""
     whole = [row for row in rows if any(cell.text for cell in row)]
-    if not whole or len(whole[0]) < 2 or not all(cell.is_quoted for cell in whole[0]):
+    if len(whole) < 2 or not all(cell.is_quoted for cell in whole[0]):
         return False
-    return all(cell.is_quoted or _is_number(cell.text) for row in whole for cell in row)
+    return all(
+        cell.is_quoted or cell.text in _CONSTANTS or _is_number(cell.text) for row in whole for cell in row
+    )
 
 
 def _is_number(text: str) -> bool:
@@ -243,13 +247,16 @@ class Table:
         return ", ".join(filter(None, (self.quotes, self.cells.note)))
 
 
-def open_table(path: Path, stream: TextIO, columns: list[str] | None = None) -> Table:
+def open_table(
+    path: Path, stream: TextIO, columns: list[str] | None = None, *, blank_rows: bool = False
+) -> Table:
     r"""Return the rows of a file that is open for reading with ``newline="\n"``.
 
     Args:
         path: The file, for its ending and for errors.
         stream: Its text.
         columns: Names of the columns of a ``.tsv`` or ``.csv`` file without a header.
+        blank_rows: An empty line is a row of empty cells; else it is refused but for the last lines.
 
     Raises:
         DataError: another ending; while the rows are read, a damaged line.
@@ -258,13 +265,14 @@ def open_table(path: Path, stream: TextIO, columns: list[str] | None = None) -> 
     if path.suffix.lower() == ".jsonl":
         return Table(_json_rows(path, stream))
     if path.suffix.lower() == ".csv":
-        return Table(_named_rows(csv_rows(stream, path, cells), path, columns), "", cells)
+        return Table(_named_rows(csv_rows(stream, path, cells), path, columns, blank_rows), "", cells)
     if path.suffix.lower() != ".tsv":
         raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
     text = stream.read()
     quoted = has_csv_quotes(text, path)
     rows = csv_rows(StringIO(text), path, cells, "\t", csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
-    return Table(_named_rows(rows, path, columns), QUOTED if quoted else quotes_as_text(text), cells)
+    named = _named_rows(rows, path, columns, blank_rows)
+    return Table(named, QUOTED if quoted else quotes_as_text(text), cells)
 
 
 def csv_rows(
@@ -366,15 +374,21 @@ def row_names_hint(cells: int, names: int) -> str | None:
 
 
 def _named_rows(
-    rows: Iterator[tuple[int, list[str]]], path: Path, columns: list[str] | None
+    rows: Iterator[tuple[int, list[str]]], path: Path, columns: list[str] | None, blank_rows: bool
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Name the cells of rows."""
-    header = columns
+    header, blank = columns, ""
     for line, fields in rows:
         where = f"{path}:{line}"
-        if not fields:
+        if not fields and header is not None and blank_rows:
+            yield line, dict.fromkeys(header, "")
+            continue
+        if not fields and header is not None:
+            blank = blank or where  # at the end of a file it does no harm
+            continue
+        if not fields or blank:
             expected = "the names of the columns" if header is None else f"a row of {', '.join(header)}"
-            raise DataError("this line is empty", where=where, expected=expected)
+            raise DataError("this line is empty", where=blank or where, expected=expected)
         check_mark(fields, where)
         if header is not None:
             check_repeated(fields, header, where, JOINED if columns is None else "leave out columns = [...]")

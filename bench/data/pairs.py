@@ -89,6 +89,8 @@ def read_pairs(path: Path) -> Corpus:
         read = list(_tab_rows(lines, path))
     else:
         read = list(csv_rows((f"{line}\n" for line in lines), path, cells, _DELIMITERS[separator]))
+    while read and "".join(read[-1][1]) == "":
+        read.pop()  # empty lines at the end do no harm
     rows = list(_checked(iter(read), path))
     if not rows:
         raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[separator])

@@ -87,7 +87,7 @@ def _of_lines(path: Path, column: str | None, stack: ExitStack) -> Column:
     """Open a ``.jsonl``, ``.csv`` or ``.tsv`` file."""
     try:
         stream = stack.enter_context(open_text(path))
-        table = open_table(path, stream)
+        table = open_table(path, stream, blank_rows=True)
         rows = _readable(table.rows, path)
         first = next(rows, None)
     except (OSError, ValueError) as error:

@@ -32,6 +32,8 @@ _SAMPLE = 192  # sentences to encode, stratified by length
 _DEV_PAIRS = 64  # pairs of the dev set, likewise
 _TRAINED = 128  # sentences to train on
 _DIFFERS = ", not the reference version"
+MISSING = ("NA", "N/A", "nan", "NaN", "null", "None")
+"""What tables hold where a value is missing."""
 _STEPS = {"cpu": 2, "cuda": 12, "mps": 12}  # but at least so many steps; the first one isn't counted
 
 
@@ -293,6 +295,10 @@ def _described(text: Corpus) -> str:
     for count, what in (
         (text.empty, "empty lines or cells left out"),
         (sum(map(is_invisible, sentences)), "sentences of invisible characters alone"),
+        (
+            sum(text in MISSING for column in (sentences, partners, negatives) for text in column),
+            "sentences that say NA, nan, null or None",
+        ),
         (sum(map(eq, sentences, partners)), "positives equal to their sentence"),
         (sum(map(eq, partners, negatives)), "negatives equal to their positive"),
         (sum(map(eq, sentences, negatives)), "negatives equal to their sentence"),

@@ -248,12 +248,13 @@ def check_transformer_alone(folder: Path) -> None:
         )
 
 
-def unread_settings(folder: Path, pooling: str) -> str:
+def unread_settings(folder: Path, pooling: str, *, prompted: bool = False) -> str:
     """Say which of a folder's own settings the transformer alone with a pooling leaves out; "" for none.
 
     Args:
         folder: The folder.
         pooling: The pooling that is taken, as the option names it.
+        prompted: A prompt is given as an option.
     """
     settings = json_object(folder / _SETTINGS)
     kind = settings.get("model_type", "SentenceTransformer")
@@ -265,15 +266,19 @@ def unread_settings(folder: Path, pooling: str) -> str:
     own = [name for place in _poolings(folder) for name in place]
     if own and own != [pooling]:
         parts.append(f"its own pooling is {'+'.join(own)}, not {pooling}")
-    if prompts := sorted(name for name, text in (settings.get("prompts") or {}).items() if text):
+    prompts = sorted(name for name, text in (settings.get("prompts") or {}).items() if text)
+    if prompts and not prompted:
         parts.append(f"its prompts ({', '.join(prompts)}) are not read")
-    return f"{' and '.join(parts)}: st: reads them" if parts else ""
+    way = ": st: reads them" if (folder / "modules.json").is_file() else ""
+    return f"{' and '.join(parts)}{way}" if parts else ""
 
 
 def _poolings(folder: Path) -> Iterator[list[str]]:
     """Yield the poolings that each Pooling module of a folder names, as the option ``pooling`` does."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        modules = [{"type": "Pooling", "path": "1_Pooling"}]  # where sentence-transformers puts it
     except (OSError, ValueError, RecursionError):
         return
     for module in modules if isinstance(modules, list) else ():

@@ -142,7 +142,7 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
         (STS, "pairs.tsv", "sentence1\tsentence2\tscore  \na\tb\t1\n", r"'score\\x20\\x20'; exp"),
         (STS.replace("tsv", "csv"), "pairs.csv", "sentence1;sentence2;score\n", ":1: the header is one col"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\n", ":4: 2 columns; expected 3 .sentence1"),
-        (STS, "pairs.tsv", FILES["pairs.tsv"] + "\n", ":4: this line is empty; expected a row of sent"),
+        (STS, "pairs.tsv", FILES["pairs.tsv"] + "\na\tb\t1\n", ":4: this line is empty; expected a row"),
         (STS, "pairs.tsv", "\n" + FILES["pairs.tsv"], ":1: this line is empty; expected the names of"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\tx\n", ":4: score is 'x'; expected a number"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\tnan\n", ":4: score is 'nan'"),

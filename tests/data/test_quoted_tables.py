@@ -10,6 +10,7 @@ from typing import Literal
 
 import pytest
 
+from bench.data.corpus import read_corpus
 from bench.data.delimited import QUOTED, has_csv_quotes, quotes_as_text
 from bench.data.local_tasks import read_local_pairs, read_local_suite
 from bench.data.pairs import read_pairs
@@ -137,3 +138,28 @@ def test_cells_in_quotes_are_counted_where_these_are_text(tmp_path: Path) -> Non
     path.write_text(text)
     assert read_pairs(path).form.startswith("2 cells begin and end with a quote")
     assert quotes_as_text('a "b" c\td\n') == ""
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (['"text"', '"A cat."', '"A dog."'], ["A cat.", "A dog."]),
+        (['"text"\t"ok"', '"A cat."\tTRUE', '"A dog."\tNA'], ["A cat.", "A dog."]),
+    ],
+)
+def test_what_r_writes_is_read_without_its_quotes(
+    tmp_path: Path, rows: list[str], expected: list[str]
+) -> None:
+    path = tmp_path / "r.tsv"
+    path.write_text("\n".join(rows) + "\n")
+    assert list(read_corpus(path, column="text").sentences) == expected
+
+
+def test_empty_lines_do_no_harm_where_they_lead_to_no_row(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("id,text\n1,A cat.\n\n2,A dog.\n\n")
+    corpus = read_corpus(tmp_path / "x.csv", column="text")
+    assert (corpus.sentences, corpus.empty) == (("A cat.", "A dog."), 2)
+    (tmp_path / "p.csv").write_text("A cat.,Cats.\nA dog.,Dogs.\n\n\n")
+    assert len(read_pairs(tmp_path / "p.csv").sentences) == 2
+    (tmp_path / "d.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t2\n\n")
+    assert local_pairs(tmp_path / "d.tsv").items == 2
