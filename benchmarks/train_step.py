@@ -40,8 +40,7 @@ from bench.baselines.simcse import SimCSEObjective
 from bench.config import profiles
 from bench.data.corpus import Corpus, read_corpus
 from bench.data.mini.text import training_text
-from bench.data.mini.world import World
-from bench.data.source import data_folder
+from bench.data.source import World, data_folder
 from bench.execution.builder import made
 from bench.losses.contrastive import info_nce
 from bench.losses.twin import cross_nce, tower_nce

@@ -216,7 +216,7 @@ def _new_text(
 ) -> tuple[Corpus | PreparedText, PretrainSettings, bool, str]:
     """The text of a new BERT, its settings, whether lines are split, and what its command says of them."""
     from bench.data.mini.text import pretraining_text
-    from bench.data.mini.world import DEFAULT_SEED, World
+    from bench.data.source import DEFAULT_SEED, World
     from bench.training.prepared_text import load_text
     from bench.training.pretrain import PretrainSettings, read_text
 

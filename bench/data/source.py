@@ -1,4 +1,4 @@
-"""Where evaluation data and texts come from: the data folder, what is accepted there, the made-up world."""
+"""Where evaluation data and texts come from: a folder, or the made-up world of a seed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config.spec import RunSpec
-from bench.data.mini.world import DEFAULT_SEED, World
+
+GENERATOR = 1
+SPLIT = 1
+DEFAULT_SEED = 1
+COPIES = ("a", "b")
+"""Names of the paraphrased copies of the training text: what round-trip translations are elsewhere."""
+FURTHER_COPIES = ("c", "d", "e", "f")
+"""More of them, which the backbone's pretraining has not seen; each has a stream of its own."""
+ALL_COPIES = (*COPIES, *FURTHER_COPIES)
+
+
+@dataclass(frozen=True)
+class World:
+    """One world; everything in it follows from its seed."""
+
+    seed: int = DEFAULT_SEED
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """What every record names."""
+        return {"generator": GENERATOR, "split": SPLIT, "seed": self.seed}
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,8 @@ from bench.data.mini.suites import (
     transfer_tasks,
 )
 from bench.data.mini.text import pairs
-from bench.data.mini.world import World
 from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, named_suites
-from bench.data.source import NO_FOLDER, DataSource
+from bench.data.source import NO_FOLDER, DataSource, World
 from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task
 from bench.data.toy import toy_task
 from bench.errors import DataError, InputError

@@ -13,10 +13,9 @@ from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.lines import numbered
 from bench.data.mini.text import pairs, training_copy, training_pairs, training_text
-from bench.data.mini.world import ALL_COPIES, COPIES, DEFAULT_SEED
 from bench.data.pairs import read_pairs
 from bench.data.rtt import read_provenance
-from bench.data.source import DataSource
+from bench.data.source import ALL_COPIES, COPIES, DEFAULT_SEED, DataSource
 from bench.data.suites import MINI_SUITES, load_suite
 from bench.data.tasks import PairTask
 from bench.data.text_columns import OPTION

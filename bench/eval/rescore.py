@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import CONTRAST_TEXT, FILES
-from bench.data.source import DataSource, data_folder
+from bench.data.source import DEFAULT_SEED, DataSource, data_folder
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError, NotComparableError
 from bench.eval.measure import Name

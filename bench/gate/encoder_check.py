@@ -15,8 +15,8 @@ from bench.comparison.item_bootstrap import SEED, RefusedError, Run, item_draws
 from bench.config import profiles
 from bench.config.method_ids import misplaced_hint, parse_method, quoting_hint
 from bench.config.spec import METHOD_NAME, MethodRequest, RunSpec
-from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import suite_label
+from bench.data.source import DEFAULT_SEED
 from bench.errors import BenchError, InputError, did_you_mean
 from bench.execution.runner import run_plan
 from bench.gate.items import COMPARED, ItemPair, judge_items

@@ -15,7 +15,7 @@ from bench.baselines.edfse import SUBMODELS, distillation_loss
 from bench.card import BuildContext
 from bench.data.mini.generator import TRAINING_SENTENCES, overlap
 from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
-from bench.data.mini.world import ALL_COPIES, COPIES, FURTHER_COPIES, World
+from bench.data.source import ALL_COPIES, COPIES, FURTHER_COPIES, World
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, token_rows

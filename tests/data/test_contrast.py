@@ -28,7 +28,7 @@ from bench.data.mini.contrast import changes, contrast_task
 from bench.data.mini.generator import customs
 from bench.data.mini.suites import CONTRAST_SUITE
 from bench.data.mini.text import training_text
-from bench.data.mini.world import World
+from bench.data.source import World
 from bench.data.suites import SUITES, load_contrast, load_suite
 from bench.errors import DataError, InputError
 

@@ -18,7 +18,7 @@ from bench.data.mini.grammar import ORDERS, Draw, Event, realise
 from bench.data.mini.lexicon import load_lexicon
 from bench.data.mini.ship import FOLDER, files
 from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
-from bench.data.mini.world import COPIES, World
+from bench.data.source import COPIES, World
 from bench.data.tasks import PairTask
 
 SEEDS = (1, 2, pytest.param(3, marks=pytest.mark.slow))  # the first one's text is shipped
@@ -75,7 +75,7 @@ main("run --methods jtcse,tncse --seeds 1-5 --dry-run --results".split() + [{str
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert "10 of 10 cells to run" in done.stdout, done.stderr
     modules = set(done.stderr.split())
-    assert "bench.data.mini.world" in modules
+    assert "bench.data.source" in modules
     assert not modules & {"torch", "transformers", "scipy", "pandas", "sklearn", "mteb", "jinja2"}
     assert not modules & {f"bench.data.mini.{name}" for name in ("generator", "grammar", "lexicon")}
 

@@ -16,9 +16,8 @@ from bench.config.spec import RunSpec
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
 from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, mteb_tasks, transfer_tasks
 from bench.data.mini.text import pairs, training_copy, training_text
-from bench.data.mini.world import COPIES, World
 from bench.data.mteb_names import named_suites
-from bench.data.source import DataSource
+from bench.data.source import COPIES, DataSource, World
 from bench.data.suites import MINI_SUITES, SUITES, load_suite
 from bench.errors import InputError
 from bench.eval.suite import measure_of

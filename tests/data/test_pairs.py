@@ -10,8 +10,8 @@ import pytest
 from bench.data import hub, pins
 from bench.data.mini.generator import TRIPLETS, customs, triplet_rows
 from bench.data.mini.text import training_pairs
-from bench.data.mini.world import World
 from bench.data.pairs import LONGEST, make_pairs, read_pairs
+from bench.data.source import World
 from bench.errors import DataError
 from tests.support.cli import Cli, refusal
 from tests.support.hub import Hub

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.config.spec import RunSpec
-from bench.data.mini.world import DEFAULT_SEED, World
-from bench.data.source import NO_FOLDER, DataSource, data_folder
+from bench.data.source import DEFAULT_SEED, NO_FOLDER, DataSource, World, data_folder
 
 
 def spec(**fields: object) -> RunSpec:

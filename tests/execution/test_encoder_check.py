@@ -17,7 +17,7 @@ from torch import Tensor
 from bench.comparison.item_bootstrap import RefusedError
 from bench.config import profiles
 from bench.data.mini.text import pairs
-from bench.data.mini.world import World
+from bench.data.source import World
 from bench.data.suites import _EMBEDDED
 from bench.data.tasks import PairTask
 from bench.errors import BenchError, DataError, InputError

@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from bench.data.mini.text import training_text
-from bench.data.mini.world import World
+from bench.data.source import World
 from bench.nn.backbone import quiet
 
 VOCABULARY = 600

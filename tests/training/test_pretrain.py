@@ -26,7 +26,7 @@ from bench.data.mini import text as world_text
 from bench.data.mini.generator import customs, sample_event
 from bench.data.mini.grammar import Draw, realise
 from bench.data.mini.text import pretraining_text
-from bench.data.mini.world import World
+from bench.data.source import World
 from bench.data.toy import toy_task
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows

@@ -11,7 +11,7 @@ from bench.data.contrast import ContrastTask, Triple
 from bench.data.mini.generator import Customs, customs, sample_event, split_of
 from bench.data.mini.grammar import Draw, Event, noun_phrases, realise
 from bench.data.mini.lexicon import Concept
-from bench.data.mini.world import GENERATOR
+from bench.data.source import GENERATOR
 
 T = TypeVar("T")
 ITEMS = 200

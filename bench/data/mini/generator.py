@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from bench.data.mini.grammar import Draw, Event, realise
 from bench.data.mini.lexicon import Lexicon, load_lexicon
-from bench.data.mini.world import COPIES, FURTHER_COPIES, GENERATOR, SPLIT
+from bench.data.source import COPIES, FURTHER_COPIES, GENERATOR, SPLIT
 
 TRAINING_SENTENCES = 24_000
 TRIPLETS = 6_000

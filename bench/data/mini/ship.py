@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.data.mini.generator import PAIRS, further_rows, pair_rows
-from bench.data.mini.world import ALL_COPIES, DEFAULT_SEED
+from bench.data.source import ALL_COPIES, DEFAULT_SEED
 
 FOLDER = Path(__file__).parent / "shipped"
 

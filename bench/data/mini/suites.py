@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.data.mini.world import World
+from bench.data.source import World
 
 if TYPE_CHECKING:
     from bench.data.contrast import ContrastTask

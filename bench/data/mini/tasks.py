@@ -14,7 +14,7 @@ from bench.data.local_tasks import LocalTask, Row
 from bench.data.mini.generator import customs, overlap, partner, sample_event
 from bench.data.mini.grammar import Draw, Event, realise
 from bench.data.mini.text import pairs
-from bench.data.mini.world import GENERATOR, World
+from bench.data.source import GENERATOR, World
 from bench.data.tasks import LabelledSplit, LabelledTask
 
 Rows = tuple[Row, ...]
