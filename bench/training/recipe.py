@@ -1,4 +1,4 @@
-"""What methods that train a transformer share: options, the one stage, its encoder, SimCSE's loss and head.
+"""What methods that train a transformer share: options, the one stage, its encoder, SimCSE's head.
 
 Torch is imported where it is used: cards are listed without it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.card import (
     DROPOUT,
@@ -21,10 +21,6 @@ from bench.card import (
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.stages import PAIRS, StageContext, StageSpec
-
-if TYPE_CHECKING:
-    pass
-
 
 CLS_VIEWS = (Need(FIRST_TOKEN), Need(DROPOUT))
 """What a method needs that contrasts two dropout views of [CLS]."""
