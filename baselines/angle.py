@@ -37,7 +37,7 @@ def complex_angle(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         >>> round(complex_angle(x, torch.tensor([[3.0, -4.0]])).item(), 4)  # 0.6 + 0.8
         1.4
     """
-    losses.check_alike("(B, H)", first=first, second=second)
+    losses.check_same_shape("(B, H)", first=first, second=second)
     if first.shape[1] % 2:
         raise ValueError(f"vectors of {first.shape[1]} numbers have no halves")
     (a, b), (c, d) = (
@@ -46,7 +46,7 @@ def complex_angle(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return ((a * c + b * d).sum(1) + (b * c - a * d).sum(1)).abs()
 
 
-def order_loss(positives: torch.Tensor, negatives: torch.Tensor, scale: float) -> torch.Tensor:
+def cosent_loss(positives: torch.Tensor, negatives: torch.Tensor, scale: float) -> torch.Tensor:
     """CoSENT's loss: every positive pair nearer than every negative one.
 
     O = ln(1 + sum_ij exp(t (n_i - p_j))) (Li and Li 2023, released: the end of ``cosine_loss``).
@@ -64,7 +64,7 @@ def order_loss(positives: torch.Tensor, negatives: torch.Tensor, scale: float) -
 
     Example:
         >>> near, far = torch.tensor([0.9, 0.8]), torch.tensor([0.1, 0.2])
-        >>> round(order_loss(near, far, 1.0).item(), 4), round(order_loss(near, near, 0.01).item(), 4)
+        >>> round(cosent_loss(near, far, 1.0).item(), 4), round(cosent_loss(near, near, 0.01).item(), 4)
         (1.0957, 1.6094)
     """
     if positives.ndim != 1 or negatives.ndim != 1 or scale <= 0:
@@ -88,7 +88,7 @@ class AnglEObjective(training.Objective):
     def __init__(self, model: Any, tokenizer: Any, context: StageContext) -> None:
         super().__init__()
         self.encoder, self.pad_id = model, tokenizer.pad_token_id
-        self.columns = training.Columns(tokenizer, context)
+        self.columns = training.PairColumns(tokenizer, context)
         self.config = {name: float(value) for name, value in context.config.items() if _weighs(name)}
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> nn.TokenBatch:
@@ -107,7 +107,7 @@ class AnglEObjective(training.Objective):
         loss = (self.config["ibn_weight"] * contrast + self.config["cln_weight"] * among_all) / 2
         for name, near in (("angle", complex_angle), ("cosine", torch.nn.functional.cosine_similarity)):
             if weight := self.config[f"{name}_weight"]:
-                order = order_loss(near(x, positive), near(x, negative), self.config[f"{name}_scale"])
+                order = cosent_loss(near(x, positive), near(x, negative), self.config[f"{name}_scale"])
                 loss = loss + weight * order
         return loss
 

@@ -17,7 +17,7 @@ from bench.training.recipe import CLS_VIEWS, TrainedOnce, usual_options
 _INSIDE = 1 - 1e-6
 
 
-def arccon(anchors: torch.Tensor, positives: torch.Tensor, tau: float, margin: float) -> torch.Tensor:
+def arccon_nce(anchors: torch.Tensor, positives: torch.Tensor, tau: float, margin: float) -> torch.Tensor:
     """ArcCon: InfoNCE whose positive pair is taken to be ``margin`` further apart than it is.
 
     theta_i = arccos cos(z_i, z'_i); L = mean_i -log(P_i / (P_i + sum_{j != i} exp(cos(z_i, z'_j) / tau))),
@@ -40,12 +40,12 @@ def arccon(anchors: torch.Tensor, positives: torch.Tensor, tau: float, margin: f
 
     Example:
         >>> views = torch.eye(3, 4)
-        >>> round(arccon(views, views, tau=0.5, margin=0.0).item(), 4)
+        >>> round(arccon_nce(views, views, tau=0.5, margin=0.0).item(), 4)
         0.2395
-        >>> round(arccon(views, views, tau=0.5, margin=math.radians(30)).item(), 4)
+        >>> round(arccon_nce(views, views, tau=0.5, margin=math.radians(30)).item(), 4)
         0.3033
     """
-    losses.check_alike("(B, H)", anchors=anchors, positives=positives)
+    losses.check_same_shape("(B, H)", anchors=anchors, positives=positives)
     losses.check_tau(tau)
     if not 0 <= margin <= math.pi:
         raise ValueError(f"margin {margin} must be 0 to pi")
@@ -82,13 +82,13 @@ def triplet_loss(
         >>> round(triplet_loss(whole, light, torch.tensor([[4.0, 3.0]]), margin=0.0).item(), 4)  # 0.8 - 0.6
         0.2
     """
-    losses.check_alike("(N, H)", whole=whole, light=light, heavy=heavy)
+    losses.check_same_shape("(N, H)", whole=whole, light=light, heavy=heavy)
     unit, near, far = (torch.nn.functional.normalize(x, dim=1, eps=1e-8) for x in (whole, light, heavy))
     hinge = torch.nn.functional.relu((unit * far).sum(1) - (unit * near).sum(1) + margin)
     return hinge.sum() / max(1, len(hinge))
 
 
-def nested_maskings(
+def mask_nested_spans(
     row: Sequence[int], mask_id: int, light: float, heavy: float, draw: torch.Generator
 ) -> tuple[list[int], list[int]] | None:
     """Mask a span of a row's subwords, and a longer span around it.
@@ -150,7 +150,7 @@ class ArcCSEObjective(training.EncoderWithHead):
         projected = self.projected(tokens)
         masked, count = len(chosen), (len(projected) - 2 * len(chosen)) // 2
         anchors, positives, near, far = projected.split_with_sizes([count, count, masked, masked])
-        loss = arccon(anchors, positives, self.tau, self.margin)
+        loss = arccon_nce(anchors, positives, self.tau, self.margin)
         if not masked:
             return loss
         return loss + self.weight * triplet_loss(anchors[chosen], near, far, self.triplet_margin)
@@ -158,7 +158,7 @@ class ArcCSEObjective(training.EncoderWithHead):
     def maskings(self, rows: Sequence[list[int]]) -> dict[int, tuple[list[int], list[int]]]:
         """Both maskings of each row that is long enough, by the row's number."""
         found = {
-            number: nested_maskings(row, self.mask_id, *self.shares, self.draw)
+            number: mask_nested_spans(row, self.mask_id, *self.shares, self.draw)
             for number, row in enumerate(rows)
             if len(row) - 2 >= self.shortest
         }

@@ -85,7 +85,7 @@ class BSL(TrainedOnce):
         partners = nn.TokenRows(tower[1], context.partners, length) if context.partners else None
 
         def objective(model: Any, pad_id: int) -> training.Bootstrap:
-            head = training.predictor(nn.state_size(model), int(config["blocks"]))
+            head = training.build_predictor(nn.state_size(model), int(config["blocks"]))
             decay = float(config["decay"])
             return training.Bootstrap(
                 model, head, pad_id, loss=losses.byol_loss, decay=decay, partners=partners

@@ -60,7 +60,7 @@ class CropObjective(training.Objective):
             len(units), int(config["length"]), float(config["share"]), int(config["shortest"])
         )
         draw = training.generator(self.context.seed, f"augment/{self.context.role}/{epoch}/{number}")
-        spans = training.two_spans(len(units), size, draw)
+        spans = training.draw_two_spans(len(units), size, draw)
         if spans is None:
             return row, row
         first, second = (self.joined(row, units[span]) for span in spans)
@@ -73,7 +73,7 @@ class CropObjective(training.Objective):
         sentence, config = self.context.sentences[number], self.context.config
         if self.unit == "word":
             return sentence.split()
-        return training.sentences_in(
+        return training.split_sentences(
             sentence, int(config["shortest_sentence"]), int(config["longest_sentence"])
         )
 
@@ -81,7 +81,7 @@ class CropObjective(training.Objective):
         """The token row of a span."""
         if self.unit == "token":
             return [row[0], *span, row[-1]]
-        return nn.token_rows(self.tokenizer, [" ".join(span)], int(self.context.config["max_length"]))[0]
+        return nn.tokenize_rows(self.tokenizer, [" ".join(span)], int(self.context.config["max_length"]))[0]
 
 
 @add_method

@@ -11,12 +11,12 @@ from bench.card import MethodCard, Option, OptionValue
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, fresh_linear, usual_options
+from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, init_linear, usual_options
 
 FORMS = ("released", "paper")
 
 
-def ascended(
+def ascend_noise(
     noise: torch.Tensor,
     anchors: torch.Tensor,
     positives: torch.Tensor,
@@ -45,7 +45,7 @@ def ascended(
 
     Example:
         >>> z, g = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]])
-        >>> ascended(g, z, z, tau=0.05, steps=1, rate=0.5)  # towards the only anchor, along the circle
+        >>> ascend_noise(g, z, z, tau=0.05, steps=1, rate=0.5)  # towards the only anchor, along the circle
         tensor([[0.5000, 2.0000]])
     """
     with torch.no_grad():
@@ -64,7 +64,7 @@ def ascended(
         return noise
 
 
-def cell_entropy(logits: torch.Tensor) -> torch.Tensor:
+def cell_cross_entropy(logits: torch.Tensor) -> torch.Tensor:
     """Binary cross-entropy of every cell of p = softmax(logits), column i of row i being right.
 
     L = -1 / (B K) sum_i [log p_ii + sum_{j != i} log(1 - p_ij)]. A row's largest 1 - p is summed of the other
@@ -77,7 +77,7 @@ def cell_entropy(logits: torch.Tensor) -> torch.Tensor:
         Scalar, at least 0; 0 for K = 1.
 
     Example:
-        >>> round(cell_entropy(torch.tensor([[1.0, 3.0]]).log()).item(), 4)  # -(log 1/4 + log 1/4) / 2
+        >>> round(cell_cross_entropy(torch.tensor([[1.0, 3.0]]).log()).item(), 4)  # -(log 1/4 + log 1/4) / 2
         1.3863
     """
     right = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
@@ -124,7 +124,7 @@ def debiased_nce(
         >>> round(debiased_nce(z, z, g, torch.ones(2, 2).bool(), tau=1.0, form="paper").item(), 4)
         0.0
     """
-    losses.check_alike("(B, H)", anchors=anchors, positives=positives)
+    losses.check_same_shape("(B, H)", anchors=anchors, positives=positives)
     losses.check_tau(tau)
     size = len(anchors)
     if noise.shape[1:] != anchors.shape[1:] or (alike is not None and alike.shape != (size, size)):
@@ -139,10 +139,10 @@ def debiased_nce(
         logits = logits.masked_fill(dropped, -torch.inf if form == "paper" else 0.0)
     if form == "paper":
         return torch.nn.functional.cross_entropy(logits, torch.arange(size, device=logits.device))
-    return cell_entropy(logits)
+    return cell_cross_entropy(logits)
 
 
-class Debiased(NamedTuple):
+class DCLRStep(NamedTuple):
     """What a step of DCLR reads.
 
     Args:
@@ -153,7 +153,7 @@ class Debiased(NamedTuple):
 
     views: nn.TokenBatch
     noise: torch.Tensor
-    asked: training.Asked | None
+    asked: training.TeacherQuery | None
 
 
 class DCLRObjective(training.EncoderWithHead):
@@ -177,9 +177,9 @@ class DCLRObjective(training.EncoderWithHead):
         self.pooler: Any = None
         if config["head"] == "stacked":
             pooler = getattr(getattr(model, "pooler", None), "dense", None)
-            self.pooler = fresh_linear(self.size) if pooler is None else pooler
+            self.pooler = init_linear(self.size) if pooler is None else pooler
 
-    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> Debiased:
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> DCLRStep:
         """Each step has noise of its own; padding that the encoder attends to becomes tokens here."""
         numbers, rows = [number for number, _ in batch], [row for _, row in batch]
         if not self.mask_padding:
@@ -188,13 +188,13 @@ class DCLRObjective(training.EncoderWithHead):
         count = int(self.times * len(rows))
         noise = torch.randn(count, self.size, generator=self.draws)
         asked = None if self.complement is None else self.complement.prepare(numbers, self.device)
-        return Debiased(self.tokens([*rows, *rows]), noise, asked)
+        return DCLRStep(self.tokens([*rows, *rows]), noise, asked)
 
-    def compute(self, prepared: Debiased) -> torch.Tensor:
+    def compute(self, prepared: DCLRStep) -> torch.Tensor:
         """Both views go through one call; the complement's vectors say which pairs are alike."""
         first, second = self.projected(prepared.views).chunk(2)
         noise = prepared.noise.to(first.dtype)
-        noise = ascended(noise, first, second, self.tau, steps=self.steps, rate=self.rate)
+        noise = ascend_noise(noise, first, second, self.tau, steps=self.steps, rate=self.rate)
         if self.complement is None or prepared.asked is None:
             return debiased_nce(first, second, noise, None, self.tau, form=self.form)
         known = self.complement.vectors(prepared.asked)

@@ -15,7 +15,7 @@ from bench.errors import InputError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
-from bench.training.recipe import TrainedOnce, fresh_linear, training_options
+from bench.training.recipe import TrainedOnce, init_linear, training_options
 
 
 def fresh_decoder(
@@ -44,7 +44,7 @@ def fresh_decoder(
     return decoder
 
 
-def tied_head(context: StageContext, tower: tuple[Any, Any]) -> training.TiedHead:
+def load_tied_head(context: StageContext, tower: tuple[Any, Any]) -> training.TiedHead:
     """Load the masked language model whose head the decoder's states go through.
 
     Raises:
@@ -60,7 +60,7 @@ def tied_head(context: StageContext, tower: tuple[Any, Any]) -> training.TiedHea
             where=where,
             expected="a model of the backbone's size",
         )
-    return training.TiedHead(nn.mlm_head(pretrained))
+    return training.TiedHead(nn.copy_mlm_head(pretrained))
 
 
 class DenoSentObjective(training.Objective):
@@ -78,7 +78,7 @@ class DenoSentObjective(training.Objective):
         self, model: Any, prompt: nn.Prompt, lm_head: training.TiedHead, context: StageContext
     ) -> None:
         super().__init__()
-        nn.check_layers(model)
+        nn.check_callable_layers(model)
         config, self.prompt = context.config, prompt
         texts, copies = context.sentences, context.partners or context.sentences
         self.read, self.restored = (copies, texts) if config["restored"] == "sentence" else (texts, copies)
@@ -90,13 +90,13 @@ class DenoSentObjective(training.Objective):
         )
         size, generative = model.config.hidden_size, bool(self.weights[1])
         layers, heads, inner = (int(config[f"decoder_{name}"]) for name in ("layers", "heads", "inner"))
-        self.head = fresh_linear(size)
+        self.head = init_linear(size)
         decoder = fresh_decoder(size, layers, heads, inner, float(config["dropout"])) if generative else None
         self.encoder = model
         self.decoder: Any = decoder
         self.lm_head: Any = lm_head if generative else None
 
-    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, training.Gaps | None]:
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, training.MaskedRows | None]:
         """Both sentences of each pair, all first ones before all second ones; and what is to be restored."""
         first, second = (
             self.prompt.rows([texts[number] for number, _ in batch], self.longest)
@@ -105,11 +105,11 @@ class DenoSentObjective(training.Objective):
         tokens = training.token_batch([*first, *second], self.pad_id, self.encoder, once=False)
         if self.decoder is None:
             return tokens, None
-        chunk = nn.chunk_of(second, self.pad_id)
+        chunk = nn.pad_chunk(second, self.pad_id)
         places = chunk.mask.flatten().nonzero().flatten()
-        return tokens, training.Gaps(chunk, places, chunk.ids.flatten()[places])
+        return tokens, training.MaskedRows(chunk, places, chunk.ids.flatten()[places])
 
-    def compute(self, prepared: tuple[nn.TokenBatch, training.Gaps | None]) -> torch.Tensor:
+    def compute(self, prepared: tuple[nn.TokenBatch, training.MaskedRows | None]) -> torch.Tensor:
         """One call of the encoder for the pairs, one of the decoder for what is restored."""
         tokens, gaps = prepared
         first, second = self.head(training.batch_mask_states(self.encoder, tokens, self.mask_id)).chunk(2)
@@ -117,9 +117,9 @@ class DenoSentObjective(training.Objective):
         loss: torch.Tensor = contrastive * losses.info_nce(first, second, self.tau)
         return loss if gaps is None else loss + generative * self.restoration(gaps, first)
 
-    def restoration(self, gaps: training.Gaps, vectors: torch.Tensor) -> torch.Tensor:
+    def restoration(self, gaps: training.MaskedRows, vectors: torch.Tensor) -> torch.Tensor:
         """Cross-entropy of all tokens, from their noised embeddings and a vector each, (B, H)."""
-        with training.lowered(vectors.device):
+        with training.autocast_towers(vectors.device):
             given = torch.nn.functional.dropout(self.embedded(gaps.chunk), self.noise, self.module.training)
             padding = gaps.chunk.mask == 0
             states = self.decoder(given, vectors.unsqueeze(1), tgt_key_padding_mask=padding)
@@ -130,7 +130,7 @@ class DenoSentObjective(training.Objective):
     def embedded(self, chunk: nn.Chunk) -> torch.Tensor:
         """Output of the embedding layer, constant: (B, L, H)."""
         with torch.no_grad():
-            states: torch.Tensor = training.widened(self.encoder.embeddings(input_ids=chunk.ids))
+            states: torch.Tensor = training.to_float32(self.encoder.embeddings(input_ids=chunk.ids))
             return states
 
 
@@ -218,9 +218,9 @@ class DenoSent(TrainedOnce):
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint: template and mask token."""
-        from bench.baselines.promptbert import prompted_encoder
+        from bench.baselines.promptbert import build_prompted_encoder
 
-        return prompted_encoder(context, "denosent", str(context.options["template"]))
+        return build_prompted_encoder(context, "denosent", str(context.options["template"]))
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the denoising decoder: the stage.
@@ -250,7 +250,7 @@ class DenoSent(TrainedOnce):
                 f"max_length {config['max_length']} and a template are longer than the model's longest input",
                 expected=f"a max_length up to {room}",
             )
-        head = tied_head(context, tower)
+        head = load_tied_head(context, tower)
         return training.train_towers(
             replace(context, dev_score=lambda _: context.dev_score(dev)),
             [tower],

@@ -12,7 +12,7 @@ from bench.card import LAYERS, MASKED_LM, MethodCard, Need, Option, OptionValue
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, fresh_linear, usual_options
+from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, init_linear, usual_options
 
 HEAD_OPTION = Option(
     "head",
@@ -23,7 +23,7 @@ HEAD_OPTION = Option(
 _CUDA_ROWS, _ROWS = 256, 32  # of the generator: its logits over the vocabulary are a step's largest tensor
 
 
-def training_head(size: int, kind: str) -> Any:
+def build_training_head(size: int, kind: str) -> Any:
     """Return the training-only head, fresh (weights normal with std 0.02).
 
     "bn" is g_BN(h) = BN2(W2 ReLU(BN1(W1 h))) with W1: H -> 2H and W2: 2H -> H without bias and BN2 without
@@ -34,7 +34,7 @@ def training_head(size: int, kind: str) -> Any:
         kind: "bn" or "tanh".
     """
     if kind == "tanh":
-        return torch.nn.Sequential(fresh_linear(size), torch.nn.Tanh())
+        return torch.nn.Sequential(init_linear(size), torch.nn.Tanh())
     first, second = torch.nn.Linear(size, 2 * size, bias=False), torch.nn.Linear(2 * size, size, bias=False)
     for linear in (first, second):
         torch.nn.init.normal_(linear.weight, std=0.02)
@@ -47,7 +47,7 @@ def training_head(size: int, kind: str) -> Any:
     )
 
 
-def replaced_tokens(edited: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def label_replaced_tokens(edited: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Labels of replaced-token detection: 1 where an attended token was replaced by another, else 0.
 
     Args:
@@ -83,7 +83,7 @@ def rtd_loss(
 
     Example:
         >>> logits, mask = torch.zeros(1, 4, 2), torch.tensor([[1, 1, 1, 0]])
-        >>> replaced = replaced_tokens(torch.tensor([[2, 7, 5, 0]]), torch.tensor([[2, 7, 8, 0]]), mask)
+        >>> replaced = label_replaced_tokens(torch.tensor([[2, 7, 5, 0]]), torch.tensor([[2, 7, 8, 0]]), mask)
         >>> replaced.tolist()
         [[0, 0, 1, 0]]
         >>> round(rtd_loss(logits, replaced, mask).item(), 4)  # ln 2 a cell
@@ -104,7 +104,7 @@ def rtd_loss(
     return (cells.view(replaced.shape) * mask).sum() / len(replaced)
 
 
-def portions(masked: torch.Tensor, mask: torch.Tensor, device: torch.device | str) -> tuple[nn.Chunk, ...]:
+def split_masked_rows(masked: torch.Tensor, mask: torch.Tensor, device: torch.device | str) -> tuple[nn.Chunk, ...]:
     """Cut a masked text into what the generator reads at a time.
 
     Args:
@@ -115,10 +115,10 @@ def portions(masked: torch.Tensor, mask: torch.Tensor, device: torch.device | st
     kind = torch.device(device).type
     rows = _CUDA_ROWS if kind == "cuda" else _ROWS
     cut = zip(torch.split(masked, rows), torch.split(mask, rows), strict=True)
-    return tuple(nn.chunk_from(ids, None if kind != "cuda" and m.all() else m) for ids, m in cut)
+    return tuple(nn.wrap_chunk(ids, None if kind != "cuda" and m.all() else m) for ids, m in cut)
 
 
-def edited_tokens(
+def generate_edits(
     generator: Any, chunks: Sequence[nn.Chunk], *, cls_id: int, draws: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Let the generator fill in a masked text: x'', without gradient.
@@ -136,18 +136,18 @@ def edited_tokens(
     parts, start = [], 0
     with torch.no_grad():
         for chunk in chunks:
-            logits = nn.lm_logits(generator, chunk)
+            logits = nn.compute_lm_logits(generator, chunk)
             if draws is None:
                 parts.append(logits.argmax(-1))
             else:
-                parts.append(_drawn(logits, draws[start : start + len(logits)]))
+                parts.append(_sample_tokens(logits, draws[start : start + len(logits)]))
             start += len(logits)
     edited = torch.cat(parts) * torch.cat([chunk.mask for chunk in chunks])
     edited[:, 0].fill_(cls_id)
     return edited
 
 
-def _drawn(logits: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+def _sample_tokens(logits: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     """The first token at which the cumulated distribution is above the number drawn."""
     below = nn.to_float64(logits).softmax(-1).cumsum(-1)  # float32 would lose rare tokens of a vocabulary
     wanted = nn.to_float64(draws).unsqueeze(-1) * below[..., -1:]
@@ -155,7 +155,7 @@ def _drawn(logits: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     return found.to(logits.device)
 
 
-class Edits(NamedTuple):
+class DiffCSEStep(NamedTuple):
     """What replaced-token detection needs of a step, all rows padded to the longest.
 
     Args:
@@ -187,7 +187,7 @@ class DiffCSEObjective(training.Objective):
 
     def __init__(self, model: Any, tokenizer: Any, generator: Any, context: StageContext) -> None:
         super().__init__()
-        nn.check_layers(model)
+        nn.check_callable_layers(model)
         config, seed, role = context.config, context.seed, context.role
         generator.requires_grad_(False)
         if not config["generator_dropout"]:
@@ -198,26 +198,26 @@ class DiffCSEObjective(training.Objective):
         self.draws = training.randomness.generator(seed, f"replacement/{role}") if sampled else None
         size = model.config.hidden_size
         self.encoder, self.generator = model, generator
-        self.head = training_head(size, str(config["head"]))
+        self.head = build_training_head(size, str(config["head"]))
         self.discriminator = copy.deepcopy(model)
         self.classifier = torch.nn.Linear(size, 2)  # torch's own initial weights, as released
 
-    def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, Edits | None]:
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, DiffCSEStep | None]:
         """Both views, all first ones before all second ones; and what is masked and drawn for the edits."""
         views, pad_id = [*batch, *batch], self.tokenizer.pad_token_id
         tokens = training.token_batch(views, pad_id, self.encoder)
         if not self.config["rtd_weight"]:
             return tokens, None
-        chunk = nn.chunk_of(views, pad_id, masked=self.device.type == "cuda")
+        chunk = nn.pad_chunk(views, pad_id, masked=self.device.type == "cuda")
         masked, chosen = training.mask_tokens(
             chunk.ids, self.tokenizer, float(self.config["mask"]), self.masks
         )
         draws = None
         if self.draws is not None:
             draws = torch.rand(masked.shape, generator=self.draws, dtype=torch.float64)
-        return tokens, Edits(chunk, portions(masked, chunk.mask, self.device), chosen, draws)
+        return tokens, DiffCSEStep(chunk, split_masked_rows(masked, chunk.mask, self.device), chosen, draws)
 
-    def compute(self, prepared: tuple[nn.TokenBatch, Edits | None]) -> torch.Tensor:
+    def compute(self, prepared: tuple[nn.TokenBatch, DiffCSEStep | None]) -> torch.Tensor:
         """InfoNCE of the heads' outputs, and the detection."""
         tokens, edits = prepared
         states = training.batch_states(self.encoder, tokens)
@@ -229,19 +229,19 @@ class DiffCSEObjective(training.Objective):
         vectors = projected if self.config["rtd_input"] == "after_head" else states
         return loss + float(self.config["rtd_weight"]) * self.detection(edits, vectors)
 
-    def detection(self, edits: Edits, vectors: torch.Tensor) -> torch.Tensor:
+    def detection(self, edits: DiffCSEStep, vectors: torch.Tensor) -> torch.Tensor:
         """Replaced-token detection of all rows; ``vectors`` is (2B, H)."""
         ids, mask = edits.chunk.ids, edits.chunk.mask
-        with training.lowered(mask.device):
-            edited = edited_tokens(self.generator, edits.masked, cls_id=self.cls_id, draws=edits.draws)
+        with training.autocast_towers(mask.device):
+            edited = generate_edits(self.generator, edits.masked, cls_id=self.cls_id, draws=edits.draws)
         if self.config["edited"] == "masked":
             edited = torch.where(edits.chosen, edited, ids * mask)
         found = self.discriminator.embeddings(input_ids=edited)
         found = torch.cat([vectors.unsqueeze(1), found[:, 1:]], dim=1)
-        with training.lowered(mask.device):
-            attended = nn.attention_mask(self.encoder.config, edits.chunk, found.dtype)
-            found = training.widened(nn.run_layers(self.discriminator.encoder.layer, found, attended))
-        labels = replaced_tokens(edited, ids, mask)
+        with training.autocast_towers(mask.device):
+            attended = nn.build_attention_mask(self.encoder.config, edits.chunk, found.dtype)
+            found = training.to_float32(nn.run_layers(self.discriminator.encoder.layer, found, attended))
+        labels = label_replaced_tokens(edited, ids, mask)
         return rtd_loss(self.classifier(found), labels, mask, str(self.config["rtd_reduction"]))
 
 

@@ -12,7 +12,7 @@ from bench.encoder import Encoder
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
-from bench.training.recipe import POOLING_OPTION, trained_encoder, training_options
+from bench.training.recipe import POOLING_OPTION, load_trained_encoder, training_options
 
 SUBMODELS = tuple((f"sub{number}", copy) for number, copy in enumerate("abcdef", start=1))
 """The six encoders and the round-trip translated copy that each of them learns from."""
@@ -25,7 +25,7 @@ _OUTSIDE = ("rtt", "pairing", "sick", "pooling")
 """Options about a stage's text and about the encoder that is built: not settings of the stage."""
 
 
-def _text(options: Mapping[str, OptionValue], copy: str) -> str:
+def _training_text(options: Mapping[str, OptionValue], copy: str) -> str:
     more = SICK if options["sick"] else ""
     if options["rtt"] == "none":
         return TRAIN + more
@@ -82,12 +82,12 @@ class StudentObjective(training.Objective):
         self.teacher = training.Teacher(context.members["teacher"], context.sentences)
         self.form, self.tau = str(context.config["distillation"]), float(context.config["tau"])
 
-    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, training.Asked]:
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, training.TeacherQuery]:
         """The rows for the student, and what the teacher is asked."""
         tokens = training.token_batch([row for _, row in batch], self.pad_id, self.encoder)
         return tokens, self.teacher.prepare([number for number, _ in batch], self.device)
 
-    def compute(self, prepared: tuple[nn.TokenBatch, training.Asked]) -> torch.Tensor:
+    def compute(self, prepared: tuple[nn.TokenBatch, training.TeacherQuery]) -> torch.Tensor:
         """The student's [CLS] against the teacher's vectors."""
         tokens, asked = prepared
         states = training.batch_states(self.encoder, tokens)
@@ -99,7 +99,7 @@ class StudentObjective(training.Objective):
         return self.teacher.why_not_finite()
 
 
-def train_student(context: StageContext) -> dict[str, Any]:
+def train_edfse_student(context: StageContext) -> dict[str, Any]:
     """The stage of the distilled form; the ensemble is the member ``teacher``."""
     return training.train_towers(
         context,
@@ -172,13 +172,13 @@ class EDFSE:
         """One stage an encoder; without translations they differ by their random streams alone."""
         config = tuple(sorted((name, value) for name, value in options.items() if name not in _OUTSIDE))
         return tuple(
-            StageSpec(role, "edfse_sub", self.card.version, config, self.train, text=_text(options, copy))
+            StageSpec(role, "edfse_sub", self.card.version, config, self.train, text=_training_text(options, copy))
             for role, copy in SUBMODELS
         )
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the sum of the six."""
-        return nn.SumEncoder([trained_encoder(context, role) for role, _ in SUBMODELS])
+        return nn.SumEncoder([load_trained_encoder(context, role) for role, _ in SUBMODELS])
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """The stage of one encoder: SimCSE, with the translations as positives where the text is paired."""
@@ -235,8 +235,8 @@ class DistilledEDFSE:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the student of the asked checkpoint."""
-        return trained_encoder(context, "distill")
+        return load_trained_encoder(context, "distill")
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """The stage of the student; the ensemble is the member ``teacher``."""
-        return train_student(context)
+        return train_edfse_student(context)

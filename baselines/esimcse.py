@@ -15,7 +15,7 @@ from bench.stages import StageContext, StageSpec
 from bench.training.recipe import ADAMW_EPS, TrainedOnce, usual_options
 
 
-class Repeated(NamedTuple):
+class ESimCSEStep(NamedTuple):
     """What a step of ESimCSE reads.
 
     Args:
@@ -50,21 +50,21 @@ class ESimCSEObjective(training.EncoderWithHead):
         self.tau, size = float(config["tau"]), int(config["queue"])
         self.rate, self.rule = float(config["repetition_rate"]), str(config["repetition_rule"])
         self.anew = config["repetition_resample"] == "per_epoch"
-        start = random_start(model) if config["momentum_init"] == "random" and size else None
+        start = build_random_copy(model) if config["momentum_init"] == "random" and size else None
         self.slow = training.MomentumCopy(model, float(config["momentum"]), start=start) if size else None
         self.queue = training.VectorQueue(size) if size else None
         self.seen = 0
 
-    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> Repeated:
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> ESimCSEStep:
         """Draw the positives; without a queue the copy reads nothing."""
         epoch, place = divmod(self.seen, len(self.context.sentences))
         self.seen += len(batch)
         rows = [row for _, row in batch]
         repeated = [self.positive(number, row, epoch if self.anew else 0) for number, row in batch]
         copied = None if self.slow is None else self.tokens(rows)
-        return Repeated(self.tokens([*rows, *repeated]), copied, place == 0)
+        return ESimCSEStep(self.tokens([*rows, *repeated]), copied, place == 0)
 
-    def compute(self, prepared: Repeated) -> torch.Tensor:
+    def compute(self, prepared: ESimCSEStep) -> torch.Tensor:
         """Anchors and repeated positives go through one call."""
         anchors, positives = self.projected(prepared.views).chunk(2)
         if self.slow is None or self.queue is None or prepared.sentences is None:
@@ -83,7 +83,7 @@ class ESimCSEObjective(training.EncoderWithHead):
         draw = training.generator(self.context.seed, f"augment/{self.context.role}/{epoch}/{number}")
         if self.tokenizer is not None:
             sentence = training.repeat_words(self.context.sentences[number], self.rate, draw)
-            return nn.token_rows(self.tokenizer, [sentence], int(self.context.config["max_length"]))[0]
+            return nn.tokenize_rows(self.tokenizer, [sentence], int(self.context.config["max_length"]))[0]
         return training.repeat_subwords(row, self.rate, draw, self.rule)
 
 
@@ -92,7 +92,7 @@ def repeats_words(context: StageContext) -> bool:
     return context.config.get("repetition_unit") == "word"
 
 
-def random_start(model: Any) -> Any:
+def build_random_copy(model: Any) -> Any:
     """Return a network like the model with weights as before any pretraining, from torch's random state."""
     network = type(model)(copy.deepcopy(model.config))
     if getattr(model, "pooler", True) is None:

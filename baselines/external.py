@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench import nn
-from bench.baselines.untrained import POOLING_OPTIONS, transformer_encoder
+from bench.baselines.untrained import POOLING_OPTIONS, build_transformer_encoder
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.nn.whole_folder import check_kind, check_transformer_alone, unread_settings
+from bench.nn.whole_folder import check_folder_kind, check_transformer_alone, describe_unread_settings
 from bench.registry import add_method
 
 _QUOTED = "in double quotes it keeps its blanks, and \\n is a new line"
@@ -49,23 +49,23 @@ class HuggingFace:
     def folder_note(folder: Path, options: Mapping[str, OptionValue]) -> str:
         """Return what the dry run says of the folder's own settings."""
         prompted = any(options[option.name] for option in PROMPT_OPTIONS)
-        return unread_settings(folder, str(options["pooling"]), prompted=prompted)
+        return describe_unread_settings(folder, str(options["pooling"]), prompted=prompted)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder; raises InputError for a folder with more trained modules than a transformer."""
         if context.model is not None:
             self.check_folder(context.model)
-        encoder = transformer_encoder(context)
+        encoder = build_transformer_encoder(context)
         if context.model is not None and (said := self.folder_note(context.model, context.options)):
             encoder.facts["unread_settings"] = said
-        prompt, query, passage = (_text(context, option.name) for option in PROMPT_OPTIONS)
+        prompt, query, passage = (_parse_prompt(context, option.name) for option in PROMPT_OPTIONS)
         if prompt is None and query is None and passage is None:
             return encoder
 
         return nn.PrefixedEncoder(encoder, prompt or "", query, passage)
 
 
-def _text(context: BuildContext, name: str) -> str | None:
+def _parse_prompt(context: BuildContext, name: str) -> str | None:
     """A prompt as it is given, or as JSON in double quotes; None where none is given.
 
     Raises:
@@ -104,7 +104,7 @@ class SentenceTransformers:
         takes_path=True,
     )
 
-    check_folder = staticmethod(check_kind)
+    check_folder = staticmethod(check_folder_kind)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""

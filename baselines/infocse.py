@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench import losses, nn, training
-from bench.baselines.diffcse import HEAD_OPTION, training_head
+from bench.baselines.diffcse import HEAD_OPTION, build_training_head
 from bench.card import LAYERS, MLM_HEAD, MethodCard, Need, Option
 from bench.errors import InputError
 from bench.lazy import torch
@@ -16,7 +16,7 @@ from bench.stages import StageContext
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options
 
 
-def lower_half(model: Any, *, dropout: bool = False) -> Any:
+def copy_lower_half(model: Any, *, dropout: bool = False) -> Any:
     """Return a frozen copy of a transformer's lower L // 2 layers, as the model is now.
 
     Args:
@@ -53,27 +53,27 @@ class InfoCSEObjective(training.Objective):
 
     def __init__(self, model: Any, tokenizer: Any, lm_head: Any, context: StageContext) -> None:
         super().__init__()
-        nn.check_layers(model)
+        nn.check_callable_layers(model)
         config, self.tokenizer = context.config, tokenizer
         self.config, self.masks = config, training.generator(context.seed, f"mask/{context.role}")
         self.encoder = model
-        self.head = training_head(model.config.hidden_size, str(config["head"]))
-        self.frozen = lower_half(model, dropout=bool(config["frozen_dropout"]))
-        self.decoder = nn.new_layers(model, int(config["decoder_layers"]))
+        self.head = build_training_head(model.config.hidden_size, str(config["head"]))
+        self.frozen = copy_lower_half(model, dropout=bool(config["frozen_dropout"]))
+        self.decoder = nn.init_layers(model, int(config["decoder_layers"]))
         nn.set_dropout(self.decoder, float(config["dropout"]))
         self.lm_head = lm_head
 
-    def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, training.Gaps | None]:
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, training.MaskedRows | None]:
         """Both views, all first ones before all second ones; and their masked copies."""
         views, pad_id = [*batch, *batch], self.tokenizer.pad_token_id
         tokens = training.token_batch(views, pad_id, self.encoder)
         if not self.config["mlm_weight"]:
             return tokens, None
-        chunk = nn.chunk_of(views, pad_id, masked=self.device.type == "cuda")
-        masked = training.masked_text(chunk.ids, self.tokenizer, float(self.config["mask"]), self.masks)
-        return tokens, training.Gaps(chunk._replace(ids=masked.inputs), masked.places, masked.targets)
+        chunk = nn.pad_chunk(views, pad_id, masked=self.device.type == "cuda")
+        masked = training.mask_text(chunk.ids, self.tokenizer, float(self.config["mask"]), self.masks)
+        return tokens, training.MaskedRows(chunk._replace(ids=masked.inputs), masked.places, masked.targets)
 
-    def compute(self, prepared: tuple[nn.TokenBatch, training.Gaps | None]) -> torch.Tensor:
+    def compute(self, prepared: tuple[nn.TokenBatch, training.MaskedRows | None]) -> torch.Tensor:
         """InfoNCE of the heads' outputs, and the restoration from the states before it."""
         tokens, gaps = prepared
         states = training.batch_states(self.encoder, tokens)
@@ -84,15 +84,15 @@ class InfoCSEObjective(training.Objective):
             loss if gaps is None else loss + float(self.config["mlm_weight"]) * self.restoration(gaps, states)
         )
 
-    def restoration(self, gaps: training.Gaps, vectors: torch.Tensor) -> torch.Tensor:
+    def restoration(self, gaps: training.MaskedRows, vectors: torch.Tensor) -> torch.Tensor:
         """Masked-LM loss of all rows; ``vectors`` is (2B, H)."""
         config, chunk = self.encoder.config, gaps.chunk
-        with torch.no_grad(), training.lowered(vectors.device):
-            states = nn.last_states(self.frozen, chunk)
-        states = torch.cat([vectors.unsqueeze(1), training.widened(states[:, 1:])], dim=1)
-        with training.lowered(vectors.device):
-            mask = nn.attention_mask(config, chunk, states.dtype)
-            states = training.widened(nn.run_layers(self.decoder, states, mask))
+        with torch.no_grad(), training.autocast_towers(vectors.device):
+            states = nn.compute_last_states(self.frozen, chunk)
+        states = torch.cat([vectors.unsqueeze(1), training.to_float32(states[:, 1:])], dim=1)
+        with training.autocast_towers(vectors.device):
+            mask = nn.build_attention_mask(config, chunk, states.dtype)
+            states = training.to_float32(nn.run_layers(self.decoder, states, mask))
         return losses.masked_lm_loss(self.lm_head(states.flatten(0, 1)[gaps.places]), gaps.targets)
 
 
@@ -156,7 +156,7 @@ class InfoCSE(TrainedOnce):
         tower = nn.load_backbone(context.model)
         pretrained, vocabulary = nn.load_masked_lm(context.auxiliaries["mlm_head"])
         nn.check_same_vocabulary(tower[1], vocabulary, where=f"mlm_head {context.config['mlm_head']}")
-        head = nn.mlm_head(pretrained)
+        head = nn.copy_mlm_head(pretrained)
         return training.train_towers(
             context, [tower], lambda model, _: InfoCSEObjective(model, tower[1], head, context)
         )

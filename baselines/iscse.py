@@ -15,7 +15,7 @@ from bench.stages import StageContext, StageSpec, planned_steps
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options
 
 
-def smoothed(anchors: torch.Tensor, keys: torch.Tensor, members: torch.Tensor, tau: float) -> torch.Tensor:
+def smooth_anchors(anchors: torch.Tensor, keys: torch.Tensor, members: torch.Tensor, tau: float) -> torch.Tensor:
     """Return the vector of each anchor's group: its self-attention over it (He et al. 2023).
 
     s_i = sum_k softmax_k(a_i k / tau) k over the keys k of i's group. Gradient flows through both.
@@ -35,9 +35,9 @@ def smoothed(anchors: torch.Tensor, keys: torch.Tensor, members: torch.Tensor, t
     Example:
         >>> keys = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         >>> group = torch.tensor([[True, True]])
-        >>> smoothed(keys[:1], keys, group, tau=2.0)  # e^0.5 : 1
+        >>> smooth_anchors(keys[:1], keys, group, tau=2.0)  # e^0.5 : 1
         tensor([[0.6225, 0.3775]])
-        >>> smoothed(keys[:1], keys, group, tau=math.inf)
+        >>> smooth_anchors(keys[:1], keys, group, tau=math.inf)
         tensor([[0.5000, 0.5000]])
     """
     if anchors.ndim != 2 or members.shape != (len(anchors), len(keys)) or keys.shape[1:] != anchors.shape[1:]:
@@ -51,7 +51,7 @@ def smoothed(anchors: torch.Tensor, keys: torch.Tensor, members: torch.Tensor, t
     return scores.softmax(dim=1) @ keys
 
 
-def neighbours(anchors: torch.Tensor, memory: torch.Tensor, count: int) -> torch.Tensor:
+def find_memory_neighbours(anchors: torch.Tensor, memory: torch.Tensor, count: int) -> torch.Tensor:
     """Return where the memory's vectors are the nearest of each anchor, the very nearest left out.
 
     Args:
@@ -64,7 +64,7 @@ def neighbours(anchors: torch.Tensor, memory: torch.Tensor, count: int) -> torch
 
     Example:
         >>> memory = torch.tensor([[0.6, 0.8], [1.0, 0.0], [0.0, 1.0]])
-        >>> neighbours(memory[1:2], memory, 1)
+        >>> find_memory_neighbours(memory[1:2], memory, 1)
         tensor([[ True, False, False]])
     """
     nearest = (anchors @ memory.T).topk(count + 1, dim=1).indices[:, 1:]
@@ -73,7 +73,7 @@ def neighbours(anchors: torch.Tensor, memory: torch.Tensor, count: int) -> torch
     )
 
 
-def principal_groups(vectors: torch.Tensor, count: int) -> torch.Tensor:
+def group_by_direction(vectors: torch.Tensor, count: int) -> torch.Tensor:
     """Return a group of each vector: principal direction divisive partitioning (Boley 1998, unverified).
 
     The vectors are centred once. ``count`` - 1 times the largest group is cut in two by the sign of its
@@ -88,7 +88,7 @@ def principal_groups(vectors: torch.Tensor, count: int) -> torch.Tensor:
         (N,), labels 0 to count - 1.
 
     Example:
-        >>> principal_groups(torch.tensor([[0.0, 1.0], [0.1, 1.0], [1.0, 0.0]]), 2).tolist()
+        >>> group_by_direction(torch.tensor([[0.0, 1.0], [0.1, 1.0], [1.0, 0.0]]), 2).tolist()
         [0, 0, 1]
     """
     centred = vectors - vectors.mean(0)
@@ -107,13 +107,13 @@ def principal_groups(vectors: torch.Tensor, count: int) -> torch.Tensor:
     return labels
 
 
-def weight_at(step: int, steps: int, schedule: str, last: float, first: float) -> float:
+def smoothing_weight(step: int, steps: int, schedule: str, last: float, first: float) -> float:
     """The smoothed term's weight at a step, counted from 0, of so many.
 
     ``constant``: ``last``. ``cosine``: min(last, cos(pi t / T) (first - last) + last), ``first`` at t = 0 and
     ``last`` from T / 2 on.
 
-    >>> [round(weight_at(t, 8, "cosine", 0.05, 0.005), 4) for t in (0, 2, 4, 7)]
+    >>> [round(smoothing_weight(t, 8, "cosine", 0.05, 0.005), 4) for t in (0, 2, 4, 7)]
     [0.005, 0.0182, 0.05, 0.05]
     """
     if schedule == "constant":
@@ -121,7 +121,7 @@ def weight_at(step: int, steps: int, schedule: str, last: float, first: float) -
     return min(last, math.cos(math.pi * step / steps) * (first - last) + last)
 
 
-class Smoothing(NamedTuple):
+class ISCSEStep(NamedTuple):
     """What a step of IS-CSE reads.
 
     Args:
@@ -154,14 +154,14 @@ class ISCSEObjective(training.EncoderWithHead):
         self.memory = training.VectorQueue(int(config["buffer"]))
         self.step, self.steps = 0, planned_steps(config, len(context.sentences))
 
-    def prepare(self, batch: Sequence[list[int]]) -> Smoothing:
+    def prepare(self, batch: Sequence[list[int]]) -> ISCSEStep:
         """Both views, which differ by their dropout masks alone, and the step's weight."""
         schedule, last, first = (self.config[name] for name in ("alpha_schedule", "alpha", "alpha_start"))
-        weight = weight_at(self.step, self.steps, str(schedule), float(last), float(first))
+        weight = smoothing_weight(self.step, self.steps, str(schedule), float(last), float(first))
         self.step += 1
-        return Smoothing(self.tokens([*batch, *batch]), torch.tensor(weight, dtype=torch.float64))
+        return ISCSEStep(self.tokens([*batch, *batch]), torch.tensor(weight, dtype=torch.float64))
 
-    def compute(self, prepared: Smoothing) -> torch.Tensor:
+    def compute(self, prepared: ISCSEStep) -> torch.Tensor:
         """The smoothed term counts from the step on that fills the memory."""
         anchors, positives = self.projected(prepared.views).chunk(2)
         loss = losses.info_nce(anchors, positives, self.tau)
@@ -178,11 +178,11 @@ class ISCSEObjective(training.EncoderWithHead):
         batch = len(unit)
         if self.by_neighbours:
             own = torch.eye(batch, dtype=torch.bool, device=unit.device)
-            members = torch.cat([own, neighbours(unit.detach(), memory, self.count)], dim=1)
-            return smoothed(unit, torch.cat([unit, memory]), members, self.attention_tau)
+            members = torch.cat([own, find_memory_neighbours(unit.detach(), memory, self.count)], dim=1)
+            return smooth_anchors(unit, torch.cat([unit, memory]), members, self.attention_tau)
         keys = torch.cat([unit, memory[:-batch]])
-        labels = principal_groups(keys.detach(), len(keys) // self.count)
-        return smoothed(unit, keys, labels[:batch, None] == labels, self.attention_tau)
+        labels = group_by_direction(keys.detach(), len(keys) // self.count)
+        return smooth_anchors(unit, keys, labels[:batch, None] == labels, self.attention_tau)
 
 
 @add_method

@@ -47,7 +47,7 @@ def mixed_nce(
         >>> round(mixed_nce(z, z, tau=1.0, mix=0.0).item(), 4)  # ln(1 + 5 / e)
         1.0436
     """
-    losses.check_alike("(B, H)", anchors=anchors, positives=positives)
+    losses.check_same_shape("(B, H)", anchors=anchors, positives=positives)
     losses.check_tau(tau)
     if not 0 <= mix <= 1:
         raise ValueError(f"mix {mix} must be 0 to 1")

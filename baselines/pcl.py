@@ -13,7 +13,7 @@ from bench.errors import InputError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext
-from bench.training.recipe import ADAMW_EPS, TrainedOnce, fresh_linear, usual_options
+from bench.training.recipe import ADAMW_EPS, TrainedOnce, init_linear, usual_options
 
 
 def contrast_rows(
@@ -156,15 +156,15 @@ class PCLObjective(training.Objective):
         config, size, self.pad_id = context.config, nn.state_size(model), pad_id
         self.edits = training.generator(context.seed, f"augment/{context.role}")
         self.tau, self.share = float(config["tau"]), float(config["share"])
-        self.augs, self.longest = edits_of(config) * int(config["rounds"]), int(config["max_length"])
+        self.augs, self.longest = parse_edits(config) * int(config["rounds"]), int(config["max_length"])
         self.peer_mask, self.fixed = bool(config["peer_mask"]), bool(config["fix_peer"])
         self.contrast = bool(config["posi_cst"])
         self.encoder, self.peer = model, copy.deepcopy(model) if config["peer_coop"] else None
-        self.head = fresh_linear(size)
+        self.head = init_linear(size)
         if self.peer is None:
             return
         pooler = getattr(self.peer, "pooler", None)
-        self.peer_pooler = fresh_linear(size) if pooler is None else pooler.dense
+        self.peer_pooler = init_linear(size) if pooler is None else pooler.dense
         for module in (self.peer, self.peer_pooler):
             module.requires_grad_(not self.fixed)
 
@@ -194,7 +194,7 @@ class PCLObjective(training.Objective):
 
     def views(self, row: list[int]) -> list[list[int]]:
         """The sentence twice, then its edited views."""
-        return [row, row, *training.edited_views(row, self.share, self.longest, self.edits, self.augs)]
+        return [row, row, *training.edit_views(row, self.share, self.longest, self.edits, self.augs)]
 
     def tokens(self, views: Sequence[list[int]]) -> nn.TokenBatch:
         """Views as the encoder reads them."""
@@ -202,19 +202,19 @@ class PCLObjective(training.Objective):
 
     def padded(self, views: Sequence[list[int]]) -> nn.Chunk:
         """Views as the released peer sees them: it attends to the padding, which the longest determines."""
-        ids = nn.chunk_of(views, self.pad_id).ids
+        ids = nn.pad_chunk(views, self.pad_id).ids
         return nn.Chunk(ids, torch.ones_like(ids), None)
 
     def peer_states(self, views: nn.TokenBatch | nn.Chunk) -> torch.Tensor:
         """Its [CLS] of each view."""
         if isinstance(views, nn.TokenBatch):
             return training.batch_states(self.peer, views)
-        with training.lowered(views.ids.device):
-            states = nn.last_states(self.peer, views)
-        return training.widened(states[:, 0])
+        with training.autocast_towers(views.ids.device):
+            states = nn.compute_last_states(self.peer, views)
+        return training.to_float32(states[:, 0])
 
 
-def edits_of(config: Mapping[str, OptionValue]) -> tuple[str, ...]:
+def parse_edits(config: Mapping[str, OptionValue]) -> tuple[str, ...]:
     """The edits of a round.
 
     Raises:

@@ -20,7 +20,7 @@ from bench.training.recipe import (
     ADAMW_EPS,
     TEXT_OPTION,
     TrainedOnce,
-    fresh_linear,
+    init_linear,
     prompt_training_options,
 )
 
@@ -46,7 +46,7 @@ CONTINUOUS = {"[MASK]": TRAINING_TEMPLATES["[MASK]"][1], "<mask>": TRAINING_TEMP
 """Templates whose tokens get trained vectors: released for BERT, and for RoBERTa its own first view's."""
 
 
-def prompted_encoder(
+def build_prompted_encoder(
     context: BuildContext,
     role: str,
     template: Mapping[str, str] | str,
@@ -72,16 +72,16 @@ def prompted_encoder(
         training.checkpoint_folder(context.stages[role], context.checkpoint), needs_pooler=pooling == "pooler"
     )
     text, *trained = (
-        each if isinstance(each, str) else for_mask_token(each, tower[1].mask_token)
+        each if isinstance(each, str) else select_template(each, tower[1].mask_token)
         for each in (template, vectors_of)
         if each is not None
     )
     if trained:
-        text = with_vectors(tower[1], text, *trained)
+        text = name_vector_tokens(tower[1], text, *trained)
     return nn.TransformerEncoder(tower, pooling, first_layer="layer1", template=text, device=context.device)
 
 
-def for_mask_token(templates: Mapping[str, Any], mask_token: str | None) -> Any:
+def select_template(templates: Mapping[str, Any], mask_token: str | None) -> Any:
     """Return the template of a mask token.
 
     Raises:
@@ -96,14 +96,14 @@ def for_mask_token(templates: Mapping[str, Any], mask_token: str | None) -> Any:
     return templates[mask_token]
 
 
-def tested_encoder(context: BuildContext) -> Encoder:
+def build_test_encoder(context: BuildContext) -> Encoder:
     """Return PromptBERT's encoder: see :func:`prompted_encoder`."""
     first, last = (str(context.options[name]) for name in ("template", "test_template"))
     given = first if last == "auto" else last
     if context.options["prompt_form"] == "text":
-        return prompted_encoder(context, "promptbert", TEST_TEMPLATES if given == "auto" else given)
+        return build_prompted_encoder(context, "promptbert", TEST_TEMPLATES if given == "auto" else given)
     stopped = {mask: text.replace("{sentence}", "{sentence.}") for mask, text in CONTINUOUS.items()}
-    return prompted_encoder(
+    return build_prompted_encoder(
         context,
         "promptbert",
         stopped if given == "auto" else given,
@@ -111,7 +111,7 @@ def tested_encoder(context: BuildContext) -> Encoder:
     )
 
 
-def training_templates(config: Mapping[str, OptionValue], mask_token: str | None) -> list[str]:
+def select_view_templates(config: Mapping[str, OptionValue], mask_token: str | None) -> list[str]:
     """Templates of both views: the options', or where these are auto the released ones.
 
     Raises:
@@ -125,14 +125,14 @@ def training_templates(config: Mapping[str, OptionValue], mask_token: str | None
                 where="promptbert.template2",
                 expected="template alone, or prompt_form=text",
             )
-        return [for_mask_token(CONTINUOUS, mask_token) if given[0] == "auto" else given[0]] * 2
+        return [select_template(CONTINUOUS, mask_token) if given[0] == "auto" else given[0]] * 2
     if "auto" not in given:
         return given
-    released = for_mask_token(TRAINING_TEMPLATES, mask_token)
+    released = select_template(TRAINING_TEMPLATES, mask_token)
     return [own if text == "auto" else text for text, own in zip(given, released, strict=True)]
 
 
-def with_vectors(tokenizer: Any, template: str, trained: str) -> str:
+def name_vector_tokens(tokenizer: Any, template: str, trained: str) -> str:
     """Return a template as it reads with a token of its own in the place of each of its tokens but the mask.
 
     Args:
@@ -159,7 +159,7 @@ def with_vectors(tokenizer: Any, template: str, trained: str) -> str:
     return str(names[0] + sentence + names[1])
 
 
-def train_vectors(tower: tuple[Any, Any], template: str, draw: torch.Generator | None) -> str:
+def add_vector_tokens(tower: tuple[Any, Any], template: str, draw: torch.Generator | None) -> str:
     """Give each token of a template but the mask a trained vector (OptiPrompt, Zhong et al. 2021).
 
     Tokenizer and table of embeddings get a row for each; nothing else of the model is trained.
@@ -175,7 +175,7 @@ def train_vectors(tower: tuple[Any, Any], template: str, draw: torch.Generator |
     model, tokenizer = tower
     prompt = nn.Prompt(tokenizer, template)
     tokens = [each for each in (*prompt.before, *prompt.after) if each != tokenizer.mask_token_id]
-    text = with_vectors(tokenizer, template, template)
+    text = name_vector_tokens(tokenizer, template, template)
     names = [f"[PROMPT{number}]" for number in range(1, len(tokens) + 1)]
     tokenizer.add_tokens(names, special_tokens=True)
     places = torch.tensor(tokenizer.convert_tokens_to_ids(names))
@@ -190,24 +190,24 @@ def train_vectors(tower: tuple[Any, Any], template: str, draw: torch.Generator |
     model.config.vocab_size = rows
     model.requires_grad_(False)
     table.weight.requires_grad_(True)
-    table.weight.register_hook(partial(_only, places))  # type: ignore[no-untyped-call]
+    table.weight.register_hook(partial(_keep_gradient_rows, places))  # type: ignore[no-untyped-call]
     return text
 
 
-def _only(places: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+def _keep_gradient_rows(places: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     """The gradient of some rows; all others stay as they are."""
     kept, rows = torch.zeros_like(gradient), places.to(gradient.device)
     kept[rows] = gradient[rows]
     return kept
 
 
-def masked_word_head(context: StageContext) -> torch.nn.Module:
+def load_mlm_transform(context: StageContext) -> torch.nn.Module:
     """The layer between mask states and logits of the backbone's masked language model, with its weights.
 
     Raises:
         InputError: a backbone without one.
     """
-    head: Any = nn.mlm_head(nn.load_masked_lm(context.model)[0])
+    head: Any = nn.copy_mlm_head(nn.load_masked_lm(context.model)[0])
     if hasattr(head, "predictions"):
         transform: torch.nn.Module = head.predictions.transform
         return transform
@@ -233,7 +233,7 @@ class PromptBERTObjective(training.Objective):
             getattr(prompts[0].tokenizer, f"{kind}_token_id") for kind in ("pad", "mask")
         )
         self.encoder = model
-        self.head = fresh_linear(nn.state_size(model)) if self.fresh else masked_word_head(context)
+        self.head = init_linear(nn.state_size(model)) if self.fresh else load_mlm_transform(context)
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, list[nn.BareTemplates]]:
         """Both views, all first ones before all second ones; and what says the noise of each."""
@@ -245,7 +245,7 @@ class PromptBERTObjective(training.Objective):
         if not self.denoising:
             return tokens, []
         parts = zip(self.prompts, views, strict=True)
-        return tokens, [nn.bare_templates(self.encoder, *part, self.positions) for part in parts]
+        return tokens, [nn.build_bare_templates(self.encoder, *part, self.positions) for part in parts]
 
     def compute(self, prepared: tuple[nn.TokenBatch, list[nn.BareTemplates]]) -> torch.Tensor:
         """InfoNCE between the views, each without its noise; a masked word's head stands over both apart."""
@@ -254,7 +254,7 @@ class PromptBERTObjective(training.Objective):
         halves = [early(h) for h in training.batch_mask_states(self.encoder, tokens, self.mask_id).chunk(2)]
         for number, templates in enumerate(bare):
             with torch.set_grad_enabled(self.noise_gradient):
-                delta = early(nn.noise(self.encoder, templates, self.mask_id))
+                delta = early(nn.compute_template_noise(self.encoder, templates, self.mask_id))
             halves[number] = halves[number] - delta
         anchors, positives = (torch.tanh(self.head(h)) for h in halves) if self.fresh else halves
         return losses.info_nce(anchors, positives, self.tau)
@@ -367,7 +367,7 @@ class PromptBERT(TrainedOnce):
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint: template and mask token."""
-        return tested_encoder(context)
+        return build_test_encoder(context)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train through the templates, or their vectors: the stage.
@@ -379,7 +379,7 @@ class PromptBERT(TrainedOnce):
                 which would reach the frozen rows beside the trained vectors.
         """
         config, tower = context.config, nn.load_backbone(context.model)
-        templates = training_templates(config, tower[1].mask_token)
+        templates = select_view_templates(config, tower[1].mask_token)
         if config["prompt_form"] == "continuous":
             if config["weight_decay"]:
                 raise InputError(
@@ -392,7 +392,7 @@ class PromptBERT(TrainedOnce):
                 if config["prompt_init"] == "random"
                 else None
             )
-            templates = [train_vectors(tower, templates[0], draw)] * 2
+            templates = [add_vector_tokens(tower, templates[0], draw)] * 2
         own = copy.deepcopy(tower[1])  # a dev evaluation may use the other one at the same time
         prompts = [nn.Prompt(own, template) for template in templates]
         if config["denoising"]:

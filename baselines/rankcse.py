@@ -19,7 +19,7 @@ TEACHERS = ("teacher1", "teacher2")
 _SMALLEST = 1e-7
 
 
-def consistency(lists: torch.Tensor, form: str = "neg_entropy") -> torch.Tensor:
+def consistency_loss(lists: torch.Tensor, form: str = "neg_entropy") -> torch.Tensor:
     """The term on the student's two list families, P = softmax(S) and P' = softmax(S^T), row by row.
 
     ``js`` (Liu et al. 2023): 1/2 mean_i [KL(P_i || M_i) + KL(P'_i || M_i)], M = (P + P') / 2.
@@ -37,9 +37,9 @@ def consistency(lists: torch.Tensor, form: str = "neg_entropy") -> torch.Tensor:
         ValueError: no square matrix, or an unknown form.
 
     Example:
-        >>> round(consistency(torch.zeros(4, 4)).item(), 4)  # uniform rows: -ln 4
+        >>> round(consistency_loss(torch.zeros(4, 4)).item(), 4)  # uniform rows: -ln 4
         -1.3863
-        >>> round(consistency(torch.eye(4), "js").item(), 4)  # symmetric
+        >>> round(consistency_loss(torch.eye(4), "js").item(), 4)  # symmetric
         0.0
     """
     if lists.ndim != 2 or lists.shape[0] != lists.shape[1]:
@@ -166,7 +166,7 @@ def rank_loss(
     return list_mle(lists, targets, eps=float(config["listmle_eps"]), columns=columns)
 
 
-class Ranked(NamedTuple):
+class RankCSEStep(NamedTuple):
     """What the ranking term needs of a step.
 
     Args:
@@ -174,7 +174,7 @@ class Ranked(NamedTuple):
         columns: For :func:`list_mle`; None for ListNet.
     """
 
-    asked: tuple[training.Asked, ...]
+    asked: tuple[training.TeacherQuery, ...]
     columns: torch.Tensor | None
 
 
@@ -197,7 +197,7 @@ class RankCSEObjective(training.EncoderWithHead):
         alpha = float(config["alpha"])
         self.weights = (1.0,) if len(members) == 1 else (alpha, 1 - alpha)
 
-    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, Ranked | None]:
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, RankCSEStep | None]:
         """Both views go through one call, so they differ by their dropout masks alone."""
         rows = [row for _, row in batch]
         tokens = self.tokens([*rows, *rows])
@@ -209,19 +209,19 @@ class RankCSEObjective(training.EncoderWithHead):
         if self.config["rank_loss"] == "listmle":
             items = len(rows) - bool(self.config["listmle_drop_diagonal"])
             columns = torch.randperm(items, generator=self.ties)
-        return tokens, Ranked(asked, columns)
+        return tokens, RankCSEStep(asked, columns)
 
-    def compute(self, prepared: tuple[nn.TokenBatch, Ranked | None]) -> torch.Tensor:
+    def compute(self, prepared: tuple[nn.TokenBatch, RankCSEStep | None]) -> torch.Tensor:
         """The three terms."""
         tokens, ranked = prepared
         first, second = self.projected(tokens).chunk(2)
         cosines = losses.cosine_matrix(first, second)
         loss = losses.info_nce(first, second, self.tau)
-        loss = loss + self.beta * consistency(cosines / self.tau, str(self.config["consistency"]))
+        loss = loss + self.beta * consistency_loss(cosines / self.tau, str(self.config["consistency"]))
         if ranked is None:
             return loss
         taught = [teacher.vectors(asked) for teacher, asked in zip(self.teachers, ranked.asked, strict=True)]
-        targets = training.mixed_cosines(taught, self.weights).to(cosines.dtype)
+        targets = training.mix_cosines(taught, self.weights).to(cosines.dtype)
         loss = loss + self.gamma * rank_loss(cosines, targets, self.config, ranked.columns)
         return loss + 0 * targets.sum()  # an order alone would hide what is not a number
 

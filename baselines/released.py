@@ -8,17 +8,17 @@ from pathlib import Path
 
 from bench import nn
 from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.data.released import Tower, checkpoint
+from bench.data.released import ReleasedTower, find_checkpoint
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.nn.folder import content_hash, resolve
+from bench.nn.folder import hash_model, resolve_folder
 from bench.registry import add_method
 
 FOLDERS = "BENCH_CHECKPOINTS"
 """Environment variable: where folders of the authors' downloads are."""
 
 
-def find_tower(tower: Tower, where: str) -> Path:
+def find_tower_folder(tower: ReleasedTower, where: str) -> Path:
     """Return the folder of one encoder: below ``BENCH_CHECKPOINTS``, else in the local hub cache.
 
     Raises:
@@ -34,11 +34,11 @@ def find_tower(tower: Tower, where: str) -> Path:
             expected=f"{FOLDERS}=DIR, the folder into which the authors' download was copied",
         )
     if tower.revision:
-        return _snapshot(tower, where)
-    return resolve(tower.hub, where=where).path
+        return _find_snapshot(tower, where)
+    return resolve_folder(tower.hub, where=where).path
 
 
-def _snapshot(tower: Tower, where: str) -> Path:
+def _find_snapshot(tower: ReleasedTower, where: str) -> Path:
     """The pinned revision in the hub cache, which knows commits by their whole names."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
@@ -75,11 +75,11 @@ class Released:
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
         """The towers, by number, as ``hf:`` methods."""
-        entry = checkpoint(str(options["name"]), where="--methods released:NAME")
+        entry = find_checkpoint(str(options["name"]), where="--methods released:NAME")
         where = f"--methods released:{entry.name}"
         members = {}
         for number, tower in enumerate(entry.towers, start=1):
-            path = str(find_tower(tower, where))
+            path = str(find_tower_folder(tower, where))
             if any(char in path for char in "[],"):
                 raise InputError(f"the folder '{path}' has a bracket or comma in its name", where=where)
             template = f",template={entry.template}" if entry.template else ""
@@ -88,11 +88,11 @@ class Released:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder or the sum, with the hash of each tower among its facts."""
-        entry = checkpoint(str(context.options["name"]))
+        entry = find_checkpoint(str(context.options["name"]))
         encoders = [context.members[role] for role in sorted(context.members, key=int)]
         single = len(encoders) == 1
         encoder = encoders[0] if single else nn.SumEncoder(encoders, [tower.weight for tower in entry.towers])
-        hashes = [content_hash(find_tower(tower, f"released:{entry.name}"))[:12] for tower in entry.towers]
+        hashes = [hash_model(find_tower_folder(tower, f"released:{entry.name}"))[:12] for tower in entry.towers]
         encoder.facts = {
             **encoder.facts,
             "checkpoint": "+".join(tower.name for tower in entry.towers),

@@ -17,7 +17,7 @@ from bench.training.recipe import (
     TEXT_OPTION,
     TRAINING_OPTIONS,
     TrainedOnce,
-    fresh_linear,
+    init_linear,
 )
 
 
@@ -35,11 +35,11 @@ class SimCSEObjective(training.Objective):
     """
 
     def __init__(
-        self, model: Any, pad_id: int, tau: float, *, head: bool = True, partners: nn.Rows | None = None
+        self, model: Any, pad_id: int, tau: float, *, head: bool = True, partners: nn.IndexedRows | None = None
     ) -> None:
         super().__init__()
         self.encoder, self.pad_id, self.tau, self.partners = model, pad_id, tau, partners
-        self.head: Any = fresh_linear(nn.state_size(model)) if head else None
+        self.head: Any = init_linear(nn.state_size(model)) if head else None
 
     def prepare(self, batch: Sequence[Any]) -> Any:
         """Both views go through one call, so without partners they differ by their dropout masks alone."""
@@ -62,7 +62,7 @@ class SimCSEObjective(training.Objective):
         return first, second
 
 
-class Extended(NamedTuple):
+class ExtendedStep(NamedTuple):
     """What a step with a further term reads.
 
     Args:
@@ -72,7 +72,7 @@ class Extended(NamedTuple):
     """
 
     tokens: nn.TokenBatch
-    gaps: training.Gaps | None
+    gaps: training.MaskedRows | None
     noise: torch.Tensor | None
 
 
@@ -97,30 +97,30 @@ class ExtendedObjective(SimCSEObjective):
             training.generator(context.seed, f"{name}/{role}") for name in ("mask", "noise")
         )
 
-    def prepare(self, batch: Sequence[Any]) -> Extended:
+    def prepare(self, batch: Sequence[Any]) -> ExtendedStep:
         """The views; each is masked apart from the other, and each step has noise of its own."""
         gaps = noise = None
         if self.count:
             noise = torch.randn(self.count, self.size, generator=self.draws)
         if self.lm_head is not None:
-            chunk = nn.chunk_of([*batch, *batch], self.pad_id, masked=self.device.type == "cuda")
-            masked = training.masked_text(chunk.ids, self.tokenizer, self.share, self.masks)
-            gaps = training.Gaps(chunk._replace(ids=masked.inputs), masked.places, masked.targets)
-        return Extended(super().prepare(batch), gaps, noise)
+            chunk = nn.pad_chunk([*batch, *batch], self.pad_id, masked=self.device.type == "cuda")
+            masked = training.mask_text(chunk.ids, self.tokenizer, self.share, self.masks)
+            gaps = training.MaskedRows(chunk._replace(ids=masked.inputs), masked.places, masked.targets)
+        return ExtendedStep(super().prepare(batch), gaps, noise)
 
-    def compute(self, prepared: Extended) -> torch.Tensor:
+    def compute(self, prepared: ExtendedStep) -> torch.Tensor:
         """InfoNCE, where anchors alone meet the noise, and the weighted masked-LM loss."""
         anchors, positives = self.views(prepared.tokens)
         noise = None if prepared.noise is None else prepared.noise.to(anchors.dtype)
         loss = losses.queue_nce(anchors, positives, noise, self.tau)
         return loss if prepared.gaps is None else loss + self.weight * self.restoration(prepared.gaps)
 
-    def restoration(self, gaps: training.Gaps) -> torch.Tensor:
+    def restoration(self, gaps: training.MaskedRows) -> torch.Tensor:
         """Masked-LM loss of both views' masked copies, which the encoder itself reads."""
-        with training.lowered(gaps.places.device):
-            states = nn.last_states(self.encoder, gaps.chunk)
+        with training.autocast_towers(gaps.places.device):
+            states = nn.compute_last_states(self.encoder, gaps.chunk)
         return losses.masked_lm_loss(
-            self.lm_head(training.widened(states).flatten(0, 1)[gaps.places]), gaps.targets
+            self.lm_head(training.to_float32(states).flatten(0, 1)[gaps.places]), gaps.targets
         )
 
 
@@ -187,7 +187,7 @@ class SimCSE(TrainedOnce):
             return training.train_sentence_encoder(
                 context, lambda model, pad_id: SimCSEObjective(model, pad_id, tau)
             )
-        head = nn.mlm_head(nn.load_masked_lm(context.model)[0]) if with_mlm else None
+        head = nn.copy_mlm_head(nn.load_masked_lm(context.model)[0]) if with_mlm else None
         tower = nn.load_backbone(context.model)
         return training.train_towers(
             context, [tower], lambda model, _: ExtendedObjective(model, tower[1], context, head)

@@ -15,7 +15,7 @@ from bench.errors import BenchError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, fresh_linear, prompt_training_options
+from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, init_linear, prompt_training_options
 
 SPACY_MODEL = "spacy_model"
 """Setting of the stage that holds the spaCy model's hash."""
@@ -50,7 +50,7 @@ def bidirectional_margin_loss(
         >>> bidirectional_margin_loss(anchor, soft, positive, alpha=0.1, beta=0.3).item()  # within both
         0.0
     """
-    losses.check_alike("(B, H)", anchors=anchors, positives=positives, negatives=negatives)
+    losses.check_same_shape("(B, H)", anchors=anchors, positives=positives, negatives=negatives)
     if alpha > beta:
         raise ValueError(f"alpha {alpha} must be at most beta {beta}")
     a, p, n = (torch.nn.functional.normalize(x, dim=1, eps=1e-8) for x in (anchors, positives, negatives))
@@ -82,7 +82,7 @@ class SNCSEObjective(training.Objective):
         self.alpha, self.beta = float(config["alpha"]), float(config["beta"])
         self.longest, self.unfinished = int(config["max_length"]), bool(config["negate_unfinished"])
         self.encoder = model
-        self.head = fresh_linear(nn.state_size(model))
+        self.head = init_linear(nn.state_size(model))
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> nn.TokenBatch:
         """Anchors, positives and, unless they weigh nothing, soft negatives."""
@@ -111,7 +111,7 @@ class SNCSEObjective(training.Objective):
         return self.negate(text)
 
 
-def negation_of(config: Mapping[str, OptionValue]) -> tuple[Callable[[str], str], dict[str, Any]]:
+def load_negation(config: Mapping[str, OptionValue]) -> tuple[Callable[[str], str], dict[str, Any]]:
     """Return the negation that a stage's settings ask for, and what the record should say of it.
 
     Raises:
@@ -119,10 +119,10 @@ def negation_of(config: Mapping[str, OptionValue]) -> tuple[Callable[[str], str]
     """
     if config["negation"] == "rule":
         return training.negate_by_rule, {}
-    folder = training.spacy_folder()
-    if training.folder_hash(folder) != config[SPACY_MODEL]:
+    folder = training.find_spacy_folder()
+    if training.hash_folder_files(folder) != config[SPACY_MODEL]:
         raise BenchError("the files of the spaCy model changed since the run was planned")
-    return training.spacy_negation(folder), {
+    return training.load_spacy_negation(folder), {
         SPACY_MODEL: {"name": folder.name, "sha256": config[SPACY_MODEL]}
     }
 
@@ -208,15 +208,15 @@ class SNCSE(TrainedOnce):
             return (stage,)
         return (
             replace(
-                stage, config=(*stage.config, (SPACY_MODEL, training.folder_hash(training.spacy_folder())))
+                stage, config=(*stage.config, (SPACY_MODEL, training.hash_folder_files(training.find_spacy_folder())))
             ),
         )
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint: template and mask token."""
-        from bench.baselines.promptbert import prompted_encoder
+        from bench.baselines.promptbert import build_prompted_encoder
 
-        return prompted_encoder(context, "sncse", str(context.options["template"]))
+        return build_prompted_encoder(context, "sncse", str(context.options["template"]))
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with soft negatives: the stage.
@@ -227,7 +227,7 @@ class SNCSE(TrainedOnce):
             BenchError: the spaCy model's files changed.
             InputError: a backbone without a mask token, or a template that leaves no room.
         """
-        negate, facts = negation_of(context.config)
+        negate, facts = load_negation(context.config)
         tower = nn.load_backbone(context.model)
         template = str(context.config["template"])
         prompted = nn.TransformerEncoder(tower, "mask", template=template, device=context.device)

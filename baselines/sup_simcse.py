@@ -12,7 +12,7 @@ from bench.errors import InputError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext
-from bench.training.recipe import ADAMW_EPS, TrainedOnPairs, fresh_linear, training_options
+from bench.training.recipe import ADAMW_EPS, TrainedOnPairs, init_linear, training_options
 
 
 class SupSimCSEObjective(training.Objective):
@@ -27,7 +27,7 @@ class SupSimCSEObjective(training.Objective):
     def __init__(self, model: Any, tokenizer: Any, context: StageContext) -> None:
         super().__init__()
         self.encoder, self.pad_id = model, tokenizer.pad_token_id
-        self.columns = training.Columns(tokenizer, context)
+        self.columns = training.PairColumns(tokenizer, context)
         self.tau = float(context.config["tau"])
         self.weight = float(context.config["hard_negative_weight"])
         set_fresh_pooler(model)
@@ -60,7 +60,7 @@ def set_fresh_pooler(model: Any) -> None:
             f"{type(model).__name__} has no pooler, whose place the head takes",
             expected="a backbone such as BERT or RoBERTa",
         )
-    model.pooler.dense = fresh_linear(size)
+    model.pooler.dense = init_linear(size)
 
 
 @add_method

@@ -29,7 +29,7 @@ POOLING_OPTIONS = (
 )
 
 
-def transformer_encoder(context: BuildContext) -> Encoder:
+def build_transformer_encoder(context: BuildContext) -> Encoder:
     """Build the encoder of a model folder with the card's pooling options.
 
     Raises:
@@ -80,4 +80,4 @@ class Untrained:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""
-        return transformer_encoder(context)
+        return build_transformer_encoder(context)

@@ -44,7 +44,7 @@ def near_nce(
         >>> near_nce(view, view, torch.zeros(2, 2, dtype=torch.bool), tau=1.0).item()  # nobody is near
         0.0
     """
-    losses.check_alike("(B, F)", first=first, second=second)
+    losses.check_same_shape("(B, F)", first=first, second=second)
     losses.check_tau(tau)
     count = len(first)
     if near is None:
@@ -58,7 +58,7 @@ def near_nce(
     return (torch.cat([positive.unsqueeze(1), negative], dim=1).logsumexp(1) - positive).mean()
 
 
-def neighbourhoods(vectors: torch.Tensor, count: int) -> torch.Tensor:
+def find_batch_neighbours(vectors: torch.Tensor, count: int) -> torch.Tensor:
     """Return True where row j is among the ``count`` rows but i with the largest e_i . e_j; (B, B).
 
     In a batch of ``count`` rows or fewer all others are neighbours.
@@ -72,7 +72,7 @@ def neighbourhoods(vectors: torch.Tensor, count: int) -> torch.Tensor:
 
     Example:
         >>> vectors = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.5, 1.0]])
-        >>> neighbourhoods(vectors, 1).long().tolist()
+        >>> find_batch_neighbours(vectors, 1).long().tolist()
         [[0, 1, 0], [1, 0, 0], [0, 1, 0]]
     """
     if vectors.ndim != 2 or count < 1:
@@ -83,13 +83,13 @@ def neighbourhoods(vectors: torch.Tensor, count: int) -> torch.Tensor:
     return torch.zeros_like(own).scatter(1, nearest, True)
 
 
-def unit(rows: torch.Tensor) -> torch.Tensor:
+def scale_to_unit(rows: torch.Tensor) -> torch.Tensor:
     """Rows divided by their lengths plus 1e-8, as in the released code: a zero row stays zero."""
     found: torch.Tensor = rows / (rows.norm(dim=1, keepdim=True) + 1e-8)
     return found
 
 
-def worst_direction(
+def find_worst_direction(
     head: training.ContrastHead,
     vectors: torch.Tensor,
     near: torch.Tensor,
@@ -117,17 +117,17 @@ def worst_direction(
         d, (B, H): unit rows, zero where the gradient is zero (as without neighbours).
     """
     with torch.no_grad():
-        clean, direction = head(vectors), unit(start)
+        clean, direction = head(vectors), scale_to_unit(start)
         asked = near | torch.eye(len(near), dtype=torch.bool, device=near.device)
         for _ in range(steps):
             moved = vectors + xi * direction
             scores = (head(moved) @ clean.T / tau).masked_fill(~asked, float("-inf"))
             towards = (scores.softmax(1) @ clean - clean) / (tau * len(clean))
-            direction = unit(xi * head.pulled_back(moved, towards))
+            direction = scale_to_unit(xi * head.pulled_back(moved, towards))
         return direction
 
 
-class Started(NamedTuple):
+class VaSCLStep(NamedTuple):
     """What a step of VaSCL reads.
 
     Args:
@@ -159,23 +159,23 @@ class VaSCLObjective(training.Objective):
         self.through = config["perturbed_gradient"] == "encoder"
         self.draws = training.generator(context.seed, f"direction/{context.role}")
 
-    def prepare(self, batch: Sequence[list[int]]) -> Started:
+    def prepare(self, batch: Sequence[list[int]]) -> VaSCLStep:
         """Both views, and uniform draws from [-0.5, 0.5) for the directions."""
         views = training.token_batch([*batch, *batch], self.pad_id, self.encoder)
         if not self.radius:
-            return Started(views, None)
-        return Started(views, torch.rand(len(batch), self.size, generator=self.draws) - 0.5)
+            return VaSCLStep(views, None)
+        return VaSCLStep(views, torch.rand(len(batch), self.size, generator=self.draws) - 0.5)
 
-    def compute(self, prepared: Started) -> torch.Tensor:
+    def compute(self, prepared: VaSCLStep) -> torch.Tensor:
         """One call of the transformer; the perturbed view costs the head alone."""
         first, second = training.batch_states(self.encoder, prepared.views, "avg").chunk(2)
         loss = near_nce(self.head(first), self.head(second), None, self.tau)
         if prepared.start is None:
             return loss
         fixed = first.detach()
-        near, start = neighbourhoods(fixed, self.count), prepared.start.to(fixed.dtype)
+        near, start = find_batch_neighbours(fixed, self.count), prepared.start.to(fixed.dtype)
         clean = self.head(fixed).detach()
-        direction = worst_direction(self.head, fixed, near, start, xi=self.xi, tau=self.tau, steps=self.steps)
+        direction = find_worst_direction(self.head, fixed, near, start, xi=self.xi, tau=self.tau, steps=self.steps)
         moved = (first if self.through else fixed) + self.radius * direction
         return loss + near_nce(clean, self.head(moved), near, self.tau)
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.baselines.whitening import facts_without_steps, unit
+from bench.baselines.whitening import stepless_facts, normalise_rows
 from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.data.word_vectors import WordVectors, check_shape, dimension, read_word_vectors
+from bench.data.word_vectors import WordVectors, check_shape, read_dimension, read_word_vectors
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, check_pairs
 from bench.errors import BenchError
 from bench.registry import add_method
@@ -26,7 +26,7 @@ _STAGE = "counts"
 _FILE = "counts.json"
 
 
-def mean_vectors(
+def fill_mean_vectors(
     table: WordVectors, sentences: Sequence[str], out: NDArray[np.floating], weights: Matrix | None = None
 ) -> dict[str, str | int]:
     """Write each sentence's (1 / |s|) sum_w weight_w v_w into a row of ``out``, zeros where no word is known.
@@ -72,7 +72,7 @@ def sif_weights(table: WordVectors, counts: Mapping[str, int], a: float) -> Matr
     return weights
 
 
-def without_common_component(vectors: Matrix) -> Matrix:
+def remove_common_component(vectors: Matrix) -> Matrix:
     """Return v - u u^T v of each row, u the first right singular vector of the (n, dim) rows, uncentred.
 
     Raises:
@@ -88,7 +88,7 @@ def without_common_component(vectors: Matrix) -> Matrix:
     return left
 
 
-class _OfFile:
+class _VectorFile:
     """What both poolings have; the file is read when the first sentence comes.
 
     Args:
@@ -96,7 +96,7 @@ class _OfFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.dim = path, dimension(path)
+        self.path, self.dim = path, read_dimension(path)
         self.coverage: dict[str, str | int] = {}
         """Words of the file, of the mean also tokens of the latest sentences, and :meth:`cover`'s shares.
 
@@ -139,7 +139,7 @@ class _OfFile:
         self.coverage = {"words": len(self.table.rows), "repeated_words": self.table.repeated, **of_sentences}
 
 
-class AverageEncoder(_OfFile):
+class AverageEncoder(_VectorFile):
     """The mean of a sentence's word vectors."""
 
     def __init__(self, path: Path) -> None:
@@ -151,13 +151,13 @@ class AverageEncoder(_OfFile):
     ) -> FloatArray:
         """Encode, and count in ``coverage`` tokens without a vector; see :class:`bench.encoder.Encoder`."""
         output = np.zeros((len(sentences), self.dim), dtype=np.float32)
-        self.note(mean_vectors(self.table, sentences, output))
+        self.note(fill_mean_vectors(self.table, sentences, output))
         if progress:
             progress(len(sentences))
         return output
 
 
-class SifScorer(_OfFile):
+class SifScorer(_VectorFile):
     """Compares the pairs of a task by SIF, whose common component is of that task's own sentences.
 
     A vector depends on the task it is compared in, so this is a scorer of pairs, not an encoder.
@@ -189,9 +189,9 @@ class SifScorer(_OfFile):
             return np.zeros(0, dtype=np.float32)
         self.share([*first, *second])
         vectors = np.zeros((2 * len(first), self.dim))
-        mean_vectors(self.table, [*first, *second], vectors, self.weights)
+        fill_mean_vectors(self.table, [*first, *second], vectors, self.weights)
         self.note({})
-        left = unit(without_common_component(vectors))
+        left = normalise_rows(remove_common_component(vectors))
         cosines: FloatArray = np.einsum("ij,ij->i", left[: len(first)], left[len(first) :]).astype(np.float32)
         return cosines
 
@@ -205,7 +205,7 @@ def count_tokens(context: StageContext) -> dict[str, Any]:
     (context.out / _FILE).write_text(text, encoding="utf-8")
     if context.progress:
         context.progress(len(sentences))
-    return facts_without_steps(len(sentences), cpu) | {"tokens": counts.total()}
+    return stepless_facts(len(sentences), cpu) | {"tokens": counts.total()}
 
 
 @add_method

@@ -74,7 +74,7 @@ def whiten(vectors: NDArray[np.floating], mean: Matrix, kernel: Matrix) -> Matri
     return whitened
 
 
-def unit(vectors: Matrix) -> Matrix:
+def normalise_rows(vectors: Matrix) -> Matrix:
     """Rows of length 1; norms have the floor 1e-8, so a zero row stays zero."""
     normed: Matrix = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-8)
     return normed
@@ -107,7 +107,7 @@ class TargetWhitening:
         a, b = ([row[sentence] for sentence in side] for side in (first, second))
         moments = Moments(self.base.dim)
         moments.add(vectors[[*a, *b]])
-        whitened = unit(whiten(vectors, moments.mean, moments.kernel()[:, : self.k]))
+        whitened = normalise_rows(whiten(vectors, moments.mean, moments.kernel()[:, : self.k]))
         cosines: FloatArray = np.einsum("ij,ij->i", whitened[a], whitened[b]).astype(np.float32)
         return cosines
 
@@ -131,11 +131,11 @@ class WhitenedEncoder:
     ) -> FloatArray:
         """Vectors of length 1, float32 (n, k); see :class:`bench.encoder.Encoder`."""
         vectors = self.base.encode(sentences, batch_tokens, progress)
-        whitened: FloatArray = unit(whiten(vectors, self.mean, self.kernel)).astype(np.float32)
+        whitened: FloatArray = normalise_rows(whiten(vectors, self.mean, self.kernel)).astype(np.float32)
         return whitened
 
 
-def base_encoder(model: Path, options: Mapping[str, OptionValue], device: str) -> nn.TransformerEncoder:
+def build_base_encoder(model: Path, options: Mapping[str, OptionValue], device: str) -> nn.TransformerEncoder:
     """The backbone with the card's pooling, cut to ``max_length`` tokens."""
     encoder = nn.TransformerEncoder(
         model, str(options["pooling"]), first_layer=str(options["first_layer"]), device=device
@@ -145,22 +145,22 @@ def base_encoder(model: Path, options: Mapping[str, OptionValue], device: str) -
     return encoder
 
 
-def fit_on_text(context: StageContext) -> dict[str, Any]:
+def fit_whitening(context: StageContext) -> dict[str, Any]:
     """The stage of ``fit=train``: mean and kernel of the training text's vectors; it has no randomness."""
     from safetensors.numpy import save_file
 
     cpu = time.process_time()
-    base = base_encoder(context.model, context.config, context.device)
+    base = build_base_encoder(context.model, context.config, context.device)
     sentences = context.sentences[: int(context.config["steps"]) or None]
     moments = Moments(base.dim)
     for start in range(0, len(sentences), _CHUNK):
         moments.add(base.encode(sentences[start : start + _CHUNK], progress=context.progress))
     kernel = np.ascontiguousarray(moments.kernel())
     save_file({"mean": moments.mean, "kernel": kernel}, context.out / _FILE)
-    return facts_without_steps(moments.count, cpu)
+    return stepless_facts(moments.count, cpu)
 
 
-def facts_without_steps(sentences: int, started: float) -> dict[str, Any]:
+def stepless_facts(sentences: int, started: float) -> dict[str, Any]:
     """What a stage without optimiser steps leaves for the record; ``started`` is of time.process_time."""
     return {
         "steps": 0,
@@ -237,14 +237,14 @@ class Whitening:
         config |= {"steps": options["sentences"], "batch_size": 1, "epochs": 1}
         name, text = self.card.name, str(options["text"])
         return (
-            StageSpec(name, name, self.card.version, tuple(sorted(config.items())), fit_on_text, text=text),
+            StageSpec(name, name, self.card.version, tuple(sorted(config.items())), fit_whitening, text=text),
         )
 
     def build(self, context: BuildContext) -> Encoder | PairScorer:
         """Return a scorer of pairs (``fit=target``) or an encoder."""
         if context.model is None:
             raise BenchError("no model folder was given")
-        base = base_encoder(context.model, context.options, context.device)
+        base = build_base_encoder(context.model, context.options, context.device)
         k = int(context.options["k"])
         if k > base.dim:
             raise InputError(

@@ -14,7 +14,7 @@ from bench.registry import add_method
 _WORD = re.compile(r"[^\W_]+")
 
 
-def words(sentence: str) -> frozenset[str]:
+def split_words(sentence: str) -> frozenset[str]:
     """Distinct lower-cased words: runs of letters and digits of any script."""
     return frozenset(_WORD.findall(sentence.lower()))
 
@@ -29,7 +29,7 @@ class WordOverlapScorer:
         """Return float32 (n,) in [0, 1]: |A and B| / sqrt(|A| |B|), 0 where a sentence has no word."""
         check_pairs(first, second)
         scores = np.zeros(len(first), dtype=np.float32)
-        for row, (a, b) in enumerate(zip(map(words, first), map(words, second), strict=True)):
+        for row, (a, b) in enumerate(zip(map(split_words, first), map(split_words, second), strict=True)):
             if a and b:
                 scores[row] = len(a & b) / np.sqrt(len(a) * len(b))
         return scores

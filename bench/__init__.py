@@ -34,10 +34,10 @@ def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:
     from bench.eval.loaded import LoadedEncoder
     from bench.nn.device import check_available
     from bench.nn.export import load_encoder
-    from bench.nn.readme import about_folder
+    from bench.nn.readme import read_model_card
     from bench.records.record import safe_name
 
     check_available(device, where=f"device {device}")
     path = Path(folder)
     encoder = load_encoder(path, device=device)
-    return LoadedEncoder(encoder, f"bench/{safe_name(path.resolve().name)}", about_folder(path))
+    return LoadedEncoder(encoder, f"bench/{safe_name(path.resolve().name)}", read_model_card(path))

@@ -15,31 +15,31 @@ _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORC
 _PATIENCE = 3.0  # seconds in which a second Ctrl-C doesn't disturb the way out
 
 
-def main() -> None:
+def start_command_line() -> None:
     """Run the command line; a Ctrl-C that doesn't end it can be repeated, which ends it at once."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores it
-        signal.signal(signal.SIGINT, _interrupt)
-        sys.unraisablehook = _report
-    _import_nothing_from_here()
-    _lead_or_leave()
+        signal.signal(signal.SIGINT, _handle_interrupt)
+        sys.unraisablehook = _handle_unraisable
+    _drop_current_folder()
+    _start_torchrun_leader()
     try:
         from bench.cli.main import main as command_line
 
         command_line()
     except KeyboardInterrupt:  # while the command line was being imported
-        _leave()
+        _exit_interrupted()
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
 
 
-def _import_nothing_from_here() -> None:
+def _drop_current_folder() -> None:
     """Take the current folder, which ``python -m`` puts first, off the path: it may be somebody's results."""
     with suppress(OSError):  # the folder is gone
         if sys.path[:1] == [os.getcwd()]:
             del sys.path[0]
 
 
-def _lead_or_leave() -> None:
+def _start_torchrun_leader() -> None:
     """Under torchrun the first process runs the command, with as many --ranks, and the others have no part.
 
     Training starts its own processes, anew for every stage: so one that fails costs a cell, not the run.
@@ -60,28 +60,28 @@ def _lead_or_leave() -> None:
         del os.environ[name]
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _handle_interrupt(number: int, frame: FrameType | None) -> None:
     first = time.monotonic()
 
     def again(number: int, frame: FrameType | None) -> None:
         if time.monotonic() - first > _PATIENCE:
-            _leave()
+            _exit_interrupted()
 
     signal.signal(signal.SIGINT, again)
     raise KeyboardInterrupt
 
 
-def _leave() -> None:
+def _exit_interrupted() -> None:
     os.write(2, f"\n{INTERRUPTED}\n".encode())
     os._exit(130)
 
 
-def _report(unraisable: Any) -> None:
+def _handle_unraisable(unraisable: Any) -> None:
     """Leave where the interrupt came while Python couldn't pass it on, as in a destructor."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        _leave()
+        _exit_interrupted()
     sys.__unraisablehook__(unraisable)
 
 
 if __name__ == "__main__":
-    main()
+    start_command_line()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from bench.encoder import Encoder, PairScorer
 from bench.errors import InputError, not_one_of
-from bench.schema import Block, Maybe, Rows, fault, flag, label, number, setting, text, whole
+from bench.schema import Block, Maybe, ListOf, find_fault, is_boolean, is_label, is_number, is_option_value, is_text, is_whole_number
 
 OptionValue = str | int | float | bool
 SUPERVISED = "supervised"
@@ -44,7 +44,7 @@ class Option:
         value: OptionValue
         try:
             value = {"true": True, "false": False}[str(text).lower()] if kind is bool else kind(text)
-            if not setting(value) or (kind is int and isinstance(text, float) and not text.is_integer()):
+            if not is_option_value(value) or (kind is int and isinstance(text, float) and not text.is_integer()):
                 raise ValueError
         except (ValueError, KeyError, OverflowError):
             names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -228,41 +228,41 @@ class Method(Protocol):
 
 _OPTION = Block(
     {
-        "name": label,
-        "default": setting,
-        "help": text,
-        "choices": Rows(text),
-        "minimum": Maybe(number),
-        "maximum": Maybe(number),
-        "below": Maybe(number),
+        "name": is_label,
+        "default": is_option_value,
+        "help": is_text,
+        "choices": ListOf(is_text),
+        "minimum": Maybe(is_number),
+        "maximum": Maybe(is_number),
+        "below": Maybe(is_number),
     }
 )
 _NEED = Block(
-    {**dict.fromkeys(("what", "option", "of", "instead"), text), "values": Rows(setting), "unless": flag}
+    {**dict.fromkeys(("what", "option", "of", "instead"), is_text), "values": ListOf(is_option_value), "unless": is_boolean}
 )
 _CARD = Block(
     {
-        **dict.fromkeys(("kind", "summary", "printed", "family", "paper", "code"), text),
-        **dict.fromkeys(("tags", "equations", "deviations", "auxiliaries"), Rows(text)),
-        "passes": number,
-        **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file", "named_rows"), flag),
-        **dict.fromkeys(("takes_methods", "padding_matters", "scores_pairs"), flag),
-        "name": label,
-        "version": whole,
-        "options": Rows(_OPTION),
-        "short_option": Maybe(text),
-        **dict.fromkeys(("published_names", "known_as"), Rows(Rows(text, least=2))),
-        "needs": Rows(_NEED),
+        **dict.fromkeys(("kind", "summary", "printed", "family", "paper", "code"), is_text),
+        **dict.fromkeys(("tags", "equations", "deviations", "auxiliaries"), ListOf(is_text)),
+        "passes": is_number,
+        **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file", "named_rows"), is_boolean),
+        **dict.fromkeys(("takes_methods", "padding_matters", "scores_pairs"), is_boolean),
+        "name": is_label,
+        "version": is_whole_number,
+        "options": ListOf(_OPTION),
+        "short_option": Maybe(is_text),
+        **dict.fromkeys(("published_names", "known_as"), ListOf(ListOf(is_text, least=2))),
+        "needs": ListOf(_NEED),
     }
 )
 
 
-def check_types(method: object) -> None:
+def check_card(method: object) -> None:
     """Raise InputError unless a method has a card with fields of their types, and a way to build."""
     card, name = getattr(method, "card", None), type(method).__name__
     if not isinstance(card, MethodCard) or not callable(getattr(method, "build", None)):
         raise InputError(f"{name} is not a method", expected="a card, a MethodCard, and build(context)")
-    if place := fault(_plain(card), _CARD):
+    if place := find_fault(_convert_to_json(card), _CARD):
         raise InputError(
             f"'{place}' on the card of {name} is missing or of another type",
             expected="what bench.card says of it",
@@ -272,8 +272,8 @@ def check_types(method: object) -> None:
             raise not_one_of(f"the card of {name} needs '{need.what}'", need.what, NEEDS)
 
 
-def _plain(value: Any) -> Any:
+def _convert_to_json(value: Any) -> Any:
     """A card, an option or a tuple of them as mappings and lists."""
     if isinstance(value, MethodCard | Option | Need):
-        return {name: _plain(entry) for name, entry in vars(value).items()}
-    return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value
+        return {name: _convert_to_json(entry) for name, entry in vars(value).items()}
+    return [_convert_to_json(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -109,7 +109,7 @@ def storage_reason(error: BaseException) -> str | None:
 _SAME = {"mean": "avg", "average": "avg", "first_last_avg": "avg_first_last", "first-last": "avg_first_last"}
 
 
-def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+def suggest_name(name: str, candidates: Iterable[str]) -> str | None:
     """Return "did you mean 'x'?" for the closest candidate, or None if none is close.
 
     Upper and lower case are one, and words of the field stand for bench's: "mean" is avg.
@@ -120,7 +120,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     return f"did you mean '{lowered[close[0]]}'?" if close else None
 
 
-def unknown(kind: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:
+def unknown_name(kind: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:
     """Build the error for a name that isn't known, see :func:`not_one_of`."""
     return not_one_of(f"unknown {kind} '{name}'", name, sorted(candidates), where=where)
 
@@ -132,7 +132,7 @@ def not_one_of(what: str, name: str, candidates: Iterable[str], *, where: str | 
     --colour: no colour 'gren' (did you mean 'green'?); expected one of red, green
     """
     names = list(candidates)
-    near = did_you_mean(name, names)
+    near = suggest_name(name, names)
     return InputError(
         f"{what} ({near})" if near else what,
         where=where,

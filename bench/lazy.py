@@ -18,7 +18,7 @@ _ATTACHED: dict[str, dict[str, str]] = {}
 """Of each package, the module below it that has each of its public names."""
 
 
-class _Late(ModuleType):
+class _LazyModule(ModuleType):
     """A module that is imported at the first look at it; from then on it has what that has."""
 
     def __getattr__(self, name: str) -> Any:
@@ -30,7 +30,7 @@ class _Late(ModuleType):
 if TYPE_CHECKING:
     import torch as torch
 else:
-    torch = _Late("torch")
+    torch = _LazyModule("torch")
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -63,7 +63,7 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     return load, lambda: sorted({*vars(sys.modules[package]), *names})
 
 
-def load_all() -> None:
+def load_lazy_modules() -> None:
     """Load all that is attached: torch.compile can't follow an import."""
     torch.Tensor  # noqa: B018 - the look imports it
     for package, names in _ATTACHED.items():

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Generic, TypeVar
 
-from bench.card import Method, check_types
-from bench.errors import BenchError, InputError, unknown
+from bench.card import Method, check_card
+from bench.errors import BenchError, InputError, unknown_name
 
 T = TypeVar("T")
 ENTRY_POINTS = "bench.methods"
@@ -38,7 +38,7 @@ class Registry(Generic[T]):
     def get(self, name: str, *, where: str | None = None) -> T:
         """Return the item; raises InputError with a suggestion."""
         if name not in self._items:
-            raise unknown(self.kind, name, self._items, where=where)
+            raise unknown_name(self.kind, name, self._items, where=where)
         return self._items[name][0]
 
     def names(self) -> list[str]:
@@ -63,7 +63,7 @@ class Registry(Generic[T]):
         return ((name, self._items[name][0]) for name in self.names())
 
 
-class Methods(Registry[Method]):
+class MethodRegistry(Registry[Method]):
     """The registry of methods, which knows what else the field calls them."""
 
     def get(self, name: str, *, where: str | None = None) -> Method:
@@ -73,7 +73,7 @@ class Methods(Registry[Method]):
         known = dict(pair for _, method in self for pair in method.card.known_as)
         if form := known.get(name.lower()):
             raise InputError(f"no method is called '{name}'", where=where, expected=form)
-        error = unknown(self.kind, name, self._items, where=where)
+        error = unknown_name(self.kind, name, self._items, where=where)
         hint = "one of a plug-in is there with --plugin FILE.py|PACKAGE"
         raise InputError(error.what, where=where, expected=error.expected, hint=hint)
 
@@ -86,13 +86,13 @@ class Methods(Registry[Method]):
         return next((own for own in self._items if own.casefold() == name.casefold()), None)
 
 
-METHODS = Methods("method")
+METHODS = MethodRegistry("method")
 
 
 def add_method(kind: type[Method]) -> type[Method]:
     """Class decorator: register one instance under its card's name; raises InputError for any other class."""
     method = kind()
-    check_types(method)
+    check_card(method)
     METHODS.register(method.card.name, method, kind.__module__)
     return kind
 
@@ -109,7 +109,7 @@ def _entry_points(search: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoin
 
 
 @cache
-def _import_own() -> None:
+def _import_own_packages() -> None:
     """Import bench's own packages of methods, which register themselves."""
     for package_name in _PACKAGES:
         package = importlib.import_module(package_name)
@@ -120,7 +120,7 @@ def _import_own() -> None:
 
 def own_methods() -> dict[str, Method]:
     """Import bench's own packages of methods; return theirs by name, whatever else is installed."""
-    _import_own()
+    _import_own_packages()
     return {name: method for name, method in METHODS if METHODS.is_own(name)}
 
 

@@ -139,8 +139,8 @@ def row(claim: Claim) -> str:
 
 def machine() -> str:
     """Date, processor, versions and commit, without a name or a path of the machine."""
-    facts = provenance.provenance(device="cpu", threads=1)
-    timing = provenance.timing(started=datetime.now(UTC).timestamp(), wall=0, cpu=0)
+    facts = provenance.collect_provenance(device="cpu", threads=1)
+    timing = provenance.build_timing(started=datetime.now(UTC).timestamp(), wall=0, cpu=0)
     git, versions = facts["git"], facts["versions"]
     commit = "no commit" if git["commit"] is None else f"commit {git['commit'][:12]}"
     named = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers", "numpy", "scipy"))

@@ -25,11 +25,11 @@ from statistics import fmean, stdev
 import numpy as np
 from scipy.stats import binomtest
 
-from bench.execution.rerun import spec_of
+from bench.execution.rerun import build_rerun_spec
 from bench.execution.runner import run_plan
 from bench.gate.judge import judge
 from bench.plan.plan import make_plan
-from bench.records.files import write_whole
+from bench.records.files import write_atomically
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 
@@ -59,7 +59,7 @@ def fill(file: Path, rows: Mapping[str, Sequence[RunRecord]], seeds: int) -> Poo
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
             if str(seed) not in known:
                 known[str(seed)] = score(records[0], seed)
-                write_whole(file, (json.dumps(pool, indent=1, sort_keys=True) + "\n").encode())
+                write_atomically(file, (json.dumps(pool, indent=1, sort_keys=True) + "\n").encode())
                 print(f"{method} seed {seed}: {100 * known[str(seed)]:.2f}", file=sys.stderr, flush=True)
     return {method: pool[f"{method} {records[0].options}"] for method, records in rows.items()}
 
@@ -67,7 +67,7 @@ def fill(file: Path, rows: Mapping[str, Sequence[RunRecord]], seeds: int) -> Poo
 def score(record: RunRecord, seed: int) -> float:
     """Train a record's row at a seed, and return its average."""
     with tempfile.TemporaryDirectory(prefix="bench-alarms-") as folder:
-        spec = spec_of(record, None, None, None, (), Path(folder))
+        spec = build_rerun_spec(record, None, None, None, (), Path(folder))
         (request,) = spec.methods
         spec = replace(spec, seeds=(seed,), methods=(replace(request, alias=record.method),))
         (outcome,) = run_plan(make_plan(spec), on_outcome=lambda _: None)

@@ -29,10 +29,10 @@ from utilisation import PRECISIONS, clock, peak, wait
 
 from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
-from bench.nn.tokens import BUCKET, on_device
-from bench.training.loop import TrainSettings, batches, make_optimizer
-from bench.training.mixed_precision import training_at
-from bench.training.two_phase_step import CompiledHalf, compiling
+from bench.nn.tokens import BUCKET, move_to_device
+from bench.training.loop import TrainSettings, order_batches, make_optimizer
+from bench.training.mixed_precision import train_at_precision
+from bench.training.two_phase_step import CompiledHalf, compile_steps
 
 SIDES = ("chunks", "one chunk", "inductor")
 ON_CUDA = (*SIDES, "graphs")
@@ -43,9 +43,9 @@ WARM = 2
 def prepared(case: Case, rows: list[list[int]], device: str) -> dict[str, Any]:
     """The batch as each side gets it, on the device."""
     objective: Any = case.ours
-    with compiling("inductor"):
-        whole = on_device(objective.prepare(rows), device)
-    chunks = on_device(objective.prepare(rows), device)
+    with compile_steps("inductor"):
+        whole = move_to_device(objective.prepare(rows), device)
+    chunks = move_to_device(objective.prepare(rows), device)
     return {"chunks": chunks, "one chunk": whole, "inductor": whole, "graphs": whole}
 
 
@@ -140,8 +140,8 @@ def main() -> None:
     folder, corpus = texts(arguments.profile, arguments.data)
     torch.manual_seed(0)
     case = simcse_case(folder, corpus, arguments.shape, arguments.device)
-    with training_at(arguments.precision):
-        facts, claims = measure(case, batches(len(case.rows), arguments.batch, 1, corpus.sha256), arguments)
+    with train_at_precision(arguments.precision):
+        facts, claims = measure(case, order_batches(len(case.rows), arguments.batch, 1, corpus.sha256), arguments)
     print(json.dumps(facts), flush=True)
     show(arguments.json, *claims)
 

@@ -35,7 +35,7 @@ from coverage_rows import BOTH, LEVEL, SEEDS, Sizes
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from bench.stats import coverage
-from bench.stats.coverage import Row
+from bench.stats.coverage import CoverageRow
 
 PARTS = (*coverage_seeds.PARTS, *coverage_items.PARTS, *coverage_methods.PARTS)
 QUICK, FULL = Sizes(many=40, few=4), Sizes(many=20_000, few=2_000)
@@ -43,7 +43,7 @@ DEFAULTS = ("welch", "student", "paired t", "components", "components, paired")
 """Intervals that a verdict rests on."""
 
 
-def shortest(rows: Iterable[Row]) -> float:
+def shortest(rows: Iterable[CoverageRow]) -> float:
     """By how many points a default interval falls short of its level at most, equal numbers of seeds."""
     own = [
         found
@@ -56,7 +56,7 @@ def shortest(rows: Iterable[Row]) -> float:
     return max(100 * (LEVEL - found.measured) for found in own)
 
 
-def said(found: Row) -> str:
+def said(found: CoverageRow) -> str:
     """A row for the screen."""
     pairs = "" if found.correlation is None else f", r = {found.correlation:g}"
     sides = f"{found.n_a} v {found.n_b}"
@@ -67,9 +67,9 @@ def said(found: Row) -> str:
     )
 
 
-def measure(sizes: Sizes, only: str | None, part: Path | None) -> list[Row]:
+def measure(sizes: Sizes, only: str | None, part: Path | None) -> list[CoverageRow]:
     """Run the parts; each part's rows go to a file and to the screen as it ends."""
-    rows: list[Row] = []
+    rows: list[CoverageRow] = []
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Precision loss occurred")
         for simulate in PARTS:
@@ -81,7 +81,7 @@ def measure(sizes: Sizes, only: str | None, part: Path | None) -> list[Row]:
                 print(said(found), flush=True)
             print(f"{simulate.__name__}: {time.process_time() - cpu:.0f} CPU s", file=sys.stderr, flush=True)
             if part is not None:
-                coverage.write(rows, part)
+                coverage.write_coverage(rows, part)
     return rows
 
 

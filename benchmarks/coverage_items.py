@@ -34,14 +34,14 @@ from coverage_rows import (
 )
 from scipy import stats
 
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.correlations import steiger, williams
-from bench.stats.coverage import Row
+from bench.stats.coverage import CoverageRow
 from bench.stats.hierarchical import hierarchical_bootstrap, variance_components
 from bench.stats.items import paired_bootstrap, spearman_interval
 from bench.stats.labels import mcnemar
 from bench.stats.resampling import spearman_rows
-from bench.stats.suite import SuiteDraws, suite_draws
+from bench.stats.suite import SuiteDraws, draw_suite
 
 ITEMS = (950,)
 SEVEN = tuple(size // 10 for size in PAIRS.values())
@@ -114,7 +114,7 @@ class World:
                 over_a, over_b = (spearman_rows(runs(many, of), gold[task]).mean() for of in (of_a, of_b))
                 fixed = spearman_rows(drawn["fixed"], gold[task])[0]
                 true += np.array([over_a - over_b, over_a - fixed]) / len(self.tasks)
-        return suite_draws(predictions, gold, rng, DRAWS), (float(true[0]), float(true[1]))
+        return draw_suite(predictions, gold, rng, DRAWS), (float(true[0]), float(true[1]))
 
 
 @dataclass
@@ -218,10 +218,10 @@ def cases_of(world: World) -> list[Case]:
     return cases + [Case(Setting(world.name, n, r), f"b {r:g}") for r in world.correlations for n in FEW]
 
 
-def both_levels(sizes: Sizes) -> Iterator[Row]:
+def both_levels(sizes: Sizes) -> Iterator[CoverageRow]:
     """Seeds and items: what each interval holds of further seeds on these items, and on further ones."""
     for world in WORLDS:
-        rng, cases = generator(0, f"coverage/{world.name}"), cases_of(world)
+        rng, cases = make_generator(0, f"coverage/{world.name}"), cases_of(world)
         for _ in range(sizes.few):
             sample, true = world.draw(rng)
             for case in cases:
@@ -234,14 +234,14 @@ def both_levels(sizes: Sizes) -> Iterator[Row]:
                     yield row(method, case.setting, holds(ends, np.array(case.true)), LEVEL, THESE)
 
 
-def items_alone(sizes: Sizes) -> Iterator[Row]:
+def items_alone(sizes: Sizes) -> Iterator[CoverageRow]:
     """Two checkpoints on further items: the paired bootstrap, Williams, Steiger, McNemar; one by itself."""
-    rng, target = generator(0, "coverage/rho"), "further items"
+    rng, target = make_generator(0, "coverage/rho"), "further items"
     latent, noise = rng.normal(size=(2, 1_000_000))
     true = float(spearman_rows(0.75 * latent + np.sqrt(1 - 0.75**2) * noise, graded(latent))[0])
     for size in (950, 100):
         case = Setting(f"{size} items", (1, 1))
-        rng = generator(0, f"coverage/{case}")
+        rng = make_generator(0, f"coverage/{case}")
         held: dict[str, list[bool]] = {}
         wrong: dict[str, list[bool]] = {}
         for _ in range(sizes.few):
@@ -251,7 +251,7 @@ def items_alone(sizes: Sizes) -> Iterator[Row]:
                 0.75 * latent + np.sqrt((1 - 0.75**2) / 5) * (np.sqrt(3) * shared + np.sqrt(2) * noise)
                 for noise in own
             )
-            sample = suite_draws({"a": {"t": a}, "b": {"t": b}}, {"t": gold}, rng, 5 * DRAWS)
+            sample = draw_suite({"a": {"t": a}, "b": {"t": b}}, {"t": gold}, rng, 5 * DRAWS)
             found = paired_bootstrap(sample, "a", "b")["avg"]
             held.setdefault("paired bootstrap", []).append(found.low <= 0 <= found.high)
             (seen, drawn), (other, _) = sample.of("a"), sample.of("b")

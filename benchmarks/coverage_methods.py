@@ -16,7 +16,7 @@ from coverage_rows import CHECKED, LEVEL, Array, Ends, Setting, Sizes, agree, ho
 from scipy import stats
 
 from bench.stats.correlations import EQUAL, partial_spearman
-from bench.stats.coverage import Row
+from bench.stats.coverage import CoverageRow
 from bench.stats.items import spearman_interval
 from bench.stats.resampling import spearman_rows
 
@@ -53,7 +53,7 @@ def ends(r: Array, n: int, held: int) -> Ends:
     return np.tanh(np.arctanh(r) - half), np.tanh(np.arctanh(r) + half)
 
 
-def over_methods(sizes: Sizes) -> Iterator[Row]:
+def over_methods(sizes: Sizes) -> Iterator[CoverageRow]:
     """Intervals of a rank correlation over methods, and of a partial one."""
     for name, design, with_z in DESIGNS:
         for rho, n in product(TRUE, METHODS):

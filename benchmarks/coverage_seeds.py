@@ -31,12 +31,12 @@ from coverage_rows import (
 from scipy import stats
 
 from bench.stats import robust
-from bench.stats.checks import generator
-from bench.stats.coverage import Row
-from bench.stats.descriptive import aso
-from bench.stats.equivalence import claim, equivalence, estimate, largest_possible, one_run_each
+from bench.stats.checks import make_generator
+from bench.stats.coverage import CoverageRow
+from bench.stats.descriptive import almost_stochastic_order
+from bench.stats.equivalence import claim_test, equivalence_test, estimate_from_interval, largest_possible_difference, predict_run_difference
 from bench.stats.paired import paired_t
-from bench.stats.planning import plan
+from bench.stats.planning import plan_seeds
 from bench.stats.seeds import ExactTest, exact_permutation, one_sample, sign_flip, welch
 from bench.stats.spread import Spread, spread_of_pairs, spread_of_sides
 
@@ -55,7 +55,7 @@ def t_test(a: Array, b: Array, paired: bool) -> Any:
     return stats.ttest_ind(a, b, axis=1, equal_var=False)
 
 
-def t_intervals(sizes: Sizes) -> Iterator[Row]:
+def t_intervals(sizes: Sizes) -> Iterator[CoverageRow]:
     """Welch's, Student's and the paired t interval."""
     spread = (*EQUAL, *UNEQUAL, *((m, n) for n, m in UNEQUAL))
     sides = settings((("normal", (*EQUAL, *UNEQUAL)), ("spread 3:1", spread), ("collapse", FEW)))
@@ -82,7 +82,7 @@ def t_intervals(sizes: Sizes) -> Iterator[Row]:
             yield row(method, case, holds(ends, case.true), LEVEL)
 
 
-def decisions(sizes: Sizes) -> Iterator[Row]:
+def decisions(sizes: Sizes) -> Iterator[CoverageRow]:
     """Equivalence, claims and the largest possible difference where the true one is the margin."""
     margin = 4.0
     for case in settings((("normal", FEW),), (None, 0.9)):
@@ -94,10 +94,10 @@ def decisions(sizes: Sizes) -> Iterator[Row]:
         largest = np.abs(d) + stats.t.ppf(LEVEL, found.df) * error
         equal = np.maximum(upper, 1 - lower) <= ALPHA
         for i, (x, y) in enumerate(zip(a[:CHECKED], b[:CHECKED], strict=True)):
-            mine = estimate(tool(x, y))
-            said, claimed = equivalence(mine, margin), claim(mine, margin)
+            mine = estimate_from_interval(tool(x, y))
+            said, claimed = equivalence_test(mine, margin), claim_test(mine, margin)
             agree([(said.p_upper, said.p_lower)], (upper[i : i + 1], 1 - lower[i : i + 1]), case)
-            agree([(claimed.p, largest_possible(mine))], (1 - upper[i : i + 1], largest[i : i + 1]), case)
+            agree([(claimed.p, largest_possible_difference(mine))], (1 - upper[i : i + 1], largest[i : i + 1]), case)
             assert (said.verdict == "equal within") == equal[i], case
             assert (claimed.verdict == "supported") == (upper[i] >= LEVEL), case
         yield row("equivalence", case, equal, ALPHA)
@@ -106,18 +106,18 @@ def decisions(sizes: Sizes) -> Iterator[Row]:
         yield row("largest possible", case, margin <= largest, LEVEL)
 
 
-def further_runs(sizes: Sizes) -> Iterator[Row]:
+def further_runs(sizes: Sizes) -> Iterator[CoverageRow]:
     """Where the difference of one further run each lies, to check a published one."""
     for case in settings((("normal", FEW), ("spread 3:1", FEW))):
         rng = rng_of("one run each", case)
         (a, b), (next_a, next_b) = case.draw(rng, sizes.many), replace(case, n=(1, 2)).draw(rng, sizes.many)
         parts = np.stack([side.var(1, ddof=1) * (1 + 1 / side.shape[1]) for side in (a, b)], axis=1)
         ends = t_ends(a.mean(1) - b.mean(1), parts, np.array(case.n) - 1.0)
-        agree(map(one_run_each, a[:CHECKED], b[:CHECKED]), ends, case)
+        agree(map(predict_run_difference, a[:CHECKED], b[:CHECKED]), ends, case)
         yield row("one run each", case, holds(ends, next_a[:, 0] - next_b[:, 0]), LEVEL)
 
 
-def plans(sizes: Sizes) -> Iterator[Row]:
+def plans(sizes: Sizes) -> Iterator[CoverageRow]:
     """Whether the interval of the number of seeds holds the true one, for a difference of one SD."""
     for case in settings((("normal", FEW), ("spread 3:1", FEW)), (None, 0.9)):
         a, b = case.draw(rng_of("plan", case), sizes.many)
@@ -131,15 +131,15 @@ def plans(sizes: Sizes) -> Iterator[Row]:
             df = np.full(len(a), case.n[0] - 1.0)
             true, pilot = Spread("pairs", float(np.sqrt(truth))), spread_of_pairs
         held = holds((stats.chi2.ppf(0.05, df), stats.chi2.ppf(0.95, df)), df * variance / truth)
-        needed, off = plan(1.0, true).seeds or 0, 2 if case.r is None else 0
+        needed, off = plan_seeds(1.0, true).seeds or 0, 2 if case.r is None else 0
         for x, y, inside in zip(a[:2], b[:2], held, strict=False):
-            found = plan(1.0, pilot(x, y))  # of sides, the pilot's ratio of spreads is not the true one
+            found = plan_seeds(1.0, pilot(x, y))  # of sides, the pilot's ratio of spreads is not the true one
             near = (found.low or 0) - off <= needed <= (found.high or 10_000) + off
             assert near or not inside, (case, found, needed)
         yield row("plan", case, held, 0.9)
 
 
-def exact_tests(sizes: Sizes) -> Iterator[Row]:
+def exact_tests(sizes: Sizes) -> Iterator[CoverageRow]:
     """Size at p <= .05 of the permutation and the sign-flip test; scipy must give the same p."""
     splits = settings((("normal", (*EQUAL[1:], *UNEQUAL[2:])), ("spread 3:1", (*FEW[2:], *UNEVEN))))
     flips = settings((("normal", ((6, 6), (8, 8), (10, 10))),), (0.9,))
@@ -186,9 +186,9 @@ def iqm_ends(a: Array, b: Array, chosen_a: Any, chosen_b: Any, paired: bool) -> 
     return t_ends(difference, parts, n - 1), (low, high)
 
 
-def iqms(sizes: Sizes) -> Iterator[Row]:
+def iqms(sizes: Sizes) -> Iterator[CoverageRow]:
     """Intervals of the difference in IQM; the true one is that of the distributions."""
-    million, _ = Setting("collapse", (1_000_000, 1)).draw(generator(0, "coverage/iqm"), 1)
+    million, _ = Setting("collapse", (1_000_000, 1)).draw(make_generator(0, "coverage/iqm"), 1)
     of_collapse = float(stats.trim_mean(million[0], 0.25))
     sides = settings((("normal", (*FEW, *UNEQUAL)), ("spread 3:1", FEW), ("collapse", FEW)))
     for case in sides + settings((("normal", FEW), ("collapse", FEW)), (0.9, 0.99)):
@@ -202,7 +202,7 @@ def iqms(sizes: Sizes) -> Iterator[Row]:
             held.append(holds(ends, true))
             outside.append(holds(percentile, true))
         for i in range(2):
-            one, other = (generator(i, f"coverage/iqm/{case}") for _ in range(2))
+            one, other = (make_generator(i, f"coverage/iqm/{case}") for _ in range(2))
             mine = robust.iqm_difference(a[i], b[i], one, paired=paired, draws=DRAWS)
             picked = [other.integers(0, n, (1, DRAWS, n)) for n in case.n[: 1 if paired else 2]]
             theirs = iqm_ends(a[i : i + 1], b[i : i + 1], picked[0], picked[-1], paired)
@@ -212,7 +212,7 @@ def iqms(sizes: Sizes) -> Iterator[Row]:
         yield row("iqm, percentile", case, np.concatenate(outside), LEVEL)
 
 
-def shares(sizes: Sizes) -> Iterator[Row]:
+def shares(sizes: Sizes) -> Iterator[CoverageRow]:
     """Interval of P(A > B) at true shares of 1/2 and 0.92; the ends depend on the share alone."""
     sides = settings((("normal", (*EQUAL, *UNEQUAL)), ("spread 3:1", FEW)))
     for gap, more in ((0.0, ""), (2.0, ", far ahead")):
@@ -231,7 +231,7 @@ def shares(sizes: Sizes) -> Iterator[Row]:
             yield row(method, replace(case, design=case.design + more), holds((low, high), true), LEVEL)
 
 
-def rules(sizes: Sizes) -> Iterator[Row]:
+def rules(sizes: Sizes) -> Iterator[CoverageRow]:
     """Naming of outlying seeds, by chance and of collapsed ones; almost stochastic order of equals."""
     for design, method in (("normal", "outlying"), ("collapse", "outlying, found")):
         for n in (4, 5, 6, 8, 10, 20):
@@ -240,9 +240,9 @@ def rules(sizes: Sizes) -> Iterator[Row]:
             fallen = a < -DEPTH / 2
             a, fallen = (a, fallen) if design == "normal" else (a[fallen.any(1)], fallen[fallen.any(1)])
             away = np.abs(a - np.median(a, axis=1, keepdims=True))
-            far = away > robust.outlying_limit(n) * robust.MAD_SCALE * np.median(away, axis=1, keepdims=True)
+            far = away > robust.outlier_limit(n) * robust.MAD_SCALE * np.median(away, axis=1, keepdims=True)
             for x, named in zip(a[:CHECKED], far, strict=False):
-                assert robust.outlying(x) == tuple(np.flatnonzero(named)), case
+                assert robust.find_outliers(x) == tuple(np.flatnonzero(named)), case
             if design == "normal":
                 yield row(method, case, far.any(1), ALPHA)
             else:
@@ -250,7 +250,7 @@ def rules(sizes: Sizes) -> Iterator[Row]:
     for case in settings((("normal", FEW[2:]),)):
         rng = rng_of("aso", case)
         a, b = case.draw(rng, sizes.few)
-        yield row("aso", case, [aso(x, y, rng, draws=DRAWS) < 0.5 for x, y in zip(a, b, strict=True)], None)
+        yield row("aso", case, [almost_stochastic_order(x, y, rng, draws=DRAWS) < 0.5 for x, y in zip(a, b, strict=True)], None)
 
 
 PARTS = (t_intervals, decisions, further_runs, plans, exact_tests, iqms, shares, rules)

@@ -31,7 +31,7 @@ from bench.gradient.angles import (
     negative_means,
     positive_means,
 )
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 
 LIMIT = 5.0  # standard errors between two means of 1,000 batches
 
@@ -63,7 +63,7 @@ def main() -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         grid = dissipation_grid()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        rng, largest = generator(1, "peer"), 0.0
+        rng, largest = make_generator(1, "peer"), 0.0
         start = time.process_time()
         for number in range(arguments.peer_cells):
             p, n = rng.integers(len(rows)), rng.integers(len(columns))

@@ -27,7 +27,7 @@ def measure(side: str, profile: str, data: Path | None, steps: int) -> dict[str,
     from train_step import BATCH, simcse_case, step, texts
 
     from bench.nn.device import keep_freed_memory
-    from bench.training.loop import TrainSettings, batches, make_optimizer
+    from bench.training.loop import TrainSettings, order_batches, make_optimizer
 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)
@@ -37,7 +37,7 @@ def measure(side: str, profile: str, data: Path | None, steps: int) -> dict[str,
     folder, corpus = texts(profile, data)
     case = simcse_case(folder, corpus)
     case.ours.train()
-    order = batches(len(case.rows), BATCH, 1, corpus.sha256)
+    order = order_batches(len(case.rows), BATCH, 1, corpus.sha256)
     optimizer = make_optimizer(case.ours.module, TrainSettings(1e-5, BATCH, steps, steps))
     losses, seconds = [], []
     for _ in range(steps + 1):

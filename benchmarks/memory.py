@@ -70,7 +70,7 @@ def encode(count: int, dim: int, whole: bool) -> float:
     """Encode into a file; return the peak."""
     import numpy as np
 
-    from bench.eval.embed import stream
+    from bench.eval.embed import stream_embeddings
     from bench.eval.vector_file import VectorFile
 
     encoder = make_encoder(dim)
@@ -80,7 +80,7 @@ def encode(count: int, dim: int, whole: bool) -> float:
             np.save(path, encoder.encode(list(text(count))))
         else:
             with VectorFile(path, dim) as file:
-                for vectors in stream(encoder, text(count)):
+                for vectors in stream_embeddings(encoder, text(count)):
                     file.append(vectors)
         assert np.load(path, mmap_mode="r").shape == (count, dim)
     return peak_megabytes()

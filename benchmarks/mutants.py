@@ -33,9 +33,9 @@ from typing import Any
 from mutations import MUTATIONS, DoesNotApplyError, Mutation
 
 from bench.records.environment import CHECKOUT_FOLDERS
-from bench.records.files import write_whole
-from bench.records.integrity import sealed
-from bench.records.record import to_json
+from bench.records.files import write_atomically
+from bench.records.integrity import seal_record
+from bench.records.record import record_to_json
 from bench.records.store import ResultStore
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -196,7 +196,7 @@ def from_elsewhere(reference: Path) -> Iterator[Path]:
         store = ResultStore(copy.parent, copy.name)
         for record in store.records():
             other = replace(record, timing={**record.timing, "processor": ELSEWHERE})
-            write_whole(store.path(record.place), to_json(sealed(other)).encode("utf-8"))
+            write_atomically(store.path(record.place), record_to_json(seal_record(other)).encode("utf-8"))
         yield copy
 
 
@@ -237,7 +237,7 @@ class Table:
         entry = {"key": self.key, "mutation": self._digest(mutation), "row": asdict(row)}
         self.kept.setdefault(self.column, {})[self._name(mutation)] = entry
         if self.file is not None:
-            write_whole(self.file, (json.dumps(self.kept, indent=1, sort_keys=True) + "\n").encode())
+            write_atomically(self.file, (json.dumps(self.kept, indent=1, sort_keys=True) + "\n").encode())
 
     @staticmethod
     def _name(mutation: Mutation | None) -> str:

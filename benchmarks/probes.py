@@ -26,19 +26,19 @@ from bench.config import profiles
 from bench.data.source import DataSource, data_folder
 from bench.data.suites import load_suite
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve
+from bench.nn.folder import resolve_folder
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import towers, traced
+from bench.nn.trace import find_towers, watch_towers
 from bench.probes import PROBES
 from bench.probes.data import ProbeData
-from bench.probes.measure import measure
+from bench.probes.measure import measure_probes
 
 LIMIT = 1.6
 
 
 def sentences_of(profile: str, data: Path | None, pairs: int) -> ProbeData:
     """The first pairs of the profile's dev set."""
-    suite = profiles.load(profile).dev
+    suite = profiles.load_profile(profile).dev
     (task,) = load_suite(suite, DataSource(data))[1]
     (subset,) = task.subsets
     few = replace(subset, first=subset.first[:pairs], second=subset.second[:pairs], gold=subset.gold[:pairs])
@@ -62,24 +62,24 @@ def main() -> None:
     if folder is None and arguments.profile != "mini":
         parser.error("evaluation data needed: --data DIR or BENCH_DATA, or --profile mini")
     data = sentences_of(arguments.profile, folder, arguments.pairs)
-    reference = profiles.backbone_reference(profiles.load(arguments.profile))
-    backbone = resolve(reference, where="--profile").path
+    reference = profiles.backbone_reference(profiles.load_profile(arguments.profile))
+    backbone = resolve_folder(reference, where="--profile").path
     encoder: Any = TransformerEncoder(backbone)
     if arguments.twin:
         encoder = SumEncoder([encoder, TransformerEncoder(backbone)])
-    watched = towers(encoder)
+    watched = find_towers(encoder)
 
     def trace() -> None:
         observers = [probe.observer(watched) for probe in PROBES.values() if probe.observer]
-        with traced(watched, observers):
+        with watch_towers(watched, observers):
             assert np.array_equal(encoder.encode(data.sentences), plain)
 
     plain = encoder.encode(data.sentences)
-    measure(encoder, data, tuple(PROBES))  # a first call, so that no side pays for imports
+    measure_probes(encoder, data, tuple(PROBES))  # a first call, so that no side pays for imports
     sides: dict[str, Callable[[], Any]] = {
         "encode": lambda: encoder.encode(data.sentences),
         "trace": trace,
-        "probes": lambda: measure(encoder, data, tuple(PROBES)),
+        "probes": lambda: measure_probes(encoder, data, tuple(PROBES)),
     }
     rounds = [{name: timed(side)[2] for name, side in sides.items()} for _ in range(arguments.rounds)]
     least = {name: min(each[name] for each in rounds) for name in sides}

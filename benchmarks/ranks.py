@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.ranks import PairTest, rank_methods
 from bench.stats.seeds import satterthwaite, side_parts
 
@@ -59,7 +59,7 @@ def cases(arguments: argparse.Namespace) -> Iterator[dict[str, object]]:
     for k in (5, 10):
         for paired in (False, True):
             for case in ("step 0", "step 1e-6", "step 0.5", "step 1", "halves"):
-                rng = generator(0, f"ranks/{k}/{paired}/{case}")
+                rng = make_generator(0, f"ranks/{k}/{paired}/{case}")
                 means = means_of(case, k) * (np.sqrt(1 - SHARED) if paired else 1)
                 shape = (arguments.simulations, SEEDS, k)
                 scores = means + np.sqrt(1 - SHARED if paired else 1) * rng.normal(size=shape)
@@ -86,7 +86,7 @@ def uneven(simulations: int) -> Iterator[dict[str, object]]:
         (3, 5, 3),
         (3, 5, 5),
     ):
-        rng = generator(0, f"uneven/{few}/{many}/{spread}")
+        rng = make_generator(0, f"uneven/{few}/{many}/{spread}")
         seeds, sd = np.repeat([few, many], k), np.repeat([spread, 1.0], k)
         variance = sd**2 / seeds * rng.chisquare(seeds - 1, (simulations, 2 * k)) / (seeds - 1)
         means = sd / np.sqrt(seeds) * rng.normal(size=(simulations, 2 * k))
@@ -104,7 +104,7 @@ def uneven(simulations: int) -> Iterator[dict[str, object]]:
 
 def looks(simulations: int) -> Iterator[dict[str, object]]:
     """Yield a line a plan: how often one of several looks calls two equal methods different (paired t)."""
-    gaps = generator(0, "looks").normal(size=(max(simulations, 200_000), 10))
+    gaps = make_generator(0, "looks").normal(size=(max(simulations, 200_000), 10))
     p = {n: np.asarray(stats.ttest_1samp(gaps[:, :n], 0.0, axis=1).pvalue) for n in range(3, 11)}
     for at in ((5,), (3, 5), (3, 5, 10), (5, 6, 7, 8), tuple(range(3, 11))):
         false = np.min(np.stack([p[n] for n in at]), axis=0) <= ALPHA
@@ -131,7 +131,7 @@ def measure(scores: Array, means: Array, paired: bool, bootstraps: int) -> dict[
         together, single = together + int(covered.all()), single + covered.mean()
         width += (ends[:, 1] - ends[:, 0] + 1).mean()
     n, drawn = len(scores), np.zeros((bootstraps, k), dtype=bool)
-    rng = generator(1, "bootstrap")
+    rng = make_generator(1, "bootstrap")
     for i in range(bootstraps):
         ends = bootstrap_ranks(scores[i], rng, paired=paired)
         drawn[i] = (ends[:, 0] <= best) & (ends[:, 1] >= last)

@@ -19,8 +19,8 @@ import numpy as np
 from claim import PAIRS, add_json, run_timed, show, within
 
 from bench.comparison import item_bootstrap as item_draws
-from bench.comparison.item_bootstrap import DRAWS, SEED, Run
-from bench.records.record import Place, RunRecord, Score
+from bench.comparison.item_bootstrap import DRAWS, SEED, CampaignRun
+from bench.records.record import RecordPlace, RunRecord, Score
 from bench.records.store import ResultStore
 
 LIMITS = {"text": 3.0, "csv": 3.0, "latex": 3.0, "html": 6.0}
@@ -45,15 +45,15 @@ def make_campaign(root: Path, methods: int, seeds: int) -> None:
             values = {task: float(0.6 + 0.005 * number + rng.normal() / 200) for task in PAIRS}
             predictions = {task: rng.uniform(0, 1, n).astype(np.float32) for task, n in PAIRS.items()}
             record = make_record(method, seed, values, number)
-            record = store.write(Place("speed", method, seed, "sts7"), record, predictions)
-            write_draws(Run(store, record), values, rng)
+            record = store.write(RecordPlace("speed", method, seed, "sts7"), record, predictions)
+            write_draws(CampaignRun(store, record), values, rng)
 
 
-def write_draws(run: Run, values: dict[str, float], rng: np.random.Generator) -> None:
+def write_draws(run: CampaignRun, values: dict[str, float], rng: np.random.Generator) -> None:
     """Keep draws as ``bench stats`` does."""
     centre = np.array(list(values.values()))
     drawn = (centre + rng.normal(size=(DRAWS, len(values))) / 100).astype(np.float32)
-    item_draws._write(run, drawn, SEED, print)
+    item_draws._write_draws(run, drawn, SEED, print)
 
 
 def make_record(method: str, seed: int, values: dict[str, float], number: int) -> RunRecord:

@@ -25,7 +25,7 @@ from claim import add_json, run_timed, show, within
 from bench.data.suites import load_suite
 from bench.data.tasks import PairTask
 from bench.eval.sts import score_task
-from bench.records.record import Place, RunRecord, Score
+from bench.records.record import RecordPlace, RunRecord, Score
 from bench.records.store import ResultStore
 
 GOALS = {"first": 60.0, "nothing changed": 10.0, "one record fewer": 10.0}
@@ -45,7 +45,7 @@ def make_campaign(root: Path, number: int, methods: int, seeds: int, task: PairT
             predictions = ((gold + noise) / 10).astype(np.float32)
             scores = score_task(task, predictions)
             record = make_record(method, seed, task, scores)
-            store.write(Place("mini", method, seed, "mini"), record, {task.id: predictions})
+            store.write(RecordPlace("mini", method, seed, "mini"), record, {task.id: predictions})
 
 
 def make_record(method: str, seed: int, task: PairTask, scores: list[Score]) -> RunRecord:

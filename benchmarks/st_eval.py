@@ -30,9 +30,9 @@ from bench.config import profiles
 from bench.data.source import DataSource, data_folder
 from bench.data.suites import load_suite
 from bench.data.tasks import PairTask
-from bench.eval.sts import predict, score_suite
+from bench.eval.sts import predict_similarities, score_suite
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve
+from bench.nn.folder import resolve_folder
 
 ALLOWED = {"stsb": 1e-6, "sts7": 5e-5, "toy": 1e-6}
 Scores = dict[str, float]
@@ -40,7 +40,7 @@ Scores = dict[str, float]
 
 def ours(encoder: TransformerEncoder, tasks: Sequence[PairTask]) -> Scores:
     """Score by bench: every distinct sentence once, sorted by length."""
-    scores = score_suite(tasks, predict(encoder, tasks))
+    scores = score_suite(tasks, predict_similarities(encoder, tasks))
     return {score.task: score.value for score in scores if score.subset == "all" and score.task != "avg"}
 
 
@@ -137,7 +137,7 @@ def main() -> None:
         parser.error("evaluation data needed: --data DIR or BENCH_DATA")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(given.threads)
-    folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm").path
+    folder = resolve_folder(profiles.backbone_reference(profiles.load_profile("minilm")), where="minilm").path
     with tempfile.TemporaryDirectory() as temporary:
         os.environ["MTEB_CACHE"] = temporary
         from sentence_transformers import SentenceTransformer

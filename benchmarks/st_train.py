@@ -36,8 +36,8 @@ from bench.baselines.simcse import SimCSEObjective
 from bench.nn.backbone import TokenRows, load_backbone
 from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
-from bench.training.loop import TrainSettings, batches, train
-from bench.training.mixed_precision import training_at
+from bench.training.loop import TrainSettings, order_batches, train
+from bench.training.mixed_precision import train_at_precision
 
 BATCH, LENGTH, TAU, RATE, SEED = 64, 32, 0.05, 1e-5, 1
 CHECKED = 3
@@ -112,7 +112,7 @@ def peers(
     pooling = models.Pooling(transformer.get_embedding_dimension(), "cls")
     model = SentenceTransformer(modules=[transformer, pooling], device=device)
     set_dropout(model, dropout)
-    order = list(islice(batches(len(texts), BATCH, SEED, ""), steps))
+    order = list(islice(order_batches(len(texts), BATCH, SEED, ""), steps))
     pairs = [texts[i] for batch in order for i in batch]
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(out),
@@ -165,7 +165,7 @@ def compared(
     where = (given.device, given.precision)
 
     def both(steps: int, dropout: float) -> dict[str, Any]:
-        with training_at(given.precision):
+        with train_at_precision(given.precision):
             mine = ours(folder, texts, steps, dropout, given.device)
         return {"ours": mine, "peer": peers(folder, texts, steps, dropout, *where, out)}
 
@@ -180,7 +180,7 @@ def compared(
     ours_s, peer_s = (statistics.median(times[side]) for side in ("ours", "peer"))
     model, tokenizer = load_backbone(folder)
     rows = TokenRows(tokenizer, texts, LENGTH)
-    order = list(islice(batches(len(texts), BATCH, SEED, ""), given.steps))
+    order = list(islice(order_batches(len(texts), BATCH, SEED, ""), given.steps))
     lengths = [len(rows[i]) for batch in order for i in batch for _ in range(2)]
     done, limit = operations(lengths, model.config) / given.steps, peak(*where)
     said = f"SimCSE, {BATCH} sentences, {given.precision}"

@@ -29,7 +29,7 @@ from coverage_rows import graded
 from scipy import stats
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.power import welch_power
 from bench.stats.resampling import spearman_draws
 from bench.stats.seeds import welch
@@ -45,17 +45,17 @@ def speed(arguments: argparse.Namespace) -> Iterator[Line]:
     """Time both sides task by task; the draws that both computed must agree."""
     ours_cpu = ours_wall = loop_cpu = matrix_cpu = largest = 0.0
     for task, pairs in PAIRS.items():
-        rng = generator(0, f"speed/{task}")
+        rng = make_generator(0, f"speed/{task}")
         latent = rng.normal(size=pairs)
         gold = graded(latent)
         noise = rng.normal(size=(METHODS, pairs))
         rows = np.clip(0.6 + 0.1 * latent + 0.08 * noise, -1, 1).astype(np.float32)
         rows[-1] = np.round(rows[-1], 2)
-        draw = partial(spearman_draws, rows, gold, generator(1, task), arguments.draws)
+        draw = partial(spearman_draws, rows, gold, make_generator(1, task), arguments.draws)
         values, wall, cpu = timed(draw)
         ours_wall, ours_cpu = ours_wall + wall, ours_cpu + cpu
         peer = values[: arguments.peer_draws]
-        chosen = generator(1, task).integers(0, pairs, (len(peer), pairs))
+        chosen = make_generator(1, task).integers(0, pairs, (len(peer), pairs))
         cpu = time.process_time()
         loop = [[stats.spearmanr(row[draw], gold[draw]).statistic for row in rows] for draw in chosen]
         loop_cpu += (time.process_time() - cpu) * arguments.draws / len(peer)
@@ -99,7 +99,7 @@ def power(arguments: argparse.Namespace) -> Iterator[Line]:
     """Welch's power by simulation and by formula."""
     simulations = arguments.simulations
     for seeds, gap in ((2, 2.0), (3, 1.0), (3, 2.0), (5, 1.0), (5, 2.0), (8, 1.0)):
-        rng = generator(0, f"power/{seeds}/{gap}")
+        rng = make_generator(0, f"power/{seeds}/{gap}")
         a = 0.8 * rng.normal(size=(simulations, seeds)) + gap
         b = 0.8 * rng.normal(size=(simulations, seeds))
         shown = sum(welch(x, y).p <= ALPHA for x, y in zip(a, b, strict=True))

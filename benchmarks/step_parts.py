@@ -26,7 +26,7 @@ from train_step import BATCH, Case, simcse_case, texts, twin_case
 
 from bench.nn.device import keep_freed_memory
 from bench.training.chunks import token_batch
-from bench.training.loop import TrainSettings, batches, make_optimizer
+from bench.training.loop import TrainSettings, order_batches, make_optimizer
 
 PARTS = ("tokenise", "host half", "forward", "backward", "clip", "AdamW")
 KINDS = {
@@ -173,7 +173,7 @@ def main() -> None:
     for name in (given.only,) if given.only else ("simcse", "tncse", "jtcse"):
         torch.manual_seed(0)
         case = simcse_case(folder, corpus) if name == "simcse" else twin_case(folder, corpus, name)
-        found = measure(case, batches(len(case.rows), BATCH, 1, corpus.sha256), given.steps)
+        found = measure(case, order_batches(len(case.rows), BATCH, 1, corpus.sha256), given.steps)
         print(json.dumps({"benchmark": f"step_parts {name}", **found}) if given.json else shown(name, found))
 
 

@@ -27,10 +27,10 @@ from bench.data.source import DataSource, data_folder
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray
-from bench.eval.sts import predict, score_suite, spearman
+from bench.eval.sts import predict_similarities, score_suite, spearman
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve
-from bench.nn.states import pool
+from bench.nn.folder import resolve_folder
+from bench.nn.states import pool_states
 
 BATCH = 128
 UNREPORTED = {"STSB": ("STSB-train", "STSB-dev"), "SICKR": ("SICKR-train", "SICKR-dev")}
@@ -96,7 +96,7 @@ def encode_batch(encoder: TransformerEncoder, sentences: tuple[str, ...]) -> Flo
     batch = encoder.tokenizer(list(sentences), padding=True, truncation=True, return_tensors="pt")
     batch = batch.to(encoder.device)
     states = encoder.model(**batch).last_hidden_state
-    vectors: FloatArray = pool((states,), batch["attention_mask"], encoder.pooling).cpu().numpy()
+    vectors: FloatArray = pool_states((states,), batch["attention_mask"], encoder.pooling).cpu().numpy()
     return vectors
 
 
@@ -118,15 +118,15 @@ def main() -> None:
         parser.error("evaluation data needed: --data DIR or BENCH_DATA")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(arguments.threads)
-    reference = arguments.backbone or profiles.backbone_reference(profiles.load("minilm"))
+    reference = arguments.backbone or profiles.backbone_reference(profiles.load_profile("minilm"))
     encoder = TransformerEncoder(
-        resolve(reference, where="--backbone").path, arguments.pooling, device=arguments.device
+        resolve_folder(reference, where="--backbone").path, arguments.pooling, device=arguments.device
     )
     encoder.encode(["a first call, so that neither side pays for it"])
 
     def ours() -> Result:
         _, tasks = load_suite("sts7", DataSource(data))
-        predictions = predict(encoder, tasks)
+        predictions = predict_similarities(encoder, tasks)
         scores = score_suite(tasks, predictions)
         return {s.task: s.value for s in scores if s.subset == "all" and s.task != "avg"}, predictions
 

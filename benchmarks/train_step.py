@@ -41,19 +41,19 @@ from bench.config import profiles
 from bench.data.corpus import Corpus, read_corpus
 from bench.data.mini.text import training_text
 from bench.data.source import World, data_folder
-from bench.execution.builder import made
+from bench.execution.builder import make_backbone
 from bench.losses.contrastive import info_nce
 from bench.losses.twin import cross_nce, tower_nce
 from bench.methods.twin import JointObjective
-from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
+from bench.nn.backbone import IndexedRows, TokenRows, load_backbone, pad_rows
 from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
-from bench.nn.tokens import chunk_from
-from bench.nn.twin import TwinStates, cael_layers, twin_states
+from bench.nn.tokens import wrap_chunk
+from bench.nn.twin import TwinStates, list_cael_layers, compute_twin_states
 from bench.plan.backbones import profile_backbone
 from bench.registry import discover
-from bench.training.loop import TrainSettings, batches, make_optimizer
-from bench.training.mixed_precision import lowered, training_at, widened
+from bench.training.loop import TrainSettings, order_batches, make_optimizer
+from bench.training.mixed_precision import autocast_towers, train_at_precision, to_float32
 from bench.training.two_phase_step import Objective
 
 TAU = 0.05
@@ -74,7 +74,7 @@ class Case:
     ours: Objective
     peer: nn.Module
     models: tuple[Any, ...]
-    rows: Rows
+    rows: IndexedRows
 
     def done(self, batch: list[list[int]]) -> int:
         """Operations of a step's real tokens: two views of each sentence through every tower."""
@@ -92,10 +92,10 @@ class SimCSEReference(nn.Module):
     def forward(self, rows: list[list[int]]) -> Tensor:
         """Token rows to loss."""
         device = self.encoder.device
-        ids, mask = padded([*rows, *rows], self.pad_id, str(device))
-        with lowered(device):
+        ids, mask = pad_rows([*rows, *rows], self.pad_id, str(device))
+        with autocast_towers(device):
             states = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
-        projected = torch.tanh(self.head(widened(states)))
+        projected = torch.tanh(self.head(to_float32(states)))
         return info_nce(projected[: len(rows)], projected[len(rows) :], TAU)
 
 
@@ -112,10 +112,10 @@ class TwinReference(nn.Module):
         views = [row + [self.pad_id] * (64 - len(row)) for row in rows for _ in range(2)]
         ids = torch.tensor(views, device=self.first.device)
         mask = (ids != self.pad_id).long()
-        with lowered(ids.device):
-            states = twin_states(self.first, self.second, chunk_from(ids, mask), self.caels)
-        crossed = [each if each is None else widened(each) for each in states[2:]]
-        twin = TwinStates(widened(states.first), widened(states.second), *crossed)
+        with autocast_towers(ids.device):
+            states = compute_twin_states(self.first, self.second, wrap_chunk(ids, mask), self.caels)
+        crossed = [each if each is None else to_float32(each) for each in states[2:]]
+        twin = TwinStates(to_float32(states.first), to_float32(states.second), *crossed)
         h1, h2 = twin.first[:, 0], twin.second[:, 0]
         p1, p2 = self.first.pooler(twin.first), self.second.pooler(twin.second)
         loss = tower_nce(h1, TAU) + tower_nce(h2, TAU)
@@ -143,8 +143,8 @@ def texts(name: str, data: Path | None) -> tuple[Path, Corpus]:
     data = data_folder(data)
     if data is None and name != "mini":
         sys.exit("evaluation data needed: --data DIR or BENCH_DATA, or --profile mini")
-    profile = profiles.load(name)
-    folder = made(profile_backbone(profile, data)).path
+    profile = profiles.load_profile(name)
+    folder = make_backbone(profile_backbone(profile, data)).path
     if data is None or name == "mini":
         return folder, training_text(World())
     first, last = profile.corpus["exclude_lines"]
@@ -180,7 +180,7 @@ def twin_case(folder: Path, corpus: Corpus, name: str, shape: str = "small", dev
     _, tokenizer = load_backbone(folder)
     towers: list[Any] = [fresh_bert(len(tokenizer), shape) for _ in range(2)]
     layers = towers[0].config.num_hidden_layers
-    caels = cael_layers(layers, 2 if shape == "small" else 3) if name == "jtcse" else ()
+    caels = list_cael_layers(layers, 2 if shape == "small" else 3) if name == "jtcse" else ()
     card = discover().get(name).card
     config = {option.name: option.default for option in card.options if "." not in option.name}
     coins = [torch.Generator().manual_seed(1) for _ in range(2)]
@@ -308,14 +308,14 @@ def main() -> None:
         where = (given.shape, given.device)
         simcse = name == "simcse"
         case = simcse_case(folder, corpus, *where) if simcse else twin_case(folder, corpus, name, *where)
-        order = batches(len(case.rows), given.batch, 1, corpus.sha256)
-        with training_at(given.precision):
+        order = order_batches(len(case.rows), given.batch, 1, corpus.sha256)
+        with train_at_precision(given.precision):
             facts, claims = measure(case, order, given.steps, given.device, given.precision, given.batch)
         print(json.dumps(facts), flush=True)
         print(share(claims[1]), flush=True)
         if given.device == "cuda":
             rows = [case.rows[index] for index in next(order)]
-            with training_at(given.precision):
+            with train_at_precision(given.precision):
                 for side, module in (("ours", case.ours), ("peer", case.peer)):
                     used = busy(partial(one_way, module, rows))
                     print(json.dumps({"benchmark": f"busy {name}", "side": side, **used}), flush=True)

@@ -27,11 +27,11 @@ from bench.data import senteval
 from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
 from bench.eval import transfer
-from bench.eval.embed import embed
-from bench.eval.logistic import LogisticSolver, objective
-from bench.eval.transfer import REGS, Fitter, Protocol, nested
-from bench.eval.transfer_items import by_length, folds_of, joined
-from bench.eval.transfer_suite import sentences_of
+from bench.eval.embed import embed_sentences
+from bench.eval.logistic import LogisticSolver, logistic_objective
+from bench.eval.transfer import REGS, Fitter, Protocol, cross_validate
+from bench.eval.transfer_items import order_by_length, stratified_folds, merge_splits
+from bench.eval.transfer_suite import labelled_sentences
 from bench.nn.backbone import TransformerEncoder
 
 Labels = NDArray[np.intp]
@@ -83,11 +83,11 @@ def peer_accuracy(model: torch.nn.Linear, x: FloatArray, y: Labels) -> float:
 def peer(x: FloatArray, y: Labels, outer_folds: int) -> tuple[float, list[float], list[tuple[float, float]]]:
     """SentEval's nested cross-validation: CPU seconds, accuracies, objectives (ours, its) of the refits."""
     begin, accuracies, refits = time.process_time(), [], []
-    for rest, held_out in folds_of(np.arange(len(y)), y, FOLDS, SEED)[:outer_folds]:
+    for rest, held_out in stratified_folds(np.arange(len(y)), y, FOLDS, SEED)[:outer_folds]:
         means = []
         for reg in REGS:
             found = []
-            for train, valid in folds_of(rest, y, FOLDS, SEED):
+            for train, valid in stratified_folds(rest, y, FOLDS, SEED):
                 model = peer_fit(x[train], y[train], (x[valid], y[valid]), reg)
                 found.append(peer_accuracy(model, x[valid], y[valid]))
             means.append(round(100 * float(np.mean(found)), 2))
@@ -100,7 +100,7 @@ def peer(x: FloatArray, y: Labels, outer_folds: int) -> tuple[float, list[float]
     for rest, reg, model in refits:
         theirs = torch.cat([model.weight, model.bias[:, None]], dim=1).detach().double().numpy()
         ours = LogisticSolver(x, y, 2).fit([rest], [reg]).weights[0]
-        gaps.append((objective(x[rest], y[rest], ours, reg), objective(x[rest], y[rest], theirs, reg)))
+        gaps.append((logistic_objective(x[rest], y[rest], ours, reg), logistic_objective(x[rest], y[rest], theirs, reg)))
     return seconds, accuracies, gaps
 
 
@@ -108,10 +108,10 @@ def features_of(root: Path, task_id: str, encoder: TransformerEncoder) -> tuple[
     """Features and labels in SentEval's order."""
     task = senteval.SOURCES[task_id].read(root)
     assert isinstance(task, LabelledTask)
-    vectors = embed(encoder, sentences_of(task))
-    split = joined(task.splits)
-    order = by_length(split, {"0": 0, "1": 1})
-    return transfer._features(split, vectors)[order], np.array([int(label) for label in split.labels])[order]
+    vectors = embed_sentences(encoder, labelled_sentences(task))
+    split = merge_splits(task.splits)
+    order = order_by_length(split, {"0": 0, "1": 1})
+    return transfer._split_features(split, vectors)[order], np.array([int(label) for label in split.labels])[order]
 
 
 def made_up(rows: int = 3_775, dim: int = 384) -> tuple[FloatArray, Labels]:
@@ -126,7 +126,7 @@ def measure(name: str, x: FloatArray, y: Labels, outer_folds: int, goal: float |
     """Print one task's line."""
     begin = time.process_time()
     fitter = Fitter(x, y, 2, Protocol())
-    _, test, _, _ = nested(fitter)
+    _, test, _, _ = cross_validate(fitter)
     ours = time.process_time() - begin
     seconds, accuracies, gaps = peer(x, y, outer_folds)
     assert all(mine <= theirs for mine, theirs in gaps), gaps
@@ -166,7 +166,7 @@ def main() -> None:
     if arguments.data is None:
         measure("made-up", *made_up(arguments.rows), *said)
         return
-    folder = Path(profiles.backbone_reference(profiles.load(arguments.profile)))
+    folder = Path(profiles.backbone_reference(profiles.load_profile(arguments.profile)))
     encoder, root = TransformerEncoder(folder, "avg"), senteval.find_root(arguments.data)
     for task in arguments.tasks.split(","):
         measure(task, *features_of(root, task, encoder), *said)

@@ -124,7 +124,7 @@ def bert_base(folder: Path) -> Path:
 
     from bench.config import profiles
 
-    mini = profiles.backbone_reference(profiles.load("mini"))
+    mini = profiles.backbone_reference(profiles.load_profile("mini"))
     torch.manual_seed(1)
     BertModel(BertConfig()).save_pretrained(folder)
     AutoTokenizer.from_pretrained(mini, local_files_only=True).save_pretrained(folder)
@@ -162,7 +162,7 @@ def run_case(case: str, steps: int, data: Path | None, probes: bool) -> dict[str
         import bench.execution.cell
         import bench.plan.plan
         import bench.training.sentence_encoder
-        from bench.cli.run import run
+        from bench.cli.run import run_command
     watch_all(clock)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
@@ -172,7 +172,7 @@ def run_case(case: str, steps: int, data: Path | None, probes: bool) -> dict[str
         clock.seconds["rest"] = 0.0
         clock._since = time.process_time()
         arguments = arguments_of(options, folder / "results", data, probes)
-        run.main(arguments, standalone_mode=False)
+        run_command.main(arguments, standalone_mode=False)
         clock._note()
     total = sum(clock.seconds.values())
     return {

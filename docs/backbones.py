@@ -7,10 +7,10 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from bench.execution.folder_report import first_lack
+from bench.execution.folder_report import find_first_lack
 from bench.nn.backbone import load_backbone
-from bench.nn.dropout import dropout_places
-from bench.nn.folder import folder_facts
+from bench.nn.dropout import find_dropout_classes
+from bench.nn.folder import read_folder_facts
 from bench.registry import own_methods
 from bench.stages import TrainedMethod
 
@@ -31,8 +31,8 @@ def table() -> str:
     with tempfile.TemporaryDirectory() as scratch:
         for kind in ZOO:
             folder = make(kind, Path(scratch, kind))
-            drops = bool(dropout_places(load_backbone(folder)[0]))
-            lacking = (first_lack(name, folder_facts(folder), drops=drops) for name in names)
+            drops = bool(find_dropout_classes(load_backbone(folder)[0]))
+            lacking = (find_first_lack(name, read_folder_facts(folder), drops=drops) for name in names)
             columns[tuple(lack is None for lack in lacking)].append(kind)
     rows: dict[tuple[bool, ...], list[str]] = defaultdict(list)
     for number, name in enumerate(names):

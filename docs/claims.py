@@ -7,12 +7,12 @@ from pathlib import Path
 
 from questions import groups
 
-from bench.comparison.comparison import Comparison, compare, correct
+from bench.comparison.comparison import Comparison, compare, correct_comparisons
 from bench.comparison.questions import Questions
 from bench.records.store import ResultStore
 from bench.render.grid import SCALE
 from bench.reports.campaign import make_campaign
-from bench.reports.tables.settings import settings
+from bench.reports.tables.settings import order_settings
 
 HEADER = ("method", "printed lead", "lead here", "runs", "at least", "at most", "the claim is")
 
@@ -35,7 +35,7 @@ def table(results: Path, campaign: str, backbone: str = "bert-base", baseline: s
         StopIteration: the campaign has no method of a paper's.
     """
     store = ResultStore(results, campaign)
-    found = settings(make_campaign(store, store.records()))
+    found = order_settings(make_campaign(store, store.records()))
     ours = next(one for one in found if not one.published)
     printed = next(one for one in found if one.name == f"published, {backbone}")
     leads = {
@@ -48,7 +48,7 @@ def table(results: Path, campaign: str, backbone: str = "bert-base", baseline: s
         for name, other in zip(asked, others, strict=True)
         if other.deterministic or len(other.runs) > 1
     ]
-    rows = [_row(one) for one in correct(made, f"claims on {campaign}", "holm")]
+    rows = [_row(one) for one in correct_comparisons(made, f"claims on {campaign}", "holm")]
     rule = ("---", *("---:",) * 5, "---")
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEADER, rule, *rows)) + "\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bench.stats.coverage import Row, read
+from bench.stats.coverage import CoverageRow, read_coverage
 
 COLUMNS = (2, 3, 5, 10)
 HEADER = ("procedure", "scores", "speaks for", "promised", *(f"n = {n}" for n in COLUMNS), "others")
@@ -57,7 +57,7 @@ def table(methods: str, designs: str = "", targets: str = "") -> str:
         ValueError: a method, design or target without a row.
     """
     wanted = _words(methods)
-    rows = _of(_of(_of(read(), "method", wanted), "design", _words(designs)), "target", _words(targets))
+    rows = _of(_of(_of(read_coverage(), "method", wanted), "design", _words(designs)), "target", _words(targets))
     rows.sort(key=lambda row: wanted.index(row.method))
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEADER, *_lines(rows))) + "\n"
 
@@ -66,7 +66,7 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(";") if word.strip()]
 
 
-def _of(rows: Iterable[Row], name: str, wanted: Sequence[str]) -> list[Row]:
+def _of(rows: Iterable[CoverageRow], name: str, wanted: Sequence[str]) -> list[CoverageRow]:
     """The rows with one of some values, all where none is named."""
     found = [row for row in rows if not wanted or getattr(row, name) in wanted]
     if lacking := set(wanted) - {getattr(row, name) for row in found}:
@@ -74,7 +74,7 @@ def _of(rows: Iterable[Row], name: str, wanted: Sequence[str]) -> list[Row]:
     return found
 
 
-def _lines(rows: Sequence[Row]) -> Iterator[Sequence[str]]:
+def _lines(rows: Sequence[CoverageRow]) -> Iterator[Sequence[str]]:
     yield ("---", "---", "---", *("---:" for _ in range(5)), "---")
     lines: dict[tuple[str, ...], dict[tuple[int, int], str]] = {}
     for row in rows:
@@ -84,7 +84,7 @@ def _lines(rows: Sequence[Row]) -> Iterator[Sequence[str]]:
         yield (*key, *main, "; ".join(f"{_numbers(*n)}{cell}" for n, cell in cells.items()))
 
 
-def _line(row: Row) -> tuple[str, str, str, str]:
+def _line(row: CoverageRow) -> tuple[str, str, str, str]:
     """What the cells of a line share."""
     pairs = "" if row.correlation is None else f", r = {row.correlation:g}"
     if row.method in ("components", "item bootstrap") and row.n_b == 1:
@@ -93,7 +93,7 @@ def _line(row: Row) -> tuple[str, str, str, str]:
     return NAMES[row.method], row.design + pairs, row.target, promised
 
 
-def _cell(row: Row) -> str:
+def _cell(row: CoverageRow) -> str:
     text = f"{100 * row.measured:.1f}"
     return f"**{text}**" if row.keeps is False else text
 

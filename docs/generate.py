@@ -13,17 +13,17 @@ from rows import markdown_table
 
 from bench.card import Method, MethodCard, Option, OptionValue
 from bench.config import profiles
-from bench.data.published import Line, lines
+from bench.data.published import PublishedRow, published_rows
 from bench.data.suites import SUITES
 from bench.errors import InputError
 from bench.plan.cells import profile_options
 from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.render.marks import escape
-from bench.render.svg import draw
+from bench.render.marks import escape_markup
+from bench.render.svg import draw_svg
 from bench.reports.campaign import make_campaign
-from bench.reports.figures.of_records import figures
-from bench.reports.tables.published import Footnotes, merged, quoted_row
+from bench.reports.figures.of_records import suite_figures
+from bench.reports.tables.published import Footnotes, merge_lines, quote_row
 
 KINDS = {
     "method": "Methods of the papers",
@@ -92,11 +92,11 @@ def drawn(markdown: str) -> str:
 def costs_plot(campaign: str) -> str:
     """A campaign's averages against the CPU seconds of training, as the element of a figure."""
     store = ResultStore(RESULTS, campaign)
-    drawn = [one for one in figures(make_campaign(store, store.records())) if one.name.endswith("-training")]
+    drawn = [one for one in suite_figures(make_campaign(store, store.records())) if one.name.endswith("-training")]
     if not drawn:
         raise SystemExit(f"docs: no costs of {campaign}")
     return "\n".join(
-        f'<figure class="plot">{draw(one)}<figcaption>{escape(one.title)}</figcaption></figure>\n'
+        f'<figure class="plot">{draw_svg(one)}<figcaption>{escape_markup(one.title)}</figcaption></figure>\n'
         for one in drawn
     )
 
@@ -127,7 +127,7 @@ def _options(card: MethodCard) -> str:
     """Every option with its default, and where a profile says otherwise."""
     if not card.options:
         return "It has none.\n"
-    shown = [profiles.load(name) for name in profiles.names() if profiles.load(name).suites]
+    shown = [profiles.load_profile(name) for name in profiles.profile_names() if profiles.load_profile(name).suites]
     defaults = {option.name: option.default for option in card.options}
     ours = {profile.name: _resolved(card, profile) for profile in shown}
     different = [name for name, values in ours.items() if values != defaults]
@@ -171,24 +171,24 @@ def _published(card: MethodCard) -> str:
     """Tables of printed figures, with what is known to be wrong in them."""
     parts = []
     for suite in PUBLISHED:
-        found = [line for line in lines(suite) if line.first.method in names_in_papers(card)]
+        found = [line for line in published_rows(suite) if line.first.method in names_in_papers(card)]
         if found:
             parts.append(_printed(suite, found))
     other = [
         f"`{name}`"
         for name, _ in SUITES
-        if name not in PUBLISHED and any(x.first.method in names_in_papers(card) for x in lines(name))
+        if name not in PUBLISHED and any(x.first.method in names_in_papers(card) for x in published_rows(name))
     ]
     if other:
         parts.append(f"Also printed for {', '.join(other)}: `bench report --table published` shows them.\n")
     return "\n".join(parts)
 
 
-def _printed(suite: str, found: Sequence[Line]) -> str:
+def _printed(suite: str, found: Sequence[PublishedRow]) -> str:
     tasks, notes = (*SUITES.get(suite).tasks, "avg"), Footnotes()
     rows: list[tuple[str, ...]] = []
-    for source, line in merged(found):
-        cells = quoted_row(line, tasks, False, notes)
+    for source, line in merge_lines(found):
+        cells = quote_row(line, tasks, False, notes)
         texts = (cell if isinstance(cell, str) else f"{cell.text}{cell.sign}" for cell in cells)
         rows.append((_text(source), line.first.backbone, line.text or "not stated", *map(_text, texts)))
     header = ("source", "backbone", "training text", *tasks)

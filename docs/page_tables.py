@@ -34,7 +34,7 @@ from click.testing import CliRunner
 from rows import markdown_table
 
 from bench.cli.main import cli
-from bench.comparison.select import seed_list
+from bench.comparison.select import format_seeds
 from bench.config import profiles
 from bench.papers import flops as scale
 from bench.plan.cells import profile_options
@@ -82,7 +82,7 @@ def rows_made(campaign: str) -> str:
     for record in ResultStore(RESULTS, campaign).records():
         found = seeds.setdefault(record.suite, {}).setdefault(record.method, set())
         found.update([] if record.seed is None else [record.seed])
-    commands, own = [], profiles.load(campaign).suites
+    commands, own = [], profiles.load_profile(campaign).suites
     for suite, rows in sorted(seeds.items(), key=lambda row: (row[0] not in own, row[0])):
         together: dict[tuple[int, ...], list[str]] = {}
         most = max(rows.values(), key=len)  # with which those go that have none
@@ -90,7 +90,7 @@ def rows_made(campaign: str) -> str:
             together.setdefault(tuple(sorted(rows[method] or most)), []).append(method)
         options = "--probes all" if suite in own else f"--suite {suite}"
         for some, methods in sorted(together.items(), key=lambda row: -len(row[0])):
-            listed = seed_list(some).partition(" ")[2]
+            listed = format_seeds(some).partition(" ")[2]
             start = f"bench run --profile {campaign} --seeds {listed} --campaign {campaign} {options}"
             commands.append(_wrapped(start, methods))
     return "\n".join(["```sh", *commands, "```\n"])
@@ -110,7 +110,7 @@ def _wrapped(start: str, methods: Sequence[str]) -> str:
 
 def rates_table(profile: str) -> str:
     """Dev scores of the values that each option of a profile's methods was chosen from, as markdown."""
-    tuned = profiles.load(profile).tuning
+    tuned = profiles.load_profile(profile).tuning
     values = sorted({value for row in tuned for value, _ in row["dev"]})
     rows = []
     for row in tuned:
@@ -124,7 +124,7 @@ def rates_table(profile: str) -> str:
 
 def made_table() -> str:
     """Loss along the training that made the backbone of minilm-lm, as markdown."""
-    made = profiles.load("minilm-lm").backbone["made"]
+    made = profiles.load_profile("minilm-lm").backbone["made"]
     steps, losses = zip(*made["loss"], strict=True)
     row = ("loss of the steps before", *(f"{loss:.2f}" for loss in losses))
     said = f"Masked accuracy on unseen lines {made['masked_accuracy']:.3f}; the weights: `{made['weights']}`."
@@ -134,7 +134,7 @@ def made_table() -> str:
 def mlm_table() -> str:
     """Dev scores over the steps of language modelling that made the backbone, as markdown."""
     of_steps: dict[int, list[RunRecord]] = {}
-    start = profiles.load("minilm-lm").backbone["from"]
+    start = profiles.load_profile("minilm-lm").backbone["from"]
     for record in ResultStore(RESULTS, "mlm-steps").records():
         named = record.backbone or {}
         steps = 0 if named["sha256"] == start else int(named["name"].removeprefix("lm"))
@@ -208,14 +208,14 @@ def facts_table() -> str:
 def scale_table() -> str:
     """Hours of the papers' methods on one GPU, by arithmetic, as markdown."""
     header = ("method", "passes x tokens of each stage", "hours a seed", "of its own stages")
-    return markdown_table(header, scale.rows())
+    return markdown_table(header, scale.hour_rows())
 
 
 def grid_table() -> str:
     """Hours and money of the papers' whole grids, by arithmetic, as markdown."""
     grids = {profile: scale.grid_hours(profile) for profile in ("bert-base", "roberta-base")}
-    whole, (_, alone) = sum(grids.values()), scale.longest("bert-base")
-    count = len(scale.trained("bert-base"))
+    whole, (_, alone) = sum(grids.values()), scale.longest_method("bert-base")
+    count = len(scale.trained_methods("bert-base"))
     named = (
         (f"{count} trained methods x {scale.SEEDS} seeds, BERT-base", grids["bert-base"]),
         ("the same, RoBERTa-base", grids["roberta-base"]),
@@ -230,7 +230,7 @@ def grid_table() -> str:
 def _cost(record: RunRecord) -> float:
     """CPU seconds a sentence of the training text."""
     seconds, total = record.timing["training_cpu_seconds"], 0.0
-    profile, methods = profiles.load("bert-base"), discover()
+    profile, methods = profiles.load_profile("bert-base"), discover()
     for role, stage in record.training["stages"].items():
         last = role.rpartition("/")[2]
         card = methods.get(last if last in methods.names() else record.name).card

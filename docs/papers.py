@@ -10,9 +10,9 @@ from pathlib import Path
 from bench.config.method_ids import parse_seeds
 from bench.config.spec import RunSpec
 from bench.data.published import PAPERS
-from bench.papers.items import Item, items
-from bench.papers.settings import settings
-from bench.papers.work import Work, gpu_hours, work
+from bench.papers.items import Item, load_items
+from bench.papers.settings import compare_hyperparameters
+from bench.papers.work import ItemPlan, gpu_hours, plan_item
 
 NO_RESULTS = Path("no-results")
 """Where nothing is done yet."""
@@ -25,7 +25,7 @@ def sections() -> str:
 
 def _paper(paper: str) -> Iterator[str]:
     yield f"## {PAPERS[paper]}\n"
-    for item in items().values():
+    for item in load_items().values():
         if item.paper == paper:
             yield from _item(item)
 
@@ -70,16 +70,16 @@ def _runs(item: Item) -> str:
     return f"{seeds} {where}: {shown}{more}.{cost}{beside}"
 
 
-def _works(item: Item) -> list[Work]:
+def _works(item: Item) -> list[ItemPlan]:
     return [
-        work(item, RunSpec((), parse_seeds(item.seeds or "1"), name, results=NO_RESULTS), name)
+        plan_item(item, RunSpec((), parse_seeds(item.seeds or "1"), name, results=NO_RESULTS), name)
         for name in item.backbones
     ]
 
 
 def _differing(item: Item) -> Iterator[str]:
     if item.settings:
-        for setting in settings(item):
+        for setting in compare_hyperparameters(item):
             if not setting.equal:
                 figure = setting.figure
                 named = _text(f"{figure.method} {figure.metric} ({figure.backbone})")

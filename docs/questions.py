@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bench.comparison.comparison import Comparison, compare, correct
-from bench.comparison.item_bootstrap import Run
+from bench.comparison.comparison import Comparison, compare, correct_comparisons
+from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.questions import Questions
-from bench.comparison.render import p_value
-from bench.comparison.select import Group, resolve
+from bench.comparison.render import format_p_value
+from bench.comparison.select import Group, resolve_sides
 from bench.config import profiles
 from bench.records.store import ResultStore
 from bench.render.grid import SCALE
@@ -48,7 +48,7 @@ def table(results: Path, campaign: str, lines: str) -> str:
     sides = groups(store, {name for *both, _ in asked for name in both})
     margin = Questions(margin=MARGIN)
     found = [compare(sides[first], sides[second], asked=margin) for first, second, _ in asked]
-    answered = correct(found, f"questions of {campaign}", "holm")
+    answered = correct_comparisons(found, f"questions of {campaign}", "holm")
     rows = [
         _row(question, one, _ahead(one, sides[first], sides[second]))
         for (first, second, question), one in zip(asked, answered, strict=True)
@@ -68,13 +68,13 @@ def groups(store: ResultStore, names: Iterable[str]) -> dict[str, Group]:
     """The runs of each method on its profile's own suite, as ``bench compare`` takes them."""
     own = {
         side.text: tuple(run for run in side.runs if _of_profile(run))
-        for side in resolve(names, store, "docs")
+        for side in resolve_sides(names, store, "docs")
     }
     return {text: Group(text, runs) for text, runs in own.items()}
 
 
-def _of_profile(run: Run) -> bool:
-    return run.record.suite in profiles.load(run.record.profile).suites
+def _of_profile(run: CampaignRun) -> bool:
+    return run.record.suite in profiles.load_profile(run.record.profile).suites
 
 
 def _rule() -> Iterator[Sequence[str]]:
@@ -99,7 +99,7 @@ def _row(question: str, found: Comparison, ahead: str) -> Sequence[str]:
     between = f"[{SCALE * ends[0]:+.2f}, {SCALE * ends[1]:+.2f}]" if ends else "none"
     points = f"{SCALE * head.difference:+.2f}"
     sides = f"`{found.first}` - `{found.second}`"
-    return (question, sides, runs, ahead, points, between, p_value(head.final_p), _answer(found))
+    return (question, sides, runs, ahead, points, between, format_p_value(head.final_p), _answer(found))
 
 
 def _answer(found: Comparison) -> str:

@@ -12,7 +12,7 @@ from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.registry import METHODS
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
-from bench.training.recipe import FIRST_ROWS, POOLING_OPTION, trained_encoder, training_options
+from bench.training.recipe import FIRST_ROWS, POOLING_OPTION, load_trained_encoder, training_options
 
 DISTILL_VERSION = 1
 _TRAINING = training_options(lr=1e-5, max_length=64, eval_every=100)
@@ -96,7 +96,7 @@ class Distilled:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the student."""
-        return trained_encoder(context, "distill")
+        return load_trained_encoder(context, "distill")
 
 
 def _cuts_batches(options: Mapping[str, OptionValue]) -> bool:
@@ -131,7 +131,7 @@ class Union:
         return nn.SumEncoder([context.members["twin"], context.members["uc"]], [1 - weight, weight])
 
 
-def add_derived(twin: str, title: str, paper: str, origin: str) -> None:
+def register_derived_methods(twin: str, title: str, paper: str, origin: str) -> None:
     """Register a twin's D, UC and UC-D forms."""
     card = partial(MethodCard, kind="method", version=1, paper=paper)
     published = "as published: profile bert-base or roberta-base"

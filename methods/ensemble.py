@@ -16,7 +16,7 @@ _WEIGHT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\*(.+)")
 _FORM = "ensemble:METHOD+METHOD, or with weights ensemble:0.3*METHOD+0.7*METHOD"
 
 
-def weighted_members(text: str) -> list[tuple[float, str]]:
+def parse_weighted_members(text: str) -> list[tuple[float, str]]:
     """Split ``0.3*a+0.7*b`` into (weight, method); a weight that isn't given is 1.
 
     Raises:
@@ -55,10 +55,10 @@ class Ensemble:
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
         """The methods, by number."""
-        methods = weighted_members(str(options["of"]))
+        methods = parse_weighted_members(str(options["of"]))
         return {str(number): method for number, (_, method) in enumerate(methods, start=1)}
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the weighted sum."""
-        weights = [weight for weight, _ in weighted_members(str(context.options["of"]))]
+        weights = [weight for weight, _ in parse_weighted_members(str(context.options["of"]))]
         return nn.SumEncoder([context.members[role] for role in sorted(context.members, key=int)], weights)

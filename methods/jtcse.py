@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bench import nn
 from bench.card import LAYERS, MethodCard, Need, Option, OptionValue
-from bench.methods.distill import add_derived
+from bench.methods.distill import register_derived_methods
 from bench.methods.twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method
 from bench.training.recipe import training_options
@@ -65,7 +65,7 @@ class JTCSE(Twin):
     def caels(self, layers: int, config: Mapping[str, OptionValue]) -> tuple[int, ...]:
         """Raises InputError where their number doesn't divide the layers."""
         count = int(config["caels"])
-        return nn.cael_layers(layers, layers // 2 if count == HALF else count)
+        return nn.list_cael_layers(layers, layers // 2 if count == HALF else count)
 
 
-add_derived("jtcse", "JTCSE", PAPER, __name__)
+register_derived_methods("jtcse", "JTCSE", PAPER, __name__)

@@ -69,9 +69,9 @@ _DIFFERENCE = {
 
 def modified_loss(name: str, config: Config) -> PairLoss:
     """The loss of a method of this module, with its options."""
-    make: Callable[..., losses.modified.Steps] = losses.modified.Steps
+    make: Callable[..., losses.modified.ModifiedSteps] = losses.modified.ModifiedSteps
     steps = make(
-        **{field.name: config[field.name] for field in fields(losses.modified.Steps) if field.name in config}
+        **{field.name: config[field.name] for field in fields(losses.modified.ModifiedSteps) if field.name in config}
     )
     return partial(losses.modified.LOSSES[name.removeprefix("m_")], steps=steps, form=str(config["form"]))
 

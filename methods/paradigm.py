@@ -154,10 +154,10 @@ class PairObjective(training.Objective):
         pad_id: int,
         config: Config,
         loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-        prompts: Prompted | None = None,
+        prompts: PromptedViews | None = None,
     ) -> None:
         super().__init__()
-        _freeze(
+        _freeze_layers(
             encoder, embeddings=bool(config["freeze_embeddings"]), layers=int(config.get("freeze_layers", 0))
         )
         self.encoder, self.pooler = encoder, str(config.get("pooler", "cls"))
@@ -188,7 +188,7 @@ class PairObjective(training.Objective):
         return self.loss(*unit.chunk(2))
 
 
-class Prompted:
+class PromptedViews:
     """A text read in the prompts of two views.
 
     Args:
@@ -229,7 +229,7 @@ def train_pairs(
             context, [tower], lambda model, pad: PairObjective(model, pad, config, loss), pooling=pooler
         )
     dev = nn.TransformerEncoder(tower, "mask", template=TEMPLATES[0], device=context.device)
-    prompts = Prompted(tower[1], context.sentences, int(config["max_length"]), dev.max_length)
+    prompts = PromptedViews(tower[1], context.sentences, int(config["max_length"]), dev.max_length)
     return training.train_towers(
         replace(context, dev_score=lambda _: context.dev_score(dev)),
         [tower],
@@ -238,7 +238,7 @@ def train_pairs(
     )
 
 
-def _freeze(encoder: Any, *, embeddings: bool, layers: int) -> None:
+def _freeze_layers(encoder: Any, *, embeddings: bool, layers: int) -> None:
     """Train no embeddings, and not the first so many layers."""
     if embeddings:
         if not isinstance(getattr(encoder, "embeddings", None), torch.nn.Module):
@@ -294,9 +294,9 @@ class PairMethod(TrainedOnce):
         context = replace(context, options={**context.options, "pooling": pooler})
         if pooler == "avg":
             return super().build(context)
-        from bench.baselines.promptbert import prompted_encoder
+        from bench.baselines.promptbert import build_prompted_encoder
 
-        return prompted_encoder(context, self.card.name, TEMPLATES[0])
+        return build_prompted_encoder(context, self.card.name, TEMPLATES[0])
 
 
 def contrastive_loss(name: str, config: Config) -> PairLoss:

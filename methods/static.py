@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from bench import nn
-from bench.baselines.whitening import facts_without_steps
+from bench.baselines.whitening import stepless_facts
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.config.method_ids import parse_method
 from bench.config.spec import MethodRequest
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.lazy import torch
-from bench.methods.ensemble import weighted_members
+from bench.methods.ensemble import parse_weighted_members
 from bench.registry import METHODS, add_method
 from bench.stages import StageContext, StageSpec
 
@@ -35,14 +35,14 @@ _HINTS = {"st": "use hf:PATH:POOLING, such as hf:PATH:avg"}
 _STEPLESS: tuple[tuple[str, OptionValue], ...] = (("batch_size", 1), ("epochs", 0), ("steps", 0))
 
 
-def refuse_without_tokens(text: str, where: str) -> None:
+def check_token_vectors(text: str, where: str) -> None:
     """Raise InputError if a method, or a part of an ensemble, has no transformer that reads single tokens."""
     request = parse_method(text, where)
     card = METHODS.get(request.name, where=where).card
     if card.name == "ensemble":
-        for _, part in weighted_members(request.argument or ""):
-            refuse_without_tokens(part, where)
-    why = _WHY.get(card.name) or _why_not(card, request)
+        for _, part in parse_weighted_members(request.argument or ""):
+            check_token_vectors(part, where)
+    why = _WHY.get(card.name) or _explain_refusal(card, request)
     if why:
         raise InputError(
             f"{card.name} has no vectors of single tokens: {why}",
@@ -52,7 +52,7 @@ def refuse_without_tokens(text: str, where: str) -> None:
         )
 
 
-def _why_not(card: MethodCard, request: MethodRequest) -> str:
+def _explain_refusal(card: MethodCard, request: MethodRequest) -> str:
     if card.scores_pairs or card.takes_file:
         return "it has no transformer"
     if any(name.endswith("prompt") and value for name, value in request.options):
@@ -65,17 +65,17 @@ WEIGHTINGS = ("sif", "zipf", "none")
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
-def make_table(context: StageContext) -> dict[str, Any]:
+def build_token_table(context: StageContext) -> dict[str, Any]:
     """The stage: the teacher's token vectors, reduced and weighted, as a table with its tokenizer.
 
     Raises:
         BenchError: a teacher without token vectors, or one that gives numbers that aren't finite.
     """
     cpu, config = time.process_time(), context.config
-    parts = transformers_of(context.members["teacher"])
+    parts = list_transformers(context.members["teacher"])
     hf = parts[0][1].tokenizer
-    tokenizer, kept = words_of(hf)
-    vectors = token_vectors(parts, kept)
+    tokenizer, kept = strip_tokenizer(hf)
+    vectors = encode_tokens(parts, kept)
     reduced, share = principal_components(vectors, int(config["dimensions"]))
     weights = rank_weights(len(kept), str(config["weighting"]), float(config.get("sif_coefficient", 1.0)))
     rows = max(*tokenizer.get_vocab().values(), *kept) + 1
@@ -84,14 +84,14 @@ def make_table(context: StageContext) -> dict[str, Any]:
     if hf.unk_token_id is not None:
         table[hf.unk_token_id] = 0
     nn.save_static(tokenizer, table, context.out)
-    return facts_without_steps(0, cpu) | {
+    return stepless_facts(0, cpu) | {
         "tokens": len(kept),
         "dimensions": reduced.shape[1],
         "explained_variance": round(share, 6),
     }
 
 
-def transformers_of(encoder: Encoder) -> list[tuple[float, nn.TransformerEncoder]]:
+def list_transformers(encoder: Encoder) -> list[tuple[float, nn.TransformerEncoder]]:
     """The weighted transformers whose vectors a teacher adds.
 
     Raises:
@@ -117,7 +117,7 @@ def transformers_of(encoder: Encoder) -> list[tuple[float, nn.TransformerEncoder
     return found
 
 
-def words_of(tokenizer: Any) -> tuple[Tokenizer, list[int]]:
+def strip_tokenizer(tokenizer: Any) -> tuple[Tokenizer, list[int]]:
     """A tokenizer for words alone, and the ids of the tokens that get a vector, in order.
 
     Dropped are [unusedN] and added tokens but padding and unknown, as Model2Vec does; a text that spells one
@@ -141,7 +141,7 @@ def words_of(tokenizer: Any) -> tuple[Tokenizer, list[int]]:
     return Tokenizer.from_str(json.dumps(settings)), kept
 
 
-def token_vectors(parts: Sequence[tuple[float, nn.TransformerEncoder]], tokens: Sequence[int]) -> Matrix:
+def encode_tokens(parts: Sequence[tuple[float, nn.TransformerEncoder]], tokens: Sequence[int]) -> Matrix:
     """Return what a weighted sum of transformers says of each token alone, float64 (V, H).
 
     A token stands between the special tokens, or where a template has the sentence.
@@ -155,7 +155,7 @@ def token_vectors(parts: Sequence[tuple[float, nn.TransformerEncoder]], tokens: 
     """
     total: Matrix | float = 0.0
     for weight, part in parts:
-        before, after = nn.specials(part.tokenizer)
+        before, after = nn.find_special_ids(part.tokenizer)
         if part.prompt is not None:
             before, after = [*before, *part.prompt.before], [*part.prompt.after, *after]
         total = total + weight * part.encode_rows([[*before, i, *after] for i in tokens]).astype(np.float64)
@@ -278,7 +278,7 @@ class Static:
         teacher = str(options["of"])
         if not teacher:
             raise InputError("no teacher", where="--methods static", expected="static:METHOD")
-        refuse_without_tokens(teacher, f"--methods static:{teacher}")
+        check_token_vectors(teacher, f"--methods static:{teacher}")
         return {"teacher": teacher}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
@@ -288,7 +288,7 @@ class Static:
             del own["sif_coefficient"]
         config = tuple(sorted((*own.items(), *_STEPLESS)))
         version = self.card.version
-        return (StageSpec(STAGE, STAGE, version, config, make_table, inputs=("teacher",), seeded=False),)
+        return (StageSpec(STAGE, STAGE, version, config, build_token_table, inputs=("teacher",), seeded=False),)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the table's encoder.

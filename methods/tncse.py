@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.card import MethodCard
-from bench.methods.distill import add_derived
+from bench.methods.distill import register_derived_methods
 from bench.methods.twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method
 from bench.training.recipe import training_options
@@ -50,4 +50,4 @@ class TNCSE(Twin):
     )
 
 
-add_derived("tncse", "TNCSE", PAPER, __name__)
+register_derived_methods("tncse", "TNCSE", PAPER, __name__)

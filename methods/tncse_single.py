@@ -9,7 +9,7 @@ from typing import Any
 from bench import losses, nn, training
 from bench.card import MethodCard, Option, OptionValue
 from bench.lazy import torch
-from bench.methods.twin import LTN_SCALE, NCE_FORM, TAU, Rows, each_twice, pooler_layer
+from bench.methods.twin import LTN_SCALE, NCE_FORM, TAU, Rows, repeat_each_row, pooler_layer
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import (
@@ -37,7 +37,7 @@ class SingleObjective(training.Objective):
 
     def prepare(self, batch: Rows) -> nn.TokenBatch:
         """Both views of a sentence are rows one after the other."""
-        return training.token_batch(each_twice(batch), self.pad_id, self.encoder)
+        return training.token_batch(repeat_each_row(batch), self.pad_id, self.encoder)
 
     def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
         """NCE and, unless switched off, LTN."""

@@ -13,7 +13,7 @@ from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.lazy import torch
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
-from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, fresh_linear, training_options
+from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, init_linear, training_options
 
 SUB_VERSION = 1
 TOWERS = (("sub1", "a"), ("sub2", "b"))
@@ -148,7 +148,7 @@ class JointObjective(training.Objective):
         """Both views of a sentence are rows one after the other; and whether the towers are exchanged."""
         tossed = bool(self.caels) and bool(self.config["icnce"])
         exchanged = tossed and bool(torch.rand((), generator=self.coin) < 0.5)
-        return training.token_batch(each_twice(batch), self.pad_id, self.towers[0]), exchanged
+        return training.token_batch(repeat_each_row(batch), self.pad_id, self.towers[0]), exchanged
 
     def compute(self, prepared: tuple[nn.TokenBatch, bool]) -> torch.Tensor:
         """The terms that are switched on, added up."""
@@ -163,7 +163,7 @@ class JointObjective(training.Objective):
         if self.config["nce"]:
             terms += [losses.tower_nce(states.first, tau, form), losses.tower_nce(states.second, tau, form)]
         if self.config["icnce"]:
-            terms += _across(states, tau, form, exchanged=exchanged)
+            terms += _cross_losses(states, tau, form, exchanged=exchanged)
         if self.config["ictn"]:
             terms += self._norm_losses(states.first, states.second)
         return sum(terms, torch.zeros((), device=states.first.device))
@@ -179,7 +179,7 @@ class JointObjective(training.Objective):
         ]
 
 
-def _across(states: training.TwinClsStates, tau: float, form: str, *, exchanged: bool) -> list[torch.Tensor]:
+def _cross_losses(states: training.TwinClsStates, tau: float, form: str, *, exchanged: bool) -> list[torch.Tensor]:
     pairs = [(states.first, states.second)]
     if states.cross_first is not None and states.cross_second is not None:
         pairs.append((states.cross_first, states.cross_second))
@@ -189,7 +189,7 @@ def _across(states: training.TwinClsStates, tau: float, form: str, *, exchanged:
     ]
 
 
-def each_twice(rows: Rows) -> list[list[int]]:
+def repeat_each_row(rows: Rows) -> list[list[int]]:
     """Return both views of each sentence, one after the other."""
     return [row for row in rows for _ in range(2)]
 
@@ -197,7 +197,7 @@ def each_twice(rows: Rows) -> list[list[int]]:
 def pooler_layer(model: Any) -> torch.nn.Module:
     """The pretrained pooler's linear layer, or a fresh one for a model without such a pooler."""
     linear: torch.nn.Module = (
-        fresh_linear(nn.state_size(model)) if has_no_pooler(model) else model.pooler.dense
+        init_linear(nn.state_size(model)) if has_no_pooler(model) else model.pooler.dense
     )
     return linear
 

@@ -101,10 +101,10 @@ class Unsee(TrainedOnce):
         def objective(model: Any, pad_id: int) -> training.Objective:
             """The MLP's weights are drawn from torch's state."""
             size = nn.state_size(model)
-            head = training.predictor(size, int(config["layers"]))
+            head = training.build_predictor(size, int(config["layers"]))
             loss: Any = {"byol": losses.byol_loss, "vicreg": losses.vicreg}.get(self.objective)
             if loss is None:
-                loss = losses.Barlow(size) if self.objective == "barlow" else losses.CorInfoMax(size)
+                loss = losses.BarlowTwins(size) if self.objective == "barlow" else losses.CorInfoMax(size)
             if config["architecture"] == "projection":
                 return training.Projections(model, head, pad_id, loss=loss, pooling=pooling)
             on_target, decay = config["architecture"] == "online_projection", float(config["decay"])

@@ -11,9 +11,9 @@ from typing import Any
 
 from bench.config.sweep_manifest import Manifest
 from bench.errors import DataError
-from bench.records.record import Place, RunRecord, is_supervised
+from bench.records.record import RecordPlace, RunRecord, is_supervised
 from bench.records.store import ResultStore
-from bench.reports.records import by_profile_and_suite, check_comparable, senteval_rounding
+from bench.reports.records import by_profile_and_suite, check_comparable, round_averages
 
 OVERLAP = "overlap*.csv"
 """Files of ``bench data overlap TEXT --format csv`` in the campaign's folder."""
@@ -59,10 +59,10 @@ class Campaign:
     given: tuple[str, ...] = ()
     known: int = 0
     known_by: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    homes: Mapping[Place, ResultStore] = field(default_factory=dict, compare=False)
+    homes: Mapping[RecordPlace, ResultStore] = field(default_factory=dict, compare=False)
     rank_supervised: bool = False
     last: bool = False
-    unrounded: Mapping[Place, RunRecord] = field(default_factory=dict, compare=False, repr=False)
+    unrounded: Mapping[RecordPlace, RunRecord] = field(default_factory=dict, compare=False, repr=False)
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -89,7 +89,7 @@ class Campaign:
         for store in self.stores:
             for path in sorted(store.root.glob(pattern)):
                 name = path.relative_to(store.root).as_posix()
-                found.setdefault((name, _content(path) if self.several else None), (store, path))
+                found.setdefault((name, _read_bytes(path) if self.several else None), (store, path))
         return list(found.values())
 
     def shown(self, method: str) -> str:
@@ -117,7 +117,7 @@ class Campaign:
         return [f"Supervised, so not ranked with the others: {names}{how}."] if names else []
 
 
-def _content(path: Path) -> bytes | None:
+def _read_bytes(path: Path) -> bytes | None:
     """A file's bytes; None for one that its reader will refuse."""
     try:
         return path.read_bytes()
@@ -138,14 +138,14 @@ def make_campaign(
     Raises:
         NotComparableError: a method's seeds under different specifications, or a suite's rows on other data.
     """
-    return ready(Campaign((store,), tuple(records), tuple(sweeps), baseline, rounded))
+    return prepare_campaign(Campaign((store,), tuple(records), tuple(sweeps), baseline, rounded))
 
 
-def ready(campaign: Campaign) -> Campaign:
+def prepare_campaign(campaign: Campaign) -> Campaign:
     """Return a campaign with its averages rounded if asked for; raises what :func:`make_campaign` does."""
     if campaign.rounded:
         kept = {record.place: record for record in campaign.records}
-        campaign = replace(campaign, records=tuple(senteval_rounding(campaign.records)), unrounded=kept)
+        campaign = replace(campaign, records=tuple(round_averages(campaign.records)), unrounded=kept)
     for group in by_profile_and_suite(campaign.records):
         check_comparable(group, campaign.name)
     return campaign

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.comparison.select import grouped, row_meant
+from bench.comparison.select import group_by, match_method_id
 from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError, not_one_of
 from bench.records.record import RunRecord
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
-from bench.reports.tables.published import backbone_of, published_names, released
+from bench.reports.tables.published import paper_backbone, published_names, released_checkpoint
 
 PUBLISHED = "published"
 """What ``--names`` takes in the place of a file."""
@@ -22,7 +22,7 @@ _MOST = 200  # characters of a name
 _POOLINGS = {"avg": "avg.", "avg_first_last": "first-last avg.", "cls": "[CLS]"}
 
 
-def listed(text: str | None, records: Collection[RunRecord]) -> tuple[str, ...]:
+def parse_method_list(text: str | None, records: Collection[RunRecord]) -> tuple[str, ...]:
     """Return the methods that ``--methods`` lists, in its order; none without the option.
 
     Raises:
@@ -30,7 +30,7 @@ def listed(text: str | None, records: Collection[RunRecord]) -> tuple[str, ...]:
     """
     texts, where = split_outside_brackets(text) if text is not None else (), "--methods"
     known = {record.method for record in records}
-    methods = tuple(row_meant(each, known, records) for each in texts)
+    methods = tuple(match_method_id(each, known, records) for each in texts)
     for method in methods:
         if method not in known:
             raise not_one_of(f"no record of '{method}'", method, sorted(known), where=where)
@@ -39,7 +39,7 @@ def listed(text: str | None, records: Collection[RunRecord]) -> tuple[str, ...]:
     return methods
 
 
-def chosen(
+def restrict_campaign(
     campaign: Campaign, methods: Sequence[str], known: Iterable[RunRecord], *, given: bool = False
 ) -> Campaign:
     """Return a campaign of these methods as such; its sweeps are those of which all methods are there.
@@ -75,7 +75,7 @@ def chosen(
     )
 
 
-def named(campaign: Campaign, source: str | None, known: Iterable[str]) -> Campaign:
+def name_methods(campaign: Campaign, source: str | None, known: Iterable[str]) -> Campaign:
     """Return a campaign whose methods have names: those of a file, else as papers print them.
 
     Args:
@@ -88,9 +88,9 @@ def named(campaign: Campaign, source: str | None, known: Iterable[str]) -> Campa
     """
     if source is None:
         return campaign
-    own = {} if source == PUBLISHED else _read(Path(source), sorted(set(known)))
-    names = {method: own.get(method) or printed(runs) for method, runs in _runs(campaign).items()}
-    for name, methods in grouped(names, names.__getitem__).items():
+    own = {} if source == PUBLISHED else _read_names(Path(source), sorted(set(known)))
+    names = {method: own.get(method) or paper_name(runs) for method, runs in _runs(campaign).items()}
+    for name, methods in group_by(names, names.__getitem__).items():
         if len(methods) > 1:
             raise InputError(
                 f"{' and '.join(methods)} would both be called '{name}'",
@@ -101,33 +101,33 @@ def named(campaign: Campaign, source: str | None, known: Iterable[str]) -> Campa
 
 
 def _runs(campaign: Campaign) -> dict[str, list[RunRecord]]:
-    return grouped(campaign.records, lambda record: record.method)
+    return group_by(campaign.records, lambda record: record.method)
 
 
-def _printed_backbone(name: str) -> str:
+def _backbone_name(name: str) -> str:
     key = name.replace("-", "_")
     found = printed_name(key)
     return name if found == key else found
 
 
-def printed(runs: Sequence[RunRecord]) -> str:
+def paper_name(runs: Sequence[RunRecord]) -> str:
     """Return what papers call a method, with its options; its id where its runs disagree or it has none.
 
     An alias stays as it is: it is the user's own name.
     """
-    found = {_printed(run) for run in runs}
+    found = {_record_name(run) for run in runs}
     return found.pop() if len(found) == 1 else runs[0].method
 
 
-def _printed(record: RunRecord) -> str:
-    if checkpoint := released(record):
+def _record_name(record: RunRecord) -> str:
+    if checkpoint := released_checkpoint(record):
         name = printed_name(checkpoint.method)
-        return f"{name} ({_printed_backbone(checkpoint.backbone)}, released)"
+        return f"{name} ({_backbone_name(checkpoint.backbone)}, released)"
     head, options = record.name, record.method.removeprefix(record.name)
     if not record.method.startswith(head) or not (options == "" or options.startswith("[")):
         return record.method
-    backbone = backbone_of(record)
-    backbone = _printed_backbone(backbone)
+    backbone = paper_backbone(record)
+    backbone = _backbone_name(backbone)
     if head == "untrained":
         pooling = str(record.options.get("pooling", "cls"))
         if options in ("", f"[pooling={pooling}]") and pooling in _POOLINGS:
@@ -142,7 +142,7 @@ def _printed(record: RunRecord) -> str:
     return f"{name} {options}".rstrip()
 
 
-def _read(path: Path, known: Sequence[str]) -> Mapping[str, str]:
+def _read_names(path: Path, known: Sequence[str]) -> Mapping[str, str]:
     where = f"--names {path}"
     form = '"METHOD" = "name" lines'
     try:

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.comparison.select import grouped
+from bench.comparison.select import group_by
 from bench.config import sweep_manifest as manifests
-from bench.config.sweep_manifest import Manifest, load_all
+from bench.config.sweep_manifest import Manifest, load_manifests
 from bench.errors import DataError, InputError, NotComparableError
-from bench.records.fingerprint import KEYED, Difference, differing
-from bench.records.integrity import copies
-from bench.records.record import Place, RunRecord
+from bench.records.fingerprint import KEYED, FactDifference, find_fact_differences
+from bench.records.integrity import find_record_copies
+from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
-from bench.reports.doubts import lacks_predictions, scanned
-from bench.reports.records import by_profile_and_suite, run_name, table_facts
+from bench.reports.doubts import lacks_predictions, scan_campaign
+from bench.reports.records import by_profile_and_suite, run_label, table_facts
 
 
 @dataclass(frozen=True)
-class Found:
+class CampaignRecord:
     """A record of one or several campaigns.
 
     Args:
@@ -44,7 +44,7 @@ class Found:
         return not self.errors
 
 
-def stores_of(results: Path, text: str) -> tuple[ResultStore, ...]:
+def parse_campaigns(results: Path, text: str) -> tuple[ResultStore, ...]:
     """Return the campaigns that ``--campaign`` names, with commas between them.
 
     Raises:
@@ -56,16 +56,16 @@ def stores_of(results: Path, text: str) -> tuple[ResultStore, ...]:
     return tuple(ResultStore(results, name) for name in names)
 
 
-def gathered(stores: Sequence[ResultStore]) -> list[Found]:
-    """Return every record of campaigns; raises what :func:`bench.reports.doubts.scanned` does."""
+def collect_records(stores: Sequence[ResultStore]) -> list[CampaignRecord]:
+    """Return every record of campaigns; raises what :func:`bench.reports.doubts.scan_campaign` does."""
     return [
-        Found(record, store, () if error is None else (error,))
+        CampaignRecord(record, store, () if error is None else (error,))
         for store in stores
-        for record, error in scanned(store)
+        for record, error in scan_campaign(store)
     ]
 
 
-def joined(every: Sequence[Found]) -> list[Found]:
+def merge_records(every: Sequence[CampaignRecord]) -> list[CampaignRecord]:
     """Return records of campaigns as those of one: what several hold is one, from that which has most of it.
 
     Raises:
@@ -73,10 +73,10 @@ def joined(every: Sequence[Found]) -> list[Found]:
             else by a profile.
         DataError: a record is a copy of one of another campaign.
     """
-    found = [_one(there) for there in grouped(every, lambda one: one.file).values()]
-    homes = homes_of(found)
+    found = [_merge_copies(there) for there in group_by(every, lambda one: one.file).values()]
+    homes = record_stores(found)
     if len(set(homes.values())) > 1:
-        for first, second, why in copies([one.record for one in found if one.readable]):
+        for first, second, why in find_record_copies([one.record for one in found if one.readable]):
             raise DataError(
                 f"this and {homes[first.place].path(first.place)} {why}",
                 where=str(homes[second.place].path(second.place)),
@@ -86,7 +86,7 @@ def joined(every: Sequence[Found]) -> list[Found]:
     return found
 
 
-def _one(there: Sequence[Found]) -> Found:
+def _merge_copies(there: Sequence[CampaignRecord]) -> CampaignRecord:
     """One of the records of a method, seed and suite in several campaigns."""
     readable = [one for one in there if one.readable]
     errors = tuple(error for one in there for error in one.errors)
@@ -94,64 +94,64 @@ def _one(there: Sequence[Found]) -> Found:
         return replace(there[0], errors=errors)
     for other in readable[1:]:
         _check_equal(readable[0], other)
-    best = min(readable, key=lambda one: _lacking(one.record))
+    best = min(readable, key=lambda one: _completeness_key(one.record))
     if not errors:
         return best
     named = ", ".join(one.home.campaign for one in there if not one.readable)
-    note = f"{run_name(best.record)} is of campaign {best.home.campaign}; in {named} it can't be read."
+    note = f"{run_label(best.record)} is of campaign {best.home.campaign}; in {named} it can't be read."
     return replace(best, record=replace(best.record, notes=(*best.record.notes, note)), errors=errors)
 
 
-def _lacking(record: RunRecord) -> tuple[bool, int, int]:
+def _completeness_key(record: RunRecord) -> tuple[bool, int, int]:
     """Sort key of equal records: first that with predictions, most probes and most of its training."""
     kept = sum(len(stage) for stage in record.training.get("stages", {}).values())
     return lacks_predictions(record), -len(record.probes), -kept
 
 
-def _check_equal(one: Found, other: Found) -> None:
+def _check_equal(one: CampaignRecord, other: CampaignRecord) -> None:
     """Raise NotComparableError for two records that aren't the same result."""
     a, b = one.record, other.record
     names = one.home.campaign, other.home.campaign
     what = ""
-    if said := list(map(_told, differing(a, b, KEYED))):
+    if said := list(map(_describe_difference, find_fact_differences(a, b, KEYED))):
         what = f"it was measured under different specifications: {'; '.join(said)}"
     elif a.status != b.status:
-        what = f"it {_ended(a)} in {names[0]} and {_ended(b)} in {names[1]}"
+        what = f"it {_outcome_text(a)} in {names[0]} and {_outcome_text(b)} in {names[1]}"
     elif (a.scores, a.predictions) != (b.scores, b.predictions):
-        what = f"it has other scores: avg {_average(a)} and {_average(b)}"
+        what = f"it has other scores: avg {_average_text(a)} and {_average_text(b)}"
     elif changed := [name for name in a.probes if a.probes[name] != b.probes.get(name, a.probes[name])]:
         what = f"its probes say something else: {', '.join(sorted(changed))}"
     if what:
         raise NotComparableError(
-            f"campaigns {names[0]} and {names[1]} both have {run_name(a)} of suite {a.suite}, profile "
+            f"campaigns {names[0]} and {names[1]} both have {run_label(a)} of suite {a.suite}, profile "
             f"{a.profile}, but {what}",
             where="--campaign",
             hint="report them one by one, or move one of the two records away",
         )
 
 
-def _told(difference: Difference) -> str:
+def _describe_difference(difference: FactDifference) -> str:
     """What differs; a member of other options is shown by its method alone."""
     then, now = difference.then, difference.now
     return f"{difference.name} {then} and {now if now != then else f'another {now}'}"
 
 
-def _ended(record: RunRecord) -> str:
+def _outcome_text(record: RunRecord) -> str:
     return "finished" if record.status == "ok" else "failed"
 
 
-def _average(record: RunRecord) -> str:
+def _average_text(record: RunRecord) -> str:
     value = record.score("avg")
     return "none" if value is None else f"{value!r}"
 
 
-def _check_profiles(found: Sequence[Found]) -> None:
+def _check_profiles(found: Sequence[CampaignRecord]) -> None:
     """Raise NotComparableError where weights, text, dev set, world or evaluation of a table's rows differ."""
     known = {id(one.record): one.home.campaign for one in found}
     for records in by_profile_and_suite(one.record for one in found if one.readable):
         if len({known[id(record)] for record in records}) < 2:
             continue
-        for what, said in _shared(records, known):
+        for what, said in _facts_by_campaign(records, known):
             names, (first, *rest) = list(said), said.values()
             for name, values in zip(names[1:], rest, strict=True):
                 if values.keys() != first.keys():
@@ -164,7 +164,7 @@ def _check_profiles(found: Sequence[Found]) -> None:
                     )
 
 
-def _shared(
+def _facts_by_campaign(
     records: Sequence[RunRecord], known: Mapping[int, str]
 ) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
     """Yield a fact, and by campaign its values with what is shown of them."""
@@ -176,7 +176,7 @@ def _shared(
             yield name, said
 
 
-def joined_sweeps(
+def merge_sweeps(
     stores: Iterable[ResultStore], profile: str | None, suite: str | None = None
 ) -> list[Manifest]:
     """Return the grids of the sweeps of campaigns; a sweep of several is one, of all their seeds and suites.
@@ -192,7 +192,7 @@ def joined_sweeps(
     """
     found: dict[tuple[str, str], tuple[str, Manifest]] = {}
     for store in stores:
-        for manifest in load_all(store.root):
+        for manifest in load_manifests(store.root):
             key = manifest.profile, manifest.sweep
             if profile not in (None, manifest.profile):
                 continue
@@ -203,11 +203,11 @@ def joined_sweeps(
                     where=f"profile {manifest.profile}",
                     hint="report them one by one",
                 )
-            found[key] = first, manifests.joined(known, manifest)
+            found[key] = first, manifests.merge_manifests(known, manifest)
     every = [manifest for _, manifest in found.values()]
     return [replace(one, suites=(suite,)) for one in every if suite in one.suites] if suite else every
 
 
-def homes_of(found: Iterable[Found]) -> dict[Place, ResultStore]:
+def record_stores(found: Iterable[CampaignRecord]) -> dict[RecordPlace, ResultStore]:
     """Return which campaign has a record, by the record's place."""
     return {one.record.place: one.home for one in found}

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from bench.comparison.select import grouped
+from bench.comparison.select import group_by
 from bench.errors import DataError, InputError, NotComparableError
-from bench.records.fingerprint import FACTS, family_of
+from bench.records.fingerprint import FACTS, compute_family_key
 from bench.records.record import ALL, EXTERNAL, RunRecord, is_supervised
 from bench.render.grid import SCALE
 
@@ -24,8 +24,8 @@ LONG_COLUMNS = (
 
 SUPERVISED_GROUP = "learned from labelled pairs"
 """Heading of supervised rows, see :func:`group_of`."""
-LAST = "Scores of the last checkpoint of every training, not of the one that the dev set chose."
-AS_THEY_ARE = (*EXTERNAL, "released")
+LAST_NOTE = "Scores of the last checkpoint of every training, not of the one that the dev set chose."
+EXTERNAL_MODELS = (*EXTERNAL, "released")
 """Methods whose model isn't the profile's."""
 _OF_MODEL = ("weights", "training text", "dev set")
 _OF_TRAINING = ("arithmetic of training", "training precision")
@@ -65,36 +65,36 @@ def long_frame(records: Sequence[RunRecord], campaign: Callable[[RunRecord], str
 
 def by_profile_and_suite(records: Iterable[RunRecord]) -> list[list[RunRecord]]:
     """Return what may share a table: the records of each profile and suite, in their order."""
-    groups = grouped(records, lambda record: (record.profile, record.suite))
+    groups = group_by(records, lambda record: (record.profile, record.suite))
     return [groups[key] for key in sorted(groups)]
 
 
 def by_method(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
     """Return the records of each method."""
-    return grouped(records, lambda record: record.method)
+    return group_by(records, lambda record: record.method)
 
 
-def finished(records: Iterable[RunRecord]) -> list[RunRecord]:
+def finished_records(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Return the records that have scores."""
     return [record for record in records if record.status == "ok"]
 
 
-def run_name(record: RunRecord) -> str:
+def run_label(record: RunRecord) -> str:
     """Name a run within its table: method and seed."""
     return record.method if record.seed is None else f"{record.method} seed {record.seed}"
 
 
-def failures(records: Iterable[RunRecord], status: str = "failed") -> tuple[str, ...]:
+def failure_reasons(records: Iterable[RunRecord], status: str = "failed") -> tuple[str, ...]:
     """Say which runs failed, or whose records are of another status without a score, and why."""
-    return tuple(f"{run_name(record)}: {record.reason}" for record in records if record.status == status)
+    return tuple(f"{run_label(record)}: {record.reason}" for record in records if record.status == status)
 
 
-def without_score(failed: Iterable[str], unreadable: Iterable[str]) -> list[str]:
+def missing_score_notes(failed: Iterable[str], unreadable: Iterable[str]) -> list[str]:
     """Return the notes on runs without a score, see :func:`failures`."""
     return [*(f"Failed: {text}" for text in failed), *(f"Unreadable: {text}" for text in unreadable)]
 
 
-def values(records: Iterable[RunRecord], task: str = "avg") -> list[float]:
+def task_scores(records: Iterable[RunRecord], task: str = "avg") -> list[float]:
     """Return the records' scores on a task, of those that have one."""
     return [value for record in records if (value := record.score(task)) is not None]
 
@@ -106,12 +106,12 @@ def main_metric(records: Iterable[RunRecord]) -> str:
 
 def task_list(records: Sequence[RunRecord]) -> tuple[str, ...]:
     """Return the tasks of a suite in its order, "avg" the last."""
-    for record in finished(records):
+    for record in finished_records(records):
         return tuple(s.task for s in record.scores if (s.subset, s.metric) == (ALL, record.metric))
     return ("avg",)
 
 
-def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
+def round_averages(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Replace every average by the mean of the scores as printed (x 100, two decimals), as SimCSE.
 
     Raises:
@@ -145,7 +145,7 @@ def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
     return found
 
 
-def at_last(record: RunRecord) -> float | None:
+def last_average(record: RunRecord) -> float | None:
     """Return the suite's average at the end of the training, None for a record that doesn't have it.
 
     A union or an ensemble trains nothing itself: it joins its members' selected checkpoints.
@@ -174,18 +174,18 @@ def _last_checkpoint(record: RunRecord) -> RunRecord:
     scores = tuple(replace(score, metric=metric) for score in record.scores if score.metric == last)
     if not scores:
         raise InputError(
-            f"the record of {run_name(record)} on {record.suite} has no scores of the last checkpoint",
+            f"the record of {run_label(record)} on {record.suite} has no scores of the last checkpoint",
             where="--checkpoint last",
             hint="choose a suite of sentence pairs with --suite, or methods with --methods",
         )
-    if at_last(record) is None:
+    if last_average(record) is None:
         joins = f"{record.method} joins checkpoints of its members that the dev set chose."
         return replace(record, notes=(*record.notes, joins))
-    probes, notes = _cost_alone(record.probes), (*record.notes, LAST)
+    probes, notes = _cost_probe(record.probes), (*record.notes, LAST_NOTE)
     return replace(record, scores=scores, predictions=None, probes=probes, notes=notes)
 
 
-def _cost_alone(probes: dict[str, Any]) -> dict[str, Any]:
+def _cost_probe(probes: dict[str, Any]) -> dict[str, Any]:
     """The cost of encoding; without eta, which is of the selected checkpoint's score."""
     if "cost" not in probes:
         return {}
@@ -193,11 +193,11 @@ def _cost_alone(probes: dict[str, Any]) -> dict[str, Any]:
     return {name: probes[name] for name in ("version", "data") if name in probes} | {"cost": cost}
 
 
-def group_of(record: RunRecord) -> str:
+def encoder_group(record: RunRecord) -> str:
     """Say what kind of encoder a method makes, for the groups of a table."""
     if is_supervised(record):
         return SUPERVISED_GROUP
-    if record.name in AS_THEY_ARE:
+    if record.name in EXTERNAL_MODELS:
         return "checkpoints as they are"
     stages = record.training.get("stages", {})
     if not stages:
@@ -231,7 +231,7 @@ def table_facts(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[tuple[
         having = [
             record
             for record in records
-            if not (fact.name in _OF_MODEL and record.name in AS_THEY_ARE)
+            if not (fact.name in _OF_MODEL and record.name in EXTERNAL_MODELS)
             and not (fact.name in _OF_TRAINING and not record.training.get("stages"))
             and fact.value(record) not in (None, "", {})
         ]
@@ -262,8 +262,8 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
             where=f"campaign {campaign}, {', '.join(names)}",
             hint="run one version in a campaign of its own",
         )
-    for method, runs in by_method(finished(records)).items():
-        if len(set(map(family_of, runs))) > 1:
+    for method, runs in by_method(finished_records(records)).items():
+        if len(set(map(compute_family_key, runs))) > 1:
             raise NotComparableError(
                 f"the seeds of {method} were measured under different specifications",
                 where=f"campaign {campaign}, suite {records[0].suite}",
@@ -271,7 +271,7 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
             )
 
 
-def provenance(records: Sequence[RunRecord], campaign: str) -> tuple[str, ...]:
+def describe_provenance(records: Sequence[RunRecord], campaign: str) -> tuple[str, ...]:
     """Say from which records a figure or a page was made, and how these were."""
     records = [record for record in records if record.status != UNREADABLE]
     seeds = sorted({record.seed for record in records if record.seed is not None})
@@ -281,7 +281,7 @@ def provenance(records: Sequence[RunRecord], campaign: str) -> tuple[str, ...]:
         "suite": (record.suite for record in records),
         "records": [str(len(records))],
         "seeds": [", ".join(map(str, seeds)) or "none"],
-        "commit": map(_commit, records),
+        "commit": map(_commit_text, records),
         "device": (str(record.provenance.get("device", "")) for record in records),
         "torch": (str(record.provenance.get("versions", {}).get("torch", "")) for record in records),
         "data": (f"{task} {facts['sha256'][:8]}" for r in records for task, facts in r.tasks.items()),
@@ -290,7 +290,7 @@ def provenance(records: Sequence[RunRecord], campaign: str) -> tuple[str, ...]:
     return tuple(f"{name}: {', '.join(values)}" for name, values in told.items() if values)
 
 
-def _commit(record: RunRecord) -> str:
+def _commit_text(record: RunRecord) -> str:
     git = record.provenance.get("git") or {}
     commit = str(git.get("commit") or "")[:10]
     return f"{commit} with changes" if commit and git.get("dirty") else commit

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bench.comparison.select import grouped
+from bench.comparison.select import group_by
 from bench.errors import InputError
 from bench.render import formats, latex
-from bench.render.formats import FILE, Screen, as_json, frame_csv, render_grids
+from bench.render.formats import FILE, Screen, render_json, frame_csv, render_grids
 from bench.reports.campaign import Campaign
-from bench.reports.doubts import with_doubts
-from bench.reports.formats.paper import Style
-from bench.reports.formats.paper import tables as printed_tables
+from bench.reports.doubts import append_doubts
+from bench.reports.formats.paper import PaperStyle
+from bench.reports.formats.paper import render_paper_tables as printed_tables
 from bench.reports.records import long_frame
 from bench.reports.sections import SECTIONS, TABLES, table_grids
-from bench.reports.tables.leaderboard import leaderboards
+from bench.reports.tables.leaderboard import all_leaderboards
 from bench.reports.tables.paper import paper_tables
 
 if TYPE_CHECKING:
     from bench.render.figure import Figure
     from bench.render.grid import Grid
-    from bench.reports.formats.html import Part
+    from bench.reports.formats.html import PagePart
 
 
 @dataclass(frozen=True)
-class Look:
+class TableOptions:
     """How tables are shown.
 
     Args:
@@ -37,14 +37,14 @@ class Look:
 
     columns: tuple[str, ...] = ()
     screen: Screen = FILE
-    style: Style | None = None
+    style: PaperStyle | None = None
 
 
-def report(
+def render_report(
     campaign: Campaign,
     form: str,
     table: str | None = None,
-    look: Look = Look(),
+    look: TableOptions = TableOptions(),
     *,
     standalone: bool = False,
 ) -> str:
@@ -66,80 +66,80 @@ def report(
         found = paper_tables(campaign, look.columns)
         return printed_tables(found, look.style, standalone=standalone)
     if form == "html":
-        _no_columns(look, "the page has its own switches for columns")
-        return _page(campaign, table)
+        _refuse_columns(look, "the page has its own switches for columns")
+        return _report_page(campaign, table)
     if table is not None:
         grids = table_grids(replace(campaign, pairs=form in ("csv", "json")), table)
-        grids = with_doubts(formats.select(grids, look.columns), campaign, form)
+        grids = append_doubts(formats.select_columns(grids, look.columns), campaign, form)
         return render_grids(grids, form, standalone=standalone, screen=look.screen)
     if form == "csv":
-        return _long(campaign, look)
+        return _long_csv(campaign, look)
     if form == "json":
-        _no_columns(look, "name a table: --table leaderboard")
+        _refuse_columns(look, "name a table: --table leaderboard")
         sweeps = TABLES["ablation:SWEEP"].grids(campaign)
-        return as_json([*leaderboards(campaign), *sweeps])
+        return render_json([*all_leaderboards(campaign), *sweeps])
     grids = [grid for section in SECTIONS if section.printed for grid in section.grids(campaign)]
-    grids = formats.select(grids, look.columns)
+    grids = formats.select_columns(grids, look.columns)
     if form == "latex":
-        return _latex(campaign, grids, standalone)
+        return _latex_report(campaign, grids, standalone)
     return render_grids(grids, form, screen=look.screen)
 
 
-def _no_columns(look: Look, hint: str) -> None:
+def _refuse_columns(look: TableOptions, hint: str) -> None:
     if look.columns:
         raise InputError("columns can't be chosen here", where="--columns", hint=hint)
 
 
-def _long(campaign: Campaign, look: Look) -> str:
+def _long_csv(campaign: Campaign, look: TableOptions) -> str:
     """The records' values, a row each."""
     frame = long_frame(campaign.records, lambda record: campaign.home(record).campaign)
     frame["method"] = frame["method"].map(campaign.shown)
-    formats.check(look.columns, list(frame.columns))
-    wanted = formats.places(list(frame.columns), look.columns) or range(len(frame.columns))
+    formats.check_columns(look.columns, list(frame.columns))
+    wanted = formats.column_positions(list(frame.columns), look.columns) or range(len(frame.columns))
     return frame_csv(frame.iloc[:, list(wanted)])
 
 
-def _latex(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -> str:
+def _latex_report(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -> str:
     """The tables, and the diagrams of the groups."""
-    from bench.render.picture import critical_difference
+    from bench.render.picture import ranking_picture
     from bench.reports.figures.of_records import group_figures
 
-    body = "\n".join([latex.tables(grids), *map(critical_difference, group_figures(campaign))])
-    return latex.document(body) if standalone else body
+    body = "\n".join([latex.latex_tables(grids), *map(ranking_picture, group_figures(campaign))])
+    return latex.latex_document(body) if standalone else body
 
 
 def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
-    from bench.reports.figures.of_files import extra_figures
+    from bench.reports.figures.of_files import file_figures
     from bench.reports.figures.of_order import order_figures
-    from bench.reports.figures.of_records import figures
+    from bench.reports.figures.of_records import suite_figures
     from bench.reports.figures.of_sweeps import sweep_figures
 
-    return [*figures(campaign), *order_figures(campaign), *sweep_figures(campaign), *extra_figures(campaign)]
+    return [*suite_figures(campaign), *order_figures(campaign), *sweep_figures(campaign), *file_figures(campaign)]
 
 
-def _page(campaign: Campaign, table: str | None) -> str:
-    from bench.reports.formats.html import Part, html
+def _report_page(campaign: Campaign, table: str | None) -> str:
+    from bench.reports.formats.html import PagePart, render_campaign_page
 
     if table is None:
-        return html(campaign, *page_parts(campaign))
-    grids = tuple(with_doubts(table_grids(campaign, table), campaign, "html"))
-    return html(campaign, [Part("table", table, grids=grids)], [])
+        return render_campaign_page(campaign, *page_parts(campaign))
+    grids = tuple(append_doubts(table_grids(campaign, table), campaign, "html"))
+    return render_campaign_page(campaign, [PagePart("table", table, grids=grids)], [])
 
 
-def page_parts(campaign: Campaign) -> tuple[list[Part], list[str]]:
+def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
     """Return the parts of a campaign's page, and what it could show, why it doesn't, and what makes it."""
-    from bench.reports.formats.html import Part
-    from bench.reports.tables.boards import boards
+    from bench.reports.formats.html import PagePart
+    from bench.reports.tables.boards import page_boards
 
     parts, missing = [], []
-    drawn = grouped(all_figures(campaign), lambda figure: figure.section)
+    drawn = group_by(all_figures(campaign), lambda figure: figure.section)
     for section in SECTIONS:
-        rich = tuple(boards(campaign)) if section.name == "leaderboard" else ()  # it can be filtered
+        rich = tuple(page_boards(campaign)) if section.name == "leaderboard" else ()  # it can be filtered
         grids = () if rich else tuple(section.grids(campaign))
         figures = tuple(drawn.get(section.name, ()))
         if rich or grids or figures:
-            parts.append(Part(section.name, section.title, rich, grids, figures))
+            parts.append(PagePart(section.name, section.title, rich, grids, figures))
         else:
             missing.append("{}: {} ({}).".format(section.title, *section.lacks(campaign)))
     return parts, missing

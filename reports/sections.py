@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bench.errors import InputError, unknown
+from bench.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from bench.render.grid import Grid
@@ -191,11 +191,11 @@ def table_grids(campaign: Campaign, name: str) -> list[Grid]:
     head, colon, sweep = name.partition(":")
     section = TABLES.get(f"{head}:SWEEP" if colon else name)
     if section is None:
-        raise unknown("table", name, tuple(TABLES), where="--table")
+        raise unknown_name("table", name, tuple(TABLES), where="--table")
     if colon:
-        from bench.reports.tables.ablation import only_sweep
+        from bench.reports.tables.ablation import select_sweep
 
-        campaign = only_sweep(campaign, sweep)
+        campaign = select_sweep(campaign, sweep)
     grids = section.grids(campaign)
     if not grids:
         what, hint = section.lacks(campaign)

@@ -220,10 +220,10 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from transformers import BertConfig, BertModel, BertTokenizer
 
-    from bench.data.toy import toy_task
+    from bench.data.toy import make_toy_task
 
     folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
-    words = sorted({w for pair in toy_task().all_pairs() for s in pair for w in s.lower().strip(".").split()})
+    words = sorted({w for pair in make_toy_task().all_pairs() for s in pair for w in s.lower().strip(".").split()})
     tokens = [
         "[PAD]",
         "[UNK]",

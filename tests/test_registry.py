@@ -68,15 +68,15 @@ def test_option_values_are_typed_and_checked() -> None:
         assert str(caught.value) == expected
 
 
-@pytest.mark.parametrize("name", profiles.names())
+@pytest.mark.parametrize("name", profiles.profile_names())
 def test_every_option_of_a_profile_is_one_of_its_methods(name: str) -> None:
-    profile = profiles.load(name)
+    profile = profiles.load_profile(name)
     for method in profile.methods:
         assert profile_options(discover().get(method).card, profile)
 
 
 def test_a_profiles_stage_table_sets_the_stages_options() -> None:
-    options = profile_options(discover().get("tncse").card, profiles.load("roberta-base"))
+    options = profile_options(discover().get("tncse").card, profiles.load_profile("roberta-base"))
     assert (options["sub1.lr"], options["sub2.lr"], options["lr"]) == (1.5e-5, 1.25e-5, 1e-6)
     assert (options["batch_size"], options["sub2.batch_size"], options["dropout"]) == (256, 64, 0.0175)
 

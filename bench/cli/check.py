@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.files import write_file
 from bench.cli.options import (
     PATH,
@@ -23,7 +23,7 @@ from bench.cli.options import (
     check_device,
     data_option,
     level_option,
-    loaded_plugins,
+    load_plugin_options,
     plugin_option,
 )
 from bench.errors import InputError, NotComparableError
@@ -41,7 +41,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _FORMATS = ("text", "markdown", "html", "json")
 
 
-class _Judged(NamedTuple):
+class _Judgement(NamedTuple):
     """A verdict, with the new records that it is on and what made them."""
 
     gate: Gate
@@ -51,44 +51,44 @@ class _Judged(NamedTuple):
 
 
 @click.command()
-@option_once(
+@strict_option(
     "--reference",
     default="results/reference",
     metavar="DIR|REV[:DIR]",
     help="Campaign folder of the reference, or a git revision that has one.",
 )
-@option_once(
+@strict_option(
     "--results", type=PATH, help="Compare the records there instead of repeating the reference's own cells."
 )
 @campaign_option
-@option_once("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
-@option_once("--name", help="With --encoder: its id in the reference, whatever its weights.")
-@option_once(
+@strict_option("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
+@strict_option("--name", help="With --encoder: its id in the reference, whatever its weights.")
+@strict_option(
     "--suite",
     "suites",
     shell_complete=completion.suites,
     help="With --encoder: only these suites; of a new name, its suites.",
 )
-@option_once(
+@strict_option(
     "--profile",
     shell_complete=completion.profile,
     help="With --encoder: only records of this profile; of a new name, its profile.",
 )
-@option_once(
+@strict_option(
     "--methods",
     shell_complete=completion.recorded_methods,
     help="Only these methods of the reference, comma-separated ids as in its report.",
 )
-@option_once("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
-@option_once("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
-@option_once("--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by.")
+@strict_option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
+@strict_option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
+@strict_option("--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by.")
 @level_option("Of the intervals, together.")
 @plugin_option
-@option_once("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
-@option_once("--html", type=_FILE, metavar="FILE", help="Write a page.")
-@option_once("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
-@option_once("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
-@option_once(
+@strict_option("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
+@strict_option("--html", type=_FILE, metavar="FILE", help="Write a page.")
+@strict_option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
+@strict_option("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
+@strict_option(
     "--summary",
     type=_FILE,
     metavar="FILE",
@@ -96,20 +96,20 @@ class _Judged(NamedTuple):
     show_envvar=True,
     help="Append markdown.",
 )
-@option_once("--update", is_flag=True, help="Show the difference, then make the new records the reference.")
-@option_once("--why", metavar="TEXT", help="With --update: the reason, kept in the reference's CHANGES.md.")
-@option_once(
+@strict_option("--update", is_flag=True, help="Show the difference, then make the new records the reference.")
+@strict_option("--why", metavar="TEXT", help="With --update: the reason, kept in the reference's CHANGES.md.")
+@strict_option(
     "--keep-encoders",
     "keep",
     is_flag=True,
     help="With --update: keep the first seed's encoder of every trained method too, to be computed again.",
 )
-@option_once("--yes", is_flag=True, help="Don't ask before --update.")
+@strict_option("--yes", is_flag=True, help="Don't ask before --update.")
 @data_option()
-@option_once(
+@strict_option(
     "--workers", type=click.IntRange(1, 256), default=1, envvar="BENCH_WORKERS", help="Cells side by side."
 )
-def check(plugins: tuple[str, ...], **options: Any) -> None:
+def check_command(plugins: tuple[str, ...], **options: Any) -> None:
     """Compare today's code or weights with a reference; fail where a drop is real.
 
     It asks, in order: do the reference's predictions get the same scores, do its deterministic cells and kept
@@ -125,18 +125,18 @@ def check(plugins: tuple[str, ...], **options: Any) -> None:
     from bench.gate.reference import open_reference
 
     seeds = None if options["seeds"] is None else parse_seeds(options["seeds"])
-    options["loaded"] = loaded_plugins(plugins)
+    options["loaded"] = load_plugin_options(plugins)
     with tempfile.TemporaryDirectory(prefix="bench-check-") as folder:
         scratch = Path(folder)
         options["scratch"] = scratch
-        reference = open_reference(options["reference"], scratch, new=_makes_one(options))
-        judge = _encoder if options["encoder"] is not None else _records
+        reference = open_reference(options["reference"], scratch, new=_creates_reference(options))
+        judge = _judge_encoder if options["encoder"] is not None else _judge_records
         judged = judge(reference, seeds, options)
-        judged = judged._replace(gate=replace(judged.gate, build=_build()))
-        _show(judged.gate, options)
-        if options["update"] and _update(reference, judged, options):
+        judged = judged._replace(gate=replace(judged.gate, build=_describe_build()))
+        _print_verdict(judged.gate, options)
+        if options["update"] and _update_reference(reference, judged, options):
             return
-    _leave(judged.gate)
+    _exit_with_verdict(judged.gate)
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -161,7 +161,7 @@ def _check_options(options: dict[str, Any]) -> None:
         _check_update(options)
 
 
-def _makes_one(options: dict[str, Any]) -> bool:
+def _creates_reference(options: dict[str, Any]) -> bool:
     """True if the command may make the reference: the first encoder of one."""
     return bool(options["update"] and options["encoder"] is not None)
 
@@ -172,70 +172,70 @@ def _check_update(options: dict[str, Any]) -> None:
             "the reference keeps the reason for every change", where="--update", expected="--why TEXT"
         )
     if not Path(options["reference"]).is_dir() and not (
-        _makes_one(options) and ":" not in options["reference"]
+        _creates_reference(options) and ":" not in options["reference"]
     ):
         raise InputError("a git revision can't be updated", where="--update", expected="--reference DIR")
     if not options["yes"] and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask on", where="--update", expected="--yes")
 
 
-def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judged:
+def _judge_records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judgement:
     """Judge records that are there, or the reference's own cells, repeated."""
-    from bench.cli.run import execute
-    from bench.eval.rescore import believed
-    from bench.gate.recompute import Asked, rescored
-    from bench.gate.reference import check_whole, load, plans, repeatable
-    from bench.gate.reference_encoders import CAMPAIGN, is_kept
+    from bench.cli.run import execute_plan
+    from bench.eval.rescore import load_sound_predictions
+    from bench.gate.recompute import GateQuestions, rescore_records
+    from bench.gate.reference import check_reference_records, load_gate_records, plan_reference, select_repeatable_records
+    from bench.gate.reference_encoders import CAMPAIGN, has_encoder
     from bench.records.store import ResultStore
     from bench.render.grid import SCALE
 
-    then = load(reference, options["methods"], seeds)
-    check_whole(then, options["reference"])
+    then = load_gate_records(reference, options["methods"], seeds)
+    check_reference_records(then, options["reference"])
     data = options["data_dir"]
-    asked = Asked(
+    asked = GateQuestions(
         *(reference, data, options["tolerance"] / SCALE, options["level"], options["strict"]),
         all=options["update"],
-        run=execute,
+        run=execute_plan,
     )
     if options["results"] is not None:
         source = ResultStore(options["results"], options["campaign"])
-        new = load(source, None, seeds, may_lack=True)
-        own = rescored(source, [record for record in new if record.status == "ok"], data)
+        new = load_gate_records(source, None, seeds, may_lack=True)
+        own = rescore_records(source, [record for record in new if record.status == "ok"], data)
         for record in own.wrong:
-            believed(source, record, data)  # says what is wrong with it
+            load_sound_predictions(source, record, data)  # says what is wrong with it
         for line in own.unasked:
             click.echo(f"warning: {line}", err=True)
         if options["methods"] is not None:
             new = [record for record in new if record.method in {r.method for r in then}]
         made = {record.method for record in new}
-        then = [record for record in then if record.method in made or not is_kept(reference, record)]
-        first = rescored(reference, then, data)
-        return _Judged(asked.judged(then, source, new, first, repeated=False), source, new, [])
+        then = [record for record in then if record.method in made or not has_encoder(reference, record)]
+        first = rescore_records(reference, then, data)
+        return _Judgement(asked.judged(then, source, new, first, repeated=False), source, new, [])
     results = options["scratch"] / "results"
-    then, others = repeatable(reference, then)
-    planned = plans(reference, then, data, results, options["workers"], options["loaded"])
+    then, others = select_repeatable_records(reference, then)
+    planned = plan_reference(reference, then, data, results, options["workers"], options["loaded"])
     for plan in planned:
         check_device(plan.spec.device)
     source = ResultStore(results, CAMPAIGN)
     gate, new = asked.repeated(then, planned, source)
     gate = replace(gate, warnings=(*others, *gate.warnings))
-    return _Judged(gate, source, new, planned)
+    return _Judgement(gate, source, new, planned)
 
 
-def _encoder(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judged:
+def _judge_encoder(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judgement:
     """Judge an encoder against the reference's record of its name, item by item."""
-    from bench.cli.run import execute
+    from bench.cli.run import execute_plan
     from bench.data.mteb_names import split_suites
     from bench.data.suites import SUITES
-    from bench.gate.encoder_check import encoder_gate
+    from bench.gate.encoder_check import judge_encoder
     from bench.render.grid import SCALE
 
     def run(plan: Plan) -> None:
         check_device(plan.spec.device)
-        execute(plan)
+        execute_plan(plan)
 
     suites = options["suites"]
-    gate, source, new = encoder_gate(
+    gate, source, new = judge_encoder(
         reference,
         options["encoder"],
         options["name"],
@@ -250,42 +250,42 @@ def _encoder(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
         workers=options["workers"],
         execute=run,
     )
-    return _Judged(gate, source, new, [])
+    return _Judgement(gate, source, new, [])
 
 
-def _build() -> dict[str, str]:
+def _describe_build() -> dict[str, str]:
     """What is checked, and when, for the history."""
-    from bench.records.environment import git
+    from bench.records.environment import run_git
     from bench.version import __version__
 
-    commit = git("rev-parse", "HEAD")
+    commit = run_git("rev-parse", "HEAD")
     date = datetime.now(UTC).isoformat(timespec="seconds")
     return {"date": date, "bench": __version__} | ({"commit": commit} if commit else {})
 
 
-def _show(gate: Gate, options: dict[str, Any]) -> None:
+def _print_verdict(gate: Gate, options: dict[str, Any]) -> None:
     """Print the verdict and write the files that are asked for."""
-    from bench.gate.junit import junit
+    from bench.gate.junit import format_junit
     from bench.gate.page import page
-    from bench.gate.tables import as_json, as_markdown, as_text, printable
+    from bench.gate.tables import format_gate_json, format_gate_markdown, format_gate_text, replace_unprintable
 
     for line in gate.warnings:
-        click.echo(f"warning: {printable(line)}", err=True)
-    printed = {"text": as_text, "markdown": as_markdown, "html": page, "json": as_json}
+        click.echo(f"warning: {replace_unprintable(line)}", err=True)
+    printed = {"text": format_gate_text, "markdown": format_gate_markdown, "html": page, "json": format_gate_json}
     click.echo(printed[options["form"]](gate), nl=False)
-    for option, content in (("html", page), ("junit", junit), ("json", as_json), ("summary", as_markdown)):
+    for option, content in (("html", page), ("junit", format_junit), ("json", format_gate_json), ("summary", format_gate_markdown)):
         if options[option] is not None:
             write_file(options[option], content(gate), f"--{option}", append=option == "summary")
 
 
-def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) -> bool:
+def _update_reference(reference: ResultStore, judged: _Judgement, options: dict[str, Any]) -> bool:
     """Replace the reference's cells that aren't equal, or all where versions or hardware differ.
 
     Returns:
         False if nothing was replaced or kept.
     """
-    from bench.gate.reference import note, update
-    from bench.gate.reference_encoders import keep_encoders, lacking
+    from bench.gate.reference import append_change_note, update_reference
+    from bench.gate.reference_encoders import keep_encoders, find_missing_encoders
     from bench.records.machines import machine_warnings
 
     def say(line: str) -> None:
@@ -294,7 +294,7 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
     old = reference.records() if reference.root.is_dir() else []  # the first encoder of one makes it
     cells, elsewhere = judged.gate.cells, machine_warnings(old, judged.new)
     cells = cells if elsewhere else tuple(cell for cell in cells if cell.status != Status.EQUAL)
-    missing = lacking(reference, judged.new) if options["keep"] else []
+    missing = find_missing_encoders(reference, judged.new) if options["keep"] else []
     if not cells and not missing:
         say("nothing to update")
         return False
@@ -303,7 +303,7 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
     if not options["yes"] and not click.confirm(question, err=True):
         say("nothing was changed")
         return False
-    changes = update(reference, judged.source, judged.new, cells)
+    changes = update_reference(reference, judged.source, judged.new, cells)
     if cells:
         say(f"updated {len(cells)} cell(s) of the reference")
     try:
@@ -312,21 +312,21 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
             changes.append(line)
     finally:  # an encoder that can't be kept doesn't take the reason of what was replaced with it
         if changes:
-            note(reference, options["why"], changes)
+            append_change_note(reference, options["why"], changes)
     return True
 
 
-def _leave(gate: Gate) -> None:
+def _exit_with_verdict(gate: Gate) -> None:
     """Exit as the verdict says; differences of specification or data stand on stderr, a line each."""
-    from bench.gate.tables import printable
+    from bench.gate.tables import replace_unprintable
 
     different = gate.having(Status.DIFFERENT)
     for cell in different:
         for reason in cell.reasons:
-            click.echo(f"not comparable: {printable(f'{cell_name(cell.key)}: {reason}')}", err=True)
+            click.echo(f"not comparable: {replace_unprintable(f'{cell_name(cell.key)}: {reason}')}", err=True)
     if different:
         these = shlex.quote(",".join(dict.fromkeys(cell.key[1] for cell in different)))
-        alone = f" --methods {printable(these)}" if gate.having(*BAD) else ""  # what failed isn't meant
+        alone = f" --methods {replace_unprintable(these)}" if gate.having(*BAD) else ""  # what failed isn't meant
         raise NotComparableError(
             f"{len(different)} cell(s) have another specification or other data than the reference",
             hint=f"the same command with --update --why TEXT{alone} takes them as the new reference",

@@ -105,12 +105,12 @@ def _list_profiles(ctx: click.Context, incomplete: str) -> Iterator[str]:
     from bench.config import profiles
     from bench.errors import BenchError
 
-    yield from profiles.names()
+    yield from profiles.profile_names()
     folder = incomplete.rpartition("/")[0]
     for file in Path(folder or ".").glob(f"*{profiles.SUFFIX}"):
         name = f"{folder}/{file.name}" if folder else file.name
         with suppress(BenchError):  # another TOML file
-            profiles.load(name)
+            profiles.load_profile(name)
             yield name
 
 

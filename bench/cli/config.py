@@ -18,7 +18,7 @@ LISTS = ("methods", "seeds", "suite", "probes")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Once(click.Option):
+class StrictOption(click.Option):
     """An option with one value: given twice it is refused, where click would keep the last in silence.
 
     A ``multiple`` one joins the list of ``--config``, where click would drop that list in silence.
@@ -41,7 +41,7 @@ class Once(click.Option):
         opts = {**opts, self.name or "": given[0]} if given else opts
         if self.multiple and (words := opts.get(self.name or "")):
             in_file = (ctx.default_map or {}).get(self.name or "", ())
-            opts = {**opts, self.name or "": joined(in_file, words)}
+            opts = {**opts, self.name or "": merge_entries(in_file, words)}
         return super().handle_parse_result(ctx, opts, args)
 
     @property
@@ -50,12 +50,12 @@ class Once(click.Option):
         return not (self.is_flag or self.multiple or self.count)
 
 
-def joined(first: Sequence[str], winning: Sequence[str]) -> list[str]:
+def merge_entries(first: Sequence[str], winning: Sequence[str]) -> list[str]:
     """Return the entries of two lists; one of the second replaces those of the first with its NAME=.
 
     What is given twice within one list stays, for the command to refuse.
 
-    >>> joined(["a.b=1", "a.c=1", "x.py"], ["a.b = 2", "x.py", "y.py"])
+    >>> merge_entries(["a.b=1", "a.c=1", "x.py"], ["a.b = 2", "x.py", "y.py"])
     ['a.c=1', 'a.b = 2', 'x.py', 'y.py']
     """
     replaced = set(map(_entry_name, winning))
@@ -67,12 +67,12 @@ def _entry_name(entry: str) -> str:
     return "".join(entry.partition("=")[0].split())
 
 
-def option_once(*names: str, **settings: Any) -> Callable[[F], F]:
+def strict_option(*names: str, **settings: Any) -> Callable[[F], F]:
     """Return ``click.option`` whose value is refused where it is given twice, unless it is ``multiple``."""
-    return click.option(*names, cls=Once, **settings)
+    return click.option(*names, cls=StrictOption, **settings)
 
 
-def _read(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+def _read_config_file(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
     """Make a file's values the defaults of the command that is being read; raises InputError."""
     if path is None:
         return
@@ -83,24 +83,24 @@ def _read(context: click.Context, _option: click.Parameter, path: Path | None) -
         raise InputError(f"it can't be read: {error.strerror}", where=where) from error
     except (ValueError, RecursionError) as error:  # such as text that is not UTF-8 or not TOML
         raise InputError(f"it is not TOML: {error}", where=where) from error
-    options = _options(context.command)
+    options = _list_long_options(context.command)
     found: dict[str, Any] = {}
     for name, value in values.items():
         if name not in options:
             what = f"{context.info_name} has no option '{name}'"
             raise not_one_of(what, name, sorted(options), where=where)
-        found[str(options[name].name)] = _checked(name, value, options[name], where)
+        found[str(options[name].name)] = _check_value(name, value, options[name], where)
     context.default_map = {**(context.default_map or {}), **found}
 
 
-def _options(command: click.Command) -> dict[str, click.Option]:
+def _list_long_options(command: click.Command) -> dict[str, click.Option]:
     """The options of a command by their long names without dashes, but --config itself."""
     own = [option for option in command.params if isinstance(option, click.Option)]
     named = {name.removeprefix("--"): option for option in own for name in option.opts if name[:2] == "--"}
     return {name: option for name, option in named.items() if name != "config"}
 
 
-def _checked(name: str, value: Any, option: click.Option, where: str) -> Any:
+def _check_value(name: str, value: Any, option: click.Option, where: str) -> Any:
     """Return a value as click takes it; raises InputError for one of another type."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     expected, fits = "a text in quotes", isinstance(value, str)
@@ -124,12 +124,12 @@ def _checked(name: str, value: Any, option: click.Option, where: str) -> Any:
     return value
 
 
-config_option = option_once(
+config_option = strict_option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     is_eager=True,
     expose_value=False,
-    callback=_read,
+    callback=_read_config_file,
     metavar="FILE.toml",
     help="Options by their long names from a file; what stands on the command line wins, in a list only "
     "over the entry of the same name. Paths in it start at the current folder, as on the command line.",

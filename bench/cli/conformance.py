@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.files import write_file
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
@@ -37,14 +37,14 @@ _WHERE = "bench conformance"
     metavar="FILE.py|PACKAGE|METHOD|all...",
     shell_complete=completion.method_or_path,
 )
-@option_once(
+@strict_option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Write the findings.",
 )
-def conformance(asked: tuple[str, ...], json_file: Path | None) -> None:
+def conformance_command(asked: tuple[str, ...], json_file: Path | None) -> None:
     """Check that methods keep to what every method has to.
 
     The methods of a file, whose code this runs, or of an installed package; one method by its name, such as
@@ -52,23 +52,23 @@ def conformance(asked: tuple[str, ...], json_file: Path | None) -> None:
 
     Exit codes: 0 passed, 1 a check failed, 2 bad input.
     """
-    from bench.cli.terminal import text
-    from bench.conformance.suite import FAILED, methods_of
+    from bench.cli.terminal import format_grids
+    from bench.conformance.suite import FAILED, load_methods
 
-    with _named():
-        methods = list(dict.fromkeys(method for each in asked for method in methods_of(each)))
-        found = _run(methods)
-    click.echo(text(grids(found)), nl=False)
+    with _rename_option_errors():
+        methods = list(dict.fromkeys(method for each in asked for method in load_methods(each)))
+        found = _check_methods(methods)
+    click.echo(format_grids(conformance_grids(found)), nl=False)
     failed = [finding for finding in found if finding.verdict == FAILED]
     bad = dict.fromkeys(finding.method for finding in failed)
-    click.echo(f"\n{_sentence(methods, list(bad))}")
+    click.echo(f"\n{_format_verdict(methods, list(bad))}")
     if json_file is not None:
-        write_file(json_file, _as_json(found), "--json")
+        write_file(json_file, _findings_json(found), "--json")
     sys.exit(int(bool(failed)))
 
 
 @contextmanager
-def _named() -> Iterator[None]:
+def _rename_option_errors() -> Iterator[None]:
     """Let an error name this command, where it names the option of another that takes the same."""
     try:
         yield
@@ -80,7 +80,7 @@ def _named() -> Iterator[None]:
         raise InputError(error.what, where=where, expected=error.expected, hint=error.hint) from error
 
 
-def _run(methods: Sequence[str]) -> list[Finding]:
+def _check_methods(methods: Sequence[str]) -> list[Finding]:
     """Run all checks on all methods, with a bar on stderr."""
     from bench.conformance.suite import check_method
 
@@ -95,7 +95,7 @@ def _run(methods: Sequence[str]) -> list[Finding]:
     return found
 
 
-def grids(found: Sequence[Finding]) -> list[Grid]:
+def conformance_grids(found: Sequence[Finding]) -> list[Grid]:
     """A table of every check for a single method and for each one that failed, a row for every other."""
     from bench.conformance.suite import FAILED, NO_CASE, PASSED
     from bench.render.grid import Grid
@@ -120,7 +120,7 @@ def grids(found: Sequence[Finding]) -> list[Grid]:
     return [*summary, *whole]
 
 
-def _sentence(methods: Sequence[str], bad: Sequence[str]) -> str:
+def _format_verdict(methods: Sequence[str], bad: Sequence[str]) -> str:
     """The verdict in one line."""
     count = f"{len(methods)} method{'s' * (len(methods) != 1)}"
     if bad:
@@ -128,7 +128,7 @@ def _sentence(methods: Sequence[str], bad: Sequence[str]) -> str:
     return f"PASSED, {count}"
 
 
-def _as_json(found: Sequence[Finding]) -> str:
+def _findings_json(found: Sequence[Finding]) -> str:
     """All findings; text as ASCII."""
     from bench.conformance.suite import FAILED
 

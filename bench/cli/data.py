@@ -10,28 +10,28 @@ from typing import Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import PATH, data_option, format_option
-from bench.cli.rtt import rtt
+from bench.cli.rtt import rtt_command
 from bench.errors import DataError, InputError
 
 with_data = data_option("Evaluation data; default BENCH_DATA, then ./data.")
 
 
 @click.group()
-def data() -> None:
+def data_command() -> None:
     """Get, check and audit evaluation data."""
 
 
-@data.command()
+@data_command.command()
 @click.argument("name")
 @with_data
-def fetch(name: str, data_dir: Path | None) -> None:
+def fetch_command(name: str, data_dir: Path | None) -> None:
     """Download sts7, transfer7, probing (SentEval's files), wiki1m (SimCSE's corpus) or nli (its triplets).
 
     What arrives is checked.
     """
-    from bench.data.hub import fetch as fetch_group
+    from bench.data.hub import fetch_data as fetch_group
     from bench.data.pins import lock_file, read_pin
     from bench.data.source import data_folder
 
@@ -44,10 +44,10 @@ def fetch(name: str, data_dir: Path | None) -> None:
         click.echo(f"use it with --data {folder} or BENCH_DATA={folder}", err=True)
 
 
-@data.command()
+@data_command.command()
 @click.argument("group", required=False)
 @with_data
-def verify(group: str | None, data_dir: Path | None) -> None:
+def verify_data_command(group: str | None, data_dir: Path | None) -> None:
     """Compare training texts with their lock files, and every task with its committed fingerprint.
 
     All of them, or those of sts7, transfer7, probing, wiki1m or nli. A text without a lock file is measured
@@ -57,27 +57,27 @@ def verify(group: str | None, data_dir: Path | None) -> None:
     from bench.data.hub import NAMES, TEXTS
     from bench.data.source import data_folder
     from bench.data.suites import GROUPS
-    from bench.errors import unknown
+    from bench.errors import unknown_name
 
     if group is not None and group not in NAMES:
-        raise unknown("data set", group, NAMES, where="bench data verify")
+        raise unknown_name("data set", group, NAMES, where="bench data verify")
     folder = data_folder(data_dir)
     if folder is None:
         raise InputError("no data folder", expected="--data DIR or BENCH_DATA", hint="bench data fetch sts7")
     bad = 0
-    for file in _texts(folder, group) if group in (None, *TEXTS) else ():
-        bad += _verified(f"{file:42}", partial(_text_facts, folder / file))
-    for file, place in _probing(folder, group).items():
-        bad += _verified(f"{file:26}", partial(_probing_facts, file, place))
+    for file in _find_texts(folder, group) if group in (None, *TEXTS) else ():
+        bad += _print_check(f"{file:42}", partial(_check_training_text, folder / file))
+    for file, place in _find_probing_files(folder, group).items():
+        bad += _print_check(f"{file:26}", partial(_probing_facts, file, place))
     if group is None or group in GROUPS:
         root = senteval.find_root(folder)
         for task_id in GROUPS[group] if group else senteval.SOURCES:
-            bad += _verified(f"{task_id:12}", partial(_task_facts, root, task_id))
+            bad += _print_check(f"{task_id:12}", partial(_check_task, root, task_id))
     if bad:
         raise DataError(f"{bad} of these are missing, damaged or not the reference", where=str(folder))
 
 
-def _verified(name: str, facts: Callable[[], str]) -> bool:
+def _print_check(name: str, facts: Callable[[], str]) -> bool:
     """Show what was found of a task or text; True if it is bad."""
     try:
         click.echo(f"{name} ok  {facts()}")
@@ -87,7 +87,7 @@ def _verified(name: str, facts: Callable[[], str]) -> bool:
     return False
 
 
-def _task_facts(root: Path, task_id: str) -> str:
+def _check_task(root: Path, task_id: str) -> str:
     from bench.data.suites import check_reference, read_task
 
     task = read_task(root, task_id)
@@ -95,23 +95,23 @@ def _task_facts(root: Path, task_id: str) -> str:
     return f"{task.items:>6,} items  sha256 {task.sha256[:12]}"
 
 
-def _probing(folder: Path, group: str | None) -> dict[str, Path]:
+def _find_probing_files(folder: Path, group: str | None) -> dict[str, Path]:
     """The probing files and their folder: all where they are asked for, else those that are there."""
     from bench.data import probing
 
     if group not in (None, "probing"):
         return {}
-    place = probing.place(folder)
+    place = probing.choose_probing_folder(folder)
     return {file: place for file in probing.BLOBS if group or (place / file).is_file()}
 
 
 def _probing_facts(file: str, place: Path) -> str:
     from bench.data import probing
 
-    return f"git blob {probing.check(file, place)[:12]}"
+    return f"git blob {probing.check_probing_file(file, place)[:12]}"
 
 
-def _texts(folder: Path, group: str | None) -> list[str]:
+def _find_texts(folder: Path, group: str | None) -> list[str]:
     """The profiles' training texts that are there, below the folder; one alone where it is asked for."""
     from bench.config import profiles
     from bench.data.hub import TEXTS
@@ -119,50 +119,50 @@ def _texts(folder: Path, group: str | None) -> list[str]:
     if group is not None:
         return [f"corpus/{TEXTS[group]}"]
     named = [f"corpus/{file}" for file in TEXTS.values()]
-    for corpus in (profiles.load(name).corpus for name in profiles.names()):
+    for corpus in (profiles.load_profile(name).corpus for name in profiles.profile_names()):
         named += [corpus[name] for name in ("file", "sick", "pairs") if name in corpus]
         named += corpus.get("copies", {}).values()
     return [file for file in dict.fromkeys(named) if (folder / file).exists()]
 
 
-def _text_facts(path: Path) -> str:
+def _check_training_text(path: Path) -> str:
     """What a training text is; raises DataError where its lock file or provenance says otherwise."""
     from bench.data import hub, pins
     from bench.data.rtt import check_copy
-    from bench.probes.overlap import training_lines
+    from bench.probes.overlap import read_training_lines
 
     if not path.exists():
         name = next(name for name, file in hub.TEXTS.items() if file == path.name)
         raise DataError("this text is missing", where=str(path), hint=f"bench data fetch {name} gets it")
-    lines = sum(1 for _ in training_lines(path))
-    found = pins.measure(path)
-    source = pins.check(path, found.sha256).removesuffix(f", sha256 {found.sha256}")
+    lines = sum(1 for _ in read_training_lines(path))
+    found = pins.measure_text(path)
+    source = pins.check_pin(path, found.sha256).removesuffix(f", sha256 {found.sha256}")
     if path.name in hub.TEXTS.values():
-        hub.check_text(path)
+        hub.check_text_size(path)
     made = "as bench data rtt made it" if check_copy(path) else "no published hash to compare with"
     return f"{lines:>9,} lines  sha256 {found.sha256[:12]}  {source or made}"
 
 
-@data.command()
+@data_command.command()
 @click.argument("texts", nargs=-1, required=True, type=PATH)
-@option_once("--text-column", metavar="NAME", help="Column of TEXTS that are tables, as of --corpus.")
-@option_once("--suite", default="sts7", shell_complete=completion.suite)
+@strict_option("--text-column", metavar="NAME", help="Column of TEXTS that are tables, as of --corpus.")
+@strict_option("--suite", default="sts7", shell_complete=completion.suite)
 @with_data
-@option_once("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
-@option_once(
+@strict_option("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
+@strict_option(
     "--level",
     type=click.Choice(["exact", "key", "near"]),
     default="near",
     help="Level of the scores on clean pairs.",
 )
-@option_once(
+@strict_option(
     "--campaign",
     shell_complete=completion.campaign,
     help="Score this campaign's records on the clean pairs (csv: these rows instead of the counts).",
 )
-@option_once("--results", type=PATH, default=Path("results"))
+@strict_option("--results", type=PATH, default=Path("results"))
 @format_option("text", "csv")
-def overlap(
+def overlap_command(
     texts: tuple[Path, ...], suite: str, accept_data: bool, campaign: str | None, form: str, **options: Any
 ) -> None:
     """Audit training TEXTS (one sentence a line, .xz too) against a suite's test sets.
@@ -175,32 +175,32 @@ def overlap(
 
     from bench.data.source import DataSource, data_folder
     from bench.data.suites import load_suite
-    from bench.probes.overlap import audit
+    from bench.probes.overlap import audit_overlap
     from bench.records.store import ResultStore
 
     source = DataSource(data_folder(options["data_dir"]), accept_changed=accept_data)
     tasks = load_suite(suite, source)[1]
     store = ResultStore(options["results"], campaign) if campaign is not None else None
     records = store.records() if store else []
-    audits = audit(chain.from_iterable(_lines(text, options["text_column"]) for text in texts), tasks)
+    audits = audit_overlap(chain.from_iterable(_read_sentences(text, options["text_column"]) for text in texts), tasks)
     if store is not None:
         chosen = {entry.task: entry for entry in audits if entry.level == options["level"]}
-        rows = _clean_rows(store, records, suite, tasks, chosen)
+        rows = _score_clean_pairs(store, records, suite, tasks, chosen)
         if not rows:
             raise InputError(f"no finished record of suite '{suite}'", where=f"campaign {campaign}")
         clean = pd.DataFrame(rows).astype({"seed": "Int64"})  # None would make fractions of them
         if form == "csv":  # one table a stream
-            _echo_frame(clean, form)
+            _print_frame(clean, form)
             return
     counts = [(e.task, e.level, e.sentences, e.touched_sentences, e.pairs, e.clean_pairs) for e in audits]
     columns = ["task", "level", "sentences", "touched", "pairs", "clean_pairs"]
-    _echo_frame(pd.DataFrame(counts, columns=columns), form)
+    _print_frame(pd.DataFrame(counts, columns=columns), form)
     if store is not None:
         click.echo("")
-        _echo_frame(clean, form)
+        _print_frame(clean, form)
 
 
-def _lines(path: Path, column: str | None) -> Iterator[str]:
+def _read_sentences(path: Path, column: str | None) -> Iterator[str]:
     """The sentences of one text, or of a table's column; counts them on stderr once all are read.
 
     Raises:
@@ -208,12 +208,12 @@ def _lines(path: Path, column: str | None) -> Iterator[str]:
         DataError: a text without a sentence.
     """
     from bench.data.text_columns import OPTION, column_rows, is_table
-    from bench.probes.overlap import training_rows
+    from bench.probes.overlap import read_training_rows
 
     if column is not None and not is_table(path):
         raise InputError(f"{path.name} is read as a sentence a line", where=f"{OPTION} {column}")
     count, empty = 0, 0
-    for _, line in column_rows(path, column) if is_table(path) else training_rows(path):
+    for _, line in column_rows(path, column) if is_table(path) else read_training_rows(path):
         if line:
             count += 1
             yield line
@@ -225,7 +225,7 @@ def _lines(path: Path, column: str | None) -> Iterator[str]:
     click.echo(f"{path}: {sentences}, empty lines or cells left out: {empty:,}", err=True)
 
 
-def _clean_rows(
+def _score_clean_pairs(
     store: Any, records: list[Any], suite: str, tasks: list[Any], chosen: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Scores of a campaign's records on all and on the clean pairs, in the metric's unit."""
@@ -251,7 +251,7 @@ def _clean_rows(
     return rows
 
 
-def _echo_frame(frame: Any, form: str) -> None:
+def _print_frame(frame: Any, form: str) -> None:
     if form == "csv":
         from bench.render.formats import frame_csv
 
@@ -260,4 +260,4 @@ def _echo_frame(frame: Any, form: str) -> None:
         click.echo(frame.to_string(index=False, na_rep="-", float_format=lambda value: f"{value:.4f}"))
 
 
-data.add_command(rtt)
+data_command.add_command(rtt_command)

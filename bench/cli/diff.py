@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import data_option, filter_options, results_options
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bench.comparison.item_bootstrap import Run
-    from bench.eval.moved import Moved
+    from bench.comparison.item_bootstrap import CampaignRun
+    from bench.eval.moved import ItemChange
 
 WHERE = "bench diff"
 OF_EACH_TASK, OF_ONE_TASK = 5, 20
@@ -26,9 +26,9 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
 @click.command()
 @click.argument("first", metavar="A", shell_complete=completion.recorded_or_path)
 @click.argument("second", metavar="B", shell_complete=completion.recorded_or_path)
-@option_once("--seed", type=click.IntRange(0), help="Seed of both runs; default the lowest that both have.")
-@option_once("--task", help="Only this task.")
-@option_once(
+@strict_option("--seed", type=click.IntRange(0), help="Seed of both runs; default the lowest that both have.")
+@strict_option("--task", help="Only this task.")
+@strict_option(
     "-n",
     "count",
     type=click.IntRange(1, 10_000),
@@ -37,7 +37,7 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
 @filter_options
 @data_option()
 @results_options
-def diff(
+def diff_command(
     first: str, second: str, seed: int | None, profile: str | None, suite: str | None, **options: Any
 ) -> None:
     """Show the items that one run of A and one of B treat most differently.
@@ -45,31 +45,31 @@ def diff(
     Of pairs those whose rank of similarity differs most; of classes those that are predicted differently. A
     and B are named as for bench compare. It prints to the screen only: no sentence is written to a file.
     """
-    from bench.comparison.select import choose, match, resolve
+    from bench.comparison.select import choose_runs, match_sides, resolve_sides
     from bench.records.store import ResultStore
 
     store = ResultStore(options["results"], options["campaign"])
-    of_first, of_second = resolve([first, second], store, WHERE)
-    for a, b in match(of_first, of_second, WHERE, profile=profile, suite=suite):
-        one, other = choose(a, b, seed, WHERE)
-        _show(one, other, (a.label, b.label), options["task"], options["count"], options["data_dir"])
+    of_first, of_second = resolve_sides([first, second], store, WHERE)
+    for a, b in match_sides(of_first, of_second, WHERE, profile=profile, suite=suite):
+        one, other = choose_runs(a, b, seed, WHERE)
+        _print_diff(one, other, (a.label, b.label), options["task"], options["count"], options["data_dir"])
 
 
-def _show(
-    one: Run, other: Run, labels: tuple[str, str], task: str | None, count: int | None, data: Path | None
+def _print_diff(
+    one: CampaignRun, other: CampaignRun, labels: tuple[str, str], task: str | None, count: int | None, data: Path | None
 ) -> None:
     from rich.console import Console
 
-    from bench.errors import NotComparableError, unknown
-    from bench.eval.rescore import believed, tasks_of
+    from bench.errors import NotComparableError, unknown_name
+    from bench.eval.rescore import load_sound_predictions, load_record_tasks
     from bench.eval.suite import measure_of
 
-    tasks, measure = tasks_of(one.record, data), measure_of(one.record.suite)
-    if tasks_of(other.record, data).keys() != tasks.keys():
+    tasks, measure = load_record_tasks(one.record, data), measure_of(one.record.suite)
+    if load_record_tasks(other.record, data).keys() != tasks.keys():
         raise NotComparableError(f"{labels[0]} and {labels[1]} were measured on different tasks", where=WHERE)
     if task is not None and task not in tasks:
-        raise unknown("task", task, tasks, where="--task")
-    first, second = (believed(run.store, run.record, data) for run in (one, other))
+        raise unknown_name("task", task, tasks, where="--task")
+    first, second = (load_sound_predictions(run.store, run.record, data) for run in (one, other))
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
     console = Console(markup=False, highlight=False, emoji=False, width=width)
     for name in tasks if task is None else [task]:
@@ -80,11 +80,11 @@ def _show(
         console.print(
             f"{name} ({size:,} {measure.counted}): A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"
         )
-        console.print(_table(moved))
+        console.print(_build_table(moved))
     console.print(measure.moved_means)
 
 
-def _table(moved: list[Moved]) -> Table:
+def _build_table(moved: list[ItemChange]) -> Table:
     from rich import box
     from rich.table import Table
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
-from bench.cli.options import PATH, check_device, loaded_plugins, make_spec, spec_options
+from bench.cli.config import strict_option
+from bench.cli.options import PATH, check_device, load_plugin_options, make_spec, spec_options
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.config.spec import RunSpec
     from bench.encoder import Encoder
-    from bench.execution.builder import Builder
+    from bench.execution.builder import EncoderBuilder
     from bench.plan.cell import Cell
     from bench.plan.plan import Plan
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _WHERE = "bench export"
 
 
-seed_option = option_once(
+seed_option = strict_option(
     "--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method."
 )
-checkpoint_option = option_once(
+checkpoint_option = strict_option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
@@ -38,10 +38,10 @@ checkpoint_option = option_once(
 @click.command()
 @click.argument("method", shell_complete=completion.method)
 @seed_option
-@option_once("--out", type=PATH, required=True, help="Folder to write.")
+@strict_option("--out", type=PATH, required=True, help="Folder to write.")
 @checkpoint_option
 @spec_options
-def export(method: str, seed: int | None, out: Path, checkpoint: str, **options: Any) -> None:
+def export_command(method: str, seed: int | None, out: Path, checkpoint: str, **options: Any) -> None:
     """Write METHOD's encoder as a folder for transformers, sentence-transformers or bench.load.
 
     Give the options of the `bench run` that trained it: its finished stages are then used as they are.
@@ -49,7 +49,7 @@ def export(method: str, seed: int | None, out: Path, checkpoint: str, **options:
     from bench.nn.device import torch_threads
     from bench.plan.plan import make_plan
 
-    spec = one_method(method, seed, options, _WHERE)
+    spec = make_method_spec(method, seed, options, _WHERE)
     if spec.precision != "fp32":
         raise InputError(
             "an export's weights are fp32, and so are the scores of its card",
@@ -64,20 +64,20 @@ def export(method: str, seed: int | None, out: Path, checkpoint: str, **options:
     cell = check_seed(plan, method, seed, _WHERE)
     check_device(plan.spec.device)
     with torch_threads(plan.spec.threads, needs_torch=True):
-        from bench.execution.model_card import about_model, find_records, model_card, model_index
+        from bench.execution.model_card import collect_model_facts, find_finished_records, build_model_card, build_model_index
         from bench.nn.export import check_target, export_encoder
 
         check_target(out)
-        builder, encoder = finished_encoder(plan, checkpoint, _WHERE)
-        records = find_records(plan)
-        index = model_index(cell.describe(), plan, records, checkpoint)
-        about = {**about_model(builder), "model_index": index}
-        export_encoder(encoder, out, model_card(builder, records, checkpoint), about)
+        builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
+        records = find_finished_records(plan)
+        index = build_model_index(cell.describe(), plan, records, checkpoint)
+        about = {**collect_model_facts(builder), "model_index": index}
+        export_encoder(encoder, out, build_model_card(builder, records, checkpoint), about)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {cell.describe()}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
 
 
-def one_method(text: str, seed: int | None, options: dict[str, Any], where: str) -> RunSpec:
+def make_method_spec(text: str, seed: int | None, options: dict[str, Any], where: str) -> RunSpec:
     """Check method and seed before anything is read; the specification of that one encoder.
 
     Raises:
@@ -86,7 +86,7 @@ def one_method(text: str, seed: int | None, options: dict[str, Any], where: str)
     from bench.config.method_ids import parse_method
     from bench.registry import discover
 
-    loaded_plugins(options["plugins"], options["results"])
+    load_plugin_options(options["plugins"], options["results"])
     card = discover().get(parse_method(text, where).name, where=where).card
     if not card.takes_methods:  # what is made of others has seeds if these have
         _check_seed(text, seed, where, has_seeds=not card.deterministic)
@@ -109,14 +109,14 @@ def _check_seed(text: str, seed: int | None, where: str, *, has_seeds: bool) -> 
         )
 
 
-def finished_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[Builder, Encoder]:
+def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBuilder, Encoder]:
     """The encoder of a plan of one method and seed, and its builder; missing stages are trained first.
 
     Raises:
         InputError: a method without vectors.
     """
     from bench.encoder import PairScorer
-    from bench.execution.builder import Builder
+    from bench.execution.builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
     from bench.stages import planned_steps
 
@@ -129,7 +129,7 @@ def finished_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[Builder, 
     sizes = [(dict(stage.spec.config), len(texts[stage.spec.text].sentences)) for stage in missing]
     total = sum(planned_steps(config, size) * int(config["batch_size"]) for config, size in sizes)
     with progress_bar("train", total) as advance:
-        builder = Builder(cell, plan.spec.device, plan.training, cache, advance)
+        builder = EncoderBuilder(cell, plan.spec.device, plan.training, cache, advance)
         encoder = builder.encoder(checkpoint)
     if isinstance(encoder, PairScorer):
         raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.errors import InputError
-from bench.records.files import write_whole
+from bench.records.files import write_atomically
 
 
 def write_file(path: Path, text: str, where: str, *, append: bool = False) -> None:
@@ -23,6 +23,6 @@ def write_file(path: Path, text: str, where: str, *, append: bool = False) -> No
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = path.read_bytes() if append and path.exists() else b""
-        write_whole(path, before + text.encode("utf-8", errors="replace"))
+        write_atomically(path, before + text.encode("utf-8", errors="replace"))
     except OSError as error:
         raise InputError(f"{path} can't be written: {error.strerror}", where=where) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import PATH, check_device, make_spec, spec_options
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=completion.method)
-@option_once("--out", type=PATH, required=True, help="Folder to write.")
-@option_once("--seed", type=click.IntRange(0), default=1)
-@option_once(
+@strict_option("--out", type=PATH, required=True, help="Folder to write.")
+@strict_option("--seed", type=click.IntRange(0), default=1)
+@strict_option(
     "--most",
     type=click.IntRange(128),
     default=2560,
     help="Measure this many of the held-out sentences at most.",
 )
-@option_once("--figures", type=PATH, help="Then draw all that lies in --out into DIR: PDF, PNG and SVG.")
+@strict_option("--figures", type=PATH, help="Then draw all that lies in --out into DIR: PDF, PNG and SVG.")
 @spec_options
-def gradient(
+def gradient_command(
     methods: tuple[str, ...], out: Path, seed: int, most: int, figures: Path | None, **options: Any
 ) -> None:
     """Write what the gradient paradigm's figures draw.
@@ -39,35 +39,35 @@ def gradient(
     before, at every dev evaluation and in the selected checkpoint (5, 7, 8 and 9), as JSON. Runs of one
     folder have figures together.
     """
-    from bench.gradient.run import folder_of, measure, write_sampled
+    from bench.gradient.run import measurement_folder, measure_training, write_sampled
 
     if len(set(methods)) < len(methods):
         raise InputError("a method is named twice", where="bench gradient")
     try:
-        plans = [_plan(method, out, seed, options) for method in methods]  # all checked before one trains
+        plans = [_make_training_plan(method, out, seed, options) for method in methods]  # all checked before one trains
         out.mkdir(parents=True, exist_ok=True)
         for plan in plans:
-            click.echo(measure(plan, folder_of(plan, out), most, progress_bar))
+            click.echo(measure_training(plan, measurement_folder(plan, out), most, progress_bar))
         for path in write_sampled(out, seed) if not methods else ():
             click.echo(path)
     except OSError as error:
         raise InputError(f"the figures can't be written: {error.strerror}", where=f"--out {out}") from error
     if figures is not None:
-        from bench.render.draw import draw
+        from bench.render.draw import draw_figures
         from bench.reports.figures.of_files import gradient_figures
 
-        for path in draw(gradient_figures(out), figures):
+        for path in draw_figures(gradient_figures(out), figures):
             click.echo(f"figure: {path}", err=True)
 
 
-def _plan(method: str, out: Path, seed: int, options: dict[str, Any]) -> Plan:
+def _make_training_plan(method: str, out: Path, seed: int, options: dict[str, Any]) -> Plan:
     """The plan of one method's training; raises InputError where it can't be watched."""
-    from bench.gradient.run import check_watched, folder_of
+    from bench.gradient.run import check_watched_plan, measurement_folder
     from bench.plan.plan import make_plan
 
     plan = make_plan(make_spec({**options, "methods": method, "seeds": str(seed)}))
     check_device(plan.spec.device)
-    check_watched(plan)
-    if (folder := folder_of(plan, out)).exists():
+    check_watched_plan(plan)
+    if (folder := measurement_folder(plan, out)).exists():
         raise InputError("the folder already exists", where=str(folder), expected="a new one")
     return plan

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import PATH, format_option
 
 
 @click.command()
 @click.argument("folder", type=PATH, metavar="FOLDER")
-@option_once(
+@strict_option(
     "--methods", help="Only these, comma-separated ids as in the table; 'average' is that over the cells."
 )
 @format_option("text", "markdown", "html", "csv", "json")
-def history(folder: Path, methods: str | None, form: str) -> None:
+def history_command(folder: Path, methods: str | None, form: str) -> None:
     """Print scores over builds, with the limits of the gate, from the verdicts that a folder keeps.
 
     FOLDER has files of `bench check --json`, at any depth. Builds stand in the order of their dates. html is
@@ -24,8 +24,8 @@ def history(folder: Path, methods: str | None, form: str) -> None:
     """
     from bench.config.method_ids import split_outside_brackets
     from bench.gate.history import read_history
-    from bench.gate.history_page import rendered
+    from bench.gate.history_page import render_history
 
     found = read_history(folder)
     chosen = None if methods is None else split_outside_brackets(methods)
-    click.echo(rendered(found, found.lines(chosen), form), nl=False)
+    click.echo(render_history(found, found.lines(chosen), form), nl=False)

@@ -18,12 +18,12 @@ _ENDING = ".txt"
 
 @click.command()
 @click.argument("folder", default=".", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False))
-def init(folder: Path) -> None:
+def init_command(folder: Path) -> None:
     """Write what a method of your own begins with into DIR: a loss to change, a run, a profile, the commands.
 
     No file that is there is replaced.
     """
-    files = starter_files()
+    files = read_starter_files()
     if there := [name for name in files if os.path.lexists(folder / name)]:
         raise InputError(
             f"{', '.join(there)} {'is' if len(there) == 1 else 'are'} there already",
@@ -36,7 +36,7 @@ def init(folder: Path) -> None:
     click.echo(f"next: {folder / 'README.md'}", err=True)
 
 
-def starter_files() -> dict[str, str]:
+def read_starter_files() -> dict[str, str]:
     """Text of every file by its name."""
     entries = sorted(resources.files(__package__).joinpath(_STARTER).iterdir(), key=lambda entry: entry.name)
     return {entry.name.removesuffix(_ENDING): entry.read_text(encoding="utf-8") for entry in entries}

@@ -14,33 +14,33 @@ from types import FrameType
 import click
 
 from bench.cli import completion
-from bench.cli.bundle import bundle
-from bench.cli.check import check
-from bench.cli.compare import compare
-from bench.cli.config import option_once
-from bench.cli.conformance import conformance
-from bench.cli.data import data
-from bench.cli.diff import diff
-from bench.cli.encode import encode
-from bench.cli.export import export
-from bench.cli.gradient import gradient
-from bench.cli.history import history
-from bench.cli.init import init
-from bench.cli.merge import merge
-from bench.cli.pack import pack
-from bench.cli.probe import probe
-from bench.cli.report import report
-from bench.cli.reproduce import reproduce
-from bench.cli.rerun import rerun
-from bench.cli.run import run
-from bench.cli.show import list_, show
-from bench.cli.site import site
-from bench.cli.stats import stats
-from bench.cli.sweep import sweep
-from bench.cli.train import pretrain, tune
-from bench.cli.unpack import unpack
-from bench.cli.verify import verify
-from bench.cli.watch import watch
+from bench.cli.bundle import bundle_command
+from bench.cli.check import check_command
+from bench.cli.compare import compare_command
+from bench.cli.config import strict_option
+from bench.cli.conformance import conformance_command
+from bench.cli.data import data_command
+from bench.cli.diff import diff_command
+from bench.cli.encode import encode_command
+from bench.cli.export import export_command
+from bench.cli.gradient import gradient_command
+from bench.cli.history import history_command
+from bench.cli.init import init_command
+from bench.cli.merge import merge_command
+from bench.cli.pack import pack_command
+from bench.cli.probe import probe_command
+from bench.cli.report import report_command
+from bench.cli.reproduce import reproduce_command
+from bench.cli.rerun import rerun_command
+from bench.cli.run import run_command
+from bench.cli.show import list_command, show_command
+from bench.cli.site import site_command
+from bench.cli.stats import stats_command
+from bench.cli.sweep import sweep_command
+from bench.cli.train import pretrain_command, tune_command
+from bench.cli.unpack import unpack_command
+from bench.cli.verify import verify_command
+from bench.cli.watch import watch_command
 from bench.errors import BenchError, TerminatedError, printable, storage_reason
 from bench.version import __version__
 
@@ -92,7 +92,7 @@ def add_examples(command: click.Command, name: str = "") -> None:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="bench")
-@option_once("--debug", is_flag=True, help="Show the traceback of an error.")
+@strict_option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
     """Benchmark unsupervised sentence encoders: run, report, compare.
 
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        with _own_environment(argv), _terminable():
+        with _set_environment(argv), _handle_sigterm():
             code = cli.main(args=argv, prog_name="bench", standalone_mode=False, obj=tuple(argv))
         if sys.stdout is not None:  # closed by who started us
             sys.stdout.flush()
@@ -117,14 +117,14 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(1)
         if "--debug" in argv and not isinstance(error, click.Abort | BrokenPipeError):
             raise
-        code = _explain(error)
+        code = _print_error(error)
     except KeyboardInterrupt as error:
-        code = _explain(click.Abort(), error)
+        code = _print_error(click.Abort(), error)
     sys.exit(code)
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def _handle_sigterm() -> Iterator[None]:
     """Let SIGTERM, as of a scheduler whose time is up, end the block as Ctrl-C does; others are ignored."""
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -143,7 +143,7 @@ def _terminable() -> Iterator[None]:
 
 
 @contextmanager
-def _own_environment(arguments: list[str]) -> Iterator[None]:
+def _set_environment(arguments: list[str]) -> Iterator[None]:
     """What holds in this process and its workers unless the user's environment says otherwise.
 
     The hub's libraries ask the network for nothing, but for ``bench data fetch``, and workers import nothing
@@ -164,7 +164,7 @@ def _own_environment(arguments: list[str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _explain(error: Exception, cause: BaseException | None = None) -> int:
+def _print_error(error: Exception, cause: BaseException | None = None) -> int:
     """Print an error as one line; return its exit code."""
     if isinstance(error, BrokenPipeError):  # the reader of our stdout has gone, as with `bench report | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -194,34 +194,34 @@ def _explain(error: Exception, cause: BaseException | None = None) -> int:
 
 
 for command in (
-    bundle,
-    check,
-    compare,
-    conformance,
-    data,
-    diff,
-    encode,
-    export,
-    gradient,
-    history,
-    init,
-    list_,
-    merge,
-    pack,
-    pretrain,
-    probe,
-    report,
-    reproduce,
-    rerun,
-    run,
-    show,
-    site,
-    stats,
-    sweep,
-    tune,
-    unpack,
-    verify,
-    watch,
+    bundle_command,
+    check_command,
+    compare_command,
+    conformance_command,
+    data_command,
+    diff_command,
+    encode_command,
+    export_command,
+    gradient_command,
+    history_command,
+    init_command,
+    list_command,
+    merge_command,
+    pack_command,
+    pretrain_command,
+    probe_command,
+    report_command,
+    reproduce_command,
+    rerun_command,
+    run_command,
+    show_command,
+    site_command,
+    stats_command,
+    sweep_command,
+    tune_command,
+    unpack_command,
+    verify_command,
+    watch_command,
 ):
     cli.add_command(command)
 add_examples(cli)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import PATH, data_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, printable
@@ -15,17 +15,17 @@ from bench.errors import BenchError, printable
 
 @click.command()
 @click.argument("bundles", type=PATH, nargs=-1, required=True, metavar="BUNDLE|FOLDER...")
-@option_once(
+@strict_option(
     "--into", type=PATH, required=True, metavar="FOLDER", help="Results folder that gets the records."
 )
-@option_once(
+@strict_option(
     "--campaign",
     metavar="NAME",
     shell_complete=completion.campaign,
     help="Campaign that gets them, instead of the bundle's own.",
 )
 @data_option()
-@option_once(
+@strict_option(
     "--rerun",
     "count",
     type=click.IntRange(0),
@@ -33,15 +33,15 @@ from bench.errors import BenchError, printable
     metavar="N",
     help="Before that, train N cells of methods that are installed here again, chosen at random.",
 )
-@option_once("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
-@option_once(
+@strict_option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
+@strict_option(
     "--run-plugin",
     "run_plugins",
     multiple=True,
     metavar="NAME.py",
     help="For --rerun: also cells of this plug-in of the bundle. RUNS ITS CODE: read it first. Repeatable.",
 )
-def merge(
+def merge_command(
     bundles: tuple[Path, ...],
     into: Path,
     campaign: str | None,
@@ -57,10 +57,10 @@ def merge(
     are, and get back predictions that they lost. No code of a bundle runs unless --run-plugin names it. Exit
     codes: 0 added, 1 verification found something, 2 bad input, 3 something else is there already.
     """
-    from bench.exchange.merge import Settings
-    from bench.exchange.merge import merge as merge_bundle
+    from bench.exchange.merge import MergeSettings
+    from bench.exchange.merge import merge_bundle as merge_bundle
     from bench.registry import discover
-    from bench.verify.forms import as_text
+    from bench.verify.forms import verification_text
 
     discover()
 
@@ -69,9 +69,9 @@ def merge(
 
     for bundle in bundles:
         with progress_bar("records", None) as advance:
-            settings = Settings(campaign, data_dir, count, choose, run_plugins, say, advance)
+            settings = MergeSettings(campaign, data_dir, count, choose, run_plugins, say, advance)
             merged = merge_bundle(bundle, into, settings)
-        click.echo(as_text(merged.verified))
+        click.echo(verification_text(merged.verified))
         if merged.verified.findings:
             raise BenchError("nothing was added: see what is wrong above", where=str(bundle))
         for note in merged.notes:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import F, config_option, option_once
-from bench.errors import InputError, did_you_mean, printable
+from bench.cli.config import F, config_option, strict_option
+from bench.errors import InputError, suggest_name, printable
 
 if TYPE_CHECKING:
     from bench.config.spec import Plugin, RunSpec
@@ -39,7 +39,7 @@ PATH = click.Path(path_type=Path)
 """A file or a folder."""
 
 
-def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+def combine_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     """Return one decorator that adds several options, shown in this order."""
 
     def add(function: F) -> F:
@@ -52,105 +52,105 @@ def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 def data_option(about: str = "Evaluation data; default BENCH_DATA.") -> Callable[[F], F]:
     """Return --data, which commands get as ``data_dir``."""
-    return option_once("--data", "data_dir", type=PATH, help=about)
+    return strict_option("--data", "data_dir", type=PATH, help=about)
 
 
 def device_options(threads: str = "Torch threads.") -> Callable[[F], F]:
     """Return --device and --threads with its help."""
-    return together(
-        option_once(
+    return combine_options(
+        strict_option(
             "--device", type=click.Choice(["cpu", "cuda", "mps"]), default="cpu", help="mps: a Mac's GPU."
         ),
-        option_once("--threads", type=click.IntRange(1, 256), default=1, help=threads),
+        strict_option("--threads", type=click.IntRange(1, 256), default=1, help=threads),
     )
 
 
 def format_option(*forms: str) -> Callable[[F], F]:
     """Return --format, the first of them if it isn't given; commands get it as ``form``."""
-    return option_once("--format", "form", type=click.Choice(forms), default=forms[0])
+    return strict_option("--format", "form", type=click.Choice(forms), default=forms[0])
 
 
 def seeds_option(default: str) -> Callable[[F], F]:
     """Return --seeds."""
-    return option_once("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
+    return strict_option("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
 
 
 def level_option(about: str) -> Callable[[F], F]:
     """Return --level of intervals."""
-    return option_once("--level", type=NumberRange(0.5, 0.999), default=0.95, help=about)
+    return strict_option("--level", type=NumberRange(0.5, 0.999), default=0.95, help=about)
 
 
 def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
     """Return the option of the arithmetic that trains, with more choices than all trainings have."""
     choices = ["fp32", "tf32", "bf16", *more]
-    return option_once(name, type=click.Choice(choices), default="fp32", help=about)
+    return strict_option(name, type=click.Choice(choices), default="fp32", help=about)
 
 
-results_option = option_once("--results", type=PATH, default=Path("results"), help="Where the campaigns are.")
-campaign_option = option_once(
+results_option = strict_option("--results", type=PATH, default=Path("results"), help="Where the campaigns are.")
+campaign_option = strict_option(
     "--campaign",
     default="local",
     shell_complete=completion.campaign,
     help="Folder of records below --results.",
 )
-results_options = together(results_option, campaign_option)
-filter_options = together(
-    option_once("--profile", shell_complete=completion.recorded_profile, help="Only this profile."),
-    option_once("--suite", shell_complete=completion.recorded_suite, help="Only this suite."),
+results_options = combine_options(results_option, campaign_option)
+filter_options = combine_options(
+    strict_option("--profile", shell_complete=completion.recorded_profile, help="Only this profile."),
+    strict_option("--suite", shell_complete=completion.recorded_suite, help="Only this suite."),
 )
-item_options = together(
+item_options = combine_options(
     level_option("Confidence level of the intervals."),
-    option_once("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items."),
+    strict_option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items."),
     data_option(),
     format_option("text", "json"),
 )
-set_option = option_once(
+set_option = strict_option(
     "--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable."
 )
-plugin_option = option_once(
+plugin_option = strict_option(
     "--plugin",
     "plugins",
     multiple=True,
     metavar="FILE.py|PACKAGE",
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
-text_column_option = option_once(
+text_column_option = strict_option(
     "--text-column", metavar="NAME", help="Column of --corpus; default the only one, else text or sentence."
 )
-train_options = together(
-    option_once(
+train_options = combine_options(
+    strict_option(
         "--profile", shell_complete=completion.profile, help="See `bench list profiles`; default mini."
     ),
     data_option(),
-    option_once("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."),
-    option_once("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
+    strict_option("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."),
+    strict_option("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
     set_option,
     plugin_option,
-    option_once(
+    strict_option(
         "--corpus", type=PATH, help="Training text instead of the profile's: lines, or a table's column."
     ),
     text_column_option,
-    option_once(
+    strict_option(
         "--copy",
         "copies",
         multiple=True,
         metavar="NAME=FILE",
         help="Round-trip translation of the training text, for stages that learn from copy NAME. Repeatable.",
     ),
-    option_once(
+    strict_option(
         "--pairs",
         type=PATH,
         metavar="FILE",
         help="Labelled pairs or triplets instead of the profile's, .tsv or .csv, for supervised methods.",
     ),
-    option_once(
+    strict_option(
         "--dev",
         shell_complete=completion.suite,
         help="Suite of one task, or local:FILE with scored pairs, to select checkpoints on.",
     ),
-    option_once("--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."),
+    strict_option("--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."),
     device_options("Torch threads a cell."),
-    option_once(
+    strict_option(
         "--ranks",
         type=click.IntRange(1, 64),
         default=1,
@@ -162,7 +162,7 @@ train_options = together(
         "Arithmetic of the transformers in training; losses and what AdamW steps keep fp32, dev scores too.",
         "bf16-weights",
     ),
-    option_once(
+    strict_option(
         "--compile",
         "compiled",
         type=click.Choice(["none", "inductor", "graphs"]),
@@ -171,21 +171,21 @@ train_options = together(
     ),
 )
 """What a training depends on."""
-spec_options = together(
+spec_options = combine_options(
     train_options,
-    option_once(
+    strict_option(
         "--suite",
         "suites",
         shell_complete=completion.suites,
         help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
     ),
-    option_once(
+    strict_option(
         "--transfer-solver",
         type=click.Choice(["exact", "sgd"]),
         default="exact",
         help="Transfer tasks: the optimum, or SentEval's Adam with early stopping.",
     ),
-    option_once(
+    strict_option(
         "--precision",
         type=click.Choice(["fp32", "bf16", "fp16"]),
         default="fp32",
@@ -193,20 +193,20 @@ spec_options = together(
     ),
     results_options,
 )
-executor_options = together(
-    option_once(
+executor_options = combine_options(
+    strict_option(
         "--executor",
         type=click.Choice(["local", "ray"]),
         default="local",
         help="Where cells run: here, or on a Ray cluster whose nodes share the folder.",
     ),
-    option_once(
+    strict_option(
         "--ray-address",
         metavar="HOST:PORT|auto|local",
         help="Head node of the cluster; auto: the one that this machine is part of; local: one that "
         "starts here for the run. Default RAY_ADDRESS, else auto.",
     ),
-    option_once(
+    strict_option(
         "--per-gpu",
         type=click.IntRange(1, 256),
         metavar="N",
@@ -214,14 +214,14 @@ executor_options = together(
         "holds, 1 where it has none.",
     ),
 )
-workers_option = option_once(
+workers_option = strict_option(
     "--workers",
     type=click.IntRange(1, 256),
     envvar="BENCH_WORKERS",
     help="Cells side by side; default BENCH_WORKERS, else 2 where the cores suffice, with cuda as many as "
     "the GPU's memory holds, with mps 1, with Ray as many as the cluster has room for.",
 )
-run_options = together(spec_options, workers_option, executor_options, config_option)
+run_options = combine_options(spec_options, workers_option, executor_options, config_option)
 
 
 def make_spec(options: dict[str, Any]) -> RunSpec:
@@ -246,7 +246,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     check_precision(options.get("train_precision", "fp32"), options["device"], "--train-precision")
     check_precision(options.get("precision", "fp32"), options["device"], "--precision")
     check_mps(options)
-    check_compiled(options.get("compiled", "none"), options["device"], options.get("ranks", 1))
+    check_compile_option(options.get("compiled", "none"), options["device"], options.get("ranks", 1))
     if (address := options.get("ray_address")) and options["executor"] != "ray":
         raise InputError(
             f"cells run here, not at {address}", where="--ray-address", hint="add --executor ray"
@@ -265,7 +265,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     spec = RunSpec(
         **given
         | {
-            "plugins": loaded_plugins(options.get("plugins", ()), options["results"]),
+            "plugins": load_plugin_options(options.get("plugins", ()), options["results"]),
             "methods": parse_methods(options["methods"]),
             "seeds": parse_seeds(seeds) if isinstance(seeds, str) else seeds,
             "profile": DEFAULT if options["profile"] is None else options["profile"],
@@ -274,14 +274,14 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
             "copies": parse_copies(options["copies"]),
             "data": options["data_dir"],
             "workers": options.get("workers") or _default_workers(options),
-            "probes": parse_probes(options["probes"], tell) if options.get("probes") else (),
+            "probes": parse_probes(options["probes"], print_stderr) if options.get("probes") else (),
         }
     )
-    tell_idle_tables(spec.profile)
+    warn_unused_tables(spec.profile)
     return spec
 
 
-def tell_idle_tables(profile: str) -> None:
+def warn_unused_tables(profile: str) -> None:
     """Name the profile's tables of no registered method, once plug-ins are loaded.
 
     No error: a profile may have a table for a method whose plug-in isn't needed now.
@@ -290,13 +290,13 @@ def tell_idle_tables(profile: str) -> None:
     from bench.registry import discover
 
     known = discover().names()
-    for name in sorted(profiles.load(profile).methods.keys() - set(known)):
-        near = did_you_mean(name, known)
+    for name in sorted(profiles.load_profile(profile).methods.keys() - set(known)):
+        near = suggest_name(name, known)
         what = f"profile {profile}: [methods.{name}] does nothing, no method is called so"
-        tell(printable(f"{what} ({near})" if near else what))
+        print_stderr(printable(f"{what} ({near})" if near else what))
 
 
-def loaded_plugins(texts: Sequence[str], results: Path = Path("results")) -> tuple[Plugin, ...]:
+def load_plugin_options(texts: Sequence[str], results: Path = Path("results")) -> tuple[Plugin, ...]:
     """Load what ``--plugin`` names; raises InputError."""
     if not texts:
         return ()
@@ -341,7 +341,7 @@ def check_mps(options: Mapping[str, Any]) -> None:
         )
 
 
-def check_compiled(compiled: str, device: str, ranks: int) -> None:
+def check_compile_option(compiled: str, device: str, ranks: int) -> None:
     """Raise InputError for CUDA graphs on a CPU, compiled steps on MPS and those of several processes."""
     where = f"--compile {compiled}"
     if compiled != "none" and device == "mps":
@@ -365,7 +365,7 @@ def check_device(device: str, ranks: int = 1) -> None:
         check_devices(ranks, device)
 
 
-def tell(line: str) -> None:
+def print_stderr(line: str) -> None:
     """Print a line to stderr."""
     click.echo(line, err=True)
 

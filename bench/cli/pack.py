@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import PATH, NumberRange, make_spec, seeds_option, spec_options
 from bench.errors import BenchError, InputError
 
@@ -19,7 +19,7 @@ _FILES = {"backbone", "data_dir", "corpus", "pairs", "copies", "plugins", "resul
 
 
 @click.command()
-@option_once(
+@strict_option(
     "--methods",
     required=True,
     shell_complete=completion.methods_or_all,
@@ -27,28 +27,28 @@ _FILES = {"backbone", "data_dir", "corpus", "pairs", "copies", "plugins", "resul
 )
 @seeds_option("1-5")
 @spec_options
-@option_once("--probes", metavar="all|NAME,...", help="Probes that the run adds.")
-@option_once("--out", type=PATH, required=True, metavar="FOLDER", help="The folder: a new one.")
-@option_once(
+@strict_option("--probes", metavar="all|NAME,...", help="Probes that the run adds.")
+@strict_option("--out", type=PATH, required=True, metavar="FOLDER", help="The folder: a new one.")
+@strict_option(
     "--weights",
     type=click.Choice(["fp16", "same"]),
     default="fp16",
     help="Models with float16 weights, whose hash then differs and stands in the records, or as they are.",
 )
-@option_once(
+@strict_option(
     "--limit",
     type=NumberRange(0, min_open=True),
     metavar="MB",
     help="Exit code 1 where the folder is larger.",
 )
-def pack(out: Path, weights: str, limit: float | None, **options: Any) -> None:
+def pack_command(out: Path, weights: str, limit: float | None, **options: Any) -> None:
     """Make one FOLDER that runs on a machine without network or pip, but with Python and torch.
 
     It holds the code, the data of the named suites, the training text, the models, and run.sh with the
     command. Records that it makes name the commit it was made from.
     """
-    from bench.exchange.pack import pack as write
-    from bench.plan.plan import check_names, make_plan
+    from bench.exchange.pack import pack_run as write
+    from bench.plan.plan import check_folder_names, make_plan
 
     if str(options["profile"]).endswith(".toml"):
         raise InputError(
@@ -57,8 +57,8 @@ def pack(out: Path, weights: str, limit: float | None, **options: Any) -> None:
             expected="one that comes with bench, and --set for what yours changes",
         )
     plan = make_plan(make_spec(options))
-    check_names(plan)
-    found = write(plan, ["run", *_given()], out, half=weights == "fp16")
+    check_folder_names(plan)
+    found = write(plan, ["run", *_collect_arguments()], out, half=weights == "fp16")
     for line in found.models:
         click.echo(line)
     size = found.bytes / 1e6
@@ -67,7 +67,7 @@ def pack(out: Path, weights: str, limit: float | None, **options: Any) -> None:
         raise BenchError(f"{size:,.1f} MB", where=str(out), expected=f"at most {limit:g} MB")
 
 
-def _given() -> list[str]:
+def _collect_arguments() -> list[str]:
     """What was given on the command line for the run, without what names files."""
     context = click.get_current_context()
     words: list[str] = []

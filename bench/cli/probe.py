@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import (
     PATH,
     check_device,
@@ -18,7 +18,7 @@ from bench.cli.options import (
     print_json,
     seeds_option,
     spec_options,
-    tell,
+    print_stderr,
 )
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
@@ -26,10 +26,10 @@ from bench.errors import InputError
 if TYPE_CHECKING:
     from bench.plan.cell import Cell
     from bench.plan.plan import Plan
-    from bench.probes.along import Along, Evaluated
+    from bench.probes.along import TrainingProbes, ProbedEvaluation
     from bench.probes.data import ProbeData
     from bench.probes.probe import ProbeOptions
-    from bench.reports.tables.probes import Probed
+    from bench.reports.tables.probes import ProbedRun
 
 _WHERE = "bench probe"
 
@@ -37,32 +37,32 @@ _WHERE = "bench probe"
 @click.command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=completion.method)
 @seeds_option("1")
-@option_once("--probes", "names", default="all", help="Names from `bench list probes`.")
-@option_once(
+@strict_option("--probes", "names", default="all", help="Names from `bench list probes`.")
+@strict_option(
     "--on",
     "suite",
     shell_complete=completion.suite,
     help="Suite whose sentences are probed; default is the dev set.",
 )
-@option_once("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
-@option_once(
+@strict_option("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
+@strict_option(
     "--groups",
     type=click.Choice(["width", "quantiles"]),
     default="width",
     help="Gold groups of the density: intervals of width 1, or five of like size.",
 )
-@option_once("--per-head", is_flag=True, help="Attention mass by head too (json).")
-@option_once("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
-@option_once("--heatmaps", type=PATH, help="Draw its maps by layer (SVG) into DIR.")
-@option_once(
+@strict_option("--per-head", is_flag=True, help="Attention mass by head too (json).")
+@strict_option("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
+@strict_option("--heatmaps", type=PATH, help="Draw its maps by layer (SVG) into DIR.")
+@strict_option(
     "--along",
     is_flag=True,
     help="Train each METHOD's own stages anew and probe them at every dev evaluation; keeps no stage.",
 )
-@option_once("--out", type=PATH, help="File of --along: written after every training, continued if there.")
+@strict_option("--out", type=PATH, help="File of --along: written after every training, continued if there.")
 @format_option("text", "json")
 @spec_options
-def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any) -> None:
+def probe_command(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any) -> None:
     """Measure the probes of each METHOD's encoder; finished training stages are used as they are.
 
     Without METHOD: the probes in the records of --campaign (`bench run --probes all` puts them there), and
@@ -74,35 +74,35 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
     if not methods:
         if along:
             raise InputError("no METHOD to train", where="--along")
-        _show_records(options["results"], options["campaign"], form)
+        _print_records(options["results"], options["campaign"], form)
         return
-    from bench.cli.terminal import text
+    from bench.cli.terminal import format_grids
     from bench.probes import parse_probes
     from bench.probes.probe import ProbeOptions
     from bench.reports.tables.probes import probe_grids
 
     if along:
-        _along(methods, names, form, heatmaps, out, options)
+        _probe_training(methods, names, form, heatmaps, out, options)
         return
-    wanted = parse_probes(names, tell)
+    wanted = parse_probes(names, print_stderr)
     if heatmaps is not None and "attention_sink" not in wanted:
         raise InputError("heatmaps come with the probe attention_sink", where=f"--probes {names}")
     how = ProbeOptions(
         strict=options["strict"],
         groups=options["groups"],
         per_head=options["per_head"],
-        sentence=_sentence(options["sentence"], maps=heatmaps is not None or form == "json"),
+        sentence=_check_sentence(options["sentence"], maps=heatmaps is not None or form == "json"),
     )
-    found = _measure_all(methods, wanted, how, options)
+    found = _measure_methods(methods, wanted, how, options)
     if heatmaps is not None:
-        _draw(found, heatmaps)
+        _draw_maps(found, heatmaps)
     if form == "json":
         print_json([asdict(one) for one in found])
     else:
-        click.echo(text(probe_grids(found)), nl=False)
+        click.echo(format_grids(probe_grids(found)), nl=False)
 
 
-def _sentence(given: str | None, *, maps: bool) -> str | None:
+def _check_sentence(given: str | None, *, maps: bool) -> str | None:
     """The sentence of the attention maps, None where there are none; raises InputError for one in vain."""
     from bench.probes.attention_sink import PAPER_SENTENCE
 
@@ -119,26 +119,26 @@ def _sentence(given: str | None, *, maps: bool) -> str | None:
     return given
 
 
-def _measure_all(
+def _measure_methods(
     methods: tuple[str, ...], names: tuple[str, ...], how: ProbeOptions, options: dict[str, Any]
-) -> list[Probed]:
+) -> list[ProbedRun]:
     from bench.config import profiles
     from bench.data.source import DataSource
-    from bench.execution.probing import probe_data
+    from bench.execution.probing import load_probe_data
     from bench.nn.device import torch_threads
     from bench.plan.plan import make_plan
 
     plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
     spec = plan.spec
     check_device(spec.device)
-    suite = options["suite"] or spec.dev or profiles.load(spec.profile).dev
-    data = probe_data(suite, DataSource.of_run(spec))
+    suite = options["suite"] or spec.dev or profiles.load_profile(spec.profile).dev
+    data = load_probe_data(suite, DataSource.of_run(spec))
     cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}
     with torch_threads(spec.threads, needs_torch=True):
-        return [_measure(plan, cell, data, names, how) for cell in cells.values()]
+        return [_measure_cell(plan, cell, data, names, how) for cell in cells.values()]
 
 
-def _along(
+def _probe_training(
     methods: tuple[str, ...],
     names: str,
     form: str,
@@ -147,35 +147,35 @@ def _along(
     options: dict[str, Any],
 ) -> None:
     """Train anew, probing; print the evaluations, and how the probes go with the dev score."""
-    from bench.cli.terminal import text
+    from bench.cli.terminal import format_grids
     from bench.config import profiles
     from bench.data.source import DataSource
-    from bench.execution.along import along, check_along
-    from bench.execution.probing import probe_data
+    from bench.execution.along import probe_trainings, check_probed_plan
+    from bench.execution.probing import load_probe_data
     from bench.plan.plan import make_plan
-    from bench.probes.along import Along
+    from bench.probes.along import TrainingProbes
     from bench.probes.probe import ProbeOptions
-    from bench.reports.tables.along import along_grids, along_relations, within_relations
+    from bench.reports.tables.along import evaluation_grids, evaluation_relations, within_relations
 
     if heatmaps is not None or options["sentence"] is not None:
         where = "--sentence" if heatmaps is None else "--heatmaps"
         raise InputError("there are no attention maps along a training", where=where)
-    wanted = _quantities(names)
+    wanted = _parse_quantities(names)
     plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
     spec = plan.spec
     check_device(spec.device)
-    check_along(plan)
-    dev = spec.dev or profiles.load(spec.profile).dev
-    data = probe_data(options["suite"] or dev, DataSource.of_run(spec))
+    check_probed_plan(plan)
+    dev = spec.dev or profiles.load_profile(spec.profile).dev
+    data = load_probe_data(options["suite"] or dev, DataSource.of_run(spec))
     how = ProbeOptions(strict=options["strict"], groups=options["groups"], per_head=options["per_head"])
-    found = _there(out, spec.profile, dev, data, wanted, strict=how.strict)
-    for more in along(plan, data, wanted, how, progress_bar, found):
+    found = _read_evaluations(out, spec.profile, dev, data, wanted, strict=how.strict)
+    for more in probe_trainings(plan, data, wanted, how, progress_bar, found):
         found += more
-        _keep(out, Along(spec.profile, dev, tuple(found)))
+        _save_evaluations(out, TrainingProbes(spec.profile, dev, tuple(found)))
     if not found:
         raise InputError("no training made a dev evaluation", where="--along", hint="lower eval_every")
     if form == "json":
-        relations = along_relations(found, spec.profile, dev)
+        relations = evaluation_relations(found, spec.profile, dev)
         within = within_relations(found)
         print_json(
             {
@@ -185,16 +185,16 @@ def _along(
             }
         )
     else:
-        click.echo(text(along_grids(found, spec.profile, dev)), nl=False)
+        click.echo(format_grids(evaluation_grids(found, spec.profile, dev)), nl=False)
 
 
-def _quantities(names: str) -> tuple[str, ...]:
+def _parse_quantities(names: str) -> tuple[str, ...]:
     """Probes that ``--probes`` names, of those with a quantity that may go with the score."""
     from bench.probes import parse_probes
     from bench.reports.tables.relation import QUANTITIES
 
     known = tuple(dict.fromkeys(one.probe for one in QUANTITIES))
-    wanted = known if names.strip() == "all" else parse_probes(names, tell)
+    wanted = known if names.strip() == "all" else parse_probes(names, print_stderr)
     if other := set(wanted) - set(known):
         raise InputError(
             f"{', '.join(sorted(other))} along a training",
@@ -204,15 +204,15 @@ def _quantities(names: str) -> tuple[str, ...]:
     return wanted
 
 
-def _there(
+def _read_evaluations(
     out: Path | None, profile: str, dev: str, data: ProbeData, wanted: tuple[str, ...], *, strict: bool
-) -> list[Evaluated]:
+) -> list[ProbedEvaluation]:
     """Evaluations that a file has already; raises InputError for one of something else."""
-    from bench.probes.along import read_along
+    from bench.probes.along import read_training_probes
 
     if out is None or not out.exists():
         return []
-    kept = read_along(out)
+    kept = read_training_probes(out)
     asked = {*wanted, "version", "data"}
     if (kept.profile, kept.dev) != (profile, dev) or any(
         one.probes["data"] != data.facts or set(one.probes) != asked for one in kept.evaluations
@@ -234,40 +234,40 @@ def _there(
     return list(kept.evaluations)
 
 
-def _keep(out: Path | None, found: Along) -> None:
-    from bench.probes.along import write_along
+def _save_evaluations(out: Path | None, found: TrainingProbes) -> None:
+    from bench.probes.along import write_training_probes
 
     if out is not None:
         try:
-            write_along(out, found)
+            write_training_probes(out, found)
         except OSError as error:
             raise InputError(f"{out} can't be written: {error.strerror}", where=f"--out {out}") from error
 
 
-def _measure(plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], how: ProbeOptions) -> Probed:
+def _measure_cell(plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], how: ProbeOptions) -> ProbedRun:
     """Measure one cell's encoder; its average is that of its finished record on the plan's first suite."""
-    from bench.execution.builder import Builder
-    from bench.execution.probing import finished_record, with_eta
+    from bench.execution.builder import EncoderBuilder
+    from bench.execution.probing import find_finished_record, add_cost_efficiency
     from bench.execution.stage_cache import StageCache
-    from bench.probes.measure import measure
-    from bench.reports.tables.probes import Probed
+    from bench.probes.measure import measure_probes
+    from bench.reports.tables.probes import ProbedRun
 
     cache = StageCache(plan.spec.results / ".stages")
     missing = [stage.spec.role for stage in cell.all_stages if cache.find(stage) is None]
     if missing:
         stages = ", ".join(missing)
         click.echo(f"{cell.describe()} is trained first, stage {stages}: not in {cache.root}", err=True)
-    encoder = Builder(cell, plan.spec.device, plan.training, cache).encoder()
+    encoder = EncoderBuilder(cell, plan.spec.device, plan.training, cache).encoder()
     with progress_bar(cell.describe(), len(data.sentences)) as advance:
-        found = measure(encoder, data, names, how, advance)
+        found = measure_probes(encoder, data, names, how, advance)
     job = next(job for job in plan.jobs if job.cell == cell)
-    record = finished_record(plan, job)
-    probes = with_eta(found.probes, record) if record else found.probes
+    record = find_finished_record(plan, job)
+    probes = add_cost_efficiency(found.probes, record) if record else found.probes
     average = record.score("avg") if record else None
-    return Probed(cell.profile, cell.method, cell.seed, job.suite, average, probes, found.timing)
+    return ProbedRun(cell.profile, cell.method, cell.seed, job.suite, average, probes, found.timing)
 
 
-def _draw(found: list[Probed], folder: Path) -> None:
+def _draw_maps(found: list[ProbedRun], folder: Path) -> None:
     from bench.records.record import safe_name
     from bench.reports.figures.heatmaps import draw_heatmaps
 
@@ -284,16 +284,16 @@ def _draw(found: list[Probed], folder: Path) -> None:
             click.echo(f"heatmap: {path}", err=True)
 
 
-def _show_records(results: Path, campaign: str, form: str) -> None:
-    from bench.cli.terminal import text
+def _print_records(results: Path, campaign: str, form: str) -> None:
+    from bench.cli.terminal import format_grids
     from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
     from bench.reports.tables.mechanism import all_relations, mechanism_grids
-    from bench.reports.tables.probes import from_records, probe_grids
+    from bench.reports.tables.probes import probed_runs, probe_grids
 
     store = ResultStore(results, campaign)
     source = make_campaign(store, store.records())
-    found = from_records(source.records)
+    found = probed_runs(source.records)
     if not found:
         raise InputError(
             "no record has probes",
@@ -305,4 +305,4 @@ def _show_records(results: Path, campaign: str, form: str) -> None:
         relations = all_relations(source)
         print_json({"probes": list(map(asdict, found)), "mechanism": list(map(asdict, relations))})
     else:
-        click.echo(text([*probe_grids(found), *mechanism_grids(source)]), nl=False)
+        click.echo(format_grids([*probe_grids(found), *mechanism_grids(source)]), nl=False)

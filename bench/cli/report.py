@@ -9,80 +9,80 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
-from bench.cli.options import PATH, filter_options, format_option, results_option, together
+from bench.cli.config import strict_option
+from bench.cli.options import PATH, filter_options, format_option, results_option, combine_options
 from bench.errors import BenchError, DataError, InputError, not_one_of
 from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
     from bench.records.record import RunRecord
     from bench.reports.campaign import Campaign
-    from bench.reports.formats.paper import Style
+    from bench.reports.formats.paper import PaperStyle
 
-_rows = together(
-    option_once(
+_row_options = combine_options(
+    strict_option(
         "--methods",
         metavar="IDS",
         shell_complete=completion.recorded_methods,
         help="Only these methods, with commas between them.",
     ),
-    option_once(
+    strict_option(
         "--order",
         type=click.Choice(["score", "given"]),
         default="score",
         help="given: as --methods has them.",
     ),
-    option_once(
+    strict_option(
         "--names", metavar="FILE", help="Names to print: lines METHOD = \"name\"; 'published': the papers'."
     ),
-    option_once("--columns", metavar="NAMES", help="Only these columns, in this order."),
-    option_once("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
+    strict_option("--columns", metavar="NAMES", help="Only these columns, in this order."),
+    strict_option("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
 )
-_paper = together(
-    option_once("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX that a paper can print."),
-    option_once("--caption", metavar="LATEX", help="Its caption, in the place of what was measured."),
-    option_once("--label", help="Its label, such as tab:main."),
-    option_once("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite beside the names."),
+_paper_options = combine_options(
+    strict_option("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX that a paper can print."),
+    strict_option("--caption", metavar="LATEX", help="Its caption, in the place of what was measured."),
+    strict_option("--label", help="Its label, such as tab:main."),
+    strict_option("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite beside the names."),
 )
 
 
 @click.command()
 @format_option("text", "markdown", "csv", "json", "latex", "html")
-@option_once("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
+@strict_option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
 @filter_options
-@_rows
-@option_once(
+@_row_options
+@strict_option(
     "--baseline",
     metavar="METHOD",
     shell_complete=completion.recorded_method,
     help="Mark what differs from this method with daggers.",
 )
-@option_once(
+@strict_option(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )
-@option_once(
+@strict_option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
     help="Scores of the checkpoint that the dev set chose, or of the training's last.",
 )
-@option_once(
+@strict_option(
     "--rank-supervised",
     is_flag=True,
     help="Rank supervised rows among the others; else they stand below them.",
 )
-@_paper
-@option_once("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
-@option_once("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
+@_paper_options
+@strict_option("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
+@strict_option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
 @results_option
-@option_once(
+@strict_option(
     "--campaign",
     metavar="NAME[,NAME...]",
     default="local",
     shell_complete=completion.campaigns,
     help="Folders of records below --results; several are one report, refused where they contradict.",
 )
-def report(
+def report_command(
     form: str,
     table: str | None,
     columns: str | None,
@@ -95,21 +95,21 @@ def report(
 
     html is one file for a browser, without a network: everything that the records hold.
     """
-    from bench.cli.terminal import screen
-    from bench.render.formats import wanted
-    from bench.reports.report import Look, all_figures
-    from bench.reports.report import report as make
+    from bench.cli.terminal import get_screen
+    from bench.render.formats import parse_columns
+    from bench.reports.report import TableOptions, all_figures
+    from bench.reports.report import render_report as make
 
     paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
     if given := [f"--{name.removesuffix('s')}" for name, value in paper.items() if value is not None]:
-        form = _latex(form, table, given[0])
+        form = _check_latex_format(form, table, given[0])
     if standalone and form != "latex":
         raise InputError("--standalone is for LaTeX", where="bench report", hint="add --format latex")
     if width is not None and form != "text":
         raise InputError("--width is for text", where="bench report", hint="leave it out")
-    source, damaged = _campaign(**chosen, published=bool(given))
+    source, damaged = _load_campaign(**chosen, published=bool(given))
     try:
-        look = Look(wanted(columns), screen(width), _style(source, **paper))
+        look = TableOptions(parse_columns(columns), get_screen(width), _make_style(source, **paper))
         made = make(source, form, table, look, standalone=standalone)
     except BenchError:
         for error in damaged:  # it may be why
@@ -117,14 +117,14 @@ def report(
         raise
     click.echo(made, nl=False)
     if figures is not None:
-        from bench.render.draw import draw
+        from bench.render.draw import draw_figures
 
-        for path in draw(all_figures(source), figures):
+        for path in draw_figures(all_figures(source), figures):
             click.echo(f"figure: {path}", err=True)
-    _leave_if_damaged(damaged)
+    _raise_damaged(damaged)
 
 
-def _latex(form: str, table: str | None, option: str) -> str:
+def _check_latex_format(form: str, table: str | None, option: str) -> str:
     """The format of a paper's table; raises InputError where another one, or another table, is asked for."""
     asked = click.get_current_context().get_parameter_source("form")
     if form != "latex" and asked is not click.core.ParameterSource.DEFAULT:
@@ -136,14 +136,14 @@ def _latex(form: str, table: str | None, option: str) -> str:
     return "latex"
 
 
-def _style(source: Campaign, **asked: str | None) -> Style | None:
-    from bench.reports.formats.paper import style
+def _make_style(source: Campaign, **asked: str | None) -> PaperStyle | None:
+    from bench.reports.formats.paper import parse_style
 
     methods = list(dict.fromkeys(record.method for record in source.records))
-    return style(asked["style"], asked["caption"], asked["label"], asked["cites"], methods)
+    return parse_style(asked["style"], asked["caption"], asked["label"], asked["cites"], methods)
 
 
-def _leave_if_damaged(errors: Sequence[DataError]) -> None:
+def _raise_damaged(errors: Sequence[DataError]) -> None:
     """Say which records couldn't be read, the last line an error that exits with 1."""
     if len(errors) == 1:
         raise BenchError(errors[0].what, where=errors[0].where, hint=errors[0].hint)
@@ -153,7 +153,7 @@ def _leave_if_damaged(errors: Sequence[DataError]) -> None:
         raise BenchError(f"{len(errors)} records can't be read", hint="the lines above say why")
 
 
-def _campaign(
+def _load_campaign(
     results: Path,
     campaign: str,
     profile: str | None,
@@ -169,26 +169,26 @@ def _campaign(
 ) -> tuple[Campaign, list[DataError]]:
     """Return the chosen part of a campaign or several, and why records of them can't be read."""
     from bench.reports import choice, joined
-    from bench.reports.campaign import Campaign, ready
+    from bench.reports.campaign import Campaign, prepare_campaign
     from bench.reports.records import last_checkpoints
 
-    stores = joined.stores_of(results, campaign)
-    every = joined.gathered(stores)
+    stores = joined.parse_campaigns(results, campaign)
+    every = joined.collect_records(stores)
     found = [
         one for one in every if profile in (None, one.record.profile) and suite in (None, one.record.suite)
     ]
     if not found:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
     known = [one.record for one in found]
-    rows = choice.listed(methods, known)
-    found = joined.joined([one for one in found if not rows or one.record.method in rows])
+    rows = choice.parse_method_list(methods, known)
+    found = joined.merge_records([one for one in found if not rows or one.record.method in rows])
     records = tuple(one.record for one in found)
     if checkpoint == "last":
         records = tuple(last_checkpoints(records))
-    baseline = _known_baseline(baseline, records)
-    sweeps = tuple(joined.joined_sweeps(stores, profile, suite))
-    homes = joined.homes_of(found)
-    source = ready(
+    baseline = _find_baseline(baseline, records)
+    sweeps = tuple(joined.merge_sweeps(stores, profile, suite))
+    homes = joined.record_stores(found)
+    source = prepare_campaign(
         Campaign(
             *(stores, records, sweeps, baseline, rounded),
             homes=homes,
@@ -196,19 +196,19 @@ def _campaign(
             last=checkpoint == "last",
         )
     )
-    source = choice.chosen(source, rows, known, given=order == "given")
+    source = choice.restrict_campaign(source, rows, known, given=order == "given")
     names = choice.PUBLISHED if names is None and published else names
-    source = choice.named(source, names, {one.record.method for one in every})
+    source = choice.name_methods(source, names, {one.record.method for one in every})
     return source, [error for one in found for error in one.errors]
 
 
-def _known_baseline(baseline: str | None, records: Sequence[RunRecord]) -> str | None:
-    from bench.comparison.select import row_meant
+def _find_baseline(baseline: str | None, records: Sequence[RunRecord]) -> str | None:
+    from bench.comparison.select import match_method_id
 
     if baseline is None:
         return None
     names = {record.method for record in records}
-    found = row_meant(baseline, names, records)
+    found = match_method_id(baseline, names, records)
     if found not in names:
         raise not_one_of(f"no record of '{baseline}'", baseline, sorted(names), where="--baseline")
     return found

@@ -9,21 +9,21 @@ from typing import Any
 
 import click
 
-from bench.cli.config import option_once
-from bench.cli.options import PATH, data_option, loaded_plugins, plugin_option, text_column_option
+from bench.cli.config import strict_option
+from bench.cli.options import PATH, data_option, load_plugin_options, plugin_option, text_column_option
 from bench.errors import printable
 
 
 @click.command()
 @click.argument("record", type=PATH)
 @data_option()
-@option_once("--model", help="Model folder or file, where the record's profile doesn't name it.")
-@option_once("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
+@strict_option("--model", help="Model folder or file, where the record's profile doesn't name it.")
+@strict_option("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
 @text_column_option
-@option_once("--pairs", type=PATH, help="Labelled pairs, where they aren't the profile's.")
-@option_once("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
+@strict_option("--pairs", type=PATH, help="Labelled pairs, where they aren't the profile's.")
+@strict_option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
 @plugin_option
-def rerun(
+def rerun_command(
     record: Path, data_dir: Path | None, copies: Sequence[str], plugins: Sequence[str], **given: Any
 ) -> None:
     """Repeat a RECORD.json, training included, and say equal, or which digits differ (exit code 1).
@@ -31,12 +31,12 @@ def rerun(
     Other versions or another CPU can change digits: where they differ too, that is said.
     """
     from bench.config.method_ids import parse_copies
-    from bench.execution.rerun import rerun as repeat
+    from bench.execution.rerun import rerun_record as repeat
     from bench.records.machines import machine_warnings
     from bench.records.store import read_record
 
     then = read_record(record)
-    loaded_plugins(plugins)
+    load_plugin_options(plugins)
     found, now = repeat(then, data=data_dir, copies=parse_copies(copies), **given)
     if not found:
         click.echo("equal: every score is the same to the last digit")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import PATH, check_device, data_option, device_options, text_column_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
@@ -25,43 +25,43 @@ _CHUNK = {"cpu": 1024, "cuda": 16_384, "mps": 4096}  # sentences: minutes of wor
 
 
 @click.command()
-@option_once(
+@strict_option(
     "--pivots", required=True, help="Comma-separated, e.g. fr,ru; zh:cmn_Hans where a model has several."
 )
-@option_once("--corpus", type=PATH, help="Training text, lines or a table's column; or:")
+@strict_option("--corpus", type=PATH, help="Training text, lines or a table's column; or:")
 @text_column_option
-@option_once("--profile", shell_complete=completion.profile, help="Take this profile's training text.")
+@strict_option("--profile", shell_complete=completion.profile, help="Take this profile's training text.")
 @data_option("For --profile; default BENCH_DATA.")
-@option_once("--out", type=PATH, required=True, help="Folder of the copies.")
-@option_once("--models", type=PATH, help="Folder with opus-mt-en-X; default the hub's cache.")
-@option_once("--beams", type=click.IntRange(1, 16), default=1, help="1 is greedy.")
-@option_once("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
+@strict_option("--out", type=PATH, required=True, help="Folder of the copies.")
+@strict_option("--models", type=PATH, help="Folder with opus-mt-en-X; default the hub's cache.")
+@strict_option("--beams", type=click.IntRange(1, 16), default=1, help="1 is greedy.")
+@strict_option("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
 @device_options()
-def rtt(pivots: str, out: Path, models: Path | None, **options: Any) -> None:
+def rtt_command(pivots: str, out: Path, models: Path | None, **options: Any) -> None:
     """Translate a training text to each pivot language and back, for `bench run --copy`.
 
     Writes NAME.en-X-en.txt, line i for sentence i, and its provenance NAME.en-X-en.json. Stopped at any
     moment, the same command goes on from the last finished part.
     """
     from bench.nn.device import torch_threads
-    from bench.nn.marian import BATCH_TOKENS, check_installed, find_model
+    from bench.nn.marian import BATCH_TOKENS, check_sentencepiece, find_translation_model
 
     wanted = _parse_pivots(pivots)
-    text = _corpus(options["corpus"], options["text_column"], options["profile"], options["data_dir"])
+    text = _read_training_text(options["corpus"], options["text_column"], options["profile"], options["data_dir"])
     check_device(options["device"])
-    check_installed()
+    check_sentencepiece()
     options["batch_tokens"] = options["batch_tokens"] or BATCH_TOKENS[options["device"]]
-    found = {pivot: (find_model("en", pivot, models), find_model(pivot, "en", models)) for pivot in wanted}
-    trips = [_trip(text, pivot, wanted[pivot], out, found[pivot], options) for pivot in wanted]
+    found = {pivot: (find_translation_model("en", pivot, models), find_translation_model(pivot, "en", models)) for pivot in wanted}
+    trips = [_make_trip(text, pivot, wanted[pivot], out, found[pivot], options) for pivot in wanted]
     for trip in trips:
         trip.finished()  # refuses what can't be replaced before anything is translated
     with torch_threads(options["threads"], needs_torch=True):
         for trip in trips:
-            facts = _make(trip, found[trip.pivot], options)
-            _tell(trip, facts)
+            facts = _make_copy(trip, found[trip.pivot], options)
+            _print_copy(trip, facts)
 
 
-def _make(
+def _make_copy(
     trip: RoundTrip, models: tuple[TranslationModel, TranslationModel], options: dict[str, Any]
 ) -> dict[str, Any]:
     from bench.nn.marian import MarianTranslator
@@ -84,7 +84,7 @@ def _make(
         return trip.run(load, advance)
 
 
-def _tell(trip: RoundTrip, facts: dict[str, Any]) -> None:
+def _print_copy(trip: RoundTrip, facts: dict[str, Any]) -> None:
     """Print the file to stdout, and to stderr how many translations are not whole."""
     copy = facts["copy"]
     click.echo(
@@ -101,7 +101,7 @@ def _tell(trip: RoundTrip, facts: dict[str, Any]) -> None:
             click.echo(f"{trip.text.name}: {copy[name]:,} of {copy['lines']:,} {meaning}", err=True)
 
 
-def _trip(
+def _make_trip(
     corpus: Corpus,
     pivot: str,
     code: str | None,
@@ -110,9 +110,9 @@ def _trip(
     options: dict[str, Any],
 ) -> RoundTrip:
     from bench.data.rtt import RoundTrip
-    from bench.records.environment import provenance
+    from bench.records.environment import collect_provenance
 
-    facts = provenance(device=options["device"], threads=options["threads"])
+    facts = collect_provenance(device=options["device"], threads=options["threads"])
     settings = {name: options[name] for name in ("beams", "batch_tokens", "threads")}
     settings["decoding"] = "greedy" if settings["beams"] == 1 else "beam search, early stopping"
     settings |= {"code": code, "device": facts["device"], "precision": facts["precision"]}
@@ -138,7 +138,7 @@ def _parse_pivots(text: str) -> dict[str, str | None]:
     return pivots
 
 
-def _corpus(path: Path | None, column: str | None, profile: str | None, data_dir: Path | None) -> Corpus:
+def _read_training_text(path: Path | None, column: str | None, profile: str | None, data_dir: Path | None) -> Corpus:
     from bench.config import profiles
     from bench.data.corpus import read_corpus
     from bench.data.source import data_folder
@@ -152,7 +152,7 @@ def _corpus(path: Path | None, column: str | None, profile: str | None, data_dir
         return read_corpus(path, column=column)
     if column is not None:
         raise InputError("it is of the text of --corpus", where=f"--text-column {column}")
-    chosen = profiles.load(profile or "")
+    chosen = profiles.load_profile(profile or "")
     if uses_world(chosen):
         raise InputError(
             f"profile '{chosen.name}' comes with copies of its text",

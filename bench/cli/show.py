@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import (
     PATH,
     data_option,
-    loaded_plugins,
+    load_plugin_options,
     plugin_option,
     results_option,
     set_option,
-    tell_idle_tables,
+    warn_unused_tables,
     text_column_option,
 )
 from bench.errors import DataError, InputError, printable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bench.card import MethodCard
     from bench.config.spec import MethodRequest
 
-Rows = list[tuple[str, str]]
+NameRows = list[tuple[str, str]]
 _CARD = 14
 
 
@@ -34,7 +34,7 @@ _CARD = 14
 @click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes", "campaigns"]))
 @plugin_option
 @results_option
-def list_(what: str, plugins: tuple[str, ...], results: Path) -> None:
+def list_command(what: str, plugins: tuple[str, ...], results: Path) -> None:
     """List methods, suites, profiles, sweeps, probes or campaigns.
 
     With --plugin: the methods of the file or package alone. A campaign's line has its profiles, methods,
@@ -42,13 +42,13 @@ def list_(what: str, plugins: tuple[str, ...], results: Path) -> None:
     """
     if plugins and what != "methods":
         raise InputError(f"{what} come from no plug-in", where="--plugin", expected="bench list methods")
-    listed: dict[str, Callable[[], Rows]] = {
-        "methods": lambda: _methods(plugins, results),
-        "suites": _suites,
-        "profiles": _profiles,
-        "sweeps": _sweeps,
-        "probes": _probes,
-        "campaigns": lambda: list(_campaigns(results)),
+    listed: dict[str, Callable[[], NameRows]] = {
+        "methods": lambda: _list_methods(plugins, results),
+        "suites": _list_suites,
+        "profiles": _list_profiles,
+        "sweeps": _list_sweeps,
+        "probes": _list_probes,
+        "campaigns": lambda: list(_list_campaigns(results)),
     }
     rows = listed[what]()
     width = max((len(name) for name, _ in rows), default=0)
@@ -56,7 +56,7 @@ def list_(what: str, plugins: tuple[str, ...], results: Path) -> None:
         click.echo(printable(f"{name:{width}}  {summary}"))
 
 
-def _methods(plugins: tuple[str, ...], results: Path) -> Rows:
+def _list_methods(plugins: tuple[str, ...], results: Path) -> NameRows:
     from bench.config.plugins import load_plugin, read_plugin
     from bench.registry import METHODS, discover
 
@@ -68,7 +68,7 @@ def _methods(plugins: tuple[str, ...], results: Path) -> Rows:
     return sorted(rows)
 
 
-def _suites() -> Rows:
+def _list_suites() -> NameRows:
     from bench.data.suites import SUITES
 
     return [
@@ -79,22 +79,22 @@ def _suites() -> Rows:
     ]
 
 
-def _profiles() -> Rows:
+def _list_profiles() -> NameRows:
     from bench.config import profiles
 
     return [
-        *((name, profiles.load(name).summary) for name in profiles.names()),
+        *((name, profiles.load_profile(name).summary) for name in profiles.profile_names()),
         ("FILE.toml", "a profile of yours; bench init writes one to begin with"),
     ]
 
 
-def _sweeps() -> Rows:
+def _list_sweeps() -> NameRows:
     from bench.config.sweeps import SWEEPS
 
     return [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
 
 
-def _probes() -> Rows:
+def _list_probes() -> NameRows:
     from bench.probes import PROBES
 
     return [
@@ -104,7 +104,7 @@ def _probes() -> Rows:
     ]
 
 
-def _campaigns(results: Path) -> Iterator[tuple[str, str]]:
+def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
     """A line for every campaign with records."""
     from bench.records.store import ResultStore
 
@@ -127,8 +127,8 @@ def _campaigns(results: Path) -> Iterator[tuple[str, str]]:
             ", ".join(
                 [
                     f"profiles {'+'.join(sorted({record.profile for record in records})) or '-'}",
-                    _counted(len({record.method for record in records}), "method"),
-                    _counted(len(records), "record"),
+                    _format_count(len({record.method for record in records}), "method"),
+                    _format_count(len(records), "record"),
                     f"{failed} failed",
                     *([f"{len(damaged)} damaged"] if damaged else []),
                     f"last {max(days, default='-')}",
@@ -137,24 +137,24 @@ def _campaigns(results: Path) -> Iterator[tuple[str, str]]:
         )
 
 
-def _counted(number: int, what: str) -> str:
+def _format_count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
 @click.command()
 @click.argument("method", shell_complete=completion.method)
-@option_once(
+@strict_option(
     "--profile",
     shell_complete=completion.profile,
     help="Also what `bench run` would do with it in this profile.",
 )
 @set_option
 @plugin_option
-@option_once("--corpus", type=PATH, help="Training text instead of the profile's.")
+@strict_option("--corpus", type=PATH, help="Training text instead of the profile's.")
 @text_column_option
-@option_once("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
+@strict_option("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
 @data_option()
-def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
+def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
     """Show a method's card: sources, equations, options, deviations.
 
     Of a model folder (hf:PATH, st:PATH): what is read, missing and unread, pooling, longest input, where
@@ -167,7 +167,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     from bench.config.spec import RunSpec
     from bench.registry import discover
 
-    loaded_plugins(plugins)
+    load_plugin_options(plugins)
     request = parse_method(method, "bench show")
     card = discover().get(request.name, where="bench show").card
     given = any(options[name] for name in ("overrides", "corpus", "pairs"))
@@ -176,15 +176,15 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     if profile is None and changed:
         raise InputError("settings belong to a profile", where="bench show", expected="--profile NAME too")
     if profile is None and folder:
-        _show_folder(request, card)
+        _print_folder(request, card)
         return
     if profile is None:
-        for line in card_lines(card):
+        for line in format_card(card):
             click.echo(line)
         return
-    from bench.plan.explain import shown
+    from bench.plan.explain import explain_method
 
-    tell_idle_tables(profile)
+    warn_unused_tables(profile)
     spec = RunSpec(
         (request,),
         (1,),
@@ -195,20 +195,20 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
         pairs=options["pairs"],
         data=options["data_dir"],
     )
-    for what, text in shown(request, spec):
+    for what, text in explain_method(request, spec):
         click.echo(printable(f"{what:{_CARD}}{text}"))
 
 
-def _show_folder(request: MethodRequest, card: MethodCard) -> None:
+def _print_folder(request: MethodRequest, card: MethodCard) -> None:
     """Print what bench reads in a model folder, and which methods can train on it."""
     from bench.card import BuildContext
     from bench.config.method_ids import split_argument
-    from bench.execution.folder_report import folder_report
-    from bench.nn.folder import resolve
+    from bench.execution.folder_report import report_folder
+    from bench.nn.folder import resolve_folder
     from bench.registry import METHODS
 
     path, short = split_argument(request, card)
-    model = resolve(path or "", where=request.text)
+    model = resolve_folder(path or "", where=request.text)
     options = {option.name: option.default for option in card.options}
     options |= {short[0]: card.option(short[0], request.text).parse(short[1], request.text)} if short else {}
     fault = None
@@ -216,13 +216,13 @@ def _show_folder(request: MethodRequest, card: MethodCard) -> None:
         encoder = METHODS.get(card.name).build(BuildContext(options, None, model.path, "cpu"))
     except InputError as error:
         encoder, fault = None, error
-    for what, text in folder_report(model.path, encoder):
+    for what, text in report_folder(model.path, encoder):
         click.echo(printable(f"{what:{_CARD}}{text}"))
     if fault is not None:
         click.echo(printable(f"{'as a row':{_CARD}}refused: {fault}"))
 
 
-def card_lines(card: MethodCard) -> Iterator[str]:
+def format_card(card: MethodCard) -> Iterator[str]:
     """A method's card, as it is shown."""
     yield f"{card.name} ({card.kind}, version {card.version}): {card.summary}"
     yield "one run, no seed" if card.deterministic else "seeded"

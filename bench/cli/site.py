@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import PATH, data_option, results_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     from bench.records.record import RunRecord
     from bench.records.store import ResultStore
-    from bench.site.entry import Check
+    from bench.site.entry import CampaignCheck
 
 
 @click.command()
-@option_once("--out", type=PATH, default=Path("site"), show_default=True, help="Folder of the site.")
-@option_once("--url", default="", metavar="URL", help="Where it will be published: for sitemap and feed.")
-@option_once("--title", default="bench results", show_default=True, help="Of the site.")
-@option_once(
+@strict_option("--out", type=PATH, default=Path("site"), show_default=True, help="Folder of the site.")
+@strict_option("--url", default="", metavar="URL", help="Where it will be published: for sitemap and feed.")
+@strict_option("--title", default="bench results", show_default=True, help="Of the site.")
+@strict_option(
     "--history", type=PATH, metavar="FOLDER", help="Verdicts of bench check --json: a page of builds."
 )
 @results_option
 @data_option()
-def site(out: Path, url: str, title: str, history: Path | None, results: Path, data_dir: Path | None) -> None:
+def site_command(out: Path, url: str, title: str, history: Path | None, results: Path, data_dir: Path | None) -> None:
     """Make one static site of all campaigns: leaderboards, methods, every pair, published figures.
 
     Every campaign is verified first. Pages need no server and ask for nothing; unchanged campaigns are not
@@ -39,7 +39,7 @@ def site(out: Path, url: str, title: str, history: Path | None, results: Path, d
     can't be read or findings of bench verify; 2 bad input.
     """
     from bench.registry import discover
-    from bench.site.build import Asked, build, campaigns_below
+    from bench.site.build import SiteRequest, build_site, find_campaigns
     from bench.verify.sentences import check_sentences
 
     discover()
@@ -47,13 +47,13 @@ def site(out: Path, url: str, title: str, history: Path | None, results: Path, d
     def quotes(texts: Mapping[str, bytes], records: Sequence[RunRecord], where: str) -> None:
         check_sentences(texts, records, data_dir, where)
 
-    def check(store: ResultStore) -> Check:
-        return _check(store, data_dir)
+    def check(store: ResultStore) -> CampaignCheck:
+        return _verify_campaign(store, data_dir)
 
-    address = _address(url)
-    with progress_bar("campaigns", len(campaigns_below(results))) as advance:
-        asked = Asked(results, out, data_dir, address, title.strip(), history, check, quotes, advance)
-        built = build(asked)
+    address = _parse_address(url)
+    with progress_bar("campaigns", len(find_campaigns(results))) as advance:
+        asked = SiteRequest(results, out, data_dir, address, title.strip(), history, check, quotes, advance)
+        built = build_site(asked)
     for error in built.errors:
         click.echo(f"can't be shown: {error}", err=True)
     for name in built.doubtful:
@@ -67,7 +67,7 @@ def site(out: Path, url: str, title: str, history: Path | None, results: Path, d
     sys.exit(1 if built.errors or built.doubtful else 0)
 
 
-def _address(url: str) -> str:
+def _parse_address(url: str) -> str:
     if url and not _is_address(url):
         raise InputError(
             f"'{printable(url)}' is no address", where="--url", expected="such as https://example.org/bench/"
@@ -84,14 +84,14 @@ def _is_address(url: str) -> bool:
         return False
 
 
-def _check(store: ResultStore, data: Path | None) -> Check:
+def _verify_campaign(store: ResultStore, data: Path | None) -> CampaignCheck:
     """What ``bench verify`` says of a campaign."""
-    from bench.records.environment import without_paths
-    from bench.site.entry import Check
-    from bench.verify.forms import as_text
-    from bench.verify.records import BESIDE_SCORES, Settings, verify
+    from bench.records.environment import strip_paths
+    from bench.site.entry import CampaignCheck
+    from bench.verify.forms import verification_text
+    from bench.verify.records import SIDE_PREFIXES, VerifySettings, verify_records
 
-    verified, _ = verify(store.root, Settings(data=data))
-    open_ = [what for what in verified.unchecked if not what.startswith(BESIDE_SCORES)]
+    verified, _ = verify_records(store.root, VerifySettings(data=data))
+    open_ = [what for what in verified.unchecked if not what.startswith(SIDE_PREFIXES)]
     status = "faults" if verified.findings else "in part" if open_ else "verified"
-    return Check(status, tuple(map(without_paths, as_text(verified).splitlines())))
+    return CampaignCheck(status, tuple(map(strip_paths, verification_text(verified).splitlines())))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.compare import item_drawer
-from bench.cli.config import option_once
+from bench.cli.compare import make_item_drawer
+from bench.cli.config import strict_option
 from bench.cli.options import filter_options, item_options, print_json, results_options
 from bench.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from bench.comparison.item_bootstrap import Run
+    from bench.comparison.item_bootstrap import CampaignRun
 
 MOST_NAMED = 6
 """Pairs of methods that the text names; of more it says how many."""
@@ -25,9 +25,9 @@ MOST_NAMED = 6
 @click.command()
 @filter_options
 @item_options
-@option_once("--tasks", is_flag=True, help="Print the interval of every task too.")
+@strict_option("--tasks", is_flag=True, help="Print the interval of every task too.")
 @results_options
-def stats(
+def stats_command(
     profile: str | None,
     suite: str | None,
     level: float,
@@ -40,15 +40,15 @@ def stats(
 
     The draws are kept in results/CAMPAIGN/stats, where bench compare finds them.
     """
-    from bench.cli.terminal import text
-    from bench.comparison.intervals import method_intervals, record_intervals
-    from bench.comparison.item_bootstrap import Run
+    from bench.cli.terminal import format_grids
+    from bench.comparison.intervals import compute_method_intervals, compute_record_intervals
+    from bench.comparison.item_bootstrap import CampaignRun
     from bench.records.store import ResultStore
-    from bench.reports.tables.intervals import method_grid, record_grid, task_grid
+    from bench.reports.tables.intervals import method_interval_grid, record_interval_grid, task_interval_grid
 
     store = ResultStore(options["results"], campaign)
     runs = [
-        Run(store, record)
+        CampaignRun(store, record)
         for record in store.records()
         if record.status == "ok" and profile in (None, record.profile) and suite in (None, record.suite)
     ]
@@ -56,9 +56,9 @@ def stats(
         raise InputError(
             "no finished record matches", where=f"campaign {campaign}", hint="bench run makes them"
         )
-    methods, pairs = method_intervals(runs, level), _pairs(runs)
-    drawer = item_drawer(draws, options["data_dir"])
-    records = list(record_intervals(runs, level, drawer, partial(click.echo, err=True)))
+    methods, pairs = compute_method_intervals(runs, level), _find_pairs(runs)
+    drawer = make_item_drawer(draws, options["data_dir"])
+    records = list(compute_record_intervals(runs, level, drawer, partial(click.echo, err=True)))
     if options["form"] == "json":
         tables = {"methods": list(map(asdict, methods)), "records": list(map(asdict, records))}
         paired = [
@@ -67,31 +67,31 @@ def stats(
         print_json({"campaign": campaign, "level": level, "draws": draws, **tables, "pairs": paired})
         return
     notes = tuple(dict.fromkeys(note for run in runs for note in run.record.notes))
-    table = method_grid(methods, campaign, level)
+    table = method_interval_grid(methods, campaign, level)
     if len({one.method for one in methods}) > 1:
-        table = replace(table, notes=(*table.notes, _no_test(pairs)))
-    grids = [table, record_grid(records, level, draws, notes)]
+        table = replace(table, notes=(*table.notes, _explain_intervals(pairs)))
+    grids = [table, record_interval_grid(records, level, draws, notes)]
     if tasks:
-        grids.insert(1, task_grid(records, level))
-    click.echo("\n\n".join(text([grid]).rstrip() for grid in grids))
+        grids.insert(1, task_interval_grid(records, level))
+    click.echo("\n\n".join(format_grids([grid]).rstrip() for grid in grids))
 
 
-def _pairs(runs: Sequence[Run]) -> list[tuple[str, str, str, str, str]]:
+def _find_pairs(runs: Sequence[CampaignRun]) -> list[tuple[str, str, str, str, str]]:
     """Return (profile, suite, method, method, what they share) where the runs of a seed are pairs."""
-    from bench.comparison.confounders import pairing
-    from bench.comparison.select import Group, by_seed, grouped
+    from bench.comparison.confounders import describe_pairing
+    from bench.comparison.select import Group, sort_runs_by_seed, group_by
 
     found = []
-    for (profile, suite), here in grouped(runs, lambda run: (run.record.profile, run.record.suite)).items():
-        methods = grouped(by_seed(here), lambda run: run.record.method)
+    for (profile, suite), here in group_by(runs, lambda run: (run.record.profile, run.record.suite)).items():
+        methods = group_by(sort_runs_by_seed(here), lambda run: run.record.method)
         groups = [Group(name, tuple(of_method)) for name, of_method in sorted(methods.items())]
         for a, b in combinations(groups, 2):
-            if shared := pairing(a, b):
+            if shared := describe_pairing(a, b):
                 found.append((profile, suite, a.label, b.label, shared))
     return found
 
 
-def _no_test(pairs: Sequence[tuple[str, str, str, str, str]]) -> str:
+def _explain_intervals(pairs: Sequence[tuple[str, str, str, str, str]]) -> str:
     """Say that intervals of two methods are no test of their difference, and of whom they hide most."""
     said = (
         "Two of these intervals don't tell whether two methods differ: bench compare A B does, or bench "

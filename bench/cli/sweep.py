@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
-from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
+from bench.cli.run import estimate_option, execute_plan, exit_if_failed, read_plan_records, print_estimate, print_plan
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
 @click.argument("name", shell_complete=completion.sweep)
 @seeds_option("1-2")
 @run_options
-@option_once("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")
+@strict_option("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")
 @estimate_option
-def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
+def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     """Run the grid of sweep NAME (see `bench list sweeps`) and print its table.
 
     Its cells are those of `bench run`: what is finished in the campaign is not computed again.
     """
-    from bench.cli.terminal import text
+    from bench.cli.terminal import format_grids
     from bench.config import profiles
     from bench.config.method_ids import parse_methods
-    from bench.config.sweep_manifest import Manifest, save, with_earlier
-    from bench.config.sweeps import get
-    from bench.plan.plan import check_names, make_plan
+    from bench.config.sweep_manifest import Manifest, save_manifest, add_earlier_runs
+    from bench.config.sweeps import find_sweep
+    from bench.plan.plan import check_folder_names, make_plan
     from bench.records.files import check_new_campaign
     from bench.records.store import ResultStore
     from bench.reports.tables.sweeps import sweep_grids
 
-    wanted = get(name)
+    wanted = find_sweep(name)
     spec = make_spec({**options, "methods": "untrained"})
     check_new_campaign(spec.results, spec.campaign)
     if wanted.surface:
-        manifest = Manifest(wanted.name, profiles.load(spec.profile).name, ("formula",), (), ())
+        manifest = Manifest(wanted.name, profiles.load_profile(spec.profile).name, ("formula",), (), ())
         store = ResultStore(spec.results, spec.campaign)
         if not (dry_run or estimate):
             store.prepare()
-            save(manifest, store.root)
-        click.echo(text(sweep_grids([manifest], [], spec.campaign)), nl=False)
+            save_manifest(manifest, store.root)
+        click.echo(format_grids(sweep_grids([manifest], [], spec.campaign)), nl=False)
         return
-    points = list(wanted.points(_backbone(spec)))
+    points = list(wanted.points(_read_backbone(spec)))
     methods = dict.fromkeys(point.method for point in points)
     plan = make_plan(replace(spec, methods=parse_methods(",".join(methods))))
-    check_names(plan)
+    check_folder_names(plan)
     if plan.spec.executor == "local":  # else the nodes' devices count
         check_device(plan.spec.device, plan.spec.ranks)
     manifest = Manifest(
@@ -63,23 +63,23 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
         spec.seeds,
         tuple((point.row, point.column, plan.ids[point.method]) for point in points),
     )
-    kept = with_earlier(manifest, plan.store.root)
+    kept = add_earlier_runs(manifest, plan.store.root)
     if dry_run or estimate:
         click.echo(f"{wanted.name}: {wanted.question} ({wanted.source})")
         click.echo(f"{len(methods)} methods x seeds {options['seeds']}: {', '.join(methods)}")
-        conflicts = show_plan(plan)
+        conflicts = print_plan(plan)
         if estimate:
-            show_estimate(plan)
-        leave_if_failed(conflicts)
+            print_estimate(plan)
+        exit_if_failed(conflicts)
         return
     plan.store.prepare()
-    save(kept, plan.store.root)
-    failed = execute(plan)
-    click.echo(text(sweep_grids([manifest], own_records(plan), plan.store.campaign)), nl=False)
-    leave_if_failed(failed)
+    save_manifest(kept, plan.store.root)
+    failed = execute_plan(plan)
+    click.echo(format_grids(sweep_grids([manifest], read_plan_records(plan), plan.store.campaign)), nl=False)
+    exit_if_failed(failed)
 
 
-def _backbone(spec: RunSpec) -> Backbone:
+def _read_backbone(spec: RunSpec) -> Backbone:
     from bench.config import profiles
     from bench.config.sweeps import Backbone
     from bench.plan.backbones import backbone_shape
@@ -89,4 +89,4 @@ def _backbone(spec: RunSpec) -> Backbone:
     model = make_plan(plain).jobs[0].cell.model
     if model is None:
         raise InputError(f"profile '{spec.profile}' has no backbone", where="bench sweep")
-    return Backbone(*backbone_shape(profiles.load(spec.profile), model))
+    return Backbone(*backbone_shape(profiles.load_profile(spec.profile), model))

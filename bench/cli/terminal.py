@@ -18,12 +18,12 @@ from bench.errors import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from bench.execution.monitor import Run
+    from bench.execution.monitor import RunMonitor
     from bench.render.formats import Screen
     from bench.render.grid import Grid
 
 
-def screen(width: int | None = None) -> Screen:
+def get_screen(width: int | None = None) -> Screen:
     """Return what stdout is: a terminal of its width, or a file; ``width`` is for both.
 
     A file's tables depend on nothing but the records, so COLUMNS is for terminals alone.
@@ -34,11 +34,11 @@ def screen(width: int | None = None) -> Screen:
     return Screen(width or (shutil.get_terminal_size().columns if terminal else None), terminal)
 
 
-def text(grids: Sequence[Grid]) -> str:
+def format_grids(grids: Sequence[Grid]) -> str:
     """Return tables for stdout."""
     from bench.render import formats as render
 
-    return render.text(grids, screen())
+    return render.render_text(grids, get_screen())
 
 
 PLAIN_EVERY = 30.0
@@ -49,7 +49,7 @@ _MOST = 100  # lines of cells at a time
 
 
 @contextmanager
-def repeated(seconds: float, call: Callable[[], object]) -> Iterator[None]:
+def repeat_call(seconds: float, call: Callable[[], object]) -> Iterator[None]:
     """Call a function every so many seconds while the block runs, in a thread of its own."""
     ended = threading.Event()
 
@@ -90,32 +90,32 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]
         done += n
 
     def line() -> None:
-        click.echo(counted(what, done, total, time.monotonic() - begin), err=True)
+        click.echo(format_progress(what, done, total, time.monotonic() - begin), err=True)
 
-    with repeated(PLAIN_EVERY, line):
+    with repeat_call(PLAIN_EVERY, line):
         yield advance
 
 
-def counted(what: str, done: int, total: int | None, seconds: float) -> str:
+def format_progress(what: str, done: int, total: int | None, seconds: float) -> str:
     """One line on something that is counted.
 
-    >>> counted("pretrain", 300, 1200, 60)
+    >>> format_progress("pretrain", 300, 1200, 60)
     'pretrain: 300 of 1,200, 5 a second, 60 s gone, 3 min left'
     """
-    from bench.execution.monitor import span
+    from bench.execution.monitor import format_duration
 
     speed = done / seconds if seconds else 0.0
     of = f" of {total:,}" if total else ""
-    left = f", {span(max(0, total - done) / speed)} left" if total and speed else ""
-    return f"{printable(what)}: {done:,}{of}, {speed:.3g} a second, {span(seconds)} gone{left}"
+    left = f", {format_duration(max(0, total - done) / speed)} left" if total and speed else ""
+    return f"{printable(what)}: {done:,}{of}, {speed:.3g} a second, {format_duration(seconds)} gone{left}"
 
 
-Show = Callable[[Mapping[str, "Run"]], None]
+ShowRuns = Callable[[Mapping[str, "Run"]], None]
 """Called with runs by their title, at every look at them."""
 
 
 @contextmanager
-def shown(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[Show]:
+def open_display(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[ShowRuns]:
     """Yield what shows runs: live in a terminal, else in plain lines every half minute.
 
     Args:
@@ -126,28 +126,28 @@ def shown(console: Console, clock: Callable[[], float] = time.monotonic) -> Iter
         from rich.live import Live
 
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            yield lambda runs: live.update(_table(runs, console.width), refresh=True)
+            yield lambda runs: live.update(_build_run_table(runs, console.width), refresh=True)
         return
     last = clock()
 
-    def show(runs: Mapping[str, Run]) -> None:
+    def show(runs: Mapping[str, RunMonitor]) -> None:
         nonlocal last
         if clock() - last >= PLAIN_EVERY:
             last = clock()
-            for line in lines_of(runs):
+            for line in format_runs(runs):
                 click.echo(line, err=console.stderr)
 
     yield show
 
 
-def lines_of(runs: Mapping[str, Run]) -> Iterator[str]:
+def format_runs(runs: Mapping[str, RunMonitor]) -> Iterator[str]:
     """Plain lines: one of each cell that runs, then one of the run."""
     for title, run in runs.items():
         yield from run.lines()[:_MOST]
         yield title + run.summary()
 
 
-def _table(runs: Mapping[str, Run], width: int) -> RenderableType:
+def _build_run_table(runs: Mapping[str, RunMonitor], width: int) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -170,7 +170,7 @@ def _table(runs: Mapping[str, Run], width: int) -> RenderableType:
 
 
 @contextmanager
-def watched(folder: Path, *, console: Console, logs: Sequence[Callable[[Path], None]] = ()) -> Iterator[None]:
+def watch_run(folder: Path, *, console: Console, logs: Sequence[Callable[[Path], None]] = ()) -> Iterator[None]:
     """Show what a run does while the block runs.
 
     Args:
@@ -178,9 +178,9 @@ def watched(folder: Path, *, console: Console, logs: Sequence[Callable[[Path], N
         console: Stderr's.
         logs: Called with the folder at every look, and once at the end.
     """
-    from bench.execution.monitor import Run
+    from bench.execution.monitor import RunMonitor
 
-    run = Run(folder)
+    run = RunMonitor(folder)
 
     def look() -> None:
         run.look()
@@ -188,9 +188,9 @@ def watched(folder: Path, *, console: Console, logs: Sequence[Callable[[Path], N
         for log in logs:
             log(folder)
 
-    with shown(console) as show:
+    with open_display(console) as show:
         try:
-            with repeated(LOOK_EVERY, look):
+            with repeat_call(LOOK_EVERY, look):
                 yield
         finally:
             for log in logs:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -36,42 +36,42 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@option_once(
+@strict_option(
     "--profile",
     default="mini",
     shell_complete=completion.profile,
     help="A profile with a [pretrain] table.",
 )
-@option_once("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
-@option_once("--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line.")
-@option_once("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
-@option_once("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
-@option_once(
+@strict_option("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
+@strict_option("--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line.")
+@strict_option("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
+@strict_option("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
+@strict_option(
     "--heads", type=click.IntRange(1, 1024), help="Its attention heads; default 64 of the width each."
 )
-@option_once(
+@strict_option(
     "--max-length",
     type=click.IntRange(3, 4096),
     help="Its positions, and the tokens that it reads of a line; default the profile's.",
 )
-@option_once("--split", is_flag=True, help="Read all of a longer line, in several rows.")
-@option_once("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
-@option_once(
+@strict_option("--split", is_flag=True, help="Read all of a longer line, in several rows.")
+@strict_option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
+@strict_option(
     "--minutes",
     type=NumberRange(0, 100_000, min_open=True),
     help="Stop then, in place of the profile's steps; the rate follows the time, so no run is like another.",
 )
-@option_once(
+@strict_option(
     "--prepare", is_flag=True, help="Train nothing: write the text, tokenised and counted, to --out."
 )
-@option_once("--prepared", type=PATH, metavar="FOLDER", help="The text is what --prepare wrote there.")
-@option_once("--give-up", is_flag=True, help="End after 500 steps that taught the model hardly anything.")
-@option_once("--seed", type=click.IntRange(0), default=1)
+@strict_option("--prepared", type=PATH, metavar="FOLDER", help="The text is what --prepare wrote there.")
+@strict_option("--give-up", is_flag=True, help="End after 500 steps that taught the model hardly anything.")
+@strict_option("--seed", type=click.IntRange(0), default=1)
 @device_options()
 @precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
 @data_option("For minilm-mlm's text; default BENCH_DATA.")
-@option_once("--out", type=PATH, required=True, help="Folder to write.")
-def pretrain(
+@strict_option("--out", type=PATH, required=True, help="Folder to write.")
+def pretrain_command(
     profile: str,
     seed: int,
     steps: int | None,
@@ -92,30 +92,30 @@ def pretrain(
     began = time.monotonic()
     from bench.config import profiles
     from bench.nn.device import torch_threads
-    from bench.training.mixed_precision import training_at
+    from bench.training.mixed_precision import train_at_precision
 
-    chosen = profiles.load(profile)
+    chosen = profiles.load_profile(profile)
     if not chosen.pretrain:
         raise InputError(
             f"the backbone of profile '{profile}' comes from elsewhere",
             where="bench pretrain --profile",
-            expected=f"one of {', '.join(n for n in profiles.names() if profiles.load(n).pretrain)}",
+            expected=f"one of {', '.join(n for n in profiles.profile_names() if profiles.load_profile(n).pretrain)}",
         )
-    _check_out(out)
+    _check_output_folder(out)
     check_precision(precision, device, "--precision")
     check_device(device)
     if steps is not None:
-        chosen = _with_steps(chosen, steps, minutes)
+        chosen = _set_steps(chosen, steps, minutes)
     if prepare:
-        return _prepare(chosen, out, threads, **given)
-    train, command = _from_nothing(chosen, **given) if "layers" in chosen.pretrain else _head(chosen, **given)
+        return _prepare_text(chosen, out, threads, **given)
+    train, command = _plan_new_model(chosen, **given) if "layers" in chosen.pretrain else _plan_head(chosen, **given)
     total = None if minutes else chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
     command += "" if steps is None else f" --steps {steps}"
     command += "" if minutes is None else f" --minutes {minutes:g}"
     command += "" if precision == "fp32" else f" --precision {precision}"
     with (
         torch_threads(threads, needs_torch=True),
-        training_at(precision),
+        train_at_precision(precision),
         progress_bar("pretrain", total) as advance,
     ):
         facts = train(
@@ -129,10 +129,10 @@ def pretrain(
             progress=advance,
             say=partial(click.echo, err=True),
         )
-    return _say(out, facts)
+    return _print_result(out, facts)
 
 
-def _say(out: Path, facts: Mapping[str, Any]) -> None:
+def _print_result(out: Path, facts: Mapping[str, Any]) -> None:
     """What was made, and whether it has learned anything."""
     from bench.training.watch import LEARNED
 
@@ -151,7 +151,7 @@ def _say(out: Path, facts: Mapping[str, Any]) -> None:
         )
 
 
-def _check_out(out: Path) -> None:
+def _check_output_folder(out: Path) -> None:
     """Raise InputError where no new folder can be written: before hours of training, not after them."""
     from bench.records.files import check_new_folder
 
@@ -163,7 +163,7 @@ def _check_out(out: Path) -> None:
         raise InputError(f"it can't be written: {error.strerror}", where=f"--out {out}") from error
 
 
-def _with_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
+def _set_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
     if minutes is not None:
         raise InputError("it ends by steps or by time", where="--steps and --minutes", expected="one of them")
     return replace(profile, pretrain={**profile.pretrain, "steps": steps})
@@ -172,10 +172,10 @@ def _with_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
 Train = Callable[..., dict[str, Any]]
 
 
-def _prepare(profile: Profile, out: Path, threads: int, **given: Any) -> None:
+def _prepare_text(profile: Profile, out: Path, threads: int, **given: Any) -> None:
     """Write what a text is made of for a new BERT, and train nothing."""
     from bench.nn.device import torch_threads
-    from bench.training.prepared_text import prepare_text, save_text
+    from bench.training.prepared_text import prepare_text, save_prepared_text
 
     if "layers" not in profile.pretrain:
         raise InputError(
@@ -185,11 +185,11 @@ def _prepare(profile: Profile, out: Path, threads: int, **given: Any) -> None:
         )
     if given["prepared"] is not None:
         raise InputError("it is prepared already", where="--prepare and --prepared", expected="one of them")
-    text, settings, split, _ = _new_text(profile, **given)
+    text, settings, split, _ = _load_text(profile, **given)
     sizes = {"max_length": settings.max_length, "vocabulary": settings.vocabulary, "hidden": settings.hidden}
     with torch_threads(threads, needs_torch=True):
         made = prepare_text(cast("Corpus", text), **sizes, split=split, say=partial(click.echo, err=True))
-    save_text(made, out)
+    save_prepared_text(made, out)
     tokens = sum(map(len, made.rows))
     click.echo(
         f"{out}: {len(made.rows):,} rows, {tokens:,} tokens, a vocabulary of {len(made.tokenizer):,}; "
@@ -197,15 +197,15 @@ def _prepare(profile: Profile, out: Path, threads: int, **given: Any) -> None:
     )
 
 
-def _from_nothing(profile: Profile, **given: Any) -> tuple[Train, str]:
+def _plan_new_model(profile: Profile, **given: Any) -> tuple[Train, str]:
     """What trains a new BERT on the mini world's text or another, and what of its command that adds."""
     from bench.training.pretrain import pretrain as train_backbone
 
-    text, settings, split, command = _new_text(profile, **given)
+    text, settings, split, command = _load_text(profile, **given)
     return partial(train_backbone, text, settings, split=split), command
 
 
-def _new_text(
+def _load_text(
     profile: Profile,
     world_seed: int | None,
     corpus: Path | None,
@@ -217,8 +217,8 @@ def _new_text(
     """The text of a new BERT, its settings, whether lines are split, and what its command says of them."""
     from bench.data.mini.text import pretraining_text
     from bench.data.source import DEFAULT_SEED, World
-    from bench.training.prepared_text import load_text
-    from bench.training.pretrain import PretrainSettings, read_text
+    from bench.training.prepared_text import load_prepared_text
+    from bench.training.pretrain import PretrainSettings, read_pretraining_text
 
     if data_dir is not None:
         raise InputError("this profile's text is not read from data", where=f"--data {data_dir}")
@@ -232,29 +232,29 @@ def _new_text(
         )
     text: Corpus | PreparedText
     if prepared is not None:
-        text = load_text(prepared)
+        text = load_prepared_text(prepared)
         split, name = text.sizes["split"], text.text["name"]
         world = text.text["world"] and text.text["world"]["seed"]
-        asked = {**profile.pretrain, **_sizes(profile.pretrain, **sizes)}
+        asked = {**profile.pretrain, **_choose_sizes(profile.pretrain, **sizes)}
         text.check(
             {name: asked[name] for name in ("max_length", "vocabulary", "hidden")},
             where=f"--prepared {prepared}",
         )
     elif corpus is not None:
-        text = read_text(corpus)
+        text = read_pretraining_text(corpus)
         name, world = corpus.name, None
     else:
         world = DEFAULT_SEED if world_seed is None else world_seed
         text = pretraining_text(World(world))
         name = text.name
     command = f" --corpus {name}" if world is None else f" --world-seed {world}"
-    chosen = _sizes(profile.pretrain, **sizes)
+    chosen = _choose_sizes(profile.pretrain, **sizes)
     command += "".join(f" --{name.replace('_', '-')} {number}" for name, number in chosen.items())
     command += " --split" if split else ""
     return text, PretrainSettings(**profile.pretrain | chosen), split, command
 
 
-def _sizes(
+def _choose_sizes(
     known: Mapping[str, Any], hidden: int | None, heads: int | None, **others: int | None
 ) -> dict[str, int]:
     """The sizes that are given, and the heads that follow from a width."""
@@ -272,7 +272,7 @@ def _sizes(
     return chosen
 
 
-def _head(
+def _plan_head(
     profile: Profile,
     world_seed: int | None,
     corpus: Path | None,
@@ -284,9 +284,9 @@ def _head(
     """What gives the profile's backbone a head, trained on its text below the data folder, or another."""
     from bench.config.profiles import backbone_reference
     from bench.data.source import data_folder
-    from bench.nn.folder import resolve
+    from bench.nn.folder import resolve_folder
     from bench.training.mlm import MlmSettings
-    from bench.training.pretrain import add_head, read_documents, read_text
+    from bench.training.pretrain import train_mlm_head, read_documents, read_pretraining_text
 
     if world_seed is not None:
         raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
@@ -305,11 +305,11 @@ def _head(
         if number is not None:
             where = f"--{size.replace('_', '-')} {number}"
             raise InputError(f"{name} has its sizes", where=where, expected="--profile mini")
-    backbone = resolve(backbone_reference(profile), where=where, name=name)
+    backbone = resolve_folder(backbone_reference(profile), where=where, name=name)
     if corpus is not None and data_dir is not None:
         raise InputError("the text is the one of --corpus", where=f"--data {data_dir}")
     if corpus is not None:
-        text = read_text(corpus)
+        text = read_pretraining_text(corpus)
     elif (data := data_folder(data_dir)) is not None:
         text = read_documents(data / profile.corpus["file"])
     else:
@@ -318,24 +318,24 @@ def _head(
             expected="--data DIR or BENCH_DATA, or --corpus FILE",
         )
     command = "" if corpus is None else f" --corpus {corpus.name}"
-    return partial(add_head, backbone, text, MlmSettings(**profile.pretrain)), command
+    return partial(train_mlm_head, backbone, text, MlmSettings(**profile.pretrain)), command
 
 
 @click.command()
 @click.argument("methods", metavar="METHOD[,METHOD...]", shell_complete=completion.methods)
-@option_once("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
-@option_once("--values", required=True, help="Comma-separated, at most 6.")
-@option_once("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
-@option_once("--seed", type=click.IntRange(0), default=100, help="Not one of 1-10, which are reported.")
+@strict_option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
+@strict_option("--values", required=True, help="Comma-separated, at most 6.")
+@strict_option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
+@strict_option("--seed", type=click.IntRange(0), default=100, help="Not one of 1-10, which are reported.")
 @train_options
-@option_once(
+@strict_option(
     "--workers",
     type=click.IntRange(1, 256),
     help="Values side by side; default 1, with Ray as many as the cluster has room for.",
 )
 @executor_options
-@option_once("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
-def tune(methods: str, option: str, values: str, first: str | None, seed: int, **options: Any) -> None:
+@strict_option("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
+def tune_command(methods: str, option: str, values: str, first: str | None, seed: int, **options: Any) -> None:
     """Choose each METHOD's learning rate on the dev set alone, with the budget every method gets.
 
     Prints the dev score of each value, then the lines for the profile's TOML.

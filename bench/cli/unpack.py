@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import PATH
-from bench.cli.show import card_lines
+from bench.cli.show import format_card
 from bench.errors import InputError, printable
 
 
 @click.command()
 @click.argument("bundle", type=PATH)
-@option_once("--into", type=PATH, required=True, metavar="FOLDER", help="A folder that is new or empty.")
-def unpack(bundle: Path, into: Path) -> None:
+@strict_option("--into", type=PATH, required=True, metavar="FOLDER", help="A folder that is new or empty.")
+def unpack_command(bundle: Path, into: Path) -> None:
     """Lay out a BUNDLE, to report, verify and repeat what is in it.
 
     FOLDER gets results/, where the campaign is, and plugins/, the source of its plug-in methods, whose cards
@@ -24,7 +24,7 @@ def unpack(bundle: Path, into: Path) -> None:
     is for bench verify to say.
     """
     from bench.exchange.unpack import RESULTS
-    from bench.exchange.unpack import unpack as lay_out
+    from bench.exchange.unpack import unpack_bundle as lay_out
 
     try:
         found = lay_out(bundle, into)
@@ -33,7 +33,7 @@ def unpack(bundle: Path, into: Path) -> None:
     results = into / RESULTS
     for file, (cards, whole) in found.cards.items():
         click.echo(f"plug-in {printable(str(into / 'plugins' / file))}, not run. Its source says:")
-        for line in (line for card in cards for line in card_lines(card)):
+        for line in (line for card in cards for line in format_card(card)):
             click.echo(f"  {printable(line)}")
         if not whole:
             click.echo("  (it has cards that only its code can make: read it)")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.files import write_file
-from bench.cli.options import loaded_plugins
+from bench.cli.options import load_plugin_options
 from bench.cli.terminal import progress_bar
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -18,8 +18,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path), default=Path("results"), metavar="[FOLDER|RECORD]")
-@option_once("--data", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA.")
-@option_once(
+@strict_option("--data", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA.")
+@strict_option(
     "--rerun",
     "count",
     type=click.IntRange(0),
@@ -27,15 +27,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="N",
     help="Train N cells again, chosen at random.",
 )
-@option_once("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
-@option_once(
+@strict_option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
+@strict_option(
     "--seal",
     is_flag=True,
     help="Seal the records of an older bench in which nothing is wrong, in the present schema.",
 )
-@option_once("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@option_once("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")
-@option_once(
+@strict_option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@strict_option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")
+@strict_option(
     "--plugin",
     "plugins",
     multiple=True,
@@ -43,7 +43,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="A file whose hash is compared with that of the records' method, or an installed package; its code "
     "runs with --rerun alone. Repeatable.",
 )
-def verify(
+def verify_command(
     target: Path,
     data: Path | None,
     count: int,
@@ -61,22 +61,22 @@ def verify(
     from bench.config.plugins import read_plugin
     from bench.registry import discover
     from bench.verify.files import record_files
-    from bench.verify.forms import as_json, as_junit, as_text
-    from bench.verify.records import Settings
-    from bench.verify.records import verify as verify_records
+    from bench.verify.forms import verification_json, verification_junit, verification_text
+    from bench.verify.records import VerifySettings
+    from bench.verify.records import verify_records as verify_records
 
     discover()
     at_hand = (read_plugin(text, target) for text in plugins)  # their code runs for --rerun alone
     hashes = {plugin.name: sha256(plugin.source).hexdigest() for plugin in at_hand if plugin.path}
     files = sum(map(len, record_files(target).values()))
     with progress_bar("records", files) as advance:
-        verified, sound = verify_records(target, Settings(data, seal, hashes, advance))
+        verified, sound = verify_records(target, VerifySettings(data, seal, hashes, advance))
     if count:
-        loaded_plugins(plugins)
-        from bench.verify.sample import repeat_some
+        load_plugin_options(plugins)
+        from bench.verify.sample import repeat_sample
 
-        repeat_some(verified, sound, count, data, lambda line: click.echo(line, err=True), choose)
+        repeat_sample(verified, sound, count, data, lambda line: click.echo(line, err=True), choose)
     if junit is not None:
-        write_file(junit, as_junit(verified), "--junit")
-    click.echo(as_json(verified).rstrip("\n") if form == "json" else as_text(verified))
+        write_file(junit, verification_junit(verified), "--junit")
+    click.echo(verification_json(verified).rstrip("\n") if form == "json" else verification_text(verified))
     sys.exit(verified.exit_code)

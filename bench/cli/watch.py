@@ -9,20 +9,20 @@ from pathlib import Path
 import click
 
 from bench.cli import completion
-from bench.cli.config import option_once
+from bench.cli.config import strict_option
 from bench.cli.options import results_option
 from bench.errors import printable
 
 
 @click.command()
 @results_option
-@option_once(
+@strict_option(
     "--campaign",
     shell_complete=completion.campaign,
     help="Only this one; default all below --results.",
 )
-@option_once("--once", is_flag=True, help="Print what runs now, and leave.")
-def watch(results: Path, campaign: str | None, once: bool) -> None:
+@strict_option("--once", is_flag=True, help="Print what runs now, and leave.")
+def watch_command(results: Path, campaign: str | None, once: bool) -> None:
     """Show the cells that run, from any terminal that sees the results folder.
 
     What `bench run` shows of itself: stage, step, loss, last dev score, sentences a second, time left. Cells
@@ -30,14 +30,14 @@ def watch(results: Path, campaign: str | None, once: bool) -> None:
     """
     from rich.console import Console
 
-    from bench.cli.terminal import LOOK_EVERY, lines_of, shown
-    from bench.execution.monitor import Run, runs_below
+    from bench.cli.terminal import LOOK_EVERY, format_runs, open_display
+    from bench.execution.monitor import RunMonitor, find_run_folders
 
-    runs: dict[Path, Run] = {}
+    runs: dict[Path, RunMonitor] = {}
 
-    def look() -> dict[str, Run]:
-        for path in runs_below(results, campaign):
-            runs.setdefault(path, Run(path)).look()
+    def look() -> dict[str, RunMonitor]:
+        for path in find_run_folders(results, campaign):
+            runs.setdefault(path, RunMonitor(path)).look()
         for path in [path for path in runs if not path.is_dir()]:
             del runs[path]
         return {f"{printable(path.parent.parent.name)}: ": run for path, run in runs.items()}
@@ -45,10 +45,10 @@ def watch(results: Path, campaign: str | None, once: bool) -> None:
     found = look()
     console = Console()
     if once or not console.is_terminal:
-        for line in lines_of(found):
+        for line in format_runs(found):
             click.echo(line)
     if not once:
-        with suppress(KeyboardInterrupt), shown(console) as show:
+        with suppress(KeyboardInterrupt), open_display(console) as show:
             while any(run.alive for run in found.values()):
                 show(found)
                 time.sleep(LOOK_EVERY)

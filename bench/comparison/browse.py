@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import rankdata
 
-from bench.comparison.item_bootstrap import Run
+from bench.comparison.item_bootstrap import CampaignRun
 from bench.data.suites import SUITES
 from bench.data.tasks import PairTask
 from bench.encoder import FloatArray
-from bench.eval.rescore import tasks_of
+from bench.eval.rescore import load_record_tasks
 
 MOST = 5_000
 """Items of a task that are shown; a larger one is left out."""
 
 
 @dataclass(frozen=True)
-class Items:
+class RankedItems:
     """A task's pairs.
 
     Args:
@@ -36,12 +36,12 @@ class Items:
     ranks: dict[str, tuple[float, ...]]
 
 
-def may_be_shown(suite: str) -> bool:
+def may_show_sentences(suite: str) -> bool:
     """True for a suite whose sentences are made up by bench itself; another's may not be copied anywhere."""
     return suite in SUITES.names() and SUITES.get(suite).embedded
 
 
-def items(methods: Mapping[str, Sequence[Run]], data: Path | None) -> list[Items]:
+def rank_items(methods: Mapping[str, Sequence[CampaignRun]], data: Path | None) -> list[RankedItems]:
     """Return the pairs of every task of a suite that may be shown; none of another suite.
 
     Args:
@@ -52,9 +52,9 @@ def items(methods: Mapping[str, Sequence[Run]], data: Path | None) -> list[Items
         BenchError: data or predictions that are missing, or others than the record's.
     """
     first = next(run.record for runs in methods.values() for run in runs)
-    if not may_be_shown(first.suite):
+    if not may_show_sentences(first.suite):
         return []
-    tasks = tasks_of(first, data)
+    tasks = load_record_tasks(first, data)
     given = {method: [run.store.predictions(run.record) for run in runs] for method, runs in methods.items()}
     found = []
     for name, task in tasks.items():
@@ -63,7 +63,7 @@ def items(methods: Mapping[str, Sequence[Run]], data: Path | None) -> list[Items
         texts = tuple(task.all_pairs())
         gold = tuple(float(value) for subset in task.subsets for value in subset.gold)
         ranks = {method: _mean_ranks([each[name] for each in runs]) for method, runs in given.items()}
-        found.append(Items(name, texts, gold, ranks))
+        found.append(RankedItems(name, texts, gold, ranks))
     return found
 
 

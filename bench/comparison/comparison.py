@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from bench.comparison.confounders import limits
-from bench.comparison.design import design_of
-from bench.comparison.evidence import DrawItems, ItemLevel, SeedLevel, item_level, seed_level
+from bench.comparison.confounders import describe_confounders
+from bench.comparison.design import choose_comparison_design
+from bench.comparison.evidence import DrawItems, ItemLevel, SeedLevel, compare_over_items, compare_over_seeds
 from bench.comparison.finding import (
     EXACT,
     Corrected,
-    Finding,
-    Method,
+    ComparisonFinding,
+    CorrectionMethod,
     Scope,
     Test,
-    corrected_findings,
-    corrected_tasks,
-    findings,
+    correct_findings,
+    correct_tasks,
+    collect_findings,
 )
-from bench.comparison.item_bootstrap import RefusedError, common_tasks
-from bench.comparison.questions import NOTHING_ELSE, Answers, Questions, answers
+from bench.comparison.item_bootstrap import RefusedError, list_common_tasks
+from bench.comparison.questions import NOTHING_ELSE, Answers, Questions, answer_questions
 from bench.comparison.select import Group
 from bench.errors import BenchError, InputError, NotComparableError
-from bench.stats.design import Asked
+from bench.stats.design import RequestedTest
 from bench.stats.items import AVERAGE
 
 
@@ -60,7 +60,7 @@ class Comparison:
     seeds: tuple[tuple[int, ...], tuple[int, ...]]
     level: float
     means: dict[str, tuple[float, float]]
-    findings: tuple[Finding, ...]
+    findings: tuple[ComparisonFinding, ...]
     corrected_tasks: dict[str, Corrected]
     seed_level: SeedLevel | None
     item_level: ItemLevel | None
@@ -71,7 +71,7 @@ class Comparison:
     notes: tuple[str, ...]
 
     @property
-    def headline(self) -> Finding:
+    def headline(self) -> ComparisonFinding:
         """What the verdict rests on."""
         return self.findings[0]
 
@@ -100,7 +100,7 @@ class Comparison:
         """Its place among several comparisons."""
         return self.headline.corrected
 
-    def of(self, scope: Scope) -> Finding | None:
+    def of(self, scope: Scope) -> ComparisonFinding | None:
         """What speaks for seeds, items or both."""
         return next((one for one in self.findings if one.speaks_for == scope), None)
 
@@ -110,7 +110,7 @@ def compare(
     b: Group,
     *,
     level: float = 0.95,
-    test: Asked = "auto",
+    test: RequestedTest = "auto",
     scope: Scope | None = None,
     draw: DrawItems | None = None,
     asked: Questions = NOTHING_ELSE,
@@ -135,18 +135,18 @@ def compare(
     """
     profile, suite = " and ".join(dict.fromkeys((a.place[0], b.place[0]))), a.place[1]
     where = f"{profile}, suite {suite}"
-    names, design = _common_tasks(a, b, where), None
+    names, design = _check_common_tasks(a, b, where), None
     _refuse_one_seed(a, where)
     _refuse_one_seed(b, where)
     if not (a.is_checkpoint or b.is_checkpoint) and a.seeds + b.seeds:
-        a, b, design = design_of(a, b, test, where)
-    items, reason = _items(a, b, names, level, draw, paired=design is not None and design.paired)
-    seeds = seed_level(a, b, design, (*names, AVERAGE), level) if design else None
+        a, b, design = choose_comparison_design(a, b, test, where)
+    items, reason = _compare_items(a, b, names, level, draw, paired=design is not None and design.paired)
+    seeds = compare_over_seeds(a, b, design, (*names, AVERAGE), level) if design else None
     if seeds and scope == "both" and seeds.design.test in EXACT:
         what = f"--for both with --test {test}"
         raise InputError(what, where=where, expected="--for seeds: it has no items")
-    if not (found := findings(seeds, items, level, scope)):
-        raise _nothing(a, b, seeds, scope, reason, where)
+    if not (found := collect_findings(seeds, items, level, scope)):
+        raise _no_finding_error(a, b, seeds, scope, reason, where)
     return Comparison(
         profile=profile,
         suite=suite,
@@ -156,18 +156,18 @@ def compare(
         level=level,
         means={task: (fmean(a.scores(task)), fmean(b.scores(task))) for task in (*names, AVERAGE)},
         findings=found,
-        corrected_tasks=corrected_tasks(seeds, items, level),
+        corrected_tasks=correct_tasks(seeds, items, level),
         seed_level=seeds,
         item_level=items,
         item_reason=reason,
         asked=asked,
-        answers=answers(asked, found[0], seeds),
-        limits=tuple(limits(a, b)),
+        answers=answer_questions(asked, found[0], seeds),
+        limits=tuple(describe_confounders(a, b)),
         notes=tuple(dict.fromkeys(note for run in (*a.runs, *b.runs) for note in run.record.notes)),
     )
 
 
-def correct(comparisons: Sequence[Comparison], family: str, method: Method) -> list[Comparison]:
+def correct_comparisons(comparisons: Sequence[Comparison], family: str, method: CorrectionMethod) -> list[Comparison]:
     """Correct the verdicts for the number of comparisons; a single one is left as it is.
 
     What speaks for less than the verdict is corrected among its like; a comparison that has none counts with
@@ -181,11 +181,11 @@ def correct(comparisons: Sequence[Comparison], family: str, method: Method) -> l
     """
     if len(comparisons) < 2:
         return list(comparisons)
-    heads = corrected_findings([c.headline for c in comparisons], family, method)
-    rest: list[list[Finding]] = [[] for _ in comparisons]
+    heads = correct_findings([c.headline for c in comparisons], family, method)
+    rest: list[list[ComparisonFinding]] = [[] for _ in comparisons]
     scopes: tuple[Scope, ...] = ("both", "seeds")
     for scope in scopes:
-        again = corrected_findings([c.of(scope) or c.headline for c in comparisons], family, method)
+        again = correct_findings([c.of(scope) or c.headline for c in comparisons], family, method)
         for c, one, kept in zip(comparisons, again, rest, strict=True):
             if any(each.speaks_for == scope for each in c.findings[1:]):
                 kept.append(one)
@@ -193,27 +193,27 @@ def correct(comparisons: Sequence[Comparison], family: str, method: Method) -> l
         replace(
             c,
             findings=(head, *more),
-            answers=answers(c.asked, head, c.seed_level, together=len(comparisons)),
+            answers=answer_questions(c.asked, head, c.seed_level, together=len(comparisons)),
         )
         for c, head, more in zip(comparisons, heads, rest, strict=True)
     ]
 
 
-def _items(
+def _compare_items(
     a: Group, b: Group, names: Sequence[str], level: float, draw: DrawItems | None, *, paired: bool
 ) -> tuple[ItemLevel | None, str | None]:
     """The items' level, or why it is left out."""
     if draw is None:
         return None, None
     try:
-        return item_level(a, b, names, level, draw, paired=paired), None
+        return compare_over_items(a, b, names, level, draw, paired=paired), None
     except RefusedError:
         raise
     except BenchError as error:
         return None, str(error)
 
 
-def _common_tasks(a: Group, b: Group, where: str) -> tuple[str, ...]:
+def _check_common_tasks(a: Group, b: Group, where: str) -> tuple[str, ...]:
     """Tasks of all runs, which must have been measured on the same data."""
     records = [run.record for group in (a, b) for run in group.runs]
     data = {tuple(sorted((task, facts["sha256"]) for task, facts in r.tasks.items())) for r in records}
@@ -221,7 +221,7 @@ def _common_tasks(a: Group, b: Group, where: str) -> tuple[str, ...]:
         raise NotComparableError(
             f"{a.label} and {b.label} were measured on different versions of the data", where=where
         )
-    return common_tasks(records, where)
+    return list_common_tasks(records, where)
 
 
 def _refuse_one_seed(group: Group, where: str) -> None:
@@ -234,7 +234,7 @@ def _refuse_one_seed(group: Group, where: str) -> None:
         )
 
 
-def _nothing(
+def _no_finding_error(
     a: Group, b: Group, seeds: SeedLevel | None, scope: Scope | None, reason: str | None, where: str
 ) -> InputError:
     """The error where nothing speaks for what was asked."""

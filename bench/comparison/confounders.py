@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from bench.comparison.select import Group, grouped, seed_list
+from bench.comparison.select import Group, group_by, format_seeds
 from bench.errors import printable
-from bench.records.fingerprint import NONE, SPECIFICATION, UNSET, differing, key_of
+from bench.records.fingerprint import NONE, SPECIFICATION, UNSET, find_fact_differences, compute_record_key
 from bench.records.machines import machine_differences
-from bench.records.record import RunRecord, chosen_on, is_supervised, sentences_seen
+from bench.records.record import RunRecord, find_dev_tasks, is_supervised, count_training_sentences
 
 _MOST = 6  # differing options that a sentence names
 
 
-def data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
+def read_data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
     """Return (training text's sha256, batch size) of a run's stages, which with the seed order its sentences.
 
     Empty for a run that doesn't train, and where stages have several batch sizes.
@@ -27,7 +27,7 @@ def data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
     return frozenset((text, size) for text in texts for size in sizes)
 
 
-def pairing(a: Group, b: Group) -> str | None:
+def describe_pairing(a: Group, b: Group) -> str | None:
     """Say what makes the runs of a seed a pair: stages, a data order or all in common; None if nothing.
 
     Each needs the same seeds on both sides. A stage that runs of several seeds have alike makes no pairs, as
@@ -37,30 +37,30 @@ def pairing(a: Group, b: Group) -> str | None:
         return None
     others = {run.record.seed: run.record for run in b.runs}
     pairs = [(run.record, others[run.record.seed]) for run in a.runs]
-    if all(x.options == y.options and not differing(x, y, SPECIFICATION) for x, y in pairs):
+    if all(x.options == y.options and not find_fact_differences(x, y, SPECIFICATION) for x, y in pairs):
         return "have one specification"
-    of_seeds = [stage_keys(x) & stage_keys(y) for x, y in pairs]
+    of_seeds = [read_stage_keys(x) & read_stage_keys(y) for x, y in pairs]
     seen = Counter(key for keys in of_seeds for key in keys)
     stages = [{key for key in keys if seen[key] == 1} for keys in of_seeds]
     if all(stages):
         least = min(map(len, stages))
         return f"have {least} trained stage{'s' * (least > 1)} in common"
-    orders = {data_orders(run.record) for group in (a, b) for run in group.runs}
+    orders = {read_data_orders(run.record) for group in (a, b) for run in group.runs}
     if len(orders) == 1 and orders != {frozenset()}:
         return "see the same sentences in the same order"
     return None
 
 
-def limits(a: Group, b: Group) -> list[str]:
+def describe_confounders(a: Group, b: Group) -> list[str]:
     """Say in sentences which runs failed, and what else differs between the sides."""
     sentences = [
-        *_failed(a, b),
-        *_supervision(a, b),
-        *_chosen(a, b),
-        *_specification(a, b),
-        *_differs("profile", a, b, lambda record: record.profile),
+        *_describe_failed_runs(a, b),
+        *_describe_supervision(a, b),
+        *_describe_checkpoint_choice(a, b),
+        *_describe_specification(a, b),
+        *_describe_difference("profile", a, b, lambda record: record.profile),
     ]
-    sentences += _differs("training sentences seen by a run", a, b, _sentences)
+    sentences += _describe_difference("training sentences seen by a run", a, b, _format_sentences_seen)
     sides = ([run.record for run in group.runs] for group in (a, b))
     if machines := machine_differences(*sides):
         listed = (
@@ -70,18 +70,18 @@ def limits(a: Group, b: Group) -> list[str]:
     return sentences
 
 
-def _failed(a: Group, b: Group) -> list[str]:
+def _describe_failed_runs(a: Group, b: Group) -> list[str]:
     """One sentence if runs of either side have no score: those that have one may be the lucky ones."""
     said = [
-        f"{seed_list([run.record.seed for run in runs if run.record.seed is not None])} of {group.label} "
+        f"{format_seeds([run.record.seed for run in runs if run.record.seed is not None])} of {group.label} "
         f"({printable(str(reason))})"
         for group in (a, b)
-        for reason, runs in grouped(group.failed, lambda run: run.record.reason).items()
+        for reason, runs in group_by(group.failed, lambda run: run.record.reason).items()
     ]
     return [f"Failed, so not compared: {'; '.join(said)}."] if said else []
 
 
-def _supervision(a: Group, b: Group) -> list[str]:
+def _describe_supervision(a: Group, b: Group) -> list[str]:
     """One sentence if either side learned from labels."""
     sides = [[is_supervised(run.record) for run in group.runs] for group in (a, b)]
     if not any(map(any, sides)):
@@ -93,9 +93,9 @@ def _supervision(a: Group, b: Group) -> list[str]:
     return [f"{one} is supervised, it learned from labels, and {other} is not: no ranking of like with like."]
 
 
-def _chosen(a: Group, b: Group) -> list[str]:
+def _describe_checkpoint_choice(a: Group, b: Group) -> list[str]:
     """One sentence if a checkpoint of either side was chosen on the data that it is evaluated on."""
-    sides = [{task for run in group.runs for task in chosen_on(run.record)} for group in (a, b)]
+    sides = [{task for run in group.runs for task in find_dev_tasks(run.record)} for group in (a, b)]
     named = [
         f"{group.label} on {', '.join(sorted(side))}"
         for group, side in zip((a, b), sides, strict=True)
@@ -108,12 +108,12 @@ def _chosen(a: Group, b: Group) -> list[str]:
     ]
 
 
-def _specification(a: Group, b: Group) -> list[str]:
+def _describe_specification(a: Group, b: Group) -> list[str]:
     one, other = a.runs[0].record, b.runs[0].record
-    found = differing(one, other, SPECIFICATION)
+    found = find_fact_differences(one, other, SPECIFICATION)
     if not found:
-        first = {key_of(run.record): run.record.scores for run in a.runs}
-        again = [run.record.scores == first[key] for run in b.runs if (key := key_of(run.record)) in first]
+        first = {compute_record_key(run.record): run.record.scores for run in a.runs}
+        again = [run.record.scores == first[key] for run in b.runs if (key := compute_record_key(run.record)) in first]
         repeats = f"; {len(again)} runs are on both sides, {sum(again)} of them equal to the last digit"
         return [f"Both sides have one specification{repeats if again else ''}."]
     if one.name != other.name:
@@ -135,7 +135,7 @@ _OF_TRAINING = {fact.name for fact in SPECIFICATION if fact.in_stage}
 _NOTHING = {NONE, UNSET, "0"}
 
 
-def _differs(what: str, a: Group, b: Group, read: Callable[[RunRecord], str]) -> list[str]:
+def _describe_difference(what: str, a: Group, b: Group, read: Callable[[RunRecord], str]) -> list[str]:
     """One sentence if something isn't the same on both sides; nothing where a side has none."""
     one, other = ({found for run in group.runs if (found := read(run.record))} for group in (a, b))
     if one == other or not one or not other:
@@ -144,10 +144,10 @@ def _differs(what: str, a: Group, b: Group, read: Callable[[RunRecord], str]) ->
     return [f"Different {what}: {first} against {second}."]
 
 
-def stage_keys(record: RunRecord) -> set[str]:
+def read_stage_keys(record: RunRecord) -> set[str]:
     """Return the keys of the stages that a run trained, its members' too."""
     return {str(stage["key"]) for stage in record.training.get("stages", {}).values() if stage.get("key")}
 
 
-def _sentences(record: RunRecord) -> str:
-    return f"{sentences_seen(record):,}" if record.training.get("stages") else ""
+def _format_sentences_seen(record: RunRecord) -> str:
+    return f"{count_training_sentences(record):,}" if record.training.get("stages") else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bench.comparison.confounders import pairing
+from bench.comparison.confounders import describe_pairing
 from bench.comparison.select import Group
-from bench.stats.design import PAIRED_TESTS, Asked, Seeds, SeedTest, choose_design, common_seeds
+from bench.stats.design import PAIRED_TESTS, RequestedTest, Seeds, SeedTest, choose_design, common_seeds
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Design:
     """
 
     test: SeedTest
-    asked: Asked
+    asked: RequestedTest
     pairs: str | None
     left_out: tuple[Seeds, Seeds] = ((), ())
     too_few: int = 0
@@ -33,10 +33,10 @@ class Design:
         return self.test in PAIRED_TESTS
 
 
-def design_of(a: Group, b: Group, asked: Asked, where: str) -> tuple[Group, Group, Design]:
+def choose_comparison_design(a: Group, b: Group, asked: RequestedTest, where: str) -> tuple[Group, Group, Design]:
     """Choose the test over seeds, and the runs that it uses.
 
-    ``pairing`` reads the records of the seeds in common: it returns what makes their runs pairs.
+    ``describe_pairing`` reads the records of the seeds in common: it returns what makes their runs pairs.
     ``bench.stats.design.choose_design`` has the rule. No score is read for that.
 
     Args:
@@ -52,17 +52,17 @@ def design_of(a: Group, b: Group, asked: Asked, where: str) -> tuple[Group, Grou
         InputError: a test that these seeds don't allow, as ``choose_design``.
     """
     common = common_seeds(a.seeds, b.seeds)
-    shared = pairing(_with_seeds(a, common[0]), _with_seeds(b, common[1])) if common[0] else None
+    shared = describe_pairing(_select_seeds(a, common[0]), _select_seeds(b, common[1])) if common[0] else None
     found = choose_design(
         a.seeds, b.seeds, pairs=shared is not None, asked=asked, names=(a.label, b.label), where=where
     )
     # a sentence names what the runs share only where each run has a partner, also if --test ignores it
     pairs = shared if found.seeds[0] == found.seeds[1] else None
-    one, other = _with_seeds(a, found.seeds[0]), _with_seeds(b, found.seeds[1])
+    one, other = _select_seeds(a, found.seeds[0]), _select_seeds(b, found.seeds[1])
     return one, other, Design(found.test, asked, pairs, found.left_out, found.too_few)
 
 
-def _with_seeds(group: Group, seeds: Seeds) -> Group:
+def _select_seeds(group: Group, seeds: Seeds) -> Group:
     """Return the group with the runs of these seeds only; a deterministic one as it is."""
     if group.seeds == seeds:
         return group

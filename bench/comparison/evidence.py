@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from bench.comparison.design import Design
-from bench.comparison.item_bootstrap import SEED, Drawn, Run
+from bench.comparison.item_bootstrap import SEED, RunDraws, CampaignRun
 from bench.comparison.select import Group
 from bench.eval.suite import measure_of
 from bench.records.record import ALL
-from bench.stats.checks import generator
-from bench.stats.correction import corrected_levels
+from bench.stats.checks import make_generator
+from bench.stats.correction import adjust_levels
 from bench.stats.correlations import CorrelationTest
-from bench.stats.coverage import Row, measured
-from bench.stats.descriptive import LEAST_SEEDS, aso
+from bench.stats.coverage import CoverageRow, find_coverage
+from bench.stats.descriptive import LEAST_SEEDS, almost_stochastic_order
 from bench.stats.effects import hedges_g
-from bench.stats.equivalence import one_run_each
+from bench.stats.equivalence import predict_run_difference
 from bench.stats.hierarchical import ComponentsDifference, variance_components
 from bench.stats.items import AVERAGE, ItemDifference, paired_bootstrap
 from bench.stats.labels import McNemarTest
@@ -29,7 +29,7 @@ from bench.stats.robust import (
     IqmDifference,
     Superiority,
     iqm_difference,
-    outlying,
+    find_outliers,
     superiority_interval,
 )
 from bench.stats.seeds import (
@@ -48,9 +48,9 @@ UNEQUAL = 2.0  # spreads over seeds that differ by so much count as unequal
 METHODS = {"paired": "paired t", "sign-flip": "paired t", "student": "student"}
 
 
-def row_of_seeds(
+def find_seed_coverage(
     design: Design, x: Sequence[float], y: Sequence[float], r: float | None, scores: str = "normal"
-) -> Row:
+) -> CoverageRow:
     """Return the row of the interval over seeds; of two that fit, the one that held less often.
 
     Args:
@@ -62,28 +62,28 @@ def row_of_seeds(
     """
     method = METHODS.get(design.test, "welch")
     if method == "student":
-        return measured(method, max(len(x), len(y)), 1, design=scores)
+        return find_coverage(method, max(len(x), len(y)), 1, design=scores)
     if method == "paired t":
-        return measured(method, len(x), len(y), correlation=r or 0.0, design=scores)
-    rows = [measured(method, len(x), len(y), design=scores)]
-    if scores == "normal" and (sides := _unequal(x, y)):
-        rows.append(measured(method, *sides, design="spread 3:1"))
+        return find_coverage(method, len(x), len(y), correlation=r or 0.0, design=scores)
+    rows = [find_coverage(method, len(x), len(y), design=scores)]
+    if scores == "normal" and (sides := _order_unequal_sides(x, y)):
+        rows.append(find_coverage(method, *sides, design="spread 3:1"))
     return min(rows, key=lambda row: row.measured)
 
 
-def row_of_permutation(x: Sequence[float], y: Sequence[float]) -> Row | None:
+def find_permutation_coverage(x: Sequence[float], y: Sequence[float]) -> CoverageRow | None:
     """Return the row of the permutation of runs where spreads are unequal, else None."""
-    sides = _unequal(x, y)
-    return measured("permutation", *sides, design="spread 3:1") if sides else None
+    sides = _order_unequal_sides(x, y)
+    return find_coverage("permutation", *sides, design="spread 3:1") if sides else None
 
 
-def _unequal(x: Sequence[float], y: Sequence[float]) -> tuple[int, int] | None:
+def _order_unequal_sides(x: Sequence[float], y: Sequence[float]) -> tuple[int, int] | None:
     """The seeds of the side that spreads more, and the other's; None where they spread about as much."""
     (wide, n_wide), (narrow, n) = sorted(((stdev(side), len(side)) for side in (x, y)), reverse=True)
     return (n_wide, n) if wide >= UNEQUAL * narrow else None
 
 
-def row_of_components(found: ComponentsDifference, r: float | None) -> Row:
+def find_component_coverage(found: ComponentsDifference, r: float | None) -> CoverageRow:
     """Return the row of the interval for seeds and items.
 
     Args:
@@ -94,14 +94,14 @@ def row_of_components(found: ComponentsDifference, r: float | None) -> Row:
     scores = "items dominate" if found.items > found.seeds else "seeds dominate"
     n_b, n_a = sorted((found.n_a, found.n_b))  # of a method without seeds 1, the last
     correlation = (r or 0.0) if found.paired else None
-    return measured(method, n_a, n_b, correlation, design=scores, target="further seeds, further items")
+    return find_coverage(method, n_a, n_b, correlation, design=scores, target="further seeds, further items")
 
 
 LEAST_TRIMMED = 4  # scores of a side; the interquartile mean of fewer is the mean
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SeedPairs:
     """What pairing the seeds does to the difference of the average.
 
     Args:
@@ -118,8 +118,8 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Outlying:
-    """Seeds far from the others of their side, by the average; see ``bench.stats.robust.outlying``.
+class OutlyingSeeds:
+    """Seeds far from the others of their side, by the average; see ``bench.stats.robust.find_outliers``.
 
     Args:
         first: Of the first.
@@ -132,7 +132,7 @@ class Outlying:
     first: tuple[int, ...]
     second: tuple[int, ...]
     pairs: tuple[int, ...]
-    coverage: Row | None
+    coverage: CoverageRow | None
 
 
 @dataclass(frozen=True)
@@ -161,19 +161,19 @@ class SeedLevel:
     design: Design
     tasks: dict[str, SeedDifference | PairedDifference]
     exact: dict[str, ExactTest]
-    pairs: Pairs | None
-    coverage: Row
-    unequal: Row | None
+    pairs: SeedPairs | None
+    coverage: CoverageRow
+    unequal: CoverageRow | None
     superiority: Superiority
     hedges_g: float | None
     iqm: IqmDifference | None
     aso: float | None
-    outlying: Outlying
+    outlying: OutlyingSeeds
     further_run: tuple[float, float]
     spread: Spread | None
 
 
-def seed_level(a: Group, b: Group, design: Design, tasks: Sequence[str], level: float) -> SeedLevel:
+def compare_over_seeds(a: Group, b: Group, design: Design, tasks: Sequence[str], level: float) -> SeedLevel:
     """Compare two methods over their seeds; at least one side has two or more.
 
     Args:
@@ -189,27 +189,27 @@ def seed_level(a: Group, b: Group, design: Design, tasks: Sequence[str], level: 
     rows_a, rows_b = (np.array([group.scores(task) for task in names]).T for group in (a, b))
     r = paired_t(x, y, level).correlation if design.paired else None
     varies = not (a.deterministic or b.deterministic) and (len(set(x)) > 1 or len(set(y)) > 1)
-    rng = generator(SEED, "iqm")
+    rng = make_generator(SEED, "iqm")
     return SeedLevel(
         design=design,
         tasks={task: test(a.scores(task), b.scores(task), level) for task in tasks},
-        exact={task: found for task in tasks if (found := _exact(design, a.scores(task), b.scores(task)))},
-        pairs=Pairs(len(x), r, welch(x, y, level), pairing_gain(x, y, level)) if design.paired else None,
-        coverage=row_of_seeds(design, x, y, r),
-        unequal=None if design.paired or design.test == "student" else row_of_permutation(x, y),
+        exact={task: found for task in tasks if (found := _run_exact_test(design, a.scores(task), b.scores(task)))},
+        pairs=SeedPairs(len(x), r, welch(x, y, level), pairing_gain(x, y, level)) if design.paired else None,
+        coverage=find_seed_coverage(design, x, y, r),
+        unequal=None if design.paired or design.test == "student" else find_permutation_coverage(x, y),
         superiority=superiority_interval(x, y, paired=design.paired, level=level),
         hedges_g=hedges_g(x, y) if varies else None,
         iqm=iqm_difference(rows_a, rows_b, rng, paired=design.paired, level=level)
         if max(rows_a.size, rows_b.size) >= LEAST_TRIMMED
         else None,
-        aso=aso(x, y, generator(SEED, "aso")) if min(len(x), len(y)) >= LEAST_SEEDS else None,
-        outlying=_outlying(a, b, design, r),
-        further_run=one_run_each(x, y, level),
-        spread=_spread(x, y, design.paired),
+        aso=almost_stochastic_order(x, y, make_generator(SEED, "aso")) if min(len(x), len(y)) >= LEAST_SEEDS else None,
+        outlying=_find_outlying_seeds(a, b, design, r),
+        further_run=predict_run_difference(x, y, level),
+        spread=_estimate_spread(x, y, design.paired),
     )
 
 
-def _exact(design: Design, x: Sequence[float], y: Sequence[float]) -> ExactTest | None:
+def _run_exact_test(design: Design, x: Sequence[float], y: Sequence[float]) -> ExactTest | None:
     """Sign flips of pairs and against a fixed score, else the permutation; None for too many seeds."""
     if design.test == "student":
         n = max(len(x), len(y))
@@ -219,25 +219,25 @@ def _exact(design: Design, x: Sequence[float], y: Sequence[float]) -> ExactTest 
     return exact_permutation(x, y) if len(x) + len(y) <= MAX_SEEDS else None
 
 
-def _outlying(a: Group, b: Group, design: Design, r: float | None) -> Outlying:
+def _find_outlying_seeds(a: Group, b: Group, design: Design, r: float | None) -> OutlyingSeeds:
     x, y = a.scores(AVERAGE), b.scores(AVERAGE)
     first, second = (
-        tuple(group.seeds[place] for place in outlying(scores)) if group.seeds else ()
+        tuple(group.seeds[place] for place in find_outliers(scores)) if group.seeds else ()
         for group, scores in ((a, x), (b, y))
     )
-    pairs = tuple(a.seeds[place] for place in outlying(np.subtract(x, y))) if design.paired else ()
+    pairs = tuple(a.seeds[place] for place in find_outliers(np.subtract(x, y))) if design.paired else ()
     named = pairs or first or second
-    return Outlying(first, second, pairs, row_of_seeds(design, x, y, r, "collapse") if named else None)
+    return OutlyingSeeds(first, second, pairs, find_seed_coverage(design, x, y, r, "collapse") if named else None)
 
 
-def _spread(x: Sequence[float], y: Sequence[float], paired: bool) -> Spread | None:
+def _estimate_spread(x: Sequence[float], y: Sequence[float], paired: bool) -> Spread | None:
     try:
         return spread_of_pairs(x, y) if paired else spread_of_sides(x, y)
     except ValueError:  # nothing varies
         return None
 
 
-DrawItems = Callable[[Sequence[Run]], Iterable[Drawn]]
+DrawItems = Callable[[Sequence[CampaignRun]], Iterable[RunDraws]]
 
 
 @dataclass(frozen=True)
@@ -278,11 +278,11 @@ class ItemLevel:
     corrected: dict[str, ItemDifference]
     checkpoints: tuple[CheckpointPair, ...]
     components: ComponentsDifference | None
-    coverage: Row | None
+    coverage: CoverageRow | None
     rescored: bool
 
 
-def item_level(
+def compare_over_items(
     a: Group, b: Group, tasks: Sequence[str], level: float, draw: DrawItems, *, paired: bool = False
 ) -> ItemLevel:
     """Compare two groups of checkpoints on their items.
@@ -312,13 +312,13 @@ def item_level(
         known = {"deterministic_a": a.deterministic, "deterministic_b": b.deterministic, "paired": paired}
         components = variance_components(sample, "a", "b", **known, level=level)
         r = paired_t(a.scores(AVERAGE), b.scores(AVERAGE), level).correlation if paired else None
-        row = row_of_components(components, r)
+        row = find_component_coverage(components, r)
     found_tasks = paired_bootstrap(sample, "a", "b", level)
     return ItemLevel(
         tasks=found_tasks,
-        corrected=_corrected(sample, {task: found_tasks[task].p for task in tasks}, level),
+        corrected=_correct_intervals(sample, {task: found_tasks[task].p for task in tasks}, level),
         checkpoints=tuple(
-            _checkpoints(runs, found, sample, (i, len(a.runs) + j), level) for i, j in _pairs(a, b)
+            _compare_checkpoints(runs, found, sample, (i, len(a.runs) + j), level) for i, j in _pair_runs(a, b)
         ),
         components=components,
         coverage=row,
@@ -326,23 +326,23 @@ def item_level(
     )
 
 
-def _corrected(sample: SuiteDraws, p: dict[str, float], level: float) -> dict[str, ItemDifference]:
+def _correct_intervals(sample: SuiteDraws, p: dict[str, float], level: float) -> dict[str, ItemDifference]:
     if len(p) < 2:
         return {}
-    levels = corrected_levels(p, "fdr_bh", level)
+    levels = adjust_levels(p, "fdr_bh", level)
     at = {each: paired_bootstrap(sample, "a", "b", each) for each in set(levels.values())}
     return {task: at[each][task] for task, each in levels.items()}
 
 
-def _pairs(a: Group, b: Group) -> list[tuple[int, int]]:
+def _pair_runs(a: Group, b: Group) -> list[tuple[int, int]]:
     """Positions of runs to compare: those of one seed, or all with the only run of the other side."""
     if 1 in (len(a.runs), len(b.runs)):
         return [(i, j) for i in range(len(a.runs)) for j in range(len(b.runs))]
     return [(i, b.seeds.index(seed)) for i, seed in enumerate(a.seeds) if seed in b.seeds]
 
 
-def _checkpoints(
-    runs: Sequence[Run], drawn: Sequence[Drawn], sample: SuiteDraws, rows: tuple[int, int], level: float
+def _compare_checkpoints(
+    runs: Sequence[CampaignRun], drawn: Sequence[RunDraws], sample: SuiteDraws, rows: tuple[int, int], level: float
 ) -> CheckpointPair:
     pair = replace(sample, rows={name: slice(row, row + 1) for name, row in zip("ab", rows, strict=True)})
     one, other = (runs[row] for row in rows)

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bench.comparison.evidence import ItemLevel, SeedLevel
-from bench.stats.correction import Family, benjamini_hochberg, corrected_levels, holm
-from bench.stats.coverage import Row
+from bench.stats.correction import Family, benjamini_hochberg, adjust_levels, holm
+from bench.stats.coverage import CoverageRow
 from bench.stats.design import SeedTest
-from bench.stats.equivalence import Estimate, estimate
+from bench.stats.equivalence import DifferenceEstimate, estimate_from_interval
 from bench.stats.items import AVERAGE, ItemDifference
 from bench.stats.paired import PairedDifference
-from bench.stats.seeds import ExactTest, SeedDifference, verdict
+from bench.stats.seeds import ExactTest, SeedDifference, judge_p_value
 
 Test = SeedTest | Literal["components", "items"]
 Scope = Literal["seeds", "items", "both"]
-Method = Literal["holm", "fdr_bh"]
+CorrectionMethod = Literal["holm", "fdr_bh"]
 EXACT = ("sign-flip", "permutation")
-FAMILIES: dict[Method, Callable[..., Family]] = {"holm": holm, "fdr_bh": benjamini_hochberg}
+FAMILIES: dict[CorrectionMethod, Callable[..., Family]] = {"holm": holm, "fdr_bh": benjamini_hochberg}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Corrected:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ComparisonFinding:
     """The difference of the average, as far as it speaks for something; in the metric's unit.
 
     Args:
@@ -71,7 +71,7 @@ class Finding:
     minimum_p: float
     level: float
     exact_minimum: float | None
-    coverage: Row | None
+    coverage: CoverageRow | None
     also: tuple[tuple[float, float], ...] = ()
     corrected: Corrected | None = None
 
@@ -93,7 +93,7 @@ class Finding:
     @property
     def said(self) -> Literal["differs", "not shown", "cannot show"]:
         """What the p says at the error rate."""
-        return verdict(self.final_p, self.final_minimum, 1 - self.level)
+        return judge_p_value(self.final_p, self.final_minimum, 1 - self.level)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -102,7 +102,7 @@ class Finding:
             return self.corrected.interval
         if self.df is None and self.speaks_for != "items":
             return None
-        return agreeing((self.low, self.high), self.p, 1 - self.level)
+        return select_consistent_interval((self.low, self.high), self.p, 1 - self.level)
 
     @property
     def possible(self) -> tuple[float, float] | None:
@@ -124,43 +124,43 @@ class Finding:
             return "nothing varies over seeds"
         return "the test can show no difference with so few seeds" if self.said == "cannot show" else None
 
-    def as_estimate(self) -> Estimate:
+    def as_estimate(self) -> DifferenceEstimate:
         """The difference with its standard error; for items that of a normal distribution of this width."""
         if self.speaks_for == "items":
-            normal = Estimate(0.0, 1.0, float("inf")).half((1 + self.level) / 2)
-            return Estimate(self.difference, (self.high - self.low) / (2 * normal), float("inf"))
-        return estimate(self, self.level, self.also)
+            normal = DifferenceEstimate(0.0, 1.0, float("inf")).half((1 + self.level) / 2)
+            return DifferenceEstimate(self.difference, (self.high - self.low) / (2 * normal), float("inf"))
+        return estimate_from_interval(self, self.level, self.also)
 
 
-def findings(
+def collect_findings(
     seeds: SeedLevel | None, items: ItemLevel | None, level: float, scope: Scope | None
-) -> tuple[Finding, ...]:
+) -> tuple[ComparisonFinding, ...]:
     """What the data say of the average: what was asked for first, by default of both, else what there is.
 
     An exact test speaks for seeds, so it comes first where it was asked for. Empty where what was asked for
     is missing.
     """
-    found: dict[Scope, Finding] = {}
+    found: dict[Scope, ComparisonFinding] = {}
     exact = seeds.exact.get(AVERAGE) if seeds else None
     least = exact.minimum_p if exact else None
     ends: tuple[float, float, float, float | None]
     if seeds and items and items.components:
         d = items.components
         ends = (d.difference, d.low, d.high, d.df)
-        found["both"] = Finding(
+        found["both"] = ComparisonFinding(
             "both", "components", *ends, d.p, d.minimum_p, level, least, items.coverage, d.also
         )
     if seeds:
         t = seeds.tasks[AVERAGE]
         rests = exact if exact and seeds.design.test in EXACT else t
         ends = (t.difference, t.low, t.high, t.df)
-        found["seeds"] = Finding(
+        found["seeds"] = ComparisonFinding(
             "seeds", seeds.design.test, *ends, rests.p, rests.minimum_p, level, least, seeds.coverage
         )
     if items and (scope == "items" or not found):
         i = items.tasks[AVERAGE]
         ends = (i.difference, i.low, i.high, None)
-        found["items"] = Finding("items", "items", *ends, i.p, i.minimum_p, level, None, None)
+        found["items"] = ComparisonFinding("items", "items", *ends, i.p, i.minimum_p, level, None, None)
     default: Scope = "seeds" if seeds and seeds.design.test in EXACT else "both"
     first = scope or next((each for each in (default, *found) if each in found), None)
     if first not in found:
@@ -168,7 +168,7 @@ def findings(
     return (found[first], *(one for each, one in found.items() if each != first))
 
 
-def corrected_findings(found: Sequence[Finding], family: str, method: Method) -> list[Finding]:
+def correct_findings(found: Sequence[ComparisonFinding], family: str, method: CorrectionMethod) -> list[ComparisonFinding]:
     """Correct findings of several comparisons together; a single one is left as it is.
 
     Args:
@@ -180,18 +180,18 @@ def corrected_findings(found: Sequence[Finding], family: str, method: Method) ->
         return list(found)
     p = {str(i): one.p for i, one in enumerate(found)}
     adjusted = FAMILIES[method](p, family, {str(i): one.minimum_p for i, one in enumerate(found)})
-    levels = corrected_levels(p, method, found[0].level)
+    levels = adjust_levels(p, method, found[0].level)
     result = []
     for i, one in enumerate(found):
         each, level = adjusted.comparisons[str(i)], levels[str(i)]
-        ends = None if one.speaks_for == "items" else ends_at(one.as_estimate(), level)
-        shown = agreeing(ends, each.adjusted, 1 - one.level) if ends else None
+        ends = None if one.speaks_for == "items" else compute_interval(one.as_estimate(), level)
+        shown = select_consistent_interval(ends, each.adjusted, 1 - one.level) if ends else None
         corrected = Corrected(adjusted.caption, each.adjusted, each.minimum, level, shown)
         result.append(replace(one, corrected=corrected))
     return result
 
 
-def corrected_tasks(seeds: SeedLevel | None, items: ItemLevel | None, level: float) -> dict[str, Corrected]:
+def correct_tasks(seeds: SeedLevel | None, items: ItemLevel | None, level: float) -> dict[str, Corrected]:
     """Each task among the tasks, after Benjamini and Hochberg; empty for one task."""
     rests: Mapping[str, SeedDifference | PairedDifference | ExactTest | ItemDifference] = {}
     if seeds:
@@ -204,18 +204,18 @@ def corrected_tasks(seeds: SeedLevel | None, items: ItemLevel | None, level: flo
     p = {task: rests[task].p for task in names}
     family = benjamini_hochberg(p, "tasks", {task: rests[task].minimum_p for task in names})
     result = {}
-    for task, at in corrected_levels(p, "fdr_bh", level).items():
+    for task, at in adjust_levels(p, "fdr_bh", level).items():
         each = family.comparisons[task]
         if seeds:
-            ends = ends_at(estimate(seeds.tasks[task], level), at)
+            ends = compute_interval(estimate_from_interval(seeds.tasks[task], level), at)
         else:
             ends = (items.corrected[task].low, items.corrected[task].high) if items else None
-        shown = agreeing(ends, each.adjusted, 1 - level) if ends else None
+        shown = select_consistent_interval(ends, each.adjusted, 1 - level) if ends else None
         result[task] = Corrected(family.caption, each.adjusted, each.minimum, at, shown)
     return result
 
 
-def ends_at(found: Estimate, level: float) -> tuple[float, float] | None:
+def compute_interval(found: DifferenceEstimate, level: float) -> tuple[float, float] | None:
     """The ends of a t interval at a level; None where nothing varies."""
     if found.error == 0:
         return None
@@ -223,6 +223,6 @@ def ends_at(found: Estimate, level: float) -> tuple[float, float] | None:
     return found.difference - half, found.difference + half
 
 
-def agreeing(ends: tuple[float, float], p: float, alpha: float) -> tuple[float, float] | None:
+def select_consistent_interval(ends: tuple[float, float], p: float, alpha: float) -> tuple[float, float] | None:
     """The ends if they leave out 0 just where p is at most alpha, else None."""
     return ends if (ends[0] > 0 or ends[1] < 0) == (p <= alpha) else None

@@ -8,14 +8,14 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from bench.comparison.item_bootstrap import NOT_AGAIN, Drawn, RefusedError, Run, common_tasks, task_names
-from bench.comparison.select import Group, by_seed, check_family, grouped
+from bench.comparison.item_bootstrap import NOT_AGAIN, RunDraws, RefusedError, CampaignRun, list_common_tasks, list_task_names
+from bench.comparison.select import Group, sort_runs_by_seed, check_family, group_by
 from bench.errors import BenchError
 from bench.records.record import ALL
 from bench.stats.checks import FloatArray
-from bench.stats.descriptive import iqm
+from bench.stats.descriptive import interquartile_mean
 from bench.stats.items import AVERAGE
-from bench.stats.labels import wilson
+from bench.stats.labels import wilson_interval
 from bench.stats.seeds import one_sample
 
 
@@ -66,10 +66,10 @@ class MethodInterval:
     iqm: float
 
 
-def record_intervals(
-    runs: Sequence[Run],
+def compute_record_intervals(
+    runs: Sequence[CampaignRun],
     level: float,
-    draw: Callable[[Sequence[Run]], Iterable[Drawn]],
+    draw: Callable[[Sequence[CampaignRun]], Iterable[RunDraws]],
     say: Callable[[str], None],
 ) -> Iterator[RecordInterval]:
     """Yield every run with its intervals, grouped by suite and version of the data.
@@ -85,19 +85,19 @@ def record_intervals(
     Raises:
         RefusedError: a record whose scores its predictions contradict.
     """
-    same_data: dict[tuple[object, ...], list[Run]] = {}
+    same_data: dict[tuple[object, ...], list[CampaignRun]] = {}
     for run in runs:
         if run.store.is_whole(run.record.place, run.record):
-            tasks = ((name, run.record.tasks[name]["sha256"]) for name in task_names(run.record))
+            tasks = ((name, run.record.tasks[name]["sha256"]) for name in list_task_names(run.record))
             same_data.setdefault((run.record.suite, *tasks), []).append(run)
         else:
             say(f"{run.path}: items left out, its predictions are missing or belong to another record")
-            yield _of_record(run, None, level)
+            yield _build_record_interval(run, None, level)
     for group in same_data.values():
         done, rescored = 0, True
         try:
             for run, drawn in zip(group, draw(group), strict=True):
-                yield _of_record(run, drawn.values.astype(np.float64), level)
+                yield _build_record_interval(run, drawn.values.astype(np.float64), level)
                 done += 1
                 rescored = rescored and drawn.tasks is not None
         except RefusedError:
@@ -105,13 +105,13 @@ def record_intervals(
         except BenchError as error:
             say(f"items left out: {error}")
             for run in group[done:]:
-                yield _of_record(run, None, level)
+                yield _build_record_interval(run, None, level)
         if not rescored:
             say(f"{group[0].record.suite}: {NOT_AGAIN}")
 
 
-def _of_record(run: Run, drawn: FloatArray | None, level: float) -> RecordInterval:
-    record, names = run.record, task_names(run.record)
+def _build_record_interval(run: CampaignRun, drawn: FloatArray | None, level: float) -> RecordInterval:
+    record, names = run.record, list_task_names(run.record)
     scores = {name: value for name in (*names, AVERAGE) if (value := record.score(name)) is not None}
     intervals = None
     if drawn is not None:
@@ -120,11 +120,11 @@ def _of_record(run: Run, drawn: FloatArray | None, level: float) -> RecordInterv
         rows = zip((*names, AVERAGE), *ends, strict=True)
         intervals = {name: (float(low), float(high)) for name, low, high in rows}
         accuracies = [s for s in record.scores if (s.subset, s.metric) == (ALL, "accuracy")]
-        intervals |= {s.task: wilson(s.value, s.n, level) for s in accuracies if s.task in names}
+        intervals |= {s.task: wilson_interval(s.value, s.n, level) for s in accuracies if s.task in names}
     return RecordInterval(record.profile, record.suite, record.method, record.seed, scores, intervals)
 
 
-def method_intervals(runs: Sequence[Run], level: float) -> list[MethodInterval]:
+def compute_method_intervals(runs: Sequence[CampaignRun], level: float) -> list[MethodInterval]:
     """Return every method's mean over seeds with its interval, the best of a suite first.
 
     Args:
@@ -135,14 +135,14 @@ def method_intervals(runs: Sequence[Run], level: float) -> list[MethodInterval]:
         NotComparableError: a method's runs under several specifications.
         DataError: a record that lacks a score.
     """
-    groups = grouped(by_seed(runs), lambda run: (run.record.profile, run.record.suite, run.record.method))
-    found = [_of_method(Group(place[2], tuple(of_method)), level) for place, of_method in groups.items()]
+    groups = group_by(sort_runs_by_seed(runs), lambda run: (run.record.profile, run.record.suite, run.record.method))
+    found = [_build_method_interval(Group(place[2], tuple(of_method)), level) for place, of_method in groups.items()]
     return sorted(found, key=lambda one: (one.profile, one.suite, -one.mean))
 
 
-def _of_method(group: Group, level: float) -> MethodInterval:
+def _build_method_interval(group: Group, level: float) -> MethodInterval:
     check_family(group)
-    names = common_tasks([run.record for run in group.runs], ", suite ".join(group.place))
+    names = list_common_tasks([run.record for run in group.runs], ", suite ".join(group.place))
     averages = group.scores(AVERAGE)
     d = one_sample(averages, 0.0, level) if len(averages) > 1 else None
     return MethodInterval(
@@ -152,5 +152,5 @@ def _of_method(group: Group, level: float) -> MethodInterval:
         fmean(averages),
         stdev(averages) if d else None,
         (d.low, d.high) if d and d.low < d.high else None,
-        iqm(np.array([group.scores(name) for name in names]).T),
+        interquartile_mean(np.array([group.scores(name) for name in names]).T),
     )

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError
-from bench.eval.rescore import believed, tasks_of
+from bench.eval.rescore import load_sound_predictions, load_record_tasks
 from bench.eval.suite import SuiteTask, measure_of
-from bench.records.files import write_whole
+from bench.records.files import write_atomically
 from bench.records.integrity import TOLERANCE
 from bench.records.record import ALL, AVERAGE, RunRecord, safe_name
 from bench.records.store import ResultStore
-from bench.schema import Each, fault, number
-from bench.stats.checks import generator
+from bench.schema import MapOf, find_fault, is_number
+from bench.stats.checks import make_generator
 
 DRAWS = 10_000
 SEED = 1
@@ -44,7 +44,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Run:
+class CampaignRun:
     """A record and its campaign."""
 
     store: ResultStore
@@ -63,7 +63,7 @@ class RefusedError(BenchError):
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RunDraws:
     """What the items say of a run.
 
     Args:
@@ -76,32 +76,32 @@ class Drawn:
     tasks: dict[str, SuiteTask] | None
 
 
-def task_names(record: RunRecord) -> tuple[str, ...]:
+def list_task_names(record: RunRecord) -> tuple[str, ...]:
     """Tasks with a score over all items, in the suite's order, without the average."""
     found, metric = ((s.task, s.subset, s.metric) for s in record.scores), record.metric
     return tuple(task for task, *kind in found if kind == [ALL, metric] and task != AVERAGE)
 
 
-def common_tasks(records: Sequence[RunRecord], where: str) -> tuple[str, ...]:
+def list_common_tasks(records: Sequence[RunRecord], where: str) -> tuple[str, ...]:
     """Return the tasks of records of one suite; raises DataError where one lacks a score."""
-    names = task_names(records[0])
+    names = list_task_names(records[0])
     for record in records:
-        if task_names(record) != names or not names or record.score(AVERAGE) is None:
+        if list_task_names(record) != names or not names or record.score(AVERAGE) is None:
             raise DataError(
                 f"a record of {record.method} lacks scores", where=where, hint="run the cell again"
             )
     return names
 
 
-def item_draws(
-    runs: Sequence[Run],
+def draw_items(
+    runs: Sequence[CampaignRun],
     data: Path | None = None,
     *,
     draws: int = DRAWS,
     seed: int = SEED,
     say: Say = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
-) -> Iterator[Drawn]:
+) -> Iterator[RunDraws]:
     """Yield each run's scores in draws of items that all runs share.
 
     Draws kept in the run's campaign are checked and used, missing ones are computed and kept. Where the
@@ -123,38 +123,38 @@ def item_draws(
     size = max(1, _CHUNK // draws)
     for start in range(0, len(runs), size):
         chunk = runs[start : start + size]
-        found: dict[Path, Drawn] = {}
-        missing: list[tuple[Run, _Trusted]] = []
+        found: dict[Path, RunDraws] = {}
+        missing: list[tuple[CampaignRun, _VerifiedRun]] = []
         for run in chunk:
-            trusted = _trusted_or_why_not(run, data)
-            at_hand = isinstance(trusted, _Trusted)
-            kept = stored_draws(run, draws, seed, say, believed=at_hand)
+            trusted = _verify_scores(run, data)
+            at_hand = isinstance(trusted, _VerifiedRun)
+            kept = read_draws(run, draws, seed, say, believed=at_hand)
             if kept is not None:
-                found[run.path] = Drawn(kept, trusted.tasks if isinstance(trusted, _Trusted) else None)
-            elif isinstance(trusted, _Trusted):
+                found[run.path] = RunDraws(kept, trusted.tasks if isinstance(trusted, _VerifiedRun) else None)
+            elif isinstance(trusted, _VerifiedRun):
                 missing.append((run, trusted))
             else:
                 raise trusted
-        for (run, trusted), values in zip(missing, _compute(missing, draws, seed), strict=True):
-            _write(run, values, seed, say)
-            found[run.path] = Drawn(values, trusted.tasks)
+        for (run, trusted), values in zip(missing, _compute_draws(missing, draws, seed), strict=True):
+            _write_draws(run, values, seed, say)
+            found[run.path] = RunDraws(values, trusted.tasks)
         for run in chunk:
             progress(1)
             yield found[run.path]
 
 
 @dataclass(frozen=True)
-class _Trusted:
+class _VerifiedRun:
     """Tasks and predictions of a run whose scores were computed again."""
 
     tasks: dict[str, SuiteTask]
     predictions: dict[str, FloatArray]
 
 
-def _trusted_or_why_not(run: Run, data: Path | None) -> _Trusted | BenchError:
+def _verify_scores(run: CampaignRun, data: Path | None) -> _VerifiedRun | BenchError:
     """Compute a run's scores again, or say what is missing for that; raises RefusedError."""
     try:
-        tasks = tasks_of(run.record, data)
+        tasks = load_record_tasks(run.record, data)
     except BenchError as error:
         return error
     if run.record.predictions is None:
@@ -166,50 +166,50 @@ def _trusted_or_why_not(run: Run, data: Path | None) -> _Trusted | BenchError:
             hint="run the cell again",
         )
     try:
-        return _Trusted(tasks, believed(run.store, run.record, data))
+        return _VerifiedRun(tasks, load_sound_predictions(run.store, run.record, data))
     except DataError as error:  # data and predictions are there: it is what the record says of them
         raise RefusedError(error.what, where=error.where, expected=error.expected, hint=error.hint) from error
 
 
-def _compute(runs: Sequence[tuple[Run, _Trusted]], draws: int, seed: int) -> list[Draws]:
+def _compute_draws(runs: Sequence[tuple[CampaignRun, _VerifiedRun]], draws: int, seed: int) -> list[Draws]:
     """Draw the items of runs on the same tasks, task by task from streams of their own."""
     if not runs:
         return []
     record, tasks = runs[0][0].record, runs[0][1].tasks
-    names, measure = task_names(record), measure_of(record.suite)
+    names, measure = list_task_names(record), measure_of(record.suite)
     result = np.empty((len(runs), draws, len(names)), dtype=np.float32)
     for column, name in enumerate(names):
         try:
             rows = np.stack([trusted.predictions[name] for _, trusted in runs])
-            drawn = measure.draws(tasks[name], rows, record, generator(seed, f"items/{name}"), draws)
+            drawn = measure.draws(tasks[name], rows, record, make_generator(seed, f"items/{name}"), draws)
         except (KeyError, ValueError) as error:
             raise BenchError(f"no draws of {name}: {error}", where=f"suite {record.suite}") from error
         result[:, :, column] = drawn.T
     return list(result)
 
 
-def _facts(run: Run, draws: int, seed: int) -> dict[str, Any]:
+def _describe_draws(run: CampaignRun, draws: int, seed: int) -> dict[str, Any]:
     record = run.record
     return {
         "version": VERSION,
         "seed": seed,
         "draws": draws,
         "suite": record.suite,
-        "tasks": [[name, record.tasks[name]["sha256"]] for name in task_names(record)],
+        "tasks": [[name, record.tasks[name]["sha256"]] for name in list_task_names(record)],
         "key": record.key,
         "predictions": (record.predictions or {}).get("sha256"),
     }
 
 
-def draws_path(run: Run, draws: int = DRAWS, seed: int = SEED) -> Path:
+def draws_path(run: CampaignRun, draws: int = DRAWS, seed: int = SEED) -> Path:
     """File of a run's draws."""
-    text = json.dumps(_facts(run, draws, seed), sort_keys=True)
+    text = json.dumps(_describe_draws(run, draws, seed), sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:20]
     return run.store.root / FOLDER / f"{safe_name(run.record.suite)}-{digest}.npz"
 
 
-def stored_draws(
-    run: Run, draws: int = DRAWS, seed: int = SEED, say: Say = lambda _: None, *, believed: bool = False
+def read_draws(
+    run: CampaignRun, draws: int = DRAWS, seed: int = SEED, say: Say = lambda _: None, *, believed: bool = False
 ) -> Draws | None:
     """Return kept (draws, tasks), None if there are none or if they aren't this run's to the last bit.
 
@@ -224,7 +224,7 @@ def stored_draws(
         RefusedError: a record with other scores than those that its predictions gave.
     """
     path = draws_path(run, draws, seed)
-    shape = (draws, len(task_names(run.record)))
+    shape = (draws, len(list_task_names(run.record)))
     largest = 4 * draws * shape[1] + 2**16
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
@@ -238,10 +238,10 @@ def stored_draws(
     except Exception as error:  # a damaged file makes numpy, zipfile and json fail in many ways
         say(f"{path}: {type(error).__name__}, so these draws are damaged; they are computed again")
         return None
-    expected = _facts(run, draws, seed) | {"sha256": hashlib.sha256(kept.tobytes()).hexdigest()}
+    expected = _describe_draws(run, draws, seed) | {"sha256": hashlib.sha256(kept.tobytes()).hexdigest()}
     sound = kept.dtype == np.float32 and kept.shape == shape and bool((np.abs(kept) <= 1).all())
-    said = _observed(run.record)
-    sound = sound and fault(observed, Each(number)) is None and observed.keys() == said.keys()
+    said = _observed_scores(run.record)
+    sound = sound and find_fault(observed, MapOf(is_number)) is None and observed.keys() == said.keys()
     wrong = [name for name in said if sound and abs(said[name] - observed[name]) > TOLERANCE]
     if facts != expected or not sound or (wrong and believed):
         say(f"{path}: these are not the draws of {run.path}; they are computed again")
@@ -256,22 +256,22 @@ def stored_draws(
     return kept
 
 
-def _observed(record: RunRecord) -> dict[str, float]:
+def _observed_scores(record: RunRecord) -> dict[str, float]:
     """The scores that draws are made for: of every task and their average."""
-    values = ((name, record.score(name)) for name in (*task_names(record), AVERAGE))
+    values = ((name, record.score(name)) for name in (*list_task_names(record), AVERAGE))
     return {name: value for name, value in values if value is not None}
 
 
-def _write(run: Run, computed: Draws, seed: int, say: Say) -> None:
+def _write_draws(run: CampaignRun, computed: Draws, seed: int, say: Say) -> None:
     """Keep draws, atomically; a campaign that can't be written only costs the next command time."""
     path = draws_path(run, len(computed), seed)
-    facts = _facts(run, len(computed), seed) | {"sha256": hashlib.sha256(computed.tobytes()).hexdigest()}
-    facts |= {"observed": _observed(run.record)}
+    facts = _describe_draws(run, len(computed), seed) | {"sha256": hashlib.sha256(computed.tobytes()).hexdigest()}
+    facts |= {"observed": _observed_scores(run.record)}
     payload = io.BytesIO()
     text = np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8)
     np.savez(payload, allow_pickle=False, facts=text, draws=computed)
     try:
         path.parent.mkdir(exist_ok=True)
-        write_whole(path, payload.getvalue())
+        write_atomically(path, payload.getvalue())
     except OSError as error:
         say(f"{path}: the draws can't be kept ({error.strerror})")

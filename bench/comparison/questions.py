@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bench.comparison.evidence import SeedLevel
-from bench.comparison.finding import EXACT, Finding
+from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.errors import InputError
-from bench.stats.equivalence import Claim, Equivalence, claim, equivalence
-from bench.stats.planning import Plan, Range, plan, power_of
+from bench.stats.equivalence import Claim, Equivalence, claim_test, equivalence_test
+from bench.stats.planning import SeedPlan, Range, plan_seeds, compute_power_range
 from bench.stats.spread import Spread
 
 DETECT = 0.005  # half a point
@@ -71,11 +71,11 @@ class Answers:
     margin: Equivalence | None
     claim: Claim | None
     published: tuple[Published, ...]
-    plan: Plan | None
+    plan: SeedPlan | None
     power: Range | None
 
 
-def answers(asked: Questions, headline: Finding, seeds: SeedLevel | None, *, together: int = 1) -> Answers:
+def answer_questions(asked: Questions, headline: ComparisonFinding, seeds: SeedLevel | None, *, together: int = 1) -> Answers:
     """Answer what was asked of a comparison.
 
     Args:
@@ -101,24 +101,24 @@ def answers(asked: Questions, headline: Finding, seeds: SeedLevel | None, *, tog
     )
     return Answers(
         level=level,
-        margin=equivalence(found, asked.margin, level) if known and asked.margin else None,
-        claim=claim(found, asked.claim, level) if known and asked.claim is not None else None,
-        published=_published(asked.published, seeds.further_run) if seeds and spread else (),
-        plan=plan(asked.detect, spread, level=level) if spread and plannable else None,
-        power=_power(asked.detect, seeds, spread, level) if seeds and spread and plannable else None,
+        margin=equivalence_test(found, asked.margin, level) if known and asked.margin else None,
+        claim=claim_test(found, asked.claim, level) if known and asked.claim is not None else None,
+        published=_check_published(asked.published, seeds.further_run) if seeds and spread else (),
+        plan=plan_seeds(asked.detect, spread, level=level) if spread and plannable else None,
+        power=_compute_current_power(asked.detect, seeds, spread, level) if seeds and spread and plannable else None,
     )
 
 
-def _published(published: Mapping[str, float], ends: tuple[float, float]) -> tuple[Published, ...]:
+def _check_published(published: Mapping[str, float], ends: tuple[float, float]) -> tuple[Published, ...]:
     low, high = ends
     return tuple(
         Published(source, value, low, high, low <= value <= high) for source, value in published.items()
     )
 
 
-def _power(detect: float, seeds: SeedLevel, spread: Spread, level: float) -> Range:
+def _compute_current_power(detect: float, seeds: SeedLevel, spread: Spread, level: float) -> Range:
     """The chance that the seeds at hand show it."""
     n_a, n_b = seeds.superiority.n_a, seeds.superiority.n_b
     if spread.design == "one side":
         n_a = n_b = max(n_a, n_b)
-    return power_of(detect, spread, n_a, n_b, level=level)
+    return compute_power_range(detect, spread, n_a, n_b, level=level)

@@ -11,11 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
-from bench.comparison.item_bootstrap import Run
-from bench.config.method_ids import recorded
-from bench.errors import InputError, NotComparableError, printable, unknown
-from bench.nn.folder import asked_hash
-from bench.records.fingerprint import family_of
+from bench.comparison.item_bootstrap import CampaignRun
+from bench.config.method_ids import match_recorded_id
+from bench.errors import InputError, NotComparableError, printable, unknown_name
+from bench.nn.folder import hash_requested_model
+from bench.records.fingerprint import compute_family_key
 from bench.records.record import ALL, RunRecord
 from bench.records.store import ResultStore
 
@@ -24,15 +24,15 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-def row_meant(text: str, names: Collection[str], records: Iterable[RunRecord] = ()) -> str:
+def match_method_id(text: str, names: Collection[str], records: Iterable[RunRecord] = ()) -> str:
     """Return the row that a text means, a folder's by its path too (:func:`recorded` of request)."""
-    return recorded(text, names, records, asked_hash)
+    return match_recorded_id(text, names, records, hash_requested_model)
 
 
-def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Return the items of each key, both in their order.
 
-    >>> grouped(["ab", "c", "de"], len)
+    >>> group_by(["ab", "c", "de"], len)
     {2: ['ab', 'de'], 1: ['c']}
     """
     found: dict[K, list[T]] = {}
@@ -41,7 +41,7 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return found
 
 
-def seed_list(seeds: Sequence[int]) -> str:
+def format_seeds(seeds: Sequence[int]) -> str:
     """Seeds as they are written on the command line: 1-5, or 1,3,7."""
     if not seeds:
         return "no seeds"
@@ -50,7 +50,7 @@ def seed_list(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {text}"
 
 
-def by_seed(runs: Iterable[Run]) -> list[Run]:
+def sort_runs_by_seed(runs: Iterable[CampaignRun]) -> list[CampaignRun]:
     """Return the runs in the order of their seeds."""
     return sorted(runs, key=lambda run: run.record.seed or 0)
 
@@ -68,15 +68,15 @@ class Side:
     """
 
     text: str
-    runs: tuple[Run, ...]
+    runs: tuple[CampaignRun, ...]
     single: bool = False
     is_path: bool = False
-    failed: tuple[Run, ...] = ()
+    failed: tuple[CampaignRun, ...] = ()
 
     @property
-    def by_method(self) -> dict[str, list[Run]]:
+    def by_method(self) -> dict[str, list[CampaignRun]]:
         """The runs of each method."""
-        return grouped(self.runs, lambda run: run.record.method)
+        return group_by(self.runs, lambda run: run.record.method)
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class Group:
     """
 
     label: str
-    runs: tuple[Run, ...]
+    runs: tuple[CampaignRun, ...]
     single: bool = False
-    failed: tuple[Run, ...] = ()
+    failed: tuple[CampaignRun, ...] = ()
 
     @property
     def deterministic(self) -> bool:
@@ -121,7 +121,7 @@ class Group:
         return [value for run in self.runs if (value := run.record.score(task, ALL)) is not None]
 
 
-def resolve(names: Iterable[str], store: ResultStore, where: str) -> tuple[Side, ...]:
+def resolve_sides(names: Iterable[str], store: ResultStore, where: str) -> tuple[Side, ...]:
     """Find what arguments name. The campaign is read once, and not at all where all are paths.
 
     Args:
@@ -136,31 +136,31 @@ def resolve(names: Iterable[str], store: ResultStore, where: str) -> tuple[Side,
     """
 
     @cache
-    def runs() -> list[Run]:
-        return [Run(store, record) for record in store.records()]
+    def runs() -> list[CampaignRun]:
+        return [CampaignRun(store, record) for record in store.records()]
 
-    return tuple(_named(name, store, runs, where) for name in names)
+    return tuple(_resolve_side(name, store, runs, where) for name in names)
 
 
-def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: str) -> Side:
+def _resolve_side(text: str, store: ResultStore, runs: Callable[[], list[CampaignRun]], where: str) -> Side:
     path = Path(text)
     if not text.strip():
         raise InputError("an empty name", where=where, expected="a method, METHOD#SEED or a path")
     if path.exists() and (os.sep in text or not store.root.is_dir()):
-        return _from_path(text, where)
+        return _read_side(text, where)
     names = {run.record.method for run in runs()}
     name, _, seed = text.rpartition("#")
     known = [run.record for run in runs()]
-    text, name = (row_meant(each, names, known) for each in (text, name))
+    text, name = (match_method_id(each, names, known) for each in (text, name))
     single = text not in names and name in names and seed.isdecimal()
     if not single and text not in names:
         if path.exists():
-            return _from_path(text, where)
+            return _read_side(text, where)
         if text.endswith(".json") or os.sep in text:
             raise InputError(f"there is no record or folder '{text}'", where=where)
-        raise unknown("method", text, names, where=where)
+        raise unknown_name("method", text, names, where=where)
     named = [run for run in runs() if run.record.method == (name if single else text)]
-    found = _finished(named)
+    found = _select_finished(named)
     if single:
         seeds = sorted({run.record.seed for run in found if run.record.seed is not None})
         found = [run for run in found if run.record.seed == int(seed)]
@@ -172,14 +172,14 @@ def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: 
                 expected=f"one of {there}" if there else None,
             )
         return Side(f"{name}#{seed}", tuple(found), single=True)
-    return Side(text, tuple(found), failed=tuple(_failed(named)))
+    return Side(text, tuple(found), failed=tuple(_select_failed(named)))
 
 
-def _from_path(text: str, where: str) -> Side:
+def _read_side(text: str, where: str) -> Side:
     """The runs of a record's file, or of a folder of records at any depth of a campaign."""
     path = Path(os.path.abspath(text))
     below = [path] if path.is_file() else path.rglob("*.json")
-    files = {file for file in below if _is_record(file)}
+    files = {file for file in below if _is_record_file(file)}
     roots = {file.parents[3] for file in files}
     if not roots:
         raise InputError(
@@ -192,12 +192,12 @@ def _from_path(text: str, where: str) -> Side:
         raise InputError(f"several campaigns ({campaigns})", where=text, expected="one of them")
     root = roots.pop()
     store = ResultStore(root.parent, root.name)
-    runs = [run for record in store.records() if (run := Run(store, record)).path in files]
+    runs = [run for record in store.records() if (run := CampaignRun(store, record)).path in files]
     single = path.is_file() or {file.parent for file in files} == {path}
-    return Side(text, tuple(_finished(runs)), single, is_path=True, failed=tuple(_failed(runs)))
+    return Side(text, tuple(_select_finished(runs)), single, is_path=True, failed=tuple(_select_failed(runs)))
 
 
-def _is_record(file: Path) -> bool:
+def _is_record_file(file: Path) -> bool:
     """True for CAMPAIGN/PROFILE/METHOD/seed-N/SUITE.json; a campaign too may be called seed-N."""
     folder = file.parent
     if not _OF_ONE_RUN.fullmatch(folder.name) or len(file.parents) <= 3 or file.name.startswith("."):
@@ -205,15 +205,15 @@ def _is_record(file: Path) -> bool:
     return not any(inner.is_dir() for inner in folder.iterdir())
 
 
-def _finished(runs: Sequence[Run]) -> list[Run]:
+def _select_finished(runs: Sequence[CampaignRun]) -> list[CampaignRun]:
     return [run for run in runs if run.record.status == "ok"]
 
 
-def _failed(runs: Sequence[Run]) -> list[Run]:
+def _select_failed(runs: Sequence[CampaignRun]) -> list[CampaignRun]:
     return [run for run in runs if run.record.status == "failed"]
 
 
-def match(
+def match_sides(
     a: Side, b: Side, where: str, *, profile: str | None = None, suite: str | None = None
 ) -> list[tuple[Group, Group]]:
     """Pair what two sides have in common: every profile and suite; of several methods those of one id.
@@ -231,7 +231,7 @@ def match(
         InputError: nothing in common, or the same runs on both sides.
         NotComparableError: a method's runs under several specifications.
     """
-    first, second = (_wanted(side, profile, suite).by_method for side in (a, b))
+    first, second = (_filter_runs(side, profile, suite).by_method for side in (a, b))
     names = [(name, name) for name in first if name in second]
     if len(first) == len(second) == 1:
         names = [(next(iter(first)), next(iter(second)))]
@@ -240,10 +240,10 @@ def match(
         raise InputError(f"no method is on both sides: {'; '.join(there)}", where=where)
     pairs = []
     for one, other in names:
-        labels = _labels(a, b, first[one], second[other])
-        for runs_a, runs_b in _in_common(first[one], second[other], across=a.is_path or b.is_path):
-            _refuse_common(a.text, b.text, runs_a, runs_b, where)
-            pairs.append((_group(labels[0], runs_a, a), _group(labels[1], runs_b, b)))
+        labels = _label_groups(a, b, first[one], second[other])
+        for runs_a, runs_b in _match_places(first[one], second[other], across=a.is_path or b.is_path):
+            _refuse_shared_runs(a.text, b.text, runs_a, runs_b, where)
+            pairs.append((_build_group(labels[0], runs_a, a), _build_group(labels[1], runs_b, b)))
     if not pairs:
         raise InputError(
             f"no suite has finished records of both {a.text} and {b.text}",
@@ -255,19 +255,19 @@ def match(
     return pairs
 
 
-def _group(label: str, runs: Sequence[Run], side: Side) -> Group:
+def _build_group(label: str, runs: Sequence[CampaignRun], side: Side) -> Group:
     """The runs as a group, with those of their method, profile and suite that failed."""
     record = runs[0].record
     failed = [
         run
-        for run in by_seed(side.failed)
+        for run in sort_runs_by_seed(side.failed)
         if (run.record.method, run.record.profile, run.record.suite)
         == (record.method, record.profile, record.suite)
     ]
     return Group(label, tuple(runs), side.single, tuple(failed))
 
 
-def _refuse_common(a: str, b: str, runs_a: list[Run], runs_b: list[Run], where: str) -> None:
+def _refuse_shared_runs(a: str, b: str, runs_a: list[CampaignRun], runs_b: list[CampaignRun], where: str) -> None:
     if {run.path.resolve() for run in runs_a} & {run.path.resolve() for run in runs_b}:
         what = f"'{a}' against itself" if a == b else f"'{a}' and '{b}' have runs in common"
         raise InputError(what, where=where, expected="two methods")
@@ -275,14 +275,14 @@ def _refuse_common(a: str, b: str, runs_a: list[Run], runs_b: list[Run], where: 
 
 def check_family(group: Group) -> None:
     """Raise NotComparableError where the runs of a method were measured under several specifications."""
-    if len({family_of(run.record) for run in group.runs}) > 1:
+    if len({compute_family_key(run.record) for run in group.runs}) > 1:
         raise NotComparableError(
             f"the seeds of {group.label} were measured under different specifications",
             where=", suite ".join(group.place),
         )
 
 
-def _wanted(side: Side, profile: str | None, suite: str | None) -> Side:
+def _filter_runs(side: Side, profile: str | None, suite: str | None) -> Side:
     runs = (
         run
         for run in side.runs
@@ -291,8 +291,8 @@ def _wanted(side: Side, profile: str | None, suite: str | None) -> Side:
     return replace(side, runs=tuple(runs))
 
 
-def _in_common(a: list[Run], b: list[Run], *, across: bool) -> list[tuple[list[Run], list[Run]]]:
-    one, other = _by_place(a), _by_place(b)
+def _match_places(a: list[CampaignRun], b: list[CampaignRun], *, across: bool) -> list[tuple[list[CampaignRun], list[CampaignRun]]]:
+    one, other = _group_by_place(a), _group_by_place(b)
     common = [place for place in sorted(one) if place in other]
     if common or not across or len({p for p, _ in one}) != 1 or len({p for p, _ in other}) != 1:
         return [(one[place], other[place]) for place in common]
@@ -300,12 +300,12 @@ def _in_common(a: list[Run], b: list[Run], *, across: bool) -> list[tuple[list[R
     return [(runs, by_suite[suite]) for (_, suite), runs in sorted(one.items()) if suite in by_suite]
 
 
-def _by_place(runs: Sequence[Run]) -> dict[tuple[str, str], list[Run]]:
+def _group_by_place(runs: Sequence[CampaignRun]) -> dict[tuple[str, str], list[CampaignRun]]:
     """Runs by profile and suite, in the order of their seeds."""
-    return grouped(by_seed(runs), lambda run: (run.record.profile, run.record.suite))
+    return group_by(sort_runs_by_seed(runs), lambda run: (run.record.profile, run.record.suite))
 
 
-def _labels(a: Side, b: Side, runs_a: list[Run], runs_b: list[Run]) -> tuple[str, str]:
+def _label_groups(a: Side, b: Side, runs_a: list[CampaignRun], runs_b: list[CampaignRun]) -> tuple[str, str]:
     """Method ids, with seed for a single run, and what tells them apart where they are the same."""
     one, other = (
         f"{runs[0].record.method}#{runs[0].record.seed}"
@@ -320,7 +320,7 @@ def _labels(a: Side, b: Side, runs_a: list[Run], runs_b: list[Run]) -> tuple[str
     return printable(f"{one} ({places[0]})"), printable(f"{other} ({places[1]})")
 
 
-def choose(a: Group, b: Group, seed: int | None, where: str) -> tuple[Run, Run]:
+def choose_runs(a: Group, b: Group, seed: int | None, where: str) -> tuple[CampaignRun, CampaignRun]:
     """Choose one run per side; a deterministic method has only one.
 
     Args:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.card import MethodCard
-from bench.config.profiles import counted_by_epochs
+from bench.config.profiles import zero_steps
 from bench.config.spec import METHOD_NAME, NAME, MethodRequest, Override
 from bench.errors import InputError
 from bench.records.record import EXTERNAL, RunRecord
@@ -105,7 +105,7 @@ def bracket_depths(text: str, *, inside: bool = False) -> list[int | None]:
 
 
 @dataclass(frozen=True)
-class Unquoted:
+class UnquotedPath:
     """A path that stands without quotes, and is split or read as options.
 
     Args:
@@ -130,33 +130,33 @@ class Unquoted:
         )
 
 
-def find_unquoted(text: str) -> Unquoted | None:
+def find_unquoted_path(text: str) -> UnquotedPath | None:
     """Return the first path in a text of methods that is on disk and is only read whole in quotes.
 
     A path with backslashes before its commas and brackets, or with quotes around parts of it, is looked for
     without them. Of several such paths all are in quotes in what to type.
     """
-    first = _first_unquoted(text)
-    while first and (more := _first_unquoted(first.typed)) and more.needed:
+    first = _find_first_unquoted(text)
+    while first and (more := _find_first_unquoted(first.typed)) and more.needed:
         first = replace(first, typed=more.typed)
     return first
 
 
-def _first_unquoted(text: str) -> Unquoted | None:
-    return next((found for start in _bare_paths(text) if (found := _on_disk(text, *start))), None)
+def _find_first_unquoted(text: str) -> UnquotedPath | None:
+    return next((found for start in _bare_paths(text) if (found := _longest_path(text, *start))), None)
 
 
 def quoting_hint(text: str) -> str | None:
     """Return what to type for a text that is no method, where it may lack the quotes of a path."""
-    if found := find_unquoted(text):
+    if found := find_unquoted_path(text):
         return f"type {shlex.quote(found.typed)}"
     for match, begin in _bare_paths(text):
         path, colon, last = text[begin:].rpartition(":")
         path, more = (path, colon + last) if _WORD.fullmatch(last) else (text[begin:], "")
         cut = re.split(r"[][,]", path)[0].strip()
-        there = _exists(cut) or _exists(cut.rpartition(":")[0])
+        there = _path_exists(cut) or _path_exists(cut.rpartition(":")[0])
         if not match["of"] and len(cut) < len(path.strip()) and not there:
-            typed = _with_quotes(text, match, begin, len(text) - len(more), path.strip())
+            typed = _insert_quotes(text, match, begin, len(text) - len(more), path.strip())
             return f"if this is one path, type {shlex.quote(typed)}"
     return None
 
@@ -172,7 +172,7 @@ def misquoted_hint(text: str, path: str) -> str | None:
     Inside quotes a backslash is only itself: ``\,`` is a backslash and a comma.
     """
     bare = _ESCAPED.sub(r"\1", path)
-    if bare == path or not _exists(bare):
+    if bare == path or not _path_exists(bare):
         return None
     return f"type {shlex.quote(text.replace(quote_path(path), quote_path(bare)))}"
 
@@ -190,7 +190,7 @@ def _takes_path(name: str) -> bool:
     return name in EXTERNAL or any(name == own and method.card.takes_path for own, method in METHODS)
 
 
-def _on_disk(text: str, match: re.Match[str], begin: int) -> Unquoted | None:
+def _longest_path(text: str, match: re.Match[str], begin: int) -> UnquotedPath | None:
     """The longest path from a place on that is on disk, where reading the text as it is would cut it."""
     depths = bracket_depths(text)
     outer = depths[begin - 1] or 0
@@ -200,17 +200,17 @@ def _on_disk(text: str, match: re.Match[str], begin: int) -> Unquoted | None:
     own = (at for at in ends if text[at] in cuts and (depth := depths[at]) is not None and depth <= outer)
     first = next(own, len(text))
     whole = text[begin:first].strip()
-    needed = not _exists(whole) and not _exists(whole.rpartition(":")[0])
+    needed = not _path_exists(whole) and not _path_exists(whole.rpartition(":")[0])
     for end in reversed([*ends, len(text)]):
         path = text[begin:end].strip()
         without = (_ESCAPED.sub(r"\1", path), path.replace('"', ""), path.replace("'", ""))
         for each in (path, *without):
-            if _exists(each) and (end > first or each != path):
-                return Unquoted(each, _with_quotes(text, match, begin, end, each), needed)
+            if _path_exists(each) and (end > first or each != path):
+                return UnquotedPath(each, _insert_quotes(text, match, begin, end, each), needed)
     return None
 
 
-def _with_quotes(text: str, match: re.Match[str], begin: int, end: int, path: str) -> str:
+def _insert_quotes(text: str, match: re.Match[str], begin: int, end: int, path: str) -> str:
     """The text with a path in quotes, without quotes around the whole method."""
     before, after, first = text[:begin], text[end:], match[0][:1]
     if first in ('"', "'"):
@@ -219,7 +219,7 @@ def _with_quotes(text: str, match: re.Match[str], begin: int, end: int, path: st
     return before + quote_path(path) + after
 
 
-def _exists(path: str) -> bool:
+def _path_exists(path: str) -> bool:
     return bool(path) and os.path.exists(os.path.expanduser(path))
 
 
@@ -302,7 +302,7 @@ def split_outside_brackets(text: str, at: str = ",", *, inside: bool = False) ->
     return [text[i + 1 : j].strip() for i, j in pairwise((-1, *cuts, len(text)))]
 
 
-def quoted(value: str) -> str:
+def quote_value(value: str) -> str:
     """Return an option's value as it is written in a method's brackets, so that it is read as itself.
 
     A backslash makes a comma, a bracket or a backslash a part of the value. A value that is a method with
@@ -314,7 +314,7 @@ def quoted(value: str) -> str:
     return value if whole and not escapes else re.sub(r"([\\,\[\]])", r"\\\1", value)
 
 
-def _unquoted(value: str) -> str:
+def _unescape_value(value: str) -> str:
     """Drop backslashes before , [ ] and another one; those inside brackets belong to a method named there."""
     depths = [*bracket_depths(value, inside=True), 0]
     following = f"{value} "[1:]
@@ -343,7 +343,7 @@ def parse_methods(text: str, *, recorded: bool = False) -> tuple[MethodRequest, 
             a quote that isn't closed, a path on disk that lacks its quotes.
     """
     _refuse_unprintable(text, "--methods")
-    unquoted = None if recorded else find_unquoted(text)
+    unquoted = None if recorded else find_unquoted_path(text)
     if unquoted and unquoted.needed:
         raise unquoted.error
     return tuple(_parse_method(part) for part in split_outside_brackets(text))
@@ -412,7 +412,7 @@ def _split_options(text: str, form: str) -> tuple[str, tuple[tuple[str, str], ..
         if key.strip() in options:
             what = f"{key.strip()} is given twice in '{text}'"
             raise InputError(what, where=where, expected="one value")
-        options[key.strip()] = _unquoted(value.strip())
+        options[key.strip()] = _unescape_value(value.strip())
     return text[: opened[0]], tuple(options.items())
 
 
@@ -474,7 +474,7 @@ def _refuse_unprintable(text: str, where: str) -> None:
         raise InputError(f"{text!a} has a character that can't be printed", where=where)
 
 
-def recorded(
+def match_recorded_id(
     text: str,
     names: Collection[str],
     records: Iterable[RunRecord] = (),
@@ -488,64 +488,64 @@ def recorded(
     and hash is meant by the folder's path too, if ``folder_hash`` finds that.
 
     >>> names = ["untrained", "untrained[pooling=avg]", "tncse[icnce=False,lr=1e-05]"]
-    >>> recorded("untrained:avg", names), recorded("tncse[lr=1e-5, icnce=false]", names)
+    >>> match_recorded_id("untrained:avg", names), match_recorded_id("tncse[lr=1e-5, icnce=false]", names)
     ('untrained[pooling=avg]', 'tncse[icnce=False,lr=1e-05]')
-    >>> recorded("untrained", names), recorded("simcse", names)
+    >>> match_recorded_id("untrained", names), match_recorded_id("simcse", names)
     ('untrained', 'simcse')
     """
-    asked = _request(text)
+    asked = _parse_recorded(text)
     if text in names or asked is None:
         return text
-    found = [name for name in names if (row := _request(name)) and _means(asked, row)]
-    found = found or _by_options(asked, records, folder_hash(asked))
+    found = [name for name in names if (row := _parse_recorded(name)) and _is_same_method(asked, row)]
+    found = found or _match_options(asked, records, folder_hash(asked))
     return found[0] if len(found) == 1 else text
 
 
-def _by_options(asked: MethodRequest, records: Iterable[RunRecord], model: str | None) -> list[str]:
+def _match_options(asked: MethodRequest, records: Iterable[RunRecord], model: str | None) -> list[str]:
     """Rows of which every record has the asked options, and whose name says no other."""
-    if (ours := _said(asked)) is None:
+    if (ours := _request_options(asked)) is None:
         return []
     if model is not None:
         rows = [r for r in records if r.name == asked.name and (r.backbone or {}).get("sha256") == model]
-        return list(dict.fromkeys(row.method for row in rows if ours.items() <= _values(row).items()))
+        return list(dict.fromkeys(row.method for row in rows if ours.items() <= _record_options(row).items()))
     fits: dict[str, bool] = {}
     for record in records:
         if asked.name == record.name and asked.alias in (None, record.method):
-            fits[record.method] = fits.get(record.method, True) and _fits(asked, ours, record)
+            fits[record.method] = fits.get(record.method, True) and _record_fits(asked, ours, record)
     return [method for method, fit in fits.items() if fit]
 
 
-def _values(record: RunRecord) -> dict[str, str | float]:
-    return {option: _value(str(value)) for option, value in record.options.items()}
+def _record_options(record: RunRecord) -> dict[str, str | float]:
+    return {option: _parse_value(str(value)) for option, value in record.options.items()}
 
 
-def _fits(asked: MethodRequest, ours: Mapping[str, str | float], record: RunRecord) -> bool:
-    had = _values(record)
+def _record_fits(asked: MethodRequest, ours: Mapping[str, str | float], record: RunRecord) -> bool:
+    had = _record_options(record)
     named: Mapping[str, str | float] = {}
     if not asked.alias:  # else the row's name says nothing of its options
-        row = _request(record.method)
-        said = None if row is None or (row.name, row.alias) != (asked.name, None) else _said(row)
+        row = _parse_recorded(record.method)
+        said = None if row is None or (row.name, row.alias) != (asked.name, None) else _request_options(row)
         if said is None:
             return False
         named = said
-    ours = {**dict.fromkeys(counted_by_epochs(ours, had), 0.0), **ours}
+    ours = {**dict.fromkeys(zero_steps(ours, had), 0.0), **ours}
     had = {**named, **had}  # a ``match`` stands in the name alone
     return named.keys() <= ours.keys() and named.items() <= had.items() and ours.items() <= had.items()
 
 
-def _said(request: MethodRequest) -> dict[str, str | float] | None:
+def _request_options(request: MethodRequest) -> dict[str, str | float] | None:
     """The options that a request gives, that after its colon too; None where they can't be told."""
-    options = _options(request)
+    options = _parse_options(request)
     if request.argument is None:
         return options
     try:
         _, short = split_argument(request, discover().get(request.name).card)
     except InputError:  # no such method here, or nothing that it takes
         return None
-    return options | ({short[0]: _value(short[1])} if short else {})
+    return options | ({short[0]: _parse_value(short[1])} if short else {})
 
 
-def _request(text: str) -> MethodRequest | None:
+def _parse_recorded(text: str) -> MethodRequest | None:
     try:
         (request,) = parse_methods(text, recorded=True)
     except (InputError, ValueError):  # no method, or several
@@ -553,21 +553,21 @@ def _request(text: str) -> MethodRequest | None:
     return request
 
 
-def _means(asked: MethodRequest, row: MethodRequest) -> bool:
+def _is_same_method(asked: MethodRequest, row: MethodRequest) -> bool:
     if (asked.name, asked.alias) != (row.name, row.alias):
         return False
-    ours, theirs = _options(asked), _options(row)
+    ours, theirs = _parse_options(asked), _parse_options(row)
     if asked.argument == row.argument:
         return ours == theirs
     more = [value for option, value in theirs.items() if option not in ours]
-    return row.argument is None and more == [_value(asked.argument or "")] and ours.items() <= theirs.items()
+    return row.argument is None and more == [_parse_value(asked.argument or "")] and ours.items() <= theirs.items()
 
 
-def _options(request: MethodRequest) -> dict[str, str | float]:
-    return {option: _value(value) for option, value in request.options}
+def _parse_options(request: MethodRequest) -> dict[str, str | float]:
+    return {option: _parse_value(value) for option, value in request.options}
 
 
-def _value(text: str) -> str | float:
+def _parse_value(text: str) -> str | float:
     try:
         return float(text)
     except ValueError:
@@ -581,7 +581,7 @@ def split_argument(request: MethodRequest, card: MethodCard) -> tuple[str | None
         if argument is None:
             raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
         if request.in_quotes:
-            return _split_quoted(argument, card, where)
+            return _split_quoted_path(argument, card, where)
         path, colon, last = argument.rpartition(":")
         if not colon or not card.short_option or "/" in last or "\\" in last:
             return argument, None
@@ -597,7 +597,7 @@ def split_argument(request: MethodRequest, card: MethodCard) -> tuple[str | None
     return None, (card.short_option, argument)
 
 
-def _split_quoted(argument: str, card: MethodCard, where: str) -> tuple[str, tuple[str, str] | None]:
+def _split_quoted_path(argument: str, card: MethodCard, where: str) -> tuple[str, tuple[str, str] | None]:
     """Split a path in quotes from the short option behind it; raises InputError."""
     path, rest = split_path(argument)
     if not rest:

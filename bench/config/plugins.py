@@ -16,11 +16,11 @@ from types import ModuleType
 from typing import Any
 
 from bench.config.spec import Plugin
-from bench.errors import BenchError, InputError, did_you_mean
+from bench.errors import BenchError, InputError, suggest_name
 from bench.registry import METHODS, discover, entry_points
 
 _WHERE = "--plugin"
-_FORM = "FILE.py, or the import name of an installed package"
+_PLUGIN_FORMS = "FILE.py, or the import name of an installed package"
 _FILES: dict[str, Plugin] = {}
 """Loaded files by the name of their module."""
 
@@ -36,15 +36,15 @@ def read_plugin(text: str, results: Path) -> Plugin:
         InputError: no such file, a folder, a file of another kind or below ``results``, or no package's name.
     """
     path = Path(text).expanduser()
-    if (module := _entry_points().get(text)) is not None:
+    if (module := _entry_point_modules().get(text)) is not None:
         return Plugin(module)
     if path.suffix != ".py" and all(part.isidentifier() for part in text.split(".")):
         return Plugin(text)
     if path.is_dir():
         hint = "a package is installed first: pip install"
-        raise InputError(f"'{text}' is a folder", where=_WHERE, expected=_FORM, hint=hint)
+        raise InputError(f"'{text}' is a folder", where=_WHERE, expected=_PLUGIN_FORMS, hint=hint)
     if path.suffix != ".py":
-        raise InputError(f"'{text}' is not a Python file", where=_WHERE, expected=_FORM)
+        raise InputError(f"'{text}' is not a Python file", where=_WHERE, expected=_PLUGIN_FORMS)
     if path.resolve().is_relative_to(results.resolve()):
         raise InputError(
             f"'{text}' lies in the results folder, and code that came with records is never run",
@@ -54,9 +54,9 @@ def read_plugin(text: str, results: Path) -> Plugin:
     try:
         source = path.read_bytes()
     except OSError as error:
-        near = did_you_mean(path.name, (file.name for file in path.parent.glob("*.py")))
+        near = suggest_name(path.name, (file.name for file in path.parent.glob("*.py")))
         raise InputError(
-            f"'{text}' can't be read: {error.strerror}", where=_WHERE, expected=_FORM, hint=near
+            f"'{text}' can't be read: {error.strerror}", where=_WHERE, expected=_PLUGIN_FORMS, hint=near
         ) from error
     return Plugin(path.name, str(path.resolve()), source)
 
@@ -75,7 +75,7 @@ def load_plugin(plugin: Plugin, names: Iterable[str] = ()) -> tuple[str, ...]:
         InputError: it can't be imported, takes another method's name, or has no method.
     """
     discover()
-    return _from_file(plugin) if plugin.path else _from_package(plugin.name, names)
+    return _load_file(plugin) if plugin.path else _import_package(plugin.name, names)
 
 
 def load_plugins(plugins: Sequence[Plugin]) -> None:
@@ -87,7 +87,7 @@ def load_plugins(plugins: Sequence[Plugin]) -> None:
 def file_hash(method: str) -> str:
     """Return the sha256 of the file that a registered method was loaded from, "" for one from a package."""
     plugin = _FILES.get(METHODS.origin(method))
-    return _sha256(plugin.source) if plugin else ""
+    return _hash_content(plugin.source) if plugin else ""
 
 
 def plugin_facts(method: str) -> dict[str, Any] | None:
@@ -98,54 +98,54 @@ def plugin_facts(method: str) -> dict[str, Any] | None:
     if origin in _FILES:
         return {"file": _FILES[origin].name, "sha256": file_hash(method)}
     file = getattr(sys.modules.get(origin), "__file__", None)
-    facts = {"module": origin, "sha256": _sha256(Path(file).read_bytes()) if file else None}
+    facts = {"module": origin, "sha256": _hash_content(Path(file).read_bytes()) if file else None}
     for entry in entry_points():
         if entry.module.partition(".")[0] == origin.partition(".")[0] and entry.dist is not None:
             facts |= {"package": entry.dist.name, "version": entry.dist.version}
     return facts
 
 
-def plugins_of_methods(methods: Iterable[str]) -> tuple[Plugin, ...]:
+def plugins_for_methods(methods: Iterable[str]) -> tuple[Plugin, ...]:
     """Return what another process must load to know these registered methods, in addition to bench's own."""
     origins = dict.fromkeys(METHODS.origin(name) for name in sorted(methods))
     return tuple(_FILES.get(origin, Plugin(origin)) for origin in origins if not origin.startswith("bench."))
 
 
-def _from_file(plugin: Plugin) -> tuple[str, ...]:
+def _load_file(plugin: Plugin) -> tuple[str, ...]:
     stem = re.sub(r"\W", "_", plugin.name.removesuffix(".py"))
-    name = f"bench_plugin_{stem}_{_sha256(plugin.source)[:8]}"
+    name = f"bench_plugin_{stem}_{_hash_content(plugin.source)[:8]}"
     if name not in _FILES:
         for old in [other for other, loaded in _FILES.items() if loaded.path == plugin.path]:
-            _forget(old)  # it was edited since
+            _forget_module(old)  # it was edited since
         module = ModuleType(name)
         module.__file__ = plugin.path
         module.__spec__ = ModuleSpec(name, None, origin=plugin.path)
         sys.modules[name] = module  # pickles and dataclasses look their module up there
         _FILES[name] = plugin
         try:
-            _checked(plugin.name, name, partial(_execute, plugin, module))
-            _named(METHODS.names_from(name), plugin.name)
+            _run_plugin_code(plugin.name, name, partial(_execute_source, plugin, module))
+            _check_methods(METHODS.names_from(name), plugin.name)
         except InputError:
-            _forget(name)
+            _forget_module(name)
             raise
     return tuple(METHODS.names_from(name))
 
 
-def _execute(plugin: Plugin, module: ModuleType) -> None:
+def _execute_source(plugin: Plugin, module: ModuleType) -> None:
     code = compile(plugin.source, plugin.path, "exec", dont_inherit=True)
     exec(code, module.__dict__)  # noqa: S102 - what the user asked for
 
 
-def _from_package(name: str, names: Iterable[str]) -> tuple[str, ...]:
+def _import_package(name: str, names: Iterable[str]) -> tuple[str, ...]:
     top = name.partition(".")[0]
     if top not in sys.modules and importlib.util.find_spec(top) is None:
-        near = did_you_mean(name, {*names, *_entry_points(), *(file.name for file in Path().glob("*.py"))})
-        raise InputError(f"no package '{name}' is installed", where=_WHERE, expected=_FORM, hint=near)
-    _checked(name, name, partial(importlib.import_module, name))
-    return _named(METHODS.names_from(name), name)
+        near = suggest_name(name, {*names, *_entry_point_modules(), *(file.name for file in Path().glob("*.py"))})
+        raise InputError(f"no package '{name}' is installed", where=_WHERE, expected=_PLUGIN_FORMS, hint=near)
+    _run_plugin_code(name, name, partial(importlib.import_module, name))
+    return _check_methods(METHODS.names_from(name), name)
 
 
-def _checked(where: str, module: str, run: Callable[[], object]) -> None:
+def _run_plugin_code(where: str, module: str, run: Callable[[], object]) -> None:
     """Run a plug-in's code; any error becomes one line that names the plug-in's line."""
     try:
         run()
@@ -169,7 +169,7 @@ def _checked(where: str, module: str, run: Callable[[], object]) -> None:
         ) from error
 
 
-def _named(methods: list[str], where: str) -> tuple[str, ...]:
+def _check_methods(methods: list[str], where: str) -> tuple[str, ...]:
     if not methods:
         raise InputError(
             "it has no method", where=where, expected="a class with a card and build, under @add_method"
@@ -177,15 +177,15 @@ def _named(methods: list[str], where: str) -> tuple[str, ...]:
     return tuple(methods)
 
 
-def _forget(module: str) -> None:
+def _forget_module(module: str) -> None:
     METHODS.forget(module)
     del sys.modules[module], _FILES[module]
 
 
-def _entry_points() -> dict[str, str]:
+def _entry_point_modules() -> dict[str, str]:
     """Module of every entry point, by its name."""
     return {entry.name: entry.module for entry in entry_points()}
 
 
-def _sha256(content: bytes) -> str:
+def _hash_content(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()

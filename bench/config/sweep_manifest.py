@@ -9,19 +9,19 @@ from typing import Any
 
 from bench.config.sweeps import SWEEPS
 from bench.errors import DataError, InputError, StorageError
-from bench.records.files import content_of, write_whole
-from bench.schema import Block, Rows, count, decimal, fault, label
+from bench.records.files import read_regular_file, write_atomically
+from bench.schema import Block, ListOf, is_count, parse_decimal, find_fault, is_label
 
 FOLDER = "sweeps"
 
 
 _MANIFEST = Block(
     {
-        "sweep": label,
-        "profile": label,
-        "suites": Rows(label),
-        "seeds": Rows(count),
-        "points": Rows(Rows(label, least=3)),
+        "sweep": is_label,
+        "profile": is_label,
+        "suites": ListOf(is_label),
+        "seeds": ListOf(is_count),
+        "points": ListOf(ListOf(is_label, least=3)),
     }
 )
 
@@ -45,45 +45,45 @@ class Manifest:
     points: tuple[tuple[str, str, str], ...]
 
 
-def path_of(manifest: Manifest, campaign: Path) -> Path:
+def manifest_path(manifest: Manifest, campaign: Path) -> Path:
     """Where a sweep's grid is kept; raises DataError for a profile that names a place elsewhere."""
-    path = campaign / FOLDER / _file_of(manifest)
-    if path.name != _file_of(manifest):
+    path = campaign / FOLDER / _file_name(manifest)
+    if path.name != _file_name(manifest):
         raise DataError(f"'{manifest.profile}' is no profile's name", where=f"sweep {manifest.sweep}")
     return path
 
 
-def _file_of(manifest: Manifest) -> str:
+def _file_name(manifest: Manifest) -> str:
     return f"{manifest.profile}-{manifest.sweep}.json"
 
 
-def save(manifest: Manifest, campaign: Path) -> None:
+def save_manifest(manifest: Manifest, campaign: Path) -> None:
     """Write a sweep's grid next to its records, atomically; raises StorageError if it can't be written."""
-    path = path_of(manifest, campaign)
+    path = manifest_path(manifest, campaign)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, (json.dumps(asdict(manifest), indent=1) + "\n").encode())
+        write_atomically(path, (json.dumps(asdict(manifest), indent=1) + "\n").encode())
     except OSError as error:
         raise StorageError(f"the sweep's grid can't be written: {error.strerror}", where=str(path)) from error
 
 
-def joined(one: Manifest, other: Manifest) -> Manifest:
+def merge_manifests(one: Manifest, other: Manifest) -> Manifest:
     """Return a grid with the suites and seeds of two of one sweep that have the same cells."""
     suites = tuple(dict.fromkeys((*one.suites, *other.suites)))
     return replace(one, suites=suites, seeds=tuple(sorted({*one.seeds, *other.seeds})))
 
 
-def with_earlier(manifest: Manifest, campaign: Path) -> Manifest:
+def add_earlier_runs(manifest: Manifest, campaign: Path) -> Manifest:
     """Return a grid with the suites and seeds for which the same sweep ran in the campaign before.
 
     Raises:
         InputError: its cells were other methods then.
         DataError: the grid that is kept is damaged.
     """
-    path = path_of(manifest, campaign)
+    path = manifest_path(manifest, campaign)
     if not path.exists():
         return manifest
-    known = load(path)
+    known = load_manifest(path)
     if known.points != manifest.points:
         raise InputError(
             f"sweep {manifest.sweep} ran here with other cells",
@@ -91,17 +91,17 @@ def with_earlier(manifest: Manifest, campaign: Path) -> Manifest:
             expected=f"the {len(manifest.points)} cells that it has now",
             hint="name another --campaign",
         )
-    return joined(known, manifest)
+    return merge_manifests(known, manifest)
 
 
-def load(path: Path) -> Manifest:
+def load_manifest(path: Path) -> Manifest:
     """Return the grid in a file; raises DataError for a damaged one, or one in another's place.
 
     A grid says itself where it is kept, so one that came from others must not lead anywhere else.
     """
     try:
-        found = _manifest(json.loads(content_of(path).decode("utf-8")))
-        if path.name != _file_of(found):
+        found = _parse_manifest(json.loads(read_regular_file(path).decode("utf-8")))
+        if path.name != _file_name(found):
             raise ValueError(f"it is of sweep {found.sweep} and profile {found.profile}")
         return found
     except (OSError, ValueError, RecursionError) as error:
@@ -112,13 +112,13 @@ def load(path: Path) -> Manifest:
         ) from error
 
 
-def load_all(campaign: Path) -> list[Manifest]:
+def load_manifests(campaign: Path) -> list[Manifest]:
     """Return the grids of all sweeps that ran in a campaign; raises DataError for a damaged one."""
-    return [load(path) for path in sorted((campaign / FOLDER).glob("*.json"))]
+    return [load_manifest(path) for path in sorted((campaign / FOLDER).glob("*.json"))]
 
 
-def _manifest(data: Any) -> Manifest:
-    if place := fault(data, _MANIFEST):
+def _parse_manifest(data: Any) -> Manifest:
+    if place := find_fault(data, _MANIFEST):
         raise ValueError(f"'{place}' is missing or isn't what it should be")
     name = data["sweep"]
     if name not in SWEEPS:
@@ -128,5 +128,5 @@ def _manifest(data: Any) -> Manifest:
         raise ValueError("it has no cells")
     if SWEEPS[name].numeric:
         for row, _, _ in points:
-            decimal(row)
+            parse_decimal(row)
     return Manifest(name, data["profile"], tuple(data["suites"]), tuple(data["seeds"]), points)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from bench.errors import unknown
+from bench.errors import unknown_name
 from bench.registry import discover
 from bench.stages import TrainedMethod
 
@@ -26,7 +26,7 @@ class Backbone:
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One cell of a grid.
 
     Args:
@@ -40,7 +40,7 @@ class Point:
     method: str
 
 
-Grid = Callable[[Backbone], Iterable[Point]]
+Grid = Callable[[Backbone], Iterable[SweepPoint]]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ SWEEPS: dict[str, Sweep] = {}
 """All sweeps by name."""
 
 
-def sweep(question: str, source: str, axis: str, name: str = "", **more: Any) -> Callable[[Grid], Grid]:
+def add_sweep(question: str, source: str, axis: str, name: str = "", **more: Any) -> Callable[[Grid], Grid]:
     """Add a sweep of the name of the function that gives its grid; arguments as :class:`Sweep` has them."""
 
     def add(points: Grid) -> Grid:
@@ -100,216 +100,216 @@ def single_encoders() -> list[str]:
     ]
 
 
-@sweep(
+@add_sweep(
     "Which terms of the joint loss help, from all to none (the plain ensemble)?",
     "TNCSE, Table 4; JTCSE, Table X",
     "terms",
 )
-def loss_terms(backbone: Backbone) -> Iterable[Point]:
+def loss_terms(backbone: Backbone) -> Iterable[SweepPoint]:
     """Each twin with every choice of the three terms."""
     for terms in product((True, False), repeat=3):
         names = [name for name, on in zip(("nce", "icnce", "ictn"), terms, strict=True) if on]
         off = [f"{name}=false" for name in ("nce", "icnce", "ictn") if name not in names]
         for twin in TWINS:
-            yield Point(" + ".join(names) or "none", twin, f"{twin}[{','.join(off)}]" if off else twin)
+            yield SweepPoint(" + ".join(names) or "none", twin, f"{twin}[{','.join(off)}]" if off else twin)
 
 
-@sweep("How many cross-attention layers?", "JTCSE, Table IX", "cross-attention layers", numeric=True)
-def caels(backbone: Backbone) -> Iterable[Point]:
+@add_sweep("How many cross-attention layers?", "JTCSE, Table IX", "cross-attention layers", numeric=True)
+def caels(backbone: Backbone) -> Iterable[SweepPoint]:
     """As many as divide the layers, and none."""
     counts = [0, *(n for n in range(1, backbone.layers + 1) if backbone.layers % n == 0)]
-    return (Point(str(count), "jtcse", f"jtcse[caels={count}]") for count in counts)
+    return (SweepPoint(str(count), "jtcse", f"jtcse[caels={count}]") for count in counts)
 
 
-@sweep(
+@add_sweep(
     "How does each trained method fare under another pooling at inference?",
     "JTCSE, Table XI; TNCSE, supplement Table II-1",
     "method",
 )
-def pooling(backbone: Backbone) -> Iterable[Point]:
+def pooling(backbone: Backbone) -> Iterable[SweepPoint]:
     """Every method that makes one encoder, and the twins, under each pooling."""
     poolings = ("cls", "avg", "avg_first_last", *(("pooler",) if backbone.pooler else ()))
     for method in ("untrained", *single_encoders(), *TWINS):
         for pooling in poolings:
-            yield Point(method, pooling, f"{method}[pooling={pooling}]")
+            yield SweepPoint(method, pooling, f"{method}[pooling={pooling}]")
 
 
-@sweep(
+@add_sweep(
     "What do SICK's unlabelled sentences, the test pairs' among them, add?",
     "TNCSE, Table 6; JTCSE, Table VIII",
     "method",
 )
-def sick(backbone: Backbone) -> Iterable[Point]:
+def sick(backbone: Backbone) -> Iterable[SweepPoint]:
     """Each method with them and without."""
     for method in (*single_encoders(), *TWINS):
         more = "sick=true" if method in TWINS else "text=train+sick"
-        yield Point(method, "without", method)
-        yield Point(method, "with SICK", f"{method}[{more}]")
+        yield SweepPoint(method, "without", method)
+        yield SweepPoint(method, "with SICK", f"{method}[{more}]")
 
 
-@sweep("Does the tensor-norm loss help one encoder alone?", "TNCSE, Table 5", "loss", task="STSB")
-def single(backbone: Backbone) -> Iterable[Point]:
+@add_sweep("Does the tensor-norm loss help one encoder alone?", "TNCSE, Table 5", "loss", task="STSB")
+def single(backbone: Backbone) -> Iterable[SweepPoint]:
     """SimCSE's loss, without LTN and with it."""
-    yield Point("simcse", "score", "simcse[text=train+sick]")
-    yield Point("NCE", "score", "tncse_single[ictn=false]")
-    yield Point("NCE + LTN", "score", "tncse_single")
+    yield SweepPoint("simcse", "score", "simcse[text=train+sick]")
+    yield SweepPoint("NCE", "score", "tncse_single[ictn=false]")
+    yield SweepPoint("NCE + LTN", "score", "tncse_single")
 
 
-@sweep(
+@add_sweep(
     "What if the last layers' LayerNorms are removed?",
     "TNCSE, Figure 5; JTCSE, Figure 8",
     "layers without",
     numeric=True,
     norms=True,
 )
-def layer_norms(backbone: Backbone) -> Iterable[Point]:
+def layer_norms(backbone: Backbone) -> Iterable[SweepPoint]:
     """None to six of them removed from each twin, LTN on [CLS]; and the twin itself, LTN on the pooler."""
     for dropped, twin in product(range(min(6, backbone.layers) + 1), TWINS):
-        yield Point(str(dropped), twin, f"{twin}[{f'drop_norms={dropped}' if dropped else 'ltn_input=cls'}]")
+        yield SweepPoint(str(dropped), twin, f"{twin}[{f'drop_norms={dropped}' if dropped else 'ltn_input=cls'}]")
     for twin in TWINS:
-        yield Point("0", f"{twin}, pooler", twin)
+        yield SweepPoint("0", f"{twin}, pooler", twin)
 
 
-@sweep(
+@add_sweep(
     "Are two copies of a baseline, one a translated text, as good as a twin?",
     "TNCSE, Table 3; JTCSE, Table VII",
     "ensemble",
 )
-def dual_ensembles(backbone: Backbone) -> Iterable[Point]:
+def dual_ensembles(backbone: Backbone) -> Iterable[SweepPoint]:
     """Each baseline twice, and the twins."""
     for method in single_encoders():
         pair = f"ensemble:{method}[text=a+sick]+{method}[text=b+sick]"
-        yield Point(f"{method} x 2", "score", pair)
+        yield SweepPoint(f"{method} x 2", "score", pair)
     for twin in TWINS:
-        yield Point(twin, "score", f"{twin}[sick=true]")
+        yield SweepPoint(twin, "score", f"{twin}[sick=true]")
 
 
-@sweep(
+@add_sweep(
     "Do two spans of a text make better views than two dropout masks, at equal sentences?",
     "Cropping, there on texts of several sentences",
     "views",
 )
-def crop_views(backbone: Backbone) -> Iterable[Point]:
+def crop_views(backbone: Backbone) -> Iterable[SweepPoint]:
     """Spans, dropout, and both, in one method with everything else equal."""
-    yield Point("spans", "score", "crop[dropout=0]")
-    yield Point("spans and dropout", "score", "crop")
-    yield Point("dropout", "score", "crop[views=dropout]")
-    yield Point("dropout, of one span", "score", "crop[views=dropout_span]")
+    yield SweepPoint("spans", "score", "crop[dropout=0]")
+    yield SweepPoint("spans and dropout", "score", "crop")
+    yield SweepPoint("dropout", "score", "crop[views=dropout]")
+    yield SweepPoint("dropout, of one span", "score", "crop[views=dropout_span]")
 
 
 MODIFIED = ("mhe", "mhs", "barlow", "vicreg")
 
 
-@sweep(
+@add_sweep(
     "What does each of the three steps add to a non-contrastive loss?", "Gradient paradigm, Table 5", "loss"
 )
-def modified_steps(backbone: Backbone) -> Iterable[Point]:
+def modified_steps(backbone: Backbone) -> Iterable[SweepPoint]:
     """Each loss as it is, then with one step more at a time."""
     for loss in MODIFIED:
-        yield Point(loss, "original", loss)
+        yield SweepPoint(loss, "original", loss)
         last = "r=false" if loss == "mhs" else "w=false,r=false"
-        yield Point(loss, "+ GD", f"m_{loss}[{last}]")
+        yield SweepPoint(loss, "+ GD", f"m_{loss}[{last}]")
         if loss != "mhs":  # its weights are at the nearest row alone from the start
-            yield Point(loss, "+ W", f"m_{loss}[r=false]")
-        yield Point(loss, "+ R", f"m_{loss}")
+            yield SweepPoint(loss, "+ W", f"m_{loss}[r=false]")
+        yield SweepPoint(loss, "+ R", f"m_{loss}")
 
 
-def paradigm(axis: str, option: str, what: str, values: Iterable[float]) -> None:
+def add_paradigm_sweep(axis: str, option: str, what: str, values: Iterable[float]) -> None:
     """Add the sweep of one option of the paradigm."""
-    points = tuple(Point(f"{value:g}", "paradigm", f"paradigm[{option}={value:g}]") for value in values)
+    points = tuple(SweepPoint(f"{value:g}", "paradigm", f"paradigm[{option}={value:g}]") for value in values)
     question = f"Which {what}? --suite stsb-dev shows what the paper does"
     name, source = f"paradigm_{axis}", "Gradient paradigm, Figure 6"
-    sweep(question, source, axis, name, task="STSB-dev", numeric=True)(lambda _: points)
+    add_sweep(question, source, axis, name, task="STSB-dev", numeric=True)(lambda _: points)
 
 
-paradigm("m", "m", "margin of gradient dissipation", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1))
-paradigm("tau", "tau", "temperature of the weights", (0.01, 0.03, 0.05, 0.1, 0.3, 0.5, 1, 3))
-paradigm("r", "ratio", "ratio of the positive", (0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2))
+add_paradigm_sweep("m", "m", "margin of gradient dissipation", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1))
+add_paradigm_sweep("tau", "tau", "temperature of the weights", (0.01, 0.03, 0.05, 0.1, 0.3, 0.5, 1, 3))
+add_paradigm_sweep("r", "ratio", "ratio of the positive", (0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2))
 
 
-@sweep(
+@add_sweep(
     "Which batch and rate of the modified losses? Choose with --suite stsb-dev",
     "Gradient paradigm, Tables 6 and 7, first stage",
     "setting",
     task="STSB-dev",
 )
-def modified_grid_1(backbone: Backbone) -> Iterable[Point]:
+def modified_grid_1(backbone: Backbone) -> Iterable[SweepPoint]:
     """Batch and rate at fixed m, tau and r."""
     for batch, lr, loss in product((64, 128, 256, 512), (5e-6, 1e-5, 3e-5, 5e-5), MODIFIED):
         fixed = "m=0.3,ratio=1" if loss == "mhs" else "m=0.3,tau=0.05,ratio=1"
         method = f"m_{loss}[batch_size={batch},lr={lr:g},{fixed}]"
-        yield Point(f"batch {batch}, lr {lr:g}", f"m_{loss}", method)
+        yield SweepPoint(f"batch {batch}, lr {lr:g}", f"m_{loss}", method)
 
 
-@sweep(
+@add_sweep(
     "Which m, tau and r at the profile's batch and rate? Choose with --suite stsb-dev",
     "Gradient paradigm, Tables 6 and 7, second stage",
     "setting",
     task="STSB-dev",
 )
-def modified_grid_2(backbone: Backbone) -> Iterable[Point]:
+def modified_grid_2(backbone: Backbone) -> Iterable[SweepPoint]:
     """The options m, tau and r at the profile's batch and rate."""
     for m, ratio, loss in product((0.27, 0.3, 0.33, 0.37), (1, 1.25, 1.5, 1.75, 2), MODIFIED):
         row, given = f"m {m:g}, r {ratio:g}", f"m={m:g},ratio={ratio:g}"
         if loss == "mhs":
-            yield Point(row, f"m_{loss}", f"m_{loss}[{given}]")
+            yield SweepPoint(row, f"m_{loss}", f"m_{loss}[{given}]")
             continue
         for tau in (0.01, 0.03, 0.05):
-            yield Point(row, f"m_{loss}, tau {tau:g}", f"m_{loss}[{given},tau={tau:g}]")
+            yield SweepPoint(row, f"m_{loss}, tau {tau:g}", f"m_{loss}[{given},tau={tau:g}]")
 
 
 UNSEE = ("unsee_byol", "unsee_barlow", "unsee_vicreg", "unsee_corinfomax")
 
 
-@sweep(
+@add_sweep(
     "Which architecture keeps a non-contrastive objective from collapsing?",
     "UNSEE, Figures 2-4, there with lr 3e-5, batch 64, 32 tokens",
     "architecture",
     curves=True,
 )
-def unsee_architectures(backbone: Backbone) -> Iterable[Point]:
+def unsee_architectures(backbone: Backbone) -> Iterable[SweepPoint]:
     """Each objective under each architecture."""
     for architecture, method in product(("projection", "online_projection", "single_projection"), UNSEE):
-        yield Point(architecture, method, f"{method}[architecture={architecture}]")
+        yield SweepPoint(architecture, method, f"{method}[architecture={architecture}]")
 
 
-def unsee_depth(architecture: str, figure: str) -> None:
+def add_depth_sweep(architecture: str, figure: str) -> None:
     """Add the sweep of the MLP's blocks under one architecture, at SimCSE's settings as the paper has it."""
     settings = f"architecture={architecture},lr=3e-05,batch_size=64,max_length=32"
     points = tuple(
-        Point(str(layers), method, f"{method}[{settings},layers={layers}]")
+        SweepPoint(str(layers), method, f"{method}[{settings},layers={layers}]")
         for layers, method in product(range(1, 6), UNSEE)
     )
     question = f"How many blocks of the MLP with architecture {architecture}, at SimCSE's settings?"
     name, source = f"unsee_depth_{architecture}", f"UNSEE, {figure}"
-    sweep(question, source, "blocks", name, numeric=True, curves=True)(lambda _: points)
+    add_sweep(question, source, "blocks", name, numeric=True, curves=True)(lambda _: points)
 
 
-unsee_depth("projection", "Figure 2")
-unsee_depth("online_projection", "Figure 3")
-unsee_depth("single_projection", "Figure 4")
+add_depth_sweep("projection", "Figure 2")
+add_depth_sweep("online_projection", "Figure 3")
+add_depth_sweep("single_projection", "Figure 4")
 
 
-@sweep("How many blocks of the MLP?", "UNSEE, Figure 5", "blocks", numeric=True, curves=True)
-def unsee_mlp(backbone: Backbone) -> Iterable[Point]:
+@add_sweep("How many blocks of the MLP?", "UNSEE, Figure 5", "blocks", numeric=True, curves=True)
+def unsee_mlp(backbone: Backbone) -> Iterable[SweepPoint]:
     """Each objective under one to five of them."""
     for layers, method in product(range(1, 6), UNSEE):
-        yield Point(str(layers), method, f"{method}[layers={layers}]")
+        yield SweepPoint(str(layers), method, f"{method}[layers={layers}]")
 
 
-@sweep(
+@add_sweep(
     "How does LTN's norm factor depend on the ratio k of two lengths and their cosine?",
     "TNCSE, Figure 2; JTCSE, Figure 3",
     "k",
     surface=True,
 )
-def norm_ratio(backbone: Backbone) -> Iterable[Point]:
+def norm_ratio(backbone: Backbone) -> Iterable[SweepPoint]:
     """No cells: a formula."""
     return ()
 
 
-def get(name: str) -> Sweep:
+def find_sweep(name: str) -> Sweep:
     """Return a sweep; raises InputError with a suggestion for an unknown name."""
     if name not in SWEEPS:
-        raise unknown("sweep", name, SWEEPS, where="bench sweep")
+        raise unknown_name("sweep", name, SWEEPS, where="bench sweep")
     return SWEEPS[name]

@@ -8,19 +8,19 @@ from types import MappingProxyType
 
 from bench.card import SUPERVISED, Option, OptionValue
 from bench.config.spec import METHOD_NAME
-from bench.conformance.checks import check
+from bench.conformance.checks import register_check
 from bench.conformance.subject import Subject
 from bench.errors import InputError
 from bench.plan.plan import Plan
-from bench.records.files import name_fault, safe_name
+from bench.records.files import find_name_fault, safe_name
 from bench.stages import StageSpec, TrainedMethod
 
 KINDS = ("baseline", "method", "external", SUPERVISED)
 _UNKNOWN = "no_such_option"
 
 
-@check("card")
-def complete_card(subject: Subject) -> str | None:
+@register_check("card")
+def check_card_fields(subject: Subject) -> str | None:
     """A complete card: kind baseline, method, external, supervised, a one-line summary, a version, equations.
 
     Fill in the method's MethodCard.
@@ -37,8 +37,8 @@ def complete_card(subject: Subject) -> str | None:
     return next((seen for bad, seen in wrong if bad), None)
 
 
-@check("path")
-def safe_path(subject: Subject) -> str | None:
+@register_check("path")
+def check_folder_name(subject: Subject) -> str | None:
     """A portable name of letters, digits, _ . + - that begins with a letter or digit, at most 80.
 
     It names a folder of records: choose another.
@@ -46,11 +46,11 @@ def safe_path(subject: Subject) -> str | None:
     name = subject.card.name
     if not METHOD_NAME.fullmatch(name):
         return f"the name {name!r}"
-    return f"the folder '{safe_name(name)}' for it" if safe_name(name) != name else name_fault(name)
+    return f"the folder '{safe_name(name)}' for it" if safe_name(name) != name else find_name_fault(name)
 
 
-@check("options")
-def sound_options(subject: Subject) -> str | None:
+@register_check("options")
+def check_option_defaults(subject: Subject) -> str | None:
     """Options with a name of their own, a help line and a default that is one of their values.
 
     Correct the Option on the card.
@@ -72,8 +72,8 @@ def sound_options(subject: Subject) -> str | None:
     return None
 
 
-@check("refused options")
-def refused_options(subject: Subject) -> str | None:
+@register_check("refused options")
+def check_option_errors(subject: Subject) -> str | None:
     """An unknown option, and a text for a number, to be refused.
 
     Leave that to MethodCard.option and Option.parse.
@@ -94,18 +94,18 @@ def refused_options(subject: Subject) -> str | None:
     return None
 
 
-@check("keys")
-def equal_keys(subject: Subject) -> str | None:
+@register_check("keys")
+def check_key_stability(subject: Subject) -> str | None:
     """Equal keys for equal settings.
 
     Take no time, path or random value into a stage's config.
     """
-    first, again = _keys(subject.planned), _keys(subject.plan())
+    first, again = _collect_keys(subject.planned), _collect_keys(subject.plan())
     names = [name for name, key in first.items() if again.get(name) != key]
     return f"another key of {names[0]} in a second plan" if names else None
 
 
-def _keys(plan: Plan) -> Mapping[str, str]:
+def _collect_keys(plan: Plan) -> Mapping[str, str]:
     keys = {f"the cell {job.cell.describe()}": job.key for job in plan.jobs}
     for job in plan.jobs:
         for number, stage in enumerate(job.cell.all_stages, start=1):
@@ -113,33 +113,33 @@ def _keys(plan: Plan) -> Mapping[str, str]:
     return keys
 
 
-@check("stages", "train")
-def sound_stages(subject: Subject) -> str | None:
+@register_check("stages", "train")
+def check_stages(subject: Subject) -> str | None:
     """Stages with roles of their own, after their inputs, plain values as config, the same if asked again.
 
     Make stages() a function of its options alone.
     """
     method = subject.method
     assert isinstance(method, TrainedMethod)  # noqa: S101 - the check is of no other
-    for changed in ({}, *_choices(subject.card.options)):
+    for changed in ({}, *_list_choices(subject.card.options)):
         options = MappingProxyType(dict(subject.cell().options) | changed)
         try:
             first, again = method.stages(options), method.stages(options)
         except InputError:
             continue  # a choice that doesn't go with the others' values
-        if seen := _unsound(first) or _unequal(first, again):
+        if seen := _find_stage_fault(first) or _compare_stages(first, again):
             return seen + "".join(f" with {name}={value}" for name, value in changed.items())
     return None
 
 
-def _choices(options: Sequence[Option]) -> Iterator[dict[str, OptionValue]]:
+def _list_choices(options: Sequence[Option]) -> Iterator[dict[str, OptionValue]]:
     """Every choice of every option."""
     for option in options:
         turned = (not option.default,) if type(option.default) is bool else ()
         yield from ({option.name: choice} for choice in (*option.choices, *turned))
 
 
-def _unsound(stages: Sequence[StageSpec]) -> str | None:
+def _find_stage_fault(stages: Sequence[StageSpec]) -> str | None:
     roles: list[str] = []
     for stage in stages:
         if stage.role in roles:
@@ -155,13 +155,13 @@ def _unsound(stages: Sequence[StageSpec]) -> str | None:
     return None
 
 
-def _unequal(*asked: Sequence[StageSpec]) -> str | None:
+def _compare_stages(*asked: Sequence[StageSpec]) -> str | None:
     first, again = ([vars(stage) | {"train": None} for stage in stages] for stages in asked)
     return None if first == again else "other stages from the same options, asked for once more"
 
 
-@check("workers", "train")
-def portable_stages(subject: Subject) -> str | None:
+@register_check("workers", "train")
+def check_stage_pickling(subject: Subject) -> str | None:
     """Training functions that a worker process finds by their name.
 
     Train with a function at the top of the module, not a lambda or an inner one.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.conformance.subject import Subject
 
-Look = Callable[[Subject], str | None]
+CheckFunction = Callable[[Subject], str | None]
 """From the method under test to what was seen instead, None where the promise is kept."""
 
 
@@ -26,7 +26,7 @@ class Check:
 
     name: str
     promise: str
-    look: Look
+    look: CheckFunction
     advice: str
     of: str
 
@@ -35,10 +35,10 @@ CHECKS: list[Check] = []
 """All checks, in the order in which they run."""
 
 
-def check(name: str, of: str = "all") -> Callable[[Look], Look]:
+def register_check(name: str, of: str = "all") -> Callable[[CheckFunction], CheckFunction]:
     """Add a function to the checks. Its docstring has two paragraphs: the promise, and the advice."""
 
-    def add(look: Look) -> Look:
+    def add(look: CheckFunction) -> CheckFunction:
         promise, advice = (" ".join(part.split()).rstrip(".") for part in str(look.__doc__).split("\n\n"))
         CHECKS.append(Check(name, promise[0].lower() + promise[1:], look, advice[0].lower() + advice[1:], of))
         return look

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.conformance.checks import check
-from bench.conformance.subject import SEEDS, Subject, changed, random_state, stir_random_state
-from bench.data.toy import toy_task
+from bench.conformance.checks import register_check
+from bench.conformance.subject import SEEDS, Subject, compare_random_states, read_random_states, reseed_generators
+from bench.data.toy import make_toy_task
 from bench.encoder import Encoder, PairScorer
-from bench.eval.embed import distinct
+from bench.eval.embed import distinct_sentences
 from bench.execution.cell import CellTask, run_cell
-from bench.records.environment import without_paths
-from bench.records.record import to_json
+from bench.records.environment import strip_paths
+from bench.records.record import record_to_json
 
 CLOSE = 1e-4
 """Largest difference that rounding in another batch may make, as a share of the largest value."""
-SENTENCES = tuple(distinct(s for pair in toy_task().all_pairs() for s in pair))[::18]
+SENTENCES = tuple(distinct_sentences(s for pair in make_toy_task().all_pairs() for s in pair))[::18]
 OTHERS = ("Two dogs run.", "It was the best of times, it was the worst of times.", "3 + 4 = 7")
 SCRIPTS = (
     "Ein Bär läuft über die Straße.",
@@ -44,8 +44,8 @@ _FACTS = {
 }
 
 
-@check("build")
-def interface(subject: Subject) -> str | None:
+@register_check("build")
+def check_interface(subject: Subject) -> str | None:
     """build(context) to return an encoder (dim, facts, encode) or a scorer of pairs (facts, score_pairs).
 
     See bench.encoder: encode(sentences, batch_tokens, progress), score_pairs(first, second).
@@ -66,8 +66,8 @@ def interface(subject: Subject) -> str | None:
     return None
 
 
-@check("facts")
-def plain_facts(subject: Subject) -> str | None:
+@register_check("facts")
+def check_fact_types(subject: Subject) -> str | None:
     """Facts of texts and numbers, without a path.
 
     Name models by what they are, not where they lie.
@@ -75,13 +75,13 @@ def plain_facts(subject: Subject) -> str | None:
     for name, value in subject.build().facts.items():
         if not isinstance(value, str | int | float):
             return f"{name} is a {type(value).__name__}"
-        if isinstance(value, str) and without_paths(value) != value:
+        if isinstance(value, str) and strip_paths(value) != value:
             return f"{name} has a path of this machine"
     return None
 
 
-@check("training facts", "train")
-def complete_facts(subject: Subject) -> str | None:
+@register_check("training facts", "train")
+def check_training_facts(subject: Subject) -> str | None:
     """Facts of training: steps, sentences_seen, dev_curve, selected_step, selected_dev, cpu_seconds.
 
     Return them from the stage's train.
@@ -96,23 +96,23 @@ def complete_facts(subject: Subject) -> str | None:
     return None
 
 
-@check("shape")
-def shape(subject: Subject) -> str | None:
+@register_check("shape")
+def check_output_shape(subject: Subject) -> str | None:
     """A row for every sentence.
 
     Return (len(sentences), dim), (pairs,) of a scorer.
     """
-    seen, expected = np.shape(subject.output(list(SENTENCES))), _shape(subject, len(SENTENCES))
+    seen, expected = np.shape(subject.output(list(SENTENCES))), _expect_shape(subject, len(SENTENCES))
     return None if seen == expected else f"{seen} for {len(SENTENCES)} sentences, not {expected}"
 
 
-def _shape(subject: Subject, rows: int) -> tuple[int, ...]:
+def _expect_shape(subject: Subject, rows: int) -> tuple[int, ...]:
     built = subject.build()
     return (rows, built.dim) if isinstance(built, Encoder) else (rows,)
 
 
-@check("dtype")
-def dtype(subject: Subject) -> str | None:
+@register_check("dtype")
+def check_dtype(subject: Subject) -> str | None:
     """Float32.
 
     End with .astype(np.float32).
@@ -122,7 +122,7 @@ def dtype(subject: Subject) -> str | None:
     return None if kind == np.float32 else str(kind)
 
 
-def _finite(subject: Subject, sentences: Sequence[str], more: Sequence[str] = OTHERS) -> str | None:
+def _find_infinite(subject: Subject, sentences: Sequence[str], more: Sequence[str] = OTHERS) -> str | None:
     """Say which of the sentences has no finite values; ``more`` are encoded along with them."""
     output = subject.encode([*sentences, *more])
     if len(output) != len(sentences) + len(more):
@@ -134,130 +134,130 @@ def _finite(subject: Subject, sentences: Sequence[str], more: Sequence[str] = OT
     return f"no finite values for {first[:30]!r}{'...' if len(first) > 30 else ''}"
 
 
-@check("finite")
-def finite(subject: Subject) -> str | None:
+@register_check("finite")
+def check_finite_values(subject: Subject) -> str | None:
     """Finite values.
 
     Look for a division by zero, or a norm of zero.
     """
-    return _finite(subject, SENTENCES, more=())
+    return _find_infinite(subject, SENTENCES, more=())
 
 
-@check("order")
-def order(subject: Subject) -> str | None:
+@register_check("order")
+def check_row_order(subject: Subject) -> str | None:
     """Row i for sentence i, whatever the order.
 
     Put the rows back where they were before they were sorted or grouped.
     """
     permuted = np.random.default_rng(0).permutation(len(SENTENCES))
     rows = subject.encode(SENTENCES)[permuted]
-    return _differs(rows, subject.encode([SENTENCES[i] for i in permuted]), "with the order")
+    return _describe_difference(rows, subject.encode([SENTENCES[i] for i in permuted]), "with the order")
 
 
-@check("alone", "vectors")
-def alone(subject: Subject) -> str | None:
+@register_check("alone", "vectors")
+def check_single_sentence(subject: Subject) -> str | None:
     """A vector that its own sentence determines.
 
     Take nothing from the batch: no mean over it, evaluation mode; else be a scorer of pairs.
     """
     single = [subject.encode([sentence])[0] for sentence in SENTENCES[:5]]
-    return _differs(subject.encode(SENTENCES)[:5], single, "where a sentence is encoded alone")
+    return _describe_difference(subject.encode(SENTENCES)[:5], single, "where a sentence is encoded alone")
 
 
-@check("batch size", "vectors")
-def batch_size(subject: Subject) -> str | None:
+@register_check("batch size", "vectors")
+def check_batch_size(subject: Subject) -> str | None:
     """The same vectors whatever the batches are.
 
     Mask the padding, encode in evaluation mode.
     """
     rows = subject.encode(SENTENCES)
-    seen = (_differs(rows, subject.encode(SENTENCES, n), f"with batch_tokens={n}") for n in (16, 100_000))
+    seen = (_describe_difference(rows, subject.encode(SENTENCES, n), f"with batch_tokens={n}") for n in (16, 100_000))
     return next(filter(None, seen), None)
 
 
-@check("duplicates")
-def duplicates(subject: Subject) -> str | None:
+@register_check("duplicates")
+def check_duplicates(subject: Subject) -> str | None:
     """Equal rows for equal sentences.
 
     Draw nothing while encoding; switch dropout off.
     """
     rows = subject.encode([*SENTENCES[:4], *OTHERS, *SENTENCES[:4]])
-    return _differs(rows[:4], rows[-4:], "from a sentence to the same again")
+    return _describe_difference(rows[:4], rows[-4:], "from a sentence to the same again")
 
 
-@check("history")
-def history(subject: Subject) -> str | None:
+@register_check("history")
+def check_call_history(subject: Subject) -> str | None:
     """A result that doesn't depend on what was encoded before.
 
     Keep no running state from call to call, draw nothing while encoding.
     """
     first = subject.encode(SENTENCES)
     subject.encode(OTHERS)
-    return "another result after other sentences" if _apart(first, subject.encode(SENTENCES)) else None
+    return "another result after other sentences" if _relative_difference(first, subject.encode(SENTENCES)) else None
 
 
-@check("same seed")
-def same_seed(subject: Subject) -> str | None:
+@register_check("same seed")
+def check_same_seed(subject: Subject) -> str | None:
     """The same seed to give the same output, whatever the state of the global random generators.
 
     Draw from generators of your own, seeded with context.seed; a deterministic method draws nothing.
     """
-    share = _apart(subject.encode(SENTENCES), subject.encode(SENTENCES, copy="b"))
+    share = _relative_difference(subject.encode(SENTENCES), subject.encode(SENTENCES, copy="b"))
     how = "second training from the same seed" if subject.seeded else "second build"
     return f"another result of a {how} (by {share:.1g} of the largest value)" if share else None
 
 
-@check("other seed", "seeded")
-def other_seed(subject: Subject) -> str | None:
+@register_check("other seed", "seeded")
+def check_other_seed(subject: Subject) -> str | None:
     """Another seed to give another output.
 
     Use context.seed, or declare deterministic=True on the card.
     """
-    share = _apart(*(subject.encode(SENTENCES, seed=seed) for seed in SEEDS))
+    share = _relative_difference(*(subject.encode(SENTENCES, seed=seed) for seed in SEEDS))
     return None if share else f"the same result from seeds {' and '.join(map(str, SEEDS))}"
 
 
-@check("empty list")
-def empty_list(subject: Subject) -> str | None:
+@register_check("empty list")
+def check_empty_list(subject: Subject) -> str | None:
     """No sentences to give no rows.
 
     Return np.zeros((0, dim), np.float32).
     """
     none, usual = subject.output([]), getattr(subject.output(list(OTHERS)), "dtype", None)
-    expected, kind = _shape(subject, 0), getattr(none, "dtype", None)
+    expected, kind = _expect_shape(subject, 0), getattr(none, "dtype", None)
     same = (np.shape(none), kind) == (expected, usual)
     return None if same else f"{kind} {np.shape(none)}, not {usual} {expected}"
 
 
-@check("empty string")
-def empty_string(subject: Subject) -> str | None:
+@register_check("empty string")
+def check_empty_string(subject: Subject) -> str | None:
     """Finite values for ''.
 
     An empty string is a sentence.
     """
-    return _finite(subject, ("",))
+    return _find_infinite(subject, ("",))
 
 
-@check("long text")
-def long_text(subject: Subject) -> str | None:
+@register_check("long text")
+def check_long_text(subject: Subject) -> str | None:
     """Finite values for very long sentences.
 
     Cut what is too long.
     """
-    return _finite(subject, LONG)
+    return _find_infinite(subject, LONG)
 
 
-@check("scripts")
-def scripts(subject: Subject) -> str | None:
+@register_check("scripts")
+def check_scripts(subject: Subject) -> str | None:
     """Finite values for any script, emoji and white space.
 
     A sentence may have no known word: its vector may be zeros.
     """
-    return _finite(subject, SCRIPTS)
+    return _find_infinite(subject, SCRIPTS)
 
 
-@check("input")
-def untouched_input(subject: Subject) -> str | None:
+@register_check("input")
+def check_input_mutation(subject: Subject) -> str | None:
     """Sentences that stay as they are, in any sequence.
 
     Work on a copy: list(sentences).
@@ -266,11 +266,11 @@ def untouched_input(subject: Subject) -> str | None:
     rows = np.array(subject.output(given), dtype=np.float64)
     if given != list(SENTENCES):
         return "the list has other sentences afterwards"
-    return _differs(rows, subject.output(SENTENCES), "with a tuple in place of a list")
+    return _describe_difference(rows, subject.output(SENTENCES), "with a tuple in place of a list")
 
 
-@check("output")
-def own_output(subject: Subject) -> str | None:
+@register_check("output")
+def check_output_buffer(subject: Subject) -> str | None:
     """An array of its own from every call.
 
     Make the array in encode, keep no buffer or cache of it.
@@ -278,30 +278,30 @@ def own_output(subject: Subject) -> str | None:
     rows = subject.output(list(SENTENCES))
     kept = np.array(rows, dtype=np.float64)
     subject.encode(SENTENCES[::-1])
-    if _apart(kept, rows):
+    if _relative_difference(kept, rows):
         return "the next call writes into the array of the one before"
     if isinstance(rows, np.ndarray) and rows.flags.writeable:
         rows[:] = 0
-    return "writing to the array changes the next result" if _apart(kept, subject.encode(SENTENCES)) else None
+    return "writing to the array changes the next result" if _relative_difference(kept, subject.encode(SENTENCES)) else None
 
 
-@check("random state")
-def global_random_state(subject: Subject) -> str | None:
+@register_check("random state")
+def check_random_state(subject: Subject) -> str | None:
     """The global generators of random, numpy and torch left as they were.
 
     Use np.random.default_rng, torch.Generator, and bench.training.randomness.own_random_state around dropout.
     """
     subject.build()
     touched = dict.fromkeys(subject.touched, "building")
-    stir_random_state()
-    before = random_state()
+    reseed_generators()
+    before = read_random_states()
     subject.encode(SENTENCES)
-    touched = dict.fromkeys(changed(before, random_state()), "encoding") | touched
+    touched = dict.fromkeys(compare_random_states(before, read_random_states()), "encoding") | touched
     return "; ".join(f"{what} changes the state of {name}" for name, what in touched.items()) or None
 
 
-@check("record")
-def record(subject: Subject) -> str | None:
+@register_check("record")
+def check_record(subject: Subject) -> str | None:
     """Bench run to finish a cell.
 
     See the reason.
@@ -316,12 +316,12 @@ def record(subject: Subject) -> str | None:
         return outcome.record.reason if outcome.record and outcome.record.reason else outcome.state
     if not plan.store.path(job.place).resolve().is_relative_to(plan.store.root.resolve()):
         return "a record outside the campaign's folder"
-    text = to_json(outcome.record, timing=False)
+    text = record_to_json(outcome.record, timing=False)
     here = [path for path in (subject.folder.resolve(), Path.home(), Path.cwd()) if len(path.parts) > 1]
     return "a path of this machine in it" if any(f"{path}/" in text for path in here) else None
 
 
-def _apart(first: object, second: object) -> float:
+def _relative_difference(first: object, second: object) -> float:
     """Largest difference as a share of the largest value; NaN equals NaN; inf for outputs of other shapes."""
     a, b = (np.asarray(output, dtype=np.float64) for output in (first, second))
     if a.shape != b.shape:
@@ -333,6 +333,6 @@ def _apart(first: object, second: object) -> float:
     return worst if worst == worst else float("inf")
 
 
-def _differs(expected: object, seen: object, when: str) -> str | None:
-    share = _apart(expected, seen)
+def _describe_difference(expected: object, seen: object, when: str) -> str | None:
+    share = _relative_difference(expected, seen)
     return f"the result changes {when} (by {share:.1g} of the largest value)" if share > CLOSE else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.conformance.checks import CHECKS
-from bench.conformance.suite import NO_CASE, PASSED, Finding, check_method, methods_of
+from bench.conformance.suite import NO_CASE, PASSED, Finding, check_method, load_methods
 
 if TYPE_CHECKING:
     import pytest
@@ -35,7 +35,7 @@ def parametrize_with_checks(*plugins: str) -> pytest.MarkDecorator:
     """
     import pytest
 
-    methods = dict.fromkeys(method for plugin in plugins for method in methods_of(plugin))
+    methods = dict.fromkeys(method for plugin in plugins for method in load_methods(plugin))
     cases = [
         pytest.param(method, CheckCase(check.name), id=f"{method}-{check.name}")
         for method in methods
@@ -54,7 +54,7 @@ class CheckCase:
         """Fail or skip the test by what the check found."""
         import pytest
 
-        finding = _findings(method)[self.name]
+        finding = _run_checks(method)[self.name]
         if finding.verdict == NO_CASE:
             pytest.skip("the check is about other methods")
         if finding.verdict != PASSED:
@@ -63,7 +63,7 @@ class CheckCase:
 
 
 @cache
-def _findings(method: str) -> Mapping[str, Finding]:
+def _run_checks(method: str) -> Mapping[str, Finding]:
     return {finding.check: finding for finding in check_method(method, Path(_scratch().name))}
 
 

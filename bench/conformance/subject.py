@@ -21,7 +21,7 @@ from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import InputError
-from bench.execution.builder import Builder
+from bench.execution.builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
@@ -72,7 +72,7 @@ class Subject:
         cell = make_plan(spec).jobs[0].cell
         names = sorted({self.card.name, *cell.member_names})
         options = [(name, option) for name in names for option in METHODS.get(name).card.options]
-        return make_plan(replace(spec, overrides=tuple(_overrides(options))))
+        return make_plan(replace(spec, overrides=tuple(_budget_overrides(options))))
 
     @cached_property
     def planned(self) -> Plan:
@@ -98,13 +98,13 @@ class Subject:
             cell = self.cell(seed)
             if cell.model is not None:
                 import torch  # noqa: F401 - its generator is watched
-            with kept_random_state():
+            with preserve_random_states():
                 if copy != "a":
-                    stir_random_state()
-                before = random_state()
-                built = Builder(cell, "cpu", short_texts(self.planned.training), self.cache(copy)).encoder()
+                    reseed_generators()
+                before = read_random_states()
+                built = EncoderBuilder(cell, "cpu", truncate_texts(self.planned.training), self.cache(copy)).encoder()
                 if not self._built:
-                    self.touched = changed(before, random_state())
+                    self.touched = compare_random_states(before, read_random_states())
             self._built[seed, copy] = built
         return self._built[seed, copy]
 
@@ -126,7 +126,7 @@ class Subject:
         return np.array(self.output(list(sentences), *given, **which), dtype=np.float64)
 
 
-def short_texts(training: TrainingData | None) -> TrainingData | None:
+def truncate_texts(training: TrainingData | None) -> TrainingData | None:
     """The first lines of every training text, the first pairs of the dev set."""
     if training is None:
         return None
@@ -147,7 +147,7 @@ def short_texts(training: TrainingData | None) -> TrainingData | None:
     return replace(training, texts=texts, dev=replace(training.dev, subsets=subsets))
 
 
-def _overrides(options: Sequence[tuple[str, Option]]) -> Iterator[Override]:
+def _budget_overrides(options: Sequence[tuple[str, Option]]) -> Iterator[Override]:
     for method, option in options:
         stage, _, name = option.name.rpartition(".")
         if name in BUDGET and type(option.default) is int:
@@ -156,7 +156,7 @@ def _overrides(options: Sequence[tuple[str, Option]]) -> Iterator[Override]:
             yield Override(text, method, stage or None, name, value, forced=True)
 
 
-def _generators() -> list[tuple[str, Any, Any, Any]]:
+def _list_generators() -> list[tuple[str, Any, Any, Any]]:
     """Each global random generator, torch's where it is loaded: name, get and set its state, seed."""
     torch, numpy = sys.modules.get("torch"), np.random
     return [
@@ -166,35 +166,35 @@ def _generators() -> list[tuple[str, Any, Any, Any]]:
     ]
 
 
-def random_state() -> dict[str, Any]:
+def read_random_states() -> dict[str, Any]:
     """States of the global random generators."""
-    return {name: get() for name, get, _, _ in _generators()}
+    return {name: get() for name, get, _, _ in _list_generators()}
 
 
-def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+def compare_random_states(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the generators whose state is another one."""
-    return tuple(name for name in before if not _equal(before[name], after[name]))
+    return tuple(name for name in before if not _states_equal(before[name], after[name]))
 
 
-def _equal(first: Any, second: Any) -> bool:
+def _states_equal(first: Any, second: Any) -> bool:
     if isinstance(first, tuple):
-        return len(first) == len(second) and all(map(_equal, first, second))
+        return len(first) == len(second) and all(map(_states_equal, first, second))
     return bool(np.array_equal(first, second))
 
 
 @contextmanager
-def kept_random_state() -> Iterator[None]:
+def preserve_random_states() -> Iterator[None]:
     """Put the global random generators back after a block."""
-    states = random_state()
+    states = read_random_states()
     try:
         yield
     finally:
-        for name, _, put, _ in _generators():
+        for name, _, put, _ in _list_generators():
             if name in states:
                 put(states[name])
 
 
-def stir_random_state() -> None:
+def reseed_generators() -> None:
     """Give every global generator a state that no method would: one that notices is found."""
-    for *_, seed in _generators():
+    for *_, seed in _list_generators():
         seed(20_251_101)

@@ -13,11 +13,11 @@ from bench.config.plugins import load_plugin, read_plugin
 from bench.config.spec import ALL_METHODS
 from bench.conformance import card, encoder  # noqa: F401 - they add their checks, in this order
 from bench.conformance.checks import CHECKS, Check
-from bench.conformance.subject import Subject, kept_random_state
+from bench.conformance.subject import Subject, preserve_random_states
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.nn.device import torch_threads
-from bench.records.environment import without_paths
+from bench.records.environment import strip_paths
 from bench.registry import METHODS, discover
 from bench.stages import TrainedMethod
 
@@ -41,7 +41,7 @@ class Finding:
     reason: str = ""
 
 
-def methods_of(plugin: str) -> tuple[str, ...]:
+def load_methods(plugin: str) -> tuple[str, ...]:
     """Methods that an argument of ``bench conformance`` names, loaded: a file's, a package's, one, or all.
 
     Raises:
@@ -67,38 +67,38 @@ def check_method(text: str, folder: Path) -> list[Finding]:
         InputError: no such method or option, or a method that needs a model or other methods after a colon.
     """
     subject, found = Subject(text, folder), list[Finding]()
-    with kept_random_state(), ExitStack() as stack:
+    with preserve_random_states(), ExitStack() as stack:
         for check in CHECKS:
             if check.name == "build":
                 cells = [job.cell for job in subject.planned.jobs]
                 torch = any(cell.model is not None or cell.trains for cell in cells)
                 stack.enter_context(torch_threads(1, needs_torch=torch))
-            finding, crashed = _look(check, subject)
+            finding, crashed = _run_check(check, subject)
             found.append(finding)
             if (check.name == "keys" and crashed) or (check.name == "build" and finding.verdict == FAILED):
                 return found + [Finding(text, later.name, NOT_RUN) for later in CHECKS[len(found) :]]
     return found
 
 
-def _look(check: Check, subject: Subject) -> tuple[Finding, bool]:
+def _run_check(check: Check, subject: Subject) -> tuple[Finding, bool]:
     """The finding of one check, and whether it was an error."""
     crashed, verdict, seen = False, PASSED, None
     try:
-        if _concerns(check, subject):
+        if _applies_to(check, subject):
             seen = check.look(subject)
         else:
             verdict = NO_CASE
     except (Exception, SystemExit) as error:  # whatever a method raises is a finding
         if check.name == "keys" and isinstance(error, InputError):
             raise  # no such option, no such model
-        crashed, seen = True, _said(error, subject)
+        crashed, seen = True, _describe_error(error, subject)
     if seen is None:
         return Finding(subject.text, check.name, verdict), crashed
     reason = f"expected {check.promise}; seen: {seen}; {check.advice}"
-    return Finding(subject.text, check.name, FAILED, " ".join(without_paths(reason).split())), crashed
+    return Finding(subject.text, check.name, FAILED, " ".join(strip_paths(reason).split())), crashed
 
 
-def _concerns(check: Check, subject: Subject) -> bool:
+def _applies_to(check: Check, subject: Subject) -> bool:
     if check.of == "train":
         return isinstance(subject.method, TrainedMethod)
     if check.of == "seeded":
@@ -106,7 +106,7 @@ def _concerns(check: Check, subject: Subject) -> bool:
     return check.of == "all" or isinstance(subject.build(), Encoder)
 
 
-def _said(error: BaseException, subject: Subject) -> str:
+def _describe_error(error: BaseException, subject: Subject) -> str:
     """An error in words, with the line of the method's own file that it passed through last."""
     file = getattr(sys.modules.get(METHODS.origin(subject.card.name)), "__file__", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from bench.data.contrast_rules import (
     RULES,
-    antonym,
+    replace_antonym,
     is_plain,
-    negation,
-    number,
-    order,
-    paraphrase,
-    swap,
+    insert_negation,
+    change_number,
+    swap_places,
+    replace_synonym,
+    swap_roles,
 )
 from bench.data.contrast_words import Sentence
-from bench.data.lines import numbered
+from bench.data.lines import number_sentences
 from bench.errors import DataError, InputError
 
 PHENOMENA = ("negation", "swap", "number", "antonym", "order")
@@ -30,7 +30,7 @@ LARGEST = 64 * 2**20
 Triple = tuple[str, str, str]
 """A sentence, its paraphrase, its distractor."""
 
-_RULES = {"negation": negation, "swap": swap, "number": number, "order": order}
+_RULES = {"negation": insert_negation, "swap": swap_roles, "number": change_number, "order": swap_places}
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class ContrastTask:
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def triple(phenomenon: str, text: str) -> Triple | None:
+def make_triple(phenomenon: str, text: str) -> Triple | None:
     """Return the item that a sentence gives of a phenomenon, None where a rule isn't sure.
 
-    >>> triple("number", "Two dogs chase a ball.")
+    >>> make_triple("number", "Two dogs chase a ball.")
     ('Two dogs chase a ball.', 'Two canines chase a ball.', 'Four dogs chase a ball.')
     """
     sentence = Sentence(text)
@@ -73,17 +73,17 @@ def triple(phenomenon: str, text: str) -> Triple | None:
         return None
     place = None
     if phenomenon == "antonym":
-        found = antonym(sentence)
+        found = replace_antonym(sentence)
         changed, place = found or (None, None)
     else:
         changed = _RULES[phenomenon](sentence)
     if changed is None:
         return None
-    same = paraphrase(sentence, place)
+    same = replace_synonym(sentence, place)
     return (text, same, changed) if same is not None else None
 
 
-def contrast_tasks(sentences: Sequence[str], where: str, *, reference: bool = True) -> list[ContrastTask]:
+def make_contrast_tasks(sentences: Sequence[str], where: str, *, reference: bool = True) -> list[ContrastTask]:
     """Make the tasks from sentences; of equal ones the first counts.
 
     Args:
@@ -98,7 +98,7 @@ def contrast_tasks(sentences: Sequence[str], where: str, *, reference: bool = Tr
     text = ("rules", len(distinct), hashlib.sha256("\n".join(distinct).encode()).hexdigest())
     tasks = []
     for phenomenon in PHENOMENA:
-        found = (triple(phenomenon, sentence) for sentence in distinct)
+        found = (make_triple(phenomenon, sentence) for sentence in distinct)
         tasks.append(ContrastTask(phenomenon, tuple(filter(None, found)), text, reference))
     if lacking := [task.id for task in tasks if not task.items]:
         raise DataError(
@@ -110,7 +110,7 @@ def contrast_tasks(sentences: Sequence[str], where: str, *, reference: bool = Tr
     return tasks
 
 
-def read_text(path: Path) -> list[str]:
+def read_contrast_text(path: Path) -> list[str]:
     """Read a user's text, a sentence a line; empty lines are left out.
 
     Raises:
@@ -126,10 +126,10 @@ def read_text(path: Path) -> list[str]:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"this text can't be read: {error.strerror}", where=str(path)) from error
-    return [sentence for _, sentence in numbered(raw.split(b"\n"), str(path)) if sentence]
+    return [sentence for _, sentence in number_sentences(raw.split(b"\n"), str(path)) if sentence]
 
 
-def sentences_of(task: ContrastTask) -> Iterator[str]:
+def contrast_sentences(task: ContrastTask) -> Iterator[str]:
     """All sentences of a task."""
     for item in task.triples:
         yield from item

@@ -30,7 +30,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Words:
+class WordLists:
     """The lists in ``contrast.toml``."""
 
     synonyms: Mapping[str, tuple[Word, ...]]
@@ -39,14 +39,14 @@ class Words:
 
 
 @cache
-def load_words() -> Words:
+def load_word_lists() -> WordLists:
     """Read ``contrast.toml``."""
     data = tomllib.loads(resources.files(__package__).joinpath("contrast.toml").read_text(encoding="utf-8"))
     closed = {name: frozenset(text.split()) for name, text in data["closed"].items()}
-    return Words(_entries(data["synonyms"]), _entries(data["antonyms"]), closed)
+    return WordLists(_parse_entries(data["synonyms"]), _parse_entries(data["antonyms"]), closed)
 
 
-def _entries(lines: list[str]) -> dict[str, tuple[Word, ...]]:
+def _parse_entries(lines: list[str]) -> dict[str, tuple[Word, ...]]:
     found: dict[str, tuple[Word, ...]] = {}
     for line in lines:
         words, _, where = line.partition("|")
@@ -84,7 +84,7 @@ class Sentence:
 
     def has(self, kind: str) -> bool:
         """True if any word is of a closed class."""
-        return not load_words().closed[kind].isdisjoint(self.words)
+        return not load_word_lists().closed[kind].isdisjoint(self.words)
 
     def sign(self, place: int) -> str:
         """What stands between a word and the next, without blanks."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.data import pins
 from bench.data.delimited import are_labels, number_kind
-from bench.data.lines import LONGEST_MAGIC, check_text, numbered
+from bench.data.lines import LONGEST_MAGIC, check_text_kind, number_sentences
 from bench.data.text_columns import OPTION, is_table, open_column
 from bench.errors import DataError, InputError
 
@@ -24,7 +24,7 @@ class Corpus:
         sentences: Sentences, in the file's order.
         sha256: Over the sentences, so that a changed line changes every key built on it.
         world: {"generator", "split", "seed"} if it comes from the mini world.
-        source: Where the file is from, see :func:`bench.data.pins.check`; "" where nothing is known of it.
+        source: Where the file is from, see :func:`bench.data.pins.check_pin`; "" where nothing is known of it.
         partners: The positive of each sentence, of a file of pairs.
         negatives: The hard negative of each, of a file of triplets.
         form: How the file was read, where it isn't a sentence a line or a plain table; for the dry run.
@@ -69,9 +69,9 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
     """
     with ExitStack() as stack:
         if is_table(path):
-            source = "" if path.is_dir() else pins.check(path, _sha256(path))
+            source = "" if path.is_dir() else pins.check_pin(path, _hash_file(path))
             opened = open_column(path, column, stack)
-            found = _collect(path, opened.texts, opened.where)
+            found = _collect_sentences(path, opened.texts, opened.where)
             return replace(found, source=source, form=opened.form)
         if column is not None:
             raise InputError(
@@ -83,15 +83,15 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
         first, last = exclude or (0, 0)
         kept = (b"" if first <= number <= last else line for number, line in enumerate(lines, start=1))
         try:
-            found = _collect(
-                path, (row for row in numbered(kept, str(path)) if not first <= row[0] <= last), f"{path}:"
+            found = _collect_sentences(
+                path, (row for row in number_sentences(kept, str(path)) if not first <= row[0] <= last), f"{path}:"
             )
         finally:  # of a file that has changed this is said first, not which line is damaged
-            source = pins.check(path, lines.sha256())
+            source = pins.check_pin(path, lines.sha256())
         return replace(found, source=source)
 
 
-def _collect(path: Path, rows: Iterable[tuple[int, str]], where: str) -> Corpus:
+def _collect_sentences(path: Path, rows: Iterable[tuple[int, str]], where: str) -> Corpus:
     """Make a text of numbered sentences, some of them empty; ``where`` is what comes before a number."""
     sentences, empty, first_empty = list[str](), 0, ""
     for number, sentence in rows:
@@ -131,7 +131,7 @@ class _HashedLines:
         self._path, self._digest = path, hashlib.sha256()
         try:
             self._stream = stack.enter_context(path.open("rb"))
-            check_text(self._stream.peek(LONGEST_MAGIC), path)
+            check_text_kind(self._stream.peek(LONGEST_MAGIC), path)
         except OSError as error:
             raise self._unreadable(error) from error
 
@@ -153,7 +153,7 @@ class _HashedLines:
         return DataError(f"the training text can't be read: {error.strerror}", where=str(self._path))
 
 
-def _sha256(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -11,10 +11,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from bench.data.lines import check_returns, stray_return
-from bench.data.tasks import MARK, normalise
+from bench.data.lines import check_returns, stray_return_error
+from bench.data.tasks import MARK, normalise_spaces
 from bench.errors import DataError
-from bench.schema import decimal
+from bench.schema import parse_decimal
 
 QUOTED = "quotes read as a CSV writer's"
 """The dry run adds it to a ``.tsv`` file that a CSV writer wrote."""
@@ -70,10 +70,10 @@ def has_csv_quotes(text: str, path: Path) -> bool:
         rows = list(_quoted_rows(text))
     except _StrayQuoteError as error:
         fault = error.args[0]
-    uneven = _uneven([[cell.text for cell in row] for row in rows])
+    uneven = _find_uneven_row([[cell.text for cell in row] for row in rows])
     if not proof and not fault and not uneven:
-        proof = _uneven(plain) or int(_is_all_quoted(rows))
-    if proof and uneven and not _uneven(plain):
+        proof = _find_uneven_row(plain) or int(_is_all_quoted(rows))
+    if proof and uneven and not _find_uneven_row(plain):
         fault = rows[uneven - 1][0].line
     if proof and fault:
         raise DataError(
@@ -85,10 +85,10 @@ def has_csv_quotes(text: str, path: Path) -> bool:
     return proof > 0
 
 
-def quotes_as_text(text: str) -> str:
+def count_quoted_cells(text: str) -> str:
     r"""Count the cells of a ``.tsv`` text that begin and end with a quote, if its quotes are text.
 
-    >>> quotes_as_text('"Yes, it is."\t5')
+    >>> count_quoted_cells('"Yes, it is."\t5')
     '1 cell begins and ends with a quote, which is part of its text'
     """
     cells = (cell for line in _LINE_END.split(text) if '"' in line for cell in line.split("\t"))
@@ -99,10 +99,10 @@ def quotes_as_text(text: str) -> str:
     return f"{count:,} {verbs} with a quote, which is part of its text"
 
 
-def other_separator(cells: Sequence[str]) -> str | None:
+def separator_hint(cells: Sequence[str]) -> str | None:
     """Return the hint for a row of one cell that holds several names or texts, None for any other row.
 
-    >>> other_separator(["sentence1;sentence2;score"])
+    >>> separator_hint(["sentence1;sentence2;score"])
     "the columns are separated by ';' here: write them with commas (.csv) or tabs (.tsv)"
     """
     found = next((mark for mark in ("\t", ";", "|", ",") if len(cells) == 1 and mark in cells[0]), None)
@@ -136,7 +136,7 @@ def _quoted_rows(text: str) -> Iterator[list[_Cell]]:
         line += 1
 
 
-def _uneven(rows: Sequence[Sequence[str]]) -> int:
+def _find_uneven_row(rows: Sequence[Sequence[str]]) -> int:
     """Number of the first row whose length differs from the first one's, 0 for none; blank lines aside."""
     whole = [(number, len(row)) for number, row in enumerate(rows, start=1) if any(row)]
     return next((number for number, length in whole if length != whole[0][1]), 0)
@@ -154,7 +154,7 @@ def _is_all_quoted(rows: Sequence[Sequence[_Cell]]) -> bool:
 
 def _is_number(text: str) -> bool:
     try:
-        decimal(text)
+        parse_decimal(text)
     except ValueError:
         return False
     return True
@@ -228,7 +228,7 @@ class LongCells:
 
 
 @dataclass(frozen=True)
-class Table:
+class DelimitedTable:
     """Rows of a file.
 
     Args:
@@ -249,7 +249,7 @@ class Table:
 
 def open_table(
     path: Path, stream: TextIO, columns: list[str] | None = None, *, blank_rows: bool = False
-) -> Table:
+) -> DelimitedTable:
     r"""Return the rows of a file that is open for reading with ``newline="\n"``.
 
     Args:
@@ -263,16 +263,16 @@ def open_table(
     """
     cells = LongCells()
     if path.suffix.lower() == ".jsonl":
-        return Table(_json_rows(path, stream))
+        return DelimitedTable(_json_rows(path, stream))
     if path.suffix.lower() == ".csv":
-        return Table(_named_rows(csv_rows(stream, path, cells), path, columns, blank_rows), "", cells)
+        return DelimitedTable(_named_rows(csv_rows(stream, path, cells), path, columns, blank_rows), "", cells)
     if path.suffix.lower() != ".tsv":
         raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
     text = stream.read()
     quoted = has_csv_quotes(text, path)
     rows = csv_rows(StringIO(text), path, cells, "\t", csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
     named = _named_rows(rows, path, columns, blank_rows)
-    return Table(named, QUOTED if quoted else quotes_as_text(text), cells)
+    return DelimitedTable(named, QUOTED if quoted else count_quoted_cells(text), cells)
 
 
 def csv_rows(
@@ -304,7 +304,7 @@ def csv_rows(
     except csv.Error as error:
         what = str(error)
         if "new-line character" in what:
-            raise stray_return(f"{path}:{line}") from error
+            raise stray_return_error(f"{path}:{line}") from error
         if "field limit" in what:
             what = f"a text of more than {csv.field_size_limit():,} characters"
         raise DataError(
@@ -330,7 +330,7 @@ def are_names(columns: Any) -> bool:
     return named and len(set(columns)) == len(columns)
 
 
-def check_mark(fields: Sequence[str], where: str) -> None:
+def check_byte_order_mark(fields: Sequence[str], where: str) -> None:
     """Raise DataError for a row that begins with a byte order mark, as in the second of two joined files."""
     if fields[0].startswith(MARK):
         raise DataError(
@@ -341,7 +341,7 @@ def check_mark(fields: Sequence[str], where: str) -> None:
         )
 
 
-def check_first(fields: Sequence[str], where: str) -> None:
+def check_separator_line(fields: Sequence[str], where: str) -> None:
     """Raise DataError for a first row that is a spreadsheet's, such as ``sep=;``."""
     if fields[0].strip(' "').lower().startswith("sep=") and not any(fields[1:]):
         raise DataError(
@@ -352,9 +352,9 @@ def check_first(fields: Sequence[str], where: str) -> None:
         )
 
 
-def check_repeated(fields: Sequence[str], header: Sequence[str], where: str, hint: str) -> None:
+def check_repeated_header(fields: Sequence[str], header: Sequence[str], where: str, hint: str) -> None:
     """Raise DataError for a row that has the names of the columns, case and blanks aside."""
-    if [normalise(name).casefold() for name in fields] == [normalise(name).casefold() for name in header]:
+    if [normalise_spaces(name).casefold() for name in fields] == [normalise_spaces(name).casefold() for name in header]:
         raise DataError(
             "this row has the names of the columns", where=where, expected="a row of data", hint=hint
         )
@@ -389,11 +389,11 @@ def _named_rows(
         if not fields or blank:
             expected = "the names of the columns" if header is None else f"a row of {', '.join(header)}"
             raise DataError("this line is empty", where=blank or where, expected=expected)
-        check_mark(fields, where)
+        check_byte_order_mark(fields, where)
         if header is not None:
-            check_repeated(fields, header, where, JOINED if columns is None else "leave out columns = [...]")
+            check_repeated_header(fields, header, where, JOINED if columns is None else "leave out columns = [...]")
         if line == 1:
-            check_first(fields, where)
+            check_separator_line(fields, where)
         if header is None:
             _check_header(fields, where)
             header = fields
@@ -412,7 +412,7 @@ def _check_header(names: list[str], where: str) -> None:
     if not are_names(names):
         raise DataError(f"columns {', '.join(names)}", where=where, expected="distinct names")
     check_last_name(names, where)
-    if (hint := other_separator(names)) and _are_words(names[0]):
+    if (hint := separator_hint(names)) and _are_words(names[0]):
         raise DataError("the header is one column", where=where, expected="a column each", hint=hint)
 
 
@@ -430,7 +430,7 @@ def _json_rows(path: Path, stream: TextIO) -> Iterator[tuple[int, dict[str, Any]
 
 def _json_object(text: str, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(text, object_pairs_hook=_distinct)
+        found = json.loads(text, object_pairs_hook=_build_object)
     except (ValueError, RecursionError) as error:
         raise DataError(f"no JSON: {error}", where=where) from error
     if not isinstance(found, dict):
@@ -443,7 +443,7 @@ def _json_object(text: str, where: str) -> dict[str, Any]:
     return found
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is given twice")

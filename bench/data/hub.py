@@ -22,8 +22,8 @@ from filelock import FileLock
 from bench.data import pins, probing, senteval
 from bench.data.pairs import read_pairs
 from bench.data.suites import GROUPS, check_reference, is_reference, read_task
-from bench.data.tar import members
-from bench.errors import BenchError, DataError, InputError, unknown
+from bench.data.tar import iter_members
+from bench.errors import BenchError, DataError, InputError, unknown_name
 
 REPOSITORY = "princeton-nlp/datasets-for-simcse"
 REVISION = "e145e8bb659b2aa2669f32ef79cb4cdef6c58fef"  # head of main since 2021-09-03
@@ -41,7 +41,7 @@ _MAX_TOTAL = 4 << 30  # of the whole archive, unpacked
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def fetch(name: str, data: Path) -> list[Path]:
+def fetch_data(name: str, data: Path) -> list[Path]:
     """Get one group into ``data``; a finished group is only checked, an interrupted download goes on.
 
     Nothing is put in place before all of it has passed its check.
@@ -60,12 +60,12 @@ def fetch(name: str, data: Path) -> list[Path]:
             training text that isn't the one that was pinned.
     """
     if name not in NAMES:
-        raise unknown("data set", name, NAMES, where="bench data fetch")
+        raise unknown_name("data set", name, NAMES, where="bench data fetch")
     try:
         data.mkdir(parents=True, exist_ok=True)
         if name in TEXTS:
             target = data / "corpus" / TEXTS[name]
-            _alone(target.name, data, partial(_is_pinned, target), partial(_fetch_text, target))
+            _fetch_once(target.name, data, partial(_is_pinned, target), partial(_fetch_text, target))
             return [target]
         if name == "probing":
             return [_fetch_probing(data)]
@@ -74,7 +74,7 @@ def fetch(name: str, data: Path) -> list[Path]:
         raise InputError(f"can't be written: {error.strerror or error}", where=str(data)) from error
 
 
-def _alone(file: str, data: Path, there: Callable[[], bool], get: Callable[[Path], None]) -> None:
+def _fetch_once(file: str, data: Path, there: Callable[[], bool], get: Callable[[Path], None]) -> None:
     """Get a file unless what it holds is there; other processes that want it wait, and find it there."""
     if there():
         return  # also in a folder that can only be read
@@ -92,30 +92,30 @@ def _fetch_tasks(tasks: Sequence[str], data: Path) -> Path:
         root = data / "senteval" / "downstream"
 
     def whole() -> bool:
-        return all(_in_place(root, task) for task in tasks)
+        return all(_is_complete(root, task) for task in tasks)
 
     def get(folder: Path) -> None:
         for leftover in data.glob(".unpack-*"):  # of a killed process: we have the lock
             shutil.rmtree(leftover, ignore_errors=True)
         if whole():  # it was killed as it removed them
             return
-        archive = _download(ARCHIVE, _ask(ARCHIVE), folder)
+        archive = _download_file(ARCHIVE, _query_hub(ARCHIVE), folder)
         with tempfile.TemporaryDirectory(dir=data, prefix=".unpack-") as staging:
-            unpack(archive, Path(staging), list(senteval.iter_files(tuple(tasks))))
+            unpack_archive(archive, Path(staging), list(senteval.iter_files(tuple(tasks))))
             for task in tasks:
                 check_reference(read_task(Path(staging), task), Path(staging))
             for file in senteval.iter_files(tuple(tasks)):
                 (root / file).parent.mkdir(parents=True, exist_ok=True)
                 (Path(staging) / file).replace(root / file)
 
-    _alone(ARCHIVE, data, lambda: whole() and not any(data.glob(".unpack-*")), get)
+    _fetch_once(ARCHIVE, data, lambda: whole() and not any(data.glob(".unpack-*")), get)
     return root
 
 
 def _fetch_probing(data: Path) -> Path:
     """Get the probing files that aren't there as SentEval has them, all or none."""
-    root = probing.place(data)
-    host = (_address("BENCH_PROBING_ADDRESS") or PROBING_ADDRESS).rstrip("/")
+    root = probing.choose_probing_folder(data)
+    host = (_read_address("BENCH_PROBING_ADDRESS") or PROBING_ADDRESS).rstrip("/")
 
     def lacking() -> list[str]:
         return [file for file in probing.BLOBS if not _is_probing(file, root)]
@@ -124,31 +124,31 @@ def _fetch_probing(data: Path) -> Path:
         found = []
         for file in lacking():
             url = f"{host}/{probing.REPOSITORY}/{probing.REVISION}/data/probing/{file}"
-            remote = _Remote(url, probing.BLOBS[file], None, probing.blob, probing.REPOSITORY)
-            found.append(_download(file, remote, folder))
+            remote = _Remote(url, probing.BLOBS[file], None, probing.git_blob_hash, probing.REPOSITORY)
+            found.append(_download_file(file, remote, folder))
         root.mkdir(parents=True, exist_ok=True)
         for path in found:
             path.replace(root / path.name)
 
-    _alone("probing", data, lambda: not lacking(), get)
+    _fetch_once("probing", data, lambda: not lacking(), get)
     return root
 
 
 def _is_probing(file: str, root: Path) -> bool:
     try:
-        return bool(probing.check(file, root))
+        return bool(probing.check_probing_file(file, root))
     except DataError:
         return False
 
 
-def _in_place(root: Path, task: str) -> bool:
+def _is_complete(root: Path, task: str) -> bool:
     try:
         return is_reference(read_task(root, task))
     except DataError:
         return False
 
 
-def unpack(archive: Path, target: Path, files: Sequence[str]) -> None:
+def unpack_archive(archive: Path, target: Path, files: Sequence[str]) -> None:
     """Unpack known files, wherever in the archive their folder is; nothing else is written.
 
     Args:
@@ -161,7 +161,7 @@ def unpack(archive: Path, target: Path, files: Sequence[str]) -> None:
             more than such an archive can rightly hold.
     """
     found: set[str] = set()
-    for member in members(archive, _MAX_TOTAL):
+    for member in iter_members(archive, _MAX_TOTAL):
         if not member.is_safe:
             raise DataError(
                 f"the archive is not safe: member '{member.name[:200]}' points outside it or is not a plain "
@@ -190,16 +190,16 @@ def _is_pinned(text: Path) -> bool:
     """True if a text is there as its lock file says; raises DataError if it is another one."""
     if not text.is_file() or pins.read_pin(text) is None:
         return False
-    pins.check(text, _sha256(text))
+    pins.check_pin(text, _hash_file(text))
     return True
 
 
 def _fetch_text(target: Path, folder: Path) -> None:
     """Put a training text in place after its lock file, or only measure one that is there and has none."""
-    if target.is_file() and _is_whole(target):
-        pins.write_pin(target, pins.measure(target))
+    if target.is_file() and _has_all_lines(target):
+        pins.write_pin(target, pins.measure_text(target))
         return
-    pin, remote = pins.read_pin(target), _ask(target.name)
+    pin, remote = pins.read_pin(target), _query_hub(target.name)
     if pin is not None and pin.sha256 != remote.etag:
         raise DataError(
             f"the hub has another text than was pinned on {pin.date[:10]}: sha256 {remote.etag}",
@@ -207,23 +207,23 @@ def _fetch_text(target: Path, folder: Path) -> None:
             expected=pin.sha256,
             hint=f"nothing was fetched; to accept it, delete {pins.lock_file(target)} and fetch again",
         )
-    file = _download(target.name, remote, folder)
-    check_text(file)
+    file = _download_file(target.name, remote, folder)
+    check_text_size(file)
     target.parent.mkdir(parents=True, exist_ok=True)
     if pin is None or pin.address is None:
-        pins.write_pin(target, pins.measure(file, address=remote.address, etag=remote.etag))
+        pins.write_pin(target, pins.measure_text(file, address=remote.address, etag=remote.etag))
     file.replace(target)
 
 
-def _is_whole(text: Path) -> bool:
+def _has_all_lines(text: Path) -> bool:
     try:
-        check_text(text)
+        check_text_size(text)
     except DataError:
         return False
     return True
 
 
-def check_text(text: Path) -> None:
+def check_text_size(text: Path) -> None:
     """Raise DataError where a text of SimCSE's has not as many lines, or triplets, as it should."""
     if text.name == pins.NLI:
         found = read_pairs(text)
@@ -244,7 +244,7 @@ def count_lines(file: Path) -> int:
         return sum(1 for _ in stream)
 
 
-def _sha256(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -259,7 +259,7 @@ class _Remote:
     url: str
     etag: str
     size: int | None
-    digest: Callable[[Path], str] = _sha256
+    digest: Callable[[Path], str] = _hash_file
     source: str = REPOSITORY
 
     @property
@@ -269,12 +269,12 @@ class _Remote:
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def _ask(filename: str) -> _Remote:
+def _query_hub(filename: str) -> _Remote:
     """Ask the hub for the facts of one file of the pinned revision."""
     with _hub_errors(filename):
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-        endpoint = _address("HF_ENDPOINT")
+        endpoint = _read_address("HF_ENDPOINT")
         url = hf_hub_url(REPOSITORY, filename, repo_type="dataset", revision=REVISION, endpoint=endpoint)
         facts = get_hf_file_metadata(url, endpoint=endpoint)
         etag = re.sub(r"[^0-9A-Za-z]", "", facts.etag or "unknown")
@@ -283,7 +283,7 @@ def _ask(filename: str) -> _Remote:
         return _Remote(url, etag, facts.size)
 
 
-def _download(filename: str, remote: _Remote, folder: Path) -> Path:
+def _download_file(filename: str, remote: _Remote, folder: Path) -> Path:
     """Download one file into a folder; goes on where it broke off.
 
     The library's own download keeps no partial file for the next process, so the part is kept here, named by
@@ -328,7 +328,7 @@ def _hub_errors(filename: str, source: str = REPOSITORY) -> Iterator[None]:
         ) from error
 
 
-def _address(variable: str) -> str | None:
+def _read_address(variable: str) -> str | None:
     """Whom to ask instead of the usual one; raises InputError where others could change what it sends."""
     given = os.environ.get(variable) or None
     here = urlsplit(given or "").hostname in _LOOPBACK

@@ -8,7 +8,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-from bench.data.tasks import MARK, normalise
+from bench.data.tasks import MARK, normalise_spaces
 from bench.errors import DataError
 
 _AS_UTF8 = "save it as UTF-8, such as with: iconv -f ENCODING -t UTF-8 FILE"
@@ -32,7 +32,7 @@ _JSON_LINES = 5
 """Lines after which a text is a JSON document, if they are the beginning of one."""
 
 
-def check_text(head: bytes, path: Path) -> None:
+def check_text_kind(head: bytes, path: Path) -> None:
     """Raise DataError for a file whose first bytes are those of another kind than a UTF-8 text.
 
     Args:
@@ -56,7 +56,7 @@ def open_text(path: Path) -> TextIO:
     """Open a UTF-8 text whose lines end with a line feed, after :func:`check_text`."""
     stream = path.open("rb")
     try:
-        check_text(stream.peek(LONGEST_MAGIC), path)
+        check_text_kind(stream.peek(LONGEST_MAGIC), path)
     except DataError:
         stream.close()
         raise
@@ -66,10 +66,10 @@ def open_text(path: Path) -> TextIO:
 def check_returns(line: str, where: str) -> None:
     """Raise DataError for a carriage return inside a line: the lines of an old Mac's file are one line."""
     if "\r" in line.rstrip("\r\n"):
-        raise stray_return(where)
+        raise stray_return_error(where)
 
 
-def stray_return(where: str) -> DataError:
+def stray_return_error(where: str) -> DataError:
     """Return the error for a carriage return that ends no line."""
     return DataError(
         "a carriage return inside the line",
@@ -79,11 +79,11 @@ def stray_return(where: str) -> DataError:
     )
 
 
-def not_utf8(path: Path) -> DataError:
+def encoding_error(path: Path) -> DataError:
     """Return the error for a file that is not UTF-8, with the line of the first byte that is none."""
     raw = path.read_bytes()
     try:
-        check_text(raw[:LONGEST_MAGIC], path)
+        check_text_kind(raw[:LONGEST_MAGIC], path)
     except DataError as error:
         return error
     try:
@@ -94,7 +94,7 @@ def not_utf8(path: Path) -> DataError:
     return DataError("the file changed while it was read", where=str(path))
 
 
-def numbered(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
+def number_sentences(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
     """Yield the number of every line, from 1, and its sentence, white space as in the evaluation data.
 
     Args:
@@ -111,7 +111,7 @@ def numbered(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
         except UnicodeDecodeError as error:
             raise DataError("these bytes are not utf-8", where=f"{where}:{number}", hint=_AS_UTF8) from error
         check_returns(text, f"{where}:{number}")
-        sentence = normalise(text)
+        sentence = normalise_spaces(text)
         if "\0" in sentence:
             raise DataError(
                 "this line has the control character U+0000", where=f"{where}:{number}", expected="text"
@@ -165,7 +165,7 @@ def _json_kind(text: str) -> str:
     return "whole"
 
 
-def sentences(lines: Iterable[bytes], where: str) -> Iterator[str]:
+def read_sentences(lines: Iterable[bytes], where: str) -> Iterator[str]:
     """Yield every line's sentence; see :func:`numbered`.
 
     Raises:
@@ -173,7 +173,7 @@ def sentences(lines: Iterable[bytes], where: str) -> Iterator[str]:
             is not UTF-8; no line at all.
     """
     number = 0
-    for number, sentence in numbered(lines, where):
+    for number, sentence in number_sentences(lines, where):
         if not sentence:
             raise DataError("this line is empty", where=f"{where}:{number}", expected="a sentence a line")
         yield sentence

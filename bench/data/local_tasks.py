@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.data.delimited import are_names, open_table
-from bench.data.lines import not_utf8, open_text
-from bench.data.tasks import is_invisible, normalise
+from bench.data.lines import encoding_error, open_text
+from bench.data.tasks import is_invisible, normalise_spaces
 from bench.errors import DataError, InputError, not_one_of
-from bench.schema import decimal
+from bench.schema import parse_decimal
 
 Row = tuple[str, ...]
 
@@ -98,11 +98,11 @@ class LocalTask:
         ]
         targets = [row[1] for row in self.table("file")] if self.type == "bitext" else []
         again = sum(len(rows) - len(set(rows)) for _, rows in self.tables)
-        invisible = sum(is_invisible(text) for text in texts if normalise(text))
+        invisible = sum(is_invisible(text) for text in texts if normalise_spaces(text))
         for count, what in (
             (again, "repeated rows"),
             (sum(count for count in Counter(targets).values() if count > 1), "rows that share a sentence2"),
-            (sum(not normalise(text) for text in texts), "empty texts"),
+            (sum(not normalise_spaces(text) for text in texts), "empty texts"),
             (invisible, "texts of invisible characters alone"),
         ):
             parts += [f"{what}: {count:,}"] if count else []
@@ -152,7 +152,7 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
         raise InputError(
             f"it has {', '.join(entries) or 'nothing'}", where=str(path), expected="[[task]] alone"
         )
-    read = [_task(entry, root or path.parent, f"{path}, task {n}") for n, entry in enumerate(tasks, 1)]
+    read = [_read_task(entry, root or path.parent, f"{path}, task {n}") for n, entry in enumerate(tasks, 1)]
     for n, task in enumerate(read):
         if task.name in {other.name for other in read[:n]}:
             raise InputError(f"two tasks are called '{task.name}'", where=str(path))
@@ -178,17 +178,17 @@ def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
         file = _read_rows(path, KINDS["sts"]["file"], None)
         for _, what, expected in _CHECKS["sts"](LocalTask("", "sts", "", "", (("file", file.rows),)), {}):
             raise DataError(what, where=str(path), expected=expected)
-        return path.stem, _tellable(file.rows, path), file.form
+        return path.stem, _check_distinguishable(file.rows, path), file.form
     tasks = read_local_suite(path)
     kinds = [task.type for task in tasks]
     if kinds != ["sts"]:
         raise InputError(
             f"its tasks are of the types {', '.join(kinds)}", where=str(path), expected="one task of type sts"
         )
-    return tasks[0].name, _tellable(tasks[0].table("file"), path), ", ".join(tasks[0].forms)
+    return tasks[0].name, _check_distinguishable(tasks[0].table("file"), path), ", ".join(tasks[0].forms)
 
 
-def _tellable(rows: tuple[Row, ...], path: Path) -> tuple[Row, ...]:
+def _check_distinguishable(rows: tuple[Row, ...], path: Path) -> tuple[Row, ...]:
     """The rows; raises DataError unless an encoder can give two of them different cosines."""
     pairs = {frozenset(row[:2]) if row[0] != row[1] else frozenset() for row in rows}
     if len(pairs) < 2:
@@ -200,7 +200,7 @@ def _tellable(rows: tuple[Row, ...], path: Path) -> tuple[Row, ...]:
     return rows
 
 
-def _kind(entry: Any, where: str) -> str:
+def _check_type(entry: Any, where: str) -> str:
     if not isinstance(entry, dict):
         raise InputError(
             f"{entry!r} is not a table", where=where, expected="[[task]] with name, type and files"
@@ -211,8 +211,8 @@ def _kind(entry: Any, where: str) -> str:
     return kind
 
 
-def _task(entry: Any, root: Path, where: str) -> LocalTask:
-    kind = _kind(entry, where)
+def _read_task(entry: Any, root: Path, where: str) -> LocalTask:
+    kind = _check_type(entry, where)
     files = KINDS[kind]
     texts = {"language": "eng-Latn", "split": "test", **{k: v for k, v in entry.items() if k != "columns"}}
     for key in ("name", *files):
@@ -261,10 +261,10 @@ def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
             for line, values in table.rows:
                 if path.suffix.lower() != ".jsonl" and columns is None and not rows:
                     _check_header(list(values), needed, path)
-                rows.append(_row(values, needed, f"{path}:{line}"))
+                rows.append(_parse_row(values, needed, f"{path}:{line}"))
                 lines.append(line)
     except UnicodeDecodeError as error:
-        raise not_utf8(path) from error
+        raise encoding_error(path) from error
     except (OSError, ValueError) as error:  # a NUL in the name among them
         raise DataError(f"this file can't be read: {error}", where=str(path)) from error
     return _File(path, tuple(rows), tuple(lines), table.form)
@@ -273,7 +273,7 @@ def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
 def _check_header(names: Sequence[str], needed: Row, path: Path) -> None:
     """Raise DataError with the names that the header has if a needed one is missing."""
     if missing := [name for name in needed if name not in names]:
-        shown = (name if name == normalise(name) else _visible(repr(name)) for name in names)
+        shown = (name if name == normalise_spaces(name) else _escape_blanks(repr(name)) for name in names)
         raise DataError(
             f"no column is named {missing[0]}; the header is {', '.join(shown)}",
             where=f"{path}:1",
@@ -282,7 +282,7 @@ def _check_header(names: Sequence[str], needed: Row, path: Path) -> None:
         )
 
 
-def _row(values: dict[str, Any], needed: Row, where: str) -> Row:
+def _parse_row(values: dict[str, Any], needed: Row, where: str) -> Row:
     """The needed columns as texts, of JSON numbers too; raises DataError."""
     texts = {name: str(value) if type(value) in (int, float) else value for name, value in values.items()}
     missing = [name for name in needed if not isinstance(texts.get(name), str)]
@@ -317,13 +317,13 @@ def _check_names(kind: str, files: dict[str, _File]) -> None:
 
 
 def _id_form(text: str) -> str:
-    return normalise(unicodedata.normalize("NFC", text).casefold())
+    return normalise_spaces(unicodedata.normalize("NFC", text).casefold())
 
 
 def _label_form(text: str) -> str:
     """Return one form for equal numbers, and for texts that are equal as ids are."""
     try:
-        return repr(decimal(text) + 0.0)  # -0 is 0
+        return repr(parse_decimal(text) + 0.0)  # -0 is 0
     except ValueError:
         return _id_form(text)
 
@@ -339,17 +339,17 @@ def _check_spelling(
             other, there = first.setdefault(form(text), (text, place))
             if other != text:
                 raise DataError(
-                    f"{name} {_visible(ascii(text))} differs from {_visible(ascii(other))} of {there} "
+                    f"{name} {_escape_blanks(ascii(text))} differs from {_escape_blanks(ascii(other))} of {there} "
                     f"in {ways} only",
                     where=f"{file.path}:{line}",
                     expected=f"one spelling of each {name}",
                 )
 
 
-def _visible(quoted: str) -> str:
+def _escape_blanks(quoted: str) -> str:
     r"""Return what repr or ascii made of a text, with escapes for repeated blanks, which errors shorten.
 
-    >>> print(_visible(repr("a  b")))
+    >>> print(_escape_blanks(repr("a  b")))
     'a\x20\x20b'
     """
     return re.sub(r" (?= )|(?<= ) ", r"\\x20", quoted)
@@ -357,7 +357,7 @@ def _visible(quoted: str) -> str:
 
 def _check_name(column: str, text: str, where: str) -> None:
     """Raise DataError for a label or an id that is empty or a missing value."""
-    if not normalise(text) or is_invisible(text):
+    if not normalise_spaces(text) or is_invisible(text):
         raise DataError(f"the {column} is empty", where=where, expected=f"a {column} in every row")
     if column == "label" and text.strip().casefold() == "nan":
         raise DataError(
@@ -367,7 +367,7 @@ def _check_name(column: str, text: str, where: str) -> None:
 
 def _check_number(name: str, text: str, where: str) -> None:
     try:
-        value = decimal(text)
+        value = parse_decimal(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or (name == "relevant" and (value < 0 or value != int(value))):
@@ -393,18 +393,18 @@ def _check_classes(task: LocalTask, files: dict[str, str]) -> Faults:
         yield "train", f"{len(known)} class(es)", "two or more"
     strange = sorted({label for _, label in task.table("test")} - known)
     if strange or not task.table("test"):
-        where = _row_of(task, "test", 1, strange)
+        where = _format_row_number(task, "test", 1, strange)
         what = f"label '{strange[0]}' doesn't occur in training{where}" if strange else "no line"
         yield "test", what, f"one of {', '.join(sorted(known)[:20])}"
 
 
-def _row_of(task: LocalTask, table: str, column: int, values: Sequence[str]) -> str:
+def _format_row_number(task: LocalTask, table: str, column: int, values: Sequence[str]) -> str:
     """Say which row of a table is the first with the first of some values."""
     row = next((n for n, row in enumerate(task.table(table), 1) if row[column] in values[:1]), 0)
     return f" (row {row})"
 
 
-def _judged_twice(table: Sequence[Row]) -> str:
+def _find_repeated_pair(table: Sequence[Row]) -> str:
     """What is wrong where a query and a document have two grades, "" where none have."""
     seen = Counter(row[:2] for row in table)
     twice = next((number for number, row in enumerate(table, 1) if seen[row[:2]] > 1), 0)
@@ -412,7 +412,7 @@ def _judged_twice(table: Sequence[Row]) -> str:
 
 
 def _check_candidates(task: LocalTask, files: dict[str, str]) -> Faults:
-    if twice := _judged_twice(task.table("file")):
+    if twice := _find_repeated_pair(task.table("file")):
         yield "file", twice, "each pair once"
     found: dict[str, set[bool]] = {}
     for query, _, relevant in task.table("file"):
@@ -424,7 +424,7 @@ def _check_candidates(task: LocalTask, files: dict[str, str]) -> Faults:
 
 
 def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
-    if twice := _judged_twice(task.table("qrels")):
+    if twice := _find_repeated_pair(task.table("qrels")):
         yield "qrels", twice, "each pair once"
     ids = {}
     for name in ("corpus", "queries"):
@@ -432,11 +432,11 @@ def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
         ids[name] = set(found)
         if len(ids[name]) < len(found) or not found:
             repeated = [text for text, count in Counter(found).items() if count > 1]
-            yield name, f"id {_visible(repr(repeated[0]))} twice" if found else "no line", "distinct ids"
+            yield name, f"id {_escape_blanks(repr(repeated[0]))} twice" if found else "no line", "distinct ids"
     for row, (query, document, _) in enumerate(task.table("qrels"), start=1):
         for kind, value in (("queries", query), ("corpus", document)):
             if value not in ids[kind]:
-                file, shown = Path(files[kind]).name, _visible(repr(value))
+                file, shown = Path(files[kind]).name, _escape_blanks(repr(value))
                 yield "qrels", f"{shown} of row {row} is not an id of {file}", "known ids"
     judged = {query for query, _, relevant in task.table("qrels") if float(relevant) > 0}
     if lacking := sorted(ids["queries"] - judged):

@@ -41,7 +41,7 @@ class MtebName:
 
 
 @dataclass(frozen=True)
-class MtebSuite:
+class MtebTaskList:
     """A list of tasks.
 
     Args:
@@ -58,7 +58,7 @@ class MtebSuite:
 
 
 @cache
-def named_suites() -> dict[str, MtebSuite]:
+def load_mteb_lists() -> dict[str, MtebTaskList]:
     """The papers' suites and mteb's own, as committed in ``mteb_suites.toml``."""
     text = resources.files(__package__).joinpath("mteb_suites.toml").read_text(encoding="utf-8")
     found = {}
@@ -67,7 +67,7 @@ def named_suites() -> dict[str, MtebSuite]:
         version = f"mteb {entry['mteb']}" if "mteb" in entry else "a version of mteb that it doesn't state"
         made = f"{paper}'s figures were made with {version}, these with the version in the record."
         notes = (None if entry.get("benchmark") else made, entry.get("note"))
-        found[name] = MtebSuite(
+        found[name] = MtebTaskList(
             tuple(parse_task(task, printed) for printed, task in entry["tasks"].items()),
             entry.get("score", ""),
             entry["summary"],
@@ -78,7 +78,7 @@ def named_suites() -> dict[str, MtebSuite]:
 
 def is_mteb(suite: str) -> bool:
     """True if mteb measures a suite, so that it has no pairs for anything else."""
-    return suite.startswith(TASKS) or has_own_tasks(suite) or suite in named_suites()
+    return suite.startswith(TASKS) or has_own_tasks(suite) or suite in load_mteb_lists()
 
 
 def has_own_tasks(suite: str) -> bool:
@@ -103,19 +103,19 @@ def parse_task(text: str, printed: str | None = None) -> MtebName:
     return MtebName(printed or text.strip(), match["name"], subsets, match["split"] or "")
 
 
-def parse_suite(suite: str) -> MtebSuite:
+def parse_suite(suite: str) -> MtebTaskList:
     """Return a paper's suite, or that of ``mteb:TASK,...``.
 
     Raises:
         InputError: a text that does not name a task, or a task named twice.
     """
-    if suite in named_suites():
-        return named_suites()[suite]
+    if suite in load_mteb_lists():
+        return load_mteb_lists()[suite]
     tasks = tuple(parse_task(text) for text in _OUTSIDE_BRACKETS.split(suite.removeprefix(TASKS)))
     for number, task in enumerate(tasks):
         if task.id in {other.id for other in tasks[:number]}:
             raise InputError(f"'{task.id}' is named twice", where=f"--suite {suite}")
-    return MtebSuite(tasks)
+    return MtebTaskList(tasks)
 
 
 def split_suites(text: str, known: Collection[str]) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ def split_suites(text: str, known: Collection[str]) -> tuple[str, ...]:
         text: The option's value.
         known: Names of the registered suites.
     """
-    both = {name for name, suite in named_suites().items() if {task.name for task in suite.tasks} == {name}}
+    both = {name for name, suite in load_mteb_lists().items() if {task.name for task in suite.tasks} == {name}}
     suites: list[str] = []
     for part in (part.strip() for part in _OUTSIDE_BRACKETS.split(text)):
         starts = part in known or part.startswith((TASKS, FILES, CONTRAST_TEXT))

@@ -16,19 +16,19 @@ from bench.data.delimited import (
     QUOTED,
     LongCells,
     are_labels,
-    check_first,
+    check_separator_line,
     check_last_name,
-    check_mark,
-    check_repeated,
+    check_byte_order_mark,
+    check_repeated_header,
     csv_rows,
     has_csv_quotes,
     number_kind,
-    other_separator,
-    quotes_as_text,
+    separator_hint,
+    count_quoted_cells,
     row_names_hint,
 )
-from bench.data.lines import LONGEST_MAGIC, check_returns, check_text, not_utf8
-from bench.data.tasks import MARK, is_invisible, normalise
+from bench.data.lines import LONGEST_MAGIC, check_returns, check_text_kind, encoding_error
+from bench.data.tasks import MARK, is_invisible, normalise_spaces
 from bench.errors import DataError
 
 HEADERS = (
@@ -75,12 +75,12 @@ def read_pairs(path: Path) -> Corpus:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"the pairs can't be read: {error.strerror}", where=str(path)) from error
-    source = pins.check(path, hashlib.sha256(raw).hexdigest())
-    check_text(raw[:LONGEST_MAGIC], path)
+    source = pins.check_pin(path, hashlib.sha256(raw).hexdigest())
+    check_text_kind(raw[:LONGEST_MAGIC], path)
     try:
         text = raw.decode("utf-8").removeprefix(MARK)
     except UnicodeDecodeError as error:
-        raise not_utf8(path) from error
+        raise encoding_error(path) from error
     quoted = separator == ".tsv" and has_csv_quotes(text, path)
     plain = separator == ".tsv" and not quoted
     cells = LongCells()
@@ -91,13 +91,13 @@ def read_pairs(path: Path) -> Corpus:
         read = list(csv_rows((f"{line}\n" for line in lines), path, cells, _DELIMITERS[separator]))
     while read and "".join(read[-1][1]) == "":
         read.pop()  # empty lines at the end do no harm
-    rows = list(_checked(iter(read), path))
+    rows = list(_check_rows(iter(read), path))
     if not rows:
         raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[separator])
     _check_columns(rows, str(path))
     if len(rows) == len(read) > 2:  # names that aren't known would hide a column of numbers below them
         _check_columns(rows[1:], str(path), " but the first")
-    form = [QUOTED] if quoted else [quotes_as_text(text)] if plain and '"' in text else []
+    form = [QUOTED] if quoted else [count_quoted_cells(text)] if plain and '"' in text else []
     form += [cells.note]
     form += ["its first row is a pair too"] if len(rows) == len(read) else []
     return replace(make_pairs(path.name, rows), source=source, form=", ".join(filter(None, form)))
@@ -121,24 +121,24 @@ def _tab_rows(lines: Sequence[str], path: Path) -> Iterator[tuple[int, list[str]
         yield number, line.rstrip("\r").split("\t")
 
 
-def _checked(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
+def _check_rows(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
     """Rows of one width, without the header; raises DataError with the line of the first that is none."""
     width, names = 0, list[str]()
     for number, row in rows:
         where = f"{path}:{number}"
         if not any(row):
             raise DataError("this line is empty", where=where, expected="a pair or triplet a line")
-        check_mark(row, where)
+        check_byte_order_mark(row, where)
         if not width:
-            check_first(row, where)
+            check_separator_line(row, where)
         if names:
-            check_repeated(row, names, where, JOINED)
+            check_repeated_header(row, names, where, JOINED)
         if not 2 <= len(row) <= len(COLUMNS):
             raise DataError(
                 f"this row has {len(row)} column{'s' * (len(row) != 1)}",
                 where=where,
                 expected=_EXPECTED + _SEPARATORS[path.suffix.lower()],
-                hint=other_separator(row) or (None if row[-1] else "the row ends with a separator"),
+                hint=separator_hint(row) or (None if row[-1] else "the row ends with a separator"),
             )
         if width and len(row) != width:
             kinds = {2: "a pair", 3: "a triplet"}
@@ -152,7 +152,7 @@ def _checked(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list
         if first and _is_header(row, where):
             names = row
             continue
-        yield [_field(text, name, where) for name, text in zip(COLUMNS, row, strict=False)]
+        yield [_check_field(text, name, where) for name, text in zip(COLUMNS, row, strict=False)]
 
 
 def _is_header(row: Sequence[str], where: str) -> bool:
@@ -212,7 +212,7 @@ def _check_columns(rows: Sequence[Sequence[str]], where: str, which: str = "") -
             )
 
 
-def _field(text: str, column: str, where: str) -> str:
+def _check_field(text: str, column: str, where: str) -> str:
     """A field with its white space normalised; raises DataError where it can't be a sentence."""
     if len(text) > LONGEST:
         raise DataError(
@@ -222,7 +222,7 @@ def _field(text: str, column: str, where: str) -> str:
         raise DataError(
             f"the {column} has the control character U+{ord(found[0]):04X}", where=where, expected="text"
         )
-    if not (sentence := normalise(text)):
+    if not (sentence := normalise_spaces(text)):
         raise DataError(f"the {column} is empty", where=where)
     if is_invisible(sentence):
         raise DataError(f"the {column} has invisible characters alone", where=where, expected="a sentence")

@@ -15,20 +15,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.errors import DataError
-from bench.records.files import write_whole
-from bench.schema import Block, Maybe, count, fault, label
+from bench.records.files import write_atomically
+from bench.schema import Block, Maybe, is_count, find_fault, is_label
 
 WIKI1M = "wiki1m_for_simcse.txt"
 NLI = "nli_for_simcse.csv"
 UNPINNED = "not from the pinned source"
 _PIN = Block(
     {
-        "file": label,
-        "bytes": count,
-        "sha256": label,
-        "date": label,
-        "etag": Maybe(label),
-        "address": Maybe(label),
+        "file": is_label,
+        "bytes": is_count,
+        "sha256": is_label,
+        "date": is_label,
+        "etag": Maybe(is_label),
+        "address": Maybe(is_label),
     },
     closed=True,
 )
@@ -66,7 +66,7 @@ def lock_file(text: Path) -> Path:
     return text.with_suffix(".lock.json")
 
 
-def measure(text: Path, *, address: str | None = None, etag: str | None = None) -> Pin:
+def measure_text(text: Path, *, address: str | None = None, etag: str | None = None) -> Pin:
     """Measure a text; an address says where it was fetched from just now."""
     with text.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -77,7 +77,7 @@ def measure(text: Path, *, address: str | None = None, etag: str | None = None) 
 
 def write_pin(text: Path, pin: Pin) -> None:
     """Write the lock file of a text that is to be there under that name; raises OSError."""
-    write_whole(lock_file(text), (json.dumps(asdict(pin), indent=1) + "\n").encode())
+    write_atomically(lock_file(text), (json.dumps(asdict(pin), indent=1) + "\n").encode())
 
 
 def read_pin(text: Path) -> Pin | None:
@@ -90,7 +90,7 @@ def read_pin(text: Path) -> Pin | None:
         return None
     try:
         facts = json.loads(raw.decode("utf-8"))
-        if place := fault(facts, _PIN):
+        if place := find_fault(facts, _PIN):
             raise ValueError(f"'{place}' is missing, unknown or of another type")
     except (ValueError, RecursionError) as error:
         raise DataError(
@@ -101,12 +101,12 @@ def read_pin(text: Path) -> Pin | None:
     return Pin(**facts)
 
 
-def note(name: str) -> str:
+def unpinned_note(name: str) -> str:
     """What tables say of a text of that name that is not from the pinned source."""
     return f"The training text {name} is {UNPINNED}."
 
 
-def check(text: Path, sha256: str) -> str:
+def check_pin(text: Path, sha256: str) -> str:
     """Return where a text is from, as records say it; "" for one that never had a pinned source.
 
     Args:

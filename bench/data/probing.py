@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from bench.data import senteval
-from bench.data.tasks import LabelledSplit, LabelledTask, normalise
+from bench.data.tasks import LabelledSplit, LabelledTask, normalise_spaces
 from bench.errors import DataError
 
 REPOSITORY = "facebookresearch/SentEval"
@@ -41,7 +41,7 @@ _PLACES = ("probing", "senteval/probing", "data/probing", "SentEval/data/probing
 _SPLITS = {"tr": "train", "va": "dev", "te": "test"}
 
 
-def find(data: Path) -> Path:
+def find_probing_folder(data: Path) -> Path:
     """Return the folder of the probing files at, below or beside ``data``.
 
     Raises:
@@ -54,14 +54,14 @@ def find(data: Path) -> Path:
         "no probing data here",
         where=str(data),
         expected=f"probing/{FILES['Length']} or another of its files below it",
-        hint=_hint(data),
+        hint=_fetch_hint(data),
     )
 
 
-def place(data: Path) -> Path:
+def choose_probing_folder(data: Path) -> Path:
     """Return where the probing files belong: where some are, else beside ``downstream``."""
     try:
-        return find(data)
+        return find_probing_folder(data)
     except DataError:
         pass
     try:
@@ -71,7 +71,7 @@ def place(data: Path) -> Path:
     return (data if root == data else root.parent) / "probing"
 
 
-def read(name: str, folder: Path) -> LabelledTask:
+def read_probing_task(name: str, folder: Path) -> LabelledTask:
     """Read a probing task: split (tr, va, te), label and sentence, separated by tabs.
 
     Args:
@@ -83,7 +83,7 @@ def read(name: str, folder: Path) -> LabelledTask:
     """
     file = FILES[name]
     parts: dict[str, list[tuple[str, str]]] = {split: [] for split in _SPLITS}
-    for number, row in enumerate(senteval.lines(folder, file, hint=_hint(folder.parent)), start=1):
+    for number, row in enumerate(senteval.read_lines(folder, file, hint=_fetch_hint(folder.parent)), start=1):
         split, *columns = row.rstrip().split("\t")
         if len(columns) < 2 or split not in parts:
             raise DataError(
@@ -91,7 +91,7 @@ def read(name: str, folder: Path) -> LabelledTask:
                 where=f"{folder / file}:{number}",
                 expected="tr, va or te first",
             )
-        parts[split].append((columns[0], normalise(columns[-1])))
+        parts[split].append((columns[0], normalise_spaces(columns[-1])))
     splits = []
     for split, rows in parts.items():
         labels, sentences = tuple(zip(*rows, strict=True)) or ((), ())
@@ -99,7 +99,7 @@ def read(name: str, folder: Path) -> LabelledTask:
     return LabelledTask(name, tuple(splits))
 
 
-def blob(path: Path) -> str:
+def git_blob_hash(path: Path) -> str:
     """Return git's name of a file's content, a SHA-1 over its length and its bytes."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as stream:
@@ -108,7 +108,7 @@ def blob(path: Path) -> str:
     return digest.hexdigest()
 
 
-def check(file: str, folder: Path) -> str:
+def check_probing_file(file: str, folder: Path) -> str:
     """Return the content's name of a file that is as SentEval has it.
 
     Args:
@@ -120,8 +120,8 @@ def check(file: str, folder: Path) -> str:
     """
     path = folder / file
     if not path.is_file():
-        raise DataError("this data file is missing", where=str(path), hint=_hint(folder.parent))
-    found = blob(path)
+        raise DataError("this data file is missing", where=str(path), hint=_fetch_hint(folder.parent))
+    found = git_blob_hash(path)
     if found != BLOBS[file]:
         raise DataError(
             f"the text differs from {REPOSITORY}'s (git blob {found[:12]})",
@@ -132,5 +132,5 @@ def check(file: str, folder: Path) -> str:
     return found
 
 
-def _hint(data: Path) -> str:
+def _fetch_hint(data: Path) -> str:
     return f"bench data fetch probing --data {data} gets them"

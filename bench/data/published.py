@@ -10,7 +10,7 @@ from importlib.resources import files
 from io import StringIO
 
 from bench.errors import DataError
-from bench.schema import LARGEST, decimal
+from bench.schema import LARGEST, parse_decimal
 
 PAPERS = {"tncse": "TNCSE", "jtcse": "JTCSE", "unsee": "UNSEE", "gradient_paradigm": "Gradient paradigm"}
 WIKI = "wiki1m"
@@ -66,7 +66,7 @@ _EXTRA: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], str], ...] = (
 
 
 @dataclass(frozen=True)
-class Figure:
+class PublishedFigure:
     """One printed figure.
 
     Args:
@@ -111,17 +111,17 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Line:
+class PublishedRow:
     """A method's figures in one row of a table.
 
     Args:
         figures: By task.
     """
 
-    figures: dict[str, Figure]
+    figures: dict[str, PublishedFigure]
 
     @property
-    def first(self) -> Figure:
+    def first(self) -> PublishedFigure:
         """Any of them, for what they share."""
         return next(iter(self.figures.values()))
 
@@ -147,12 +147,12 @@ class Line:
 
 
 @cache
-def figures() -> tuple[Figure, ...]:
+def load_figures() -> tuple[PublishedFigure, ...]:
     """Every figure of every table, in the papers' order; raises DataError for a damaged table."""
-    return tuple(figure for paper in PAPERS for figure in _read(paper))
+    return tuple(figure for paper in PAPERS for figure in _read_paper(paper))
 
 
-def _read(paper: str) -> Iterator[Figure]:
+def _read_paper(paper: str) -> Iterator[PublishedFigure]:
     """Read a paper's file; raises DataError with the line for a row that is none, or a figure twice."""
     where = f"bench/data/published/{paper}.csv"
     try:
@@ -160,12 +160,12 @@ def _read(paper: str) -> Iterator[Figure]:
     except UnicodeDecodeError as error:
         raise DataError("these bytes are not utf-8", where=where) from error
     reader = csv.reader(StringIO(text, newline=""), strict=True)
-    seen: set[Figure] = set()
+    seen: set[PublishedFigure] = set()
     try:
         if tuple(next(reader, ())) != _COLUMNS:
             raise DataError("other columns", where=f"{where}:1", expected=", ".join(_COLUMNS))
         for row in reader:
-            figure = _figure(paper, row, f"{where}:{reader.line_num}")
+            figure = _parse_figure(paper, row, f"{where}:{reader.line_num}")
             same = replace(figure, table="", text="", note="")
             if same in seen:
                 raise DataError("this figure is given twice", where=f"{where}:{reader.line_num}")
@@ -175,14 +175,14 @@ def _read(paper: str) -> Iterator[Figure]:
         raise DataError(f"no table: {error}", where=f"{where}:{reader.line_num}") from error
 
 
-def _figure(paper: str, row: list[str], where: str) -> Figure:
+def _parse_figure(paper: str, row: list[str], where: str) -> PublishedFigure:
     if len(row) != len(_COLUMNS) or not all(map(str.isprintable, row)):
         raise DataError(f"{len(row)} cells", where=where, expected=f"{len(_COLUMNS)} that can be printed")
     table, section, backbone, method, setting, task, metric, value, note = row
     pairs = [part.partition("=") for part in setting.split(";") if part]
     named = tuple((key, text) for key, _, text in pairs)
     try:
-        if abs(decimal(value)) > LARGEST:  # tables compute with it, and 1e999 would be infinite
+        if abs(parse_decimal(value)) > LARGEST:  # tables compute with it, and 1e999 would be infinite
             raise ValueError(value)
     except ValueError as error:
         raise DataError(f"'{value}' is not a figure", where=where, expected="a number") from error
@@ -190,32 +190,32 @@ def _figure(paper: str, row: list[str], where: str) -> Figure:
     if not all(equals for _, equals, _ in pairs) or needed not in (None, *dict(named)):
         expected = f"KEY=VALUE;...{f' with {needed}' if needed else ''}"
         raise DataError(f"the setting '{setting}'", where=where, expected=expected)
-    return Figure(paper, table, section, backbone, method, named, task, metric, value, note)
+    return PublishedFigure(paper, table, section, backbone, method, named, task, metric, value, note)
 
 
 @cache
-def lines(suite: str) -> tuple[Line, ...]:
+def published_rows(suite: str) -> tuple[PublishedRow, ...]:
     """Rows of tables on a suite ("sts7", "transfer7", the papers' of mteb), none for another."""
     papers, sections = _SUITES.get(suite, ((), ()))
-    groups: dict[tuple[object, ...], dict[str, Figure]] = {}
-    for figure in figures():
+    groups: dict[tuple[object, ...], dict[str, PublishedFigure]] = {}
+    for figure in load_figures():
         if figure.paper in papers and figure.section in sections:
             key = (figure.paper, figure.section, figure.backbone, figure.method, figure.setting)
             groups.setdefault(key, {})[figure.task] = figure
-    return tuple(Line(group) for group in groups.values())
+    return tuple(PublishedRow(group) for group in groups.values())
 
 
-def ablation(sweep: str) -> dict[tuple[str, str], tuple[Figure, ...]]:
+def ablation_figures(sweep: str) -> dict[tuple[str, str], tuple[PublishedFigure, ...]]:
     """Printed figures at the places (row, column) of a sweep's table; empty for a sweep of no paper."""
-    found: dict[tuple[str, str], tuple[Figure, ...]] = {}
-    for figure in figures():
-        place = _place(sweep, figure, dict(figure.setting))
+    found: dict[tuple[str, str], tuple[PublishedFigure, ...]] = {}
+    for figure in load_figures():
+        place = _sweep_place(sweep, figure, dict(figure.setting))
         if place is not None and figure.metric == "spearman":
             found[place] = (*found.get(place, ()), figure)
     return found
 
 
-def _place(sweep: str, figure: Figure, setting: dict[str, str]) -> tuple[str, str] | None:
+def _sweep_place(sweep: str, figure: PublishedFigure, setting: dict[str, str]) -> tuple[str, str] | None:
     """Where a figure is in a sweep's table, None if nowhere."""
     method = figure.method.removesuffix("_untrained")
     section = (sweep, figure.section)

@@ -49,7 +49,7 @@ class RankTask:
         return hashlib.sha256(json.dumps([self.id, self.pairs, self.background]).encode()).hexdigest()
 
 
-def rank_task(name: str, tasks: Sequence[PairTask], *, reference: bool = True) -> RankTask:
+def make_rank_task(name: str, tasks: Sequence[PairTask], *, reference: bool = True) -> RankTask:
     """Make a retrieval task of graded pairs, as EvalRank's lists were made.
 
     The quarter of all pairs with the highest gold scores is positive; of equal scores the first, in
@@ -62,7 +62,7 @@ def rank_task(name: str, tasks: Sequence[PairTask], *, reference: bool = True) -
 
     >>> from bench.data.tasks import PairSubset
     >>> subset = PairSubset("all", ("a", "b", "c", "d"), ("e", "f", "a", "g"), (1.0, 5.0, 5.0, 2.0))
-    >>> task = rank_task("tiny", [PairTask("tiny", (subset,))])
+    >>> task = make_rank_task("tiny", [PairTask("tiny", (subset,))])
     >>> task.queries, task.background
     ((('b', 'f'), ('f', 'b')), ('a', 'e', 'b', 'f', 'c', 'd', 'g'))
     """

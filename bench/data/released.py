@@ -8,12 +8,12 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from bench.errors import DataError, unknown
-from bench.schema import Block, Each, Rows, fault, flag, label, number
+from bench.errors import DataError, unknown_name
+from bench.schema import Block, MapOf, ListOf, find_fault, is_boolean, is_label, is_number
 
 
 @dataclass(frozen=True)
-class Tower:
+class ReleasedTower:
     """One encoder of a checkpoint.
 
     Args:
@@ -35,7 +35,7 @@ class Tower:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class ReleasedCheckpoint:
     """A published checkpoint.
 
     Args:
@@ -51,41 +51,41 @@ class Checkpoint:
     name: str
     method: str
     backbone: str
-    towers: tuple[Tower, ...]
+    towers: tuple[ReleasedTower, ...]
     pooling: str = "cls"
     template: str = ""
     sick: bool = False
 
 
-_TOWER = Block(optional={"folder": label, "hub": label, "revision": label, "weight": number}, closed=True)
-_TABLE = Each(
+_TOWER = Block(optional={"folder": is_label, "hub": is_label, "revision": is_label, "weight": is_number}, closed=True)
+_TABLE = MapOf(
     Block(
-        {"method": label, "backbone": label, "towers": Rows(_TOWER, least=1)},
-        {"pooling": label, "template": label, "sick": flag},
+        {"method": is_label, "backbone": is_label, "towers": ListOf(_TOWER, least=1)},
+        {"pooling": is_label, "template": is_label, "sick": is_boolean},
         closed=True,
     )
 )
 
 
 @cache
-def checkpoints() -> dict[str, Checkpoint]:
+def load_checkpoints() -> dict[str, ReleasedCheckpoint]:
     """All checkpoints by name; raises DataError for a damaged table."""
     file = resources.files(__package__).joinpath("released.toml")
     try:
         table: dict[str, dict[str, Any]] = tomllib.loads(file.read_text(encoding="utf-8"))
-        if place := fault(table, _TABLE):
+        if place := find_fault(table, _TABLE):
             raise ValueError(f"'{place}' is missing, unknown or of another type")
     except (ValueError, RecursionError) as error:  # no UTF-8 and no TOML among them
         raise DataError(f"no table of checkpoints: {error}", where="bench/data/released.toml") from error
     return {
-        name: Checkpoint(name, **{**entry, "towers": tuple(Tower(**tower) for tower in entry["towers"])})
+        name: ReleasedCheckpoint(name, **{**entry, "towers": tuple(ReleasedTower(**tower) for tower in entry["towers"])})
         for name, entry in table.items()
     }
 
 
-def checkpoint(name: str, *, where: str | None = None) -> Checkpoint:
+def find_checkpoint(name: str, *, where: str | None = None) -> ReleasedCheckpoint:
     """Return a checkpoint; raises InputError with the names there are."""
-    found = checkpoints().get(name)
+    found = load_checkpoints().get(name)
     if found is None:
-        raise unknown("released checkpoint", name, checkpoints(), where=where)
+        raise unknown_name("released checkpoint", name, load_checkpoints(), where=where)
     return found

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from bench.data.corpus import Corpus, make_corpus
 from bench.encoder import Progress
 from bench.errors import DataError, InputError
-from bench.records.files import write_whole
+from bench.records.files import write_atomically
 
 MADE_BY = "bench data rtt"
 VERSION = 1  # raised when the same models and settings give other lines
@@ -76,18 +76,18 @@ class RoundTrip:
     @property
     def text(self) -> Path:
         """The copy's file."""
-        return self.out / f"{self._stem}.txt"
+        return self.out / f"{self._file_stem}.txt"
 
     @property
     def provenance(self) -> Path:
         """The file that says what the copy was made from."""
-        return self.out / f"{self._stem}.json"
+        return self.out / f"{self._file_stem}.json"
 
     @property
     def parts(self) -> Path:
         """Folder of the finished parts; its name holds the hash of all that they depend on."""
         identity = {**self.identity(), "versions": dict(self.versions)}
-        return self.out / f".{self._stem}.{_sha256(json.dumps(identity, sort_keys=True).encode())[:16]}.parts"
+        return self.out / f".{self._file_stem}.{_hash_bytes(json.dumps(identity, sort_keys=True).encode())[:16]}.parts"
 
     def identity(self) -> dict[str, Any]:
         """Return what determines the lines."""
@@ -115,24 +115,24 @@ class RoundTrip:
         if facts is None:
             raise InputError("this file was not made by bench data rtt", where=str(self.text), hint=hint)
         now = self.identity()
-        differences = [text for name in now if (text := _difference(name, facts.get(name), now[name]))]
+        differences = [text for name in now if (text := _format_difference(name, facts.get(name), now[name]))]
         if differences:
             raise InputError(
                 f"the copy here was made otherwise ({'; '.join(differences)})",
                 where=str(self.text),
                 hint=hint,
             )
-        if _sha256(self.text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
+        if _hash_bytes(self.text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
             raise InputError("the copy was changed since it was made", where=str(self.text), hint=hint)
         return facts
 
     def pending(self) -> int:
         """Return how many sentences still have to be translated."""
-        return sum(len(chunk) for number, chunk in self._chunks() if self._read_part(number, chunk) is None)
+        return sum(len(chunk) for number, chunk in self._split_chunks() if self._read_part(number, chunk) is None)
 
     def abandoned(self) -> list[Path]:
         """Return the folders of parts of this name that were made otherwise, and that nothing uses now."""
-        return sorted(path for path in self.out.glob(f".{escape(self._stem)}.*.parts") if path != self.parts)
+        return sorted(path for path in self.out.glob(f".{escape(self._file_stem)}.*.parts") if path != self.parts)
 
     def run(
         self, load: Callable[[], tuple[Translator, Translator]], progress: Progress | None = None
@@ -150,8 +150,8 @@ class RoundTrip:
         """
         try:
             self.out.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.out / f".{self._stem}.lock", timeout=0):
-                return self.finished() or self._run(load, progress)
+            with FileLock(self.out / f".{self._file_stem}.lock", timeout=0):
+                return self.finished() or self._make_copy(load, progress)
         except Timeout as error:
             raise InputError("another process is making this copy", where=str(self.text)) from error
         except OSError as error:
@@ -161,50 +161,50 @@ class RoundTrip:
                 hint="finished parts are kept: fix this and run the same command again",
             ) from error
 
-    def _run(
+    def _make_copy(
         self, load: Callable[[], tuple[Translator, Translator]], progress: Progress | None
     ) -> dict[str, Any]:
         self.parts.mkdir(exist_ok=True)
         translators: tuple[Translator, Translator] | None = None
         parts = []
-        for number, chunk in self._chunks():
+        for number, chunk in self._split_chunks():
             part = self._read_part(number, chunk)
             if part is None:
                 translators = translators or load()
-                part = _translate(chunk, translators, progress)
-                write_whole(self._part(number), json.dumps(part, ensure_ascii=False).encode())
+                part = _translate_chunk(chunk, translators, progress)
+                write_atomically(self._part_path(number), json.dumps(part, ensure_ascii=False).encode())
             parts.append(part)
         lines = [line for part in parts for line in part["lines"]]
         total = {name: sum(part["counts"][name] for part in parts) for name in parts[0]["counts"]}
         facts = {
             **self.identity(),
             "versions": dict(self.versions),
-            "copy": {"file": self.text.name, "sha256": _fingerprint(lines), "lines": len(lines), **total},
+            "copy": {"file": self.text.name, "sha256": _hash_lines(lines), "lines": len(lines), **total},
             "seconds": round(sum(part["seconds"] for part in parts), 1),
         }
         # the text last: one without its provenance is never ours
-        write_whole(self.provenance, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
-        write_whole(self.text, ("\n".join(lines) + "\n").encode())
+        write_atomically(self.provenance, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+        write_atomically(self.text, ("\n".join(lines) + "\n").encode())
         shutil.rmtree(self.parts)
         return facts
 
     @property
-    def _stem(self) -> str:
+    def _file_stem(self) -> str:
         return f"{Path(self.corpus.name).stem}.en-{self.pivot}-en"
 
-    def _chunks(self) -> list[tuple[int, Sequence[str]]]:
+    def _split_chunks(self) -> list[tuple[int, Sequence[str]]]:
         sentences = self.corpus.sentences
         starts = range(0, len(sentences), self.chunk)
         return [(number, sentences[start : start + self.chunk]) for number, start in enumerate(starts)]
 
-    def _part(self, number: int) -> Path:
+    def _part_path(self, number: int) -> Path:
         return self.parts / f"{number:06}.json"
 
     def _read_part(self, number: int, chunk: Sequence[str]) -> dict[str, Any] | None:
         """Return a finished part, or None where there is none or it isn't as it was written."""
         try:
-            part: dict[str, Any] = json.loads(self._part(number).read_text(encoding="utf-8"))
-            whole = len(part["lines"]) == len(chunk) and part["sha256"] == _fingerprint(part["lines"])
+            part: dict[str, Any] = json.loads(self._part_path(number).read_text(encoding="utf-8"))
+            whole = len(part["lines"]) == len(chunk) and part["sha256"] == _hash_lines(part["lines"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return part if whole else None
@@ -247,7 +247,7 @@ def check_copy(text: Path) -> bool:
     facts = read_provenance(text)
     if facts is None:
         return False
-    if _sha256(text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
+    if _hash_bytes(text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
         raise DataError(
             "the copy was changed since it was made",
             where=str(text),
@@ -256,7 +256,7 @@ def check_copy(text: Path) -> bool:
     return True
 
 
-def _translate(
+def _translate_chunk(
     sentences: Sequence[str], translators: tuple[Translator, Translator], progress: Progress | None
 ) -> dict[str, Any]:
     """Translate there and back; a sentence whose translation is empty, on either way, stands for itself."""
@@ -274,10 +274,10 @@ def _translate(
     for hop, done in zip(_HOPS, (first, second), strict=True):
         counts |= {f"truncated_{hop}": done.truncated, f"unfinished_{hop}": done.unfinished}
     seconds = time.monotonic() - started
-    return {"lines": lines, "sha256": _fingerprint(lines), "counts": counts, "seconds": seconds}
+    return {"lines": lines, "sha256": _hash_lines(lines), "counts": counts, "seconds": seconds}
 
 
-def _difference(name: str, then: Any, now: Any) -> str | None:
+def _format_difference(name: str, then: Any, now: Any) -> str | None:
     """Say in a few words how two values of the identity differ, None if they don't."""
     if then == now:
         return None
@@ -287,9 +287,9 @@ def _difference(name: str, then: Any, now: Any) -> str | None:
     return ", ".join(f"{key} then {then.get(key)}, now {now.get(key)}" for key in keys)
 
 
-def _fingerprint(lines: Sequence[str]) -> str:
+def _hash_lines(lines: Sequence[str]) -> str:
     return make_corpus("", lines).sha256
 
 
-def _sha256(payload: bytes) -> str:
+def _hash_bytes(payload: bytes) -> str:
     return hashlib.sha256(payload).hexdigest()

@@ -18,10 +18,10 @@ from bench.data.tasks import (
     PairSubset,
     PairTask,
     Task,
-    normalise,
+    normalise_spaces,
 )
 from bench.errors import DataError
-from bench.schema import decimal
+from bench.schema import parse_decimal
 
 STS_YEARS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -40,14 +40,14 @@ Parse = Callable[[str, str, str], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Source:
+class TaskFiles:
     """Where a task's files are below the ``downstream`` folder, and how they are read."""
 
     files: tuple[str, ...]
     read: Callable[[Path], Task]
 
 
-def lines(root: Path, file: str, encoding: str = "utf-8", hint: str = _HINT) -> list[str]:
+def read_lines(root: Path, file: str, encoding: str = "utf-8", hint: str = _HINT) -> list[str]:
     """Return a file's lines without line ends, and without a byte order mark before UTF-8.
 
     Args:
@@ -79,9 +79,9 @@ def lines(root: Path, file: str, encoding: str = "utf-8", hint: str = _HINT) -> 
     return [part.removesuffix("\r") for part in parts]
 
 
-def _number(text: str, where: str) -> float:
+def _parse_gold(text: str, where: str) -> float:
     try:
-        value = decimal(text)
+        value = parse_decimal(text)
     except ValueError:
         value = float("nan")
     if not 0 <= value <= 5:
@@ -89,7 +89,7 @@ def _number(text: str, where: str) -> float:
     return value
 
 
-def _columns(line: str, count: int, where: str, form: str, separator: str = "\t") -> list[str]:
+def _split_columns(line: str, count: int, where: str, form: str, separator: str = "\t") -> list[str]:
     parts = line.split(separator)
     if len(parts) != count:
         raise DataError(f"{len(parts)} column(s)", where=where, expected=f"{count}: {form}")
@@ -99,7 +99,7 @@ def _columns(line: str, count: int, where: str, form: str, separator: str = "\t"
 def _read_sts_subset(root: Path, year: str, name: str) -> PairSubset:
     folder = f"STS/{year}-en-test"
     input_file, gold_file = f"{folder}/STS.input.{name}.txt", f"{folder}/STS.gs.{name}.txt"
-    pairs, golds = lines(root, input_file), lines(root, gold_file)
+    pairs, golds = read_lines(root, input_file), read_lines(root, gold_file)
     if len(pairs) != len(golds):
         short, long = (input_file, gold_file) if len(pairs) < len(golds) else (gold_file, input_file)
         raise DataError(
@@ -110,31 +110,31 @@ def _read_sts_subset(root: Path, year: str, name: str) -> PairSubset:
     found = []
     for number, (pair, score) in enumerate(zip(pairs, golds, strict=True), start=1):
         if score.strip():  # STS15 and STS16: an empty gold line means unlabelled
-            left, right = _columns(
+            left, right = _split_columns(
                 pair, 2, f"{root / input_file}:{number}", "two sentences with a tab between"
             )
-            found.append((left, right, _number(score, f"{root / gold_file}:{number}")))
-    return _subset(name, found, input_file, len(pairs))
+            found.append((left, right, _parse_gold(score, f"{root / gold_file}:{number}")))
+    return _make_subset(name, found, input_file, len(pairs))
 
 
-def _subset(name: str, rows: list[tuple[str, str, float]], file: str, last_line: int) -> PairSubset:
+def _make_subset(name: str, rows: list[tuple[str, str, float]], file: str, last_line: int) -> PairSubset:
     first, second, gold = tuple(zip(*rows, strict=True)) or ((), (), ())
     return PairSubset(
-        name, tuple(map(normalise, first)), tuple(map(normalise, second)), gold, file, last_line
+        name, tuple(map(normalise_spaces, first)), tuple(map(normalise_spaces, second)), gold, file, last_line
     )
 
 
-def _sts_year(year: str) -> Source:
+def _sts_files(year: str) -> TaskFiles:
     names = STS_YEARS[year]
     files = tuple(f"STS/{year}-en-test/STS.{part}.{name}.txt" for name in names for part in ("input", "gs"))
-    return Source(
+    return TaskFiles(
         files, lambda root: PairTask(year, tuple(_read_sts_subset(root, year, name) for name in names))
     )
 
 
-def pairs(
+def pair_files(
     task: str, file: str, columns: tuple[int, int, int], width: int, header: tuple[str, int] | None = None
-) -> Source:
+) -> TaskFiles:
     """One tab-separated file of pairs.
 
     Args:
@@ -147,23 +147,23 @@ def pairs(
     a, b, score = columns
 
     def read(root: Path) -> PairTask:
-        rows = _rows(root, file, header)
+        rows = _read_rows(root, file, header)
         found = []
         for number, row in rows:
             where = f"{root / file}:{number}"
-            parts = _columns(row, width, where, "tab-separated, no quoting")
-            found.append((parts[a], parts[b], _number(parts[score], where)))
+            parts = _split_columns(row, width, where, "tab-separated, no quoting")
+            found.append((parts[a], parts[b], _parse_gold(parts[score], where)))
         split = task.partition("-")[2] or "test"
-        return PairTask(task, (_subset(split, found, file, len(rows) + (header is not None)),))
+        return PairTask(task, (_make_subset(split, found, file, len(rows) + (header is not None)),))
 
-    return Source((file,), read)
+    return TaskFiles((file,), read)
 
 
-def _rows(
+def _read_rows(
     root: Path, file: str, header: tuple[str, int] | None, encoding: str = "utf-8"
 ) -> list[tuple[int, str]]:
     """Number and text of every line after the header, which is checked."""
-    rows = list(enumerate(lines(root, file, encoding), start=1))
+    rows = list(enumerate(read_lines(root, file, encoding), start=1))
     if header is None:
         return rows
     begin, width = header
@@ -175,13 +175,13 @@ def _rows(
     return rows[1:]
 
 
-def labelled(
+def labelled_files(
     task: str,
     files: dict[str, str],
     parse: Parse,
     encoding: str = "utf-8",
     header: tuple[str, int] | None = None,
-) -> Source:
+) -> TaskFiles:
     """A task of labelled sentences, or pairs of sentences, an item a line.
 
     Args:
@@ -195,15 +195,15 @@ def labelled(
     def read(root: Path) -> LabelledTask:
         splits = []
         for split, file in files.items():
-            rows = _rows(root, file, header, encoding)
+            rows = _read_rows(root, file, header, encoding)
             items = [parse(row, f"{root / file}:{number}", split) for number, row in rows]
-            first = tuple(normalise(item[1]) for item in items)
-            second = tuple(normalise(item[2]) for item in items if len(item) > 2)
+            first = tuple(normalise_spaces(item[1]) for item in items)
+            second = tuple(normalise_spaces(item[2]) for item in items if len(item) > 2)
             labels = tuple(item[0] for item in items)
             splits.append(LabelledSplit(split, first, second, labels, file, len(rows) + (header is not None)))
         return LabelledTask(task, tuple(splits))
 
-    return Source(tuple(files.values()), read)
+    return TaskFiles(tuple(files.values()), read)
 
 
 def _parse_class(row: str, where: str, split: str) -> tuple[str, ...]:
@@ -220,38 +220,38 @@ def _parse_trec(row: str, where: str, split: str) -> tuple[str, ...]:
 
 
 def _parse_sst2(row: str, where: str, split: str) -> tuple[str, ...]:
-    sentence, label = _columns(row, 2, where, "a sentence, a tab and its label")
-    return _label(label, "01", where), sentence
+    sentence, label = _split_columns(row, 2, where, "a sentence, a tab and its label")
+    return _check_label(label, "01", where), sentence
 
 
 def _parse_sst5(row: str, where: str, split: str) -> tuple[str, ...]:
     label, _, sentence = row.partition(" ")
-    return _label(label, "01234", where), sentence
+    return _check_label(label, "01234", where), sentence
 
 
 def _parse_mrpc(row: str, where: str, split: str) -> tuple[str, ...]:
-    label, _, _, first, second = _columns(row, 5, where, "label, two ids, two sentences; no quoting")
-    return _label(label, "01", where), first, second
+    label, _, _, first, second = _split_columns(row, 5, where, "label, two ids, two sentences; no quoting")
+    return _check_label(label, "01", where), first, second
 
 
-def _label(label: str, allowed: str, where: str) -> str:
+def _check_label(label: str, allowed: str, where: str) -> str:
     if len(label) != 1 or label not in allowed:
         raise DataError(f"'{label}' is not a label", where=where, expected=f"one of {', '.join(allowed)}")
     return label
 
 
-SOURCES: dict[str, Source] = {
-    **{year: _sts_year(year) for year in STS_YEARS},
+SOURCES: dict[str, TaskFiles] = {
+    **{year: _sts_files(year) for year in STS_YEARS},
     **{
-        task: pairs(task, f"STS/STSBenchmark/sts-{split}.csv", (5, 6, 4), 7)
+        task: pair_files(task, f"STS/STSBenchmark/sts-{split}.csv", (5, 6, 4), 7)
         for task, split in (("STSB", "test"), ("STSB-dev", "dev"), ("STSB-train", "train"))
     },
     **{
-        task: pairs(task, f"SICK/SICK_{file}.txt", (1, 2, 3), 5, SICK_HEADER)
+        task: pair_files(task, f"SICK/SICK_{file}.txt", (1, 2, 3), 5, SICK_HEADER)
         for task, file in (("SICKR", "test_annotated"), ("SICKR-dev", "trial"), ("SICKR-train", "train"))
     },
     **{
-        task: labelled(task, {"positive": positive, "negative": negative}, _parse_class, "latin-1")
+        task: labelled_files(task, {"positive": positive, "negative": negative}, _parse_class, "latin-1")
         for task, positive, negative in (
             ("MR", "MR/rt-polarity.pos", "MR/rt-polarity.neg"),
             ("CR", "CR/custrev.pos", "CR/custrev.neg"),
@@ -260,15 +260,15 @@ SOURCES: dict[str, Source] = {
         )
     },
     **{
-        task: labelled(
+        task: labelled_files(
             task, {split: f"SST/{kind}/sentiment-{split}" for split in ("train", "dev", "test")}, parse
         )
         for task, kind, parse in (("SST2", "binary", _parse_sst2), ("SST5", "fine", _parse_sst5))
     },
-    "TREC": labelled(
+    "TREC": labelled_files(
         "TREC", {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"}, _parse_trec, "latin-1"
     ),
-    "MRPC": labelled(
+    "MRPC": labelled_files(
         "MRPC",
         {split: f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")},
         _parse_mrpc,

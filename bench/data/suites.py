@@ -18,17 +18,17 @@ from bench.data.mini.suites import (
     RANK_SUITE,
     TRANSFER_SUITE,
     MiniSuite,
-    contrast_tasks,
-    transfer_tasks,
+    draw_contrast_tasks,
+    draw_transfer_tasks,
 )
-from bench.data.mini.text import pairs
-from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, named_suites
+from bench.data.mini.text import graded_pairs
+from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, load_mteb_lists
 from bench.data.source import NO_FOLDER, DataSource, World
 from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import DataError, InputError
 from bench.registry import Registry
-from bench.schema import decimal
+from bench.schema import parse_decimal
 
 SUITES: Registry[Suite] = Registry("suite")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
@@ -39,7 +39,7 @@ EVALRANK, MINI_EVALRANK = "evalrank", "mini-evalrank"
 _STSB = ("STSB-train", "STSB-dev", "STSB")
 
 
-def _mini(name: str, suite: MiniSuite, how: str = "") -> Suite:
+def _make_mini_suite(name: str, suite: MiniSuite, how: str = "") -> Suite:
     said = f"The world of suite {name} is made up: its figures are no benchmark of the methods."
     note = " ".join(filter(None, (said, suite.note)))
     return Suite(name, f"{suite.summary}{how}", suite.tasks, True, note)
@@ -83,10 +83,10 @@ for _suite in (
         note=rank.NOTE,
         reads=_STSB,
     ),
-    _mini(MINI_TRANSFER, TRANSFER_SUITE),
-    _mini(MINI_CONTRAST, CONTRAST_SUITE),
-    _mini(MINI_EVALRANK, RANK_SUITE),
-    *(_mini(name, suite, " (mteb)") for name, suite in MTEB_SUITES.items()),
+    _make_mini_suite(MINI_TRANSFER, TRANSFER_SUITE),
+    _make_mini_suite(MINI_CONTRAST, CONTRAST_SUITE),
+    _make_mini_suite(MINI_EVALRANK, RANK_SUITE),
+    *(_make_mini_suite(name, suite, " (mteb)") for name, suite in MTEB_SUITES.items()),
     Suite(
         "toy",
         "180 embedded pairs for the program's own tests",
@@ -96,7 +96,7 @@ for _suite in (
     ),
     *(
         Suite(name, f"{listed.summary} (mteb)", tuple(task.id for task in listed.tasks), note=listed.note)
-        for name, listed in named_suites().items()
+        for name, listed in load_mteb_lists().items()
     ),
     Suite(
         STSB_MULTI,
@@ -107,9 +107,9 @@ for _suite in (
     SUITES.register(_suite.name, _suite, __name__)
 
 _EMBEDDED: dict[str, Callable[[World], PairTask]] = {
-    "mini": lambda world: pairs(world, "test"),
-    "mini-dev": lambda world: pairs(world, "dev"),
-    "toy": lambda world: toy_task(),
+    "mini": lambda world: graded_pairs(world, "test"),
+    "mini-dev": lambda world: graded_pairs(world, "dev"),
+    "toy": lambda world: make_toy_task(),
 }
 
 MINI_SUITES = frozenset({"mini", "mini-dev", MINI_TRANSFER, MINI_CONTRAST, MINI_EVALRANK, *MTEB_SUITES})
@@ -146,7 +146,7 @@ def load_suite(
         DataError: missing or damaged files (file and line), or data that differ from the reference.
     """
     if name.startswith(FILES):
-        own = local_pairs(Path(name.removeprefix(FILES)))
+        own = read_local_task(Path(name.removeprefix(FILES)))
         return Suite(name, "scored pairs from a file", (own.id,)), [own]
     if is_mteb(name):
         raise InputError(
@@ -163,7 +163,7 @@ def load_suite(
         )
     if suite.embedded:
         return suite, [_EMBEDDED[name](source.world)]
-    root = _root(name, source.folder, "transfer7" if name == "transfer7" else "sts7")
+    root = _find_data_root(name, source.folder, "transfer7" if name == "transfer7" else "sts7")
     tasks = []
     for task_id in suite.tasks:
         task = read_task(root, task_id)
@@ -177,20 +177,20 @@ def load_suite(
     return suite, tasks
 
 
-def local_pairs(path: Path) -> PairTask:
+def read_local_task(path: Path) -> PairTask:
     """Read scored pairs of the user's own, see :func:`bench.data.local_tasks.read_local_pairs`.
 
     The name begins with "local:", so that no record takes them for a published set. It isn't part of their
     fingerprint: equal pairs under another name are the same dev set.
     """
     name, rows, form = read_local_pairs(path)
-    return replace(pair_task(name, rows), form=form)
+    return replace(make_pair_task(name, rows), form=form)
 
 
-def pair_task(name: str, rows: Sequence[Sequence[str]]) -> PairTask:
+def make_pair_task(name: str, rows: Sequence[Sequence[str]]) -> PairTask:
     """Return scored pairs of the user's own as a task, from (sentence1, sentence2, score) rows."""
     first, second, scores = zip(*rows, strict=True)
-    return PairTask(f"{FILES}{name}", (PairSubset("dev", first, second, tuple(map(decimal, scores))),))
+    return PairTask(f"{FILES}{name}", (PairSubset("dev", first, second, tuple(map(parse_decimal, scores))),))
 
 
 def load_transfer(name: str, source: DataSource = NO_FOLDER) -> list[LabelledTask]:
@@ -205,8 +205,8 @@ def load_transfer(name: str, source: DataSource = NO_FOLDER) -> list[LabelledTas
         DataError: missing, damaged or differing data; names every task that has them.
     """
     if name == MINI_TRANSFER:
-        return transfer_tasks(source.world)
-    root = _root(name, source.folder, "transfer7")
+        return draw_transfer_tasks(source.world)
+    root = _find_data_root(name, source.folder, "transfer7")
     tasks: list[LabelledTask] = []
     failed: list[str] = []
     for task_id in SUITES.get(name).tasks:
@@ -242,28 +242,28 @@ def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast.Co
         DataError: missing, damaged or differing data, or a text that gives no item of a phenomenon.
     """
     if name == MINI_CONTRAST:
-        return contrast_tasks(source.world)
+        return draw_contrast_tasks(source.world)
     if name.startswith(CONTRAST_TEXT):
         path = Path(name.removeprefix(CONTRAST_TEXT))
-        return contrast.contrast_tasks(contrast.read_text(path), str(path))
-    (task,) = _pair_tasks(name, source)
+        return contrast.make_contrast_tasks(contrast.read_contrast_text(path), str(path))
+    (task,) = _read_pair_tasks(name, source)
     sentences = [sentence for pair in task.all_pairs() for sentence in pair]
     where = f"suite {name}"
-    return contrast.contrast_tasks(sentences, where, reference=is_reference(task))
+    return contrast.make_contrast_tasks(sentences, where, reference=is_reference(task))
 
 
 def load_rank(name: str, source: DataSource = NO_FOLDER) -> list[rank.RankTask]:
     """Make the task of a suite of :data:`RANK_SUITES`; arguments and errors as :func:`load_contrast`."""
     (task,) = SUITES.get(name).tasks
     if name == MINI_EVALRANK:
-        return [rank.rank_task(task, [pairs(source.world, "test")])]
-    tasks = _pair_tasks(name, source)
-    return [rank.rank_task(task, tasks, reference=all(map(is_reference, tasks)))]
+        return [rank.make_rank_task(task, [graded_pairs(source.world, "test")])]
+    tasks = _read_pair_tasks(name, source)
+    return [rank.make_rank_task(task, tasks, reference=all(map(is_reference, tasks)))]
 
 
-def _pair_tasks(name: str, source: DataSource) -> list[PairTask]:
+def _read_pair_tasks(name: str, source: DataSource) -> list[PairTask]:
     """The pairs that a suite's tasks are made from."""
-    root, tasks = _root(name, source.folder, "sts7"), []
+    root, tasks = _find_data_root(name, source.folder, "sts7"), []
     for task_id in SUITES.get(name).reads:
         task = read_task(root, task_id)
         if not source.accept_changed:
@@ -273,7 +273,7 @@ def _pair_tasks(name: str, source: DataSource) -> list[PairTask]:
     return tasks
 
 
-def _root(suite: str, data: Path | None, group: str) -> Path:
+def _find_data_root(suite: str, data: Path | None, group: str) -> Path:
     if data is None:
         raise InputError(
             f"suite '{suite}' needs evaluation data",
@@ -299,7 +299,7 @@ def is_reference(task: Task) -> bool:
     return embedded or (known is not None and known["sha256"] == task.sha256)
 
 
-def accepted(task: Task) -> bool:
+def is_accepted(task: Task) -> bool:
     """True if the data differ from the reference version that there is: the user has accepted them."""
     return task.id in reference_fingerprints() and not is_reference(task)
 

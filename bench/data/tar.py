@@ -46,7 +46,7 @@ class Member:
     name: str
     size: int
     kind: bytes
-    source: _Source
+    source: _ArchiveStream
     left: int
 
     @property
@@ -69,7 +69,7 @@ class Member:
             yield chunk
 
 
-def members(archive: Path, most: int) -> Iterator[Member]:
+def iter_members(archive: Path, most: int) -> Iterator[Member]:
     """Yield the entries of a tar file, plain or packed with gzip.
 
     Args:
@@ -83,9 +83,9 @@ def members(archive: Path, most: int) -> Iterator[Member]:
     with archive.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     with gzip.open(archive, "rb") if packed else archive.open("rb") as stream:
-        source = _Source(stream, archive, most)
+        source = _ArchiveStream(stream, archive, most)
         count = 0
-        while (member := _next(source)) is not None:
+        while (member := _read_member(source)) is not None:
             count += 1
             if count > MAX_MEMBERS:
                 raise DataError(f"it holds more than {MAX_MEMBERS:,} files", where=archive.name)
@@ -97,7 +97,7 @@ def members(archive: Path, most: int) -> Iterator[Member]:
             pass
 
 
-class _Source:
+class _ArchiveStream:
     """An archive's bytes, counted."""
 
     def __init__(self, stream: gzip.GzipFile | BufferedReader, path: Path, most: int) -> None:
@@ -136,12 +136,12 @@ class _Source:
         )
 
 
-def _next(source: _Source) -> Member | None:
+def _read_member(source: _ArchiveStream) -> Member | None:
     """The next entry with the name and size that extended headers before it give, None at the end."""
     said: dict[str, str] = {}
-    while (info := _header(source)) is not None:
+    while (info := _read_header(source)) is not None:
         if info.type not in _EXTENDED:
-            size = _size(said["size"], source) if "size" in said else info.size
+            size = _parse_size(said["size"], source) if "size" in said else info.size
             size = 0 if info.isdir() else size
             if source.total + size > source.most:
                 raise DataError(f"it holds more than {source.most:,} bytes", where=source.path.name)
@@ -157,13 +157,13 @@ def _next(source: _Source) -> Member | None:
         if info.type == tarfile.GNUTYPE_LONGNAME:
             said["path"] = content.split(b"\0")[0].decode("utf-8", "surrogateescape")
         elif info.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
-            said |= _records(content, source)
+            said |= _parse_pax_records(content, source)
     if said:
         raise source.damaged("it ends after a header")
     return None
 
 
-def _header(source: _Source) -> tarfile.TarInfo | None:
+def _read_header(source: _ArchiveStream) -> tarfile.TarInfo | None:
     """The next block as a header, None at the end."""
     block = source.read(_BLOCK)
     if not block or (len(block) == _BLOCK and not any(block)):
@@ -177,7 +177,7 @@ def _header(source: _Source) -> tarfile.TarInfo | None:
     return info
 
 
-def _records(content: bytes, source: _Source) -> dict[str, str]:
+def _parse_pax_records(content: bytes, source: _ArchiveStream) -> dict[str, str]:
     """The entries of a pax header: each is its own length in digits, a blank, NAME=VALUE and a line feed."""
     found = {}
     while content:
@@ -192,7 +192,7 @@ def _records(content: bytes, source: _Source) -> dict[str, str]:
     return found
 
 
-def _size(text: str, source: _Source) -> int:
+def _parse_size(text: str, source: _ArchiveStream) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         raise source.damaged("a size that is no number")
     return int(text)

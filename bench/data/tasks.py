@@ -75,7 +75,7 @@ class PairTask:
     @cached_property
     def sha256(self) -> str:
         """Fingerprint of the parsed pairs: subset, both sentences, gold score, in order."""
-        return _digest(
+        return _hash_lines(
             f"{subset.name}\t{first}\t{second}\t{gold!r}\n"
             for subset in self.subsets
             for first, second, gold in zip(subset.first, subset.second, subset.gold, strict=True)
@@ -114,10 +114,10 @@ class LabelledTask:
     @cached_property
     def sha256(self) -> str:
         """Fingerprint of the parsed items: split, label, sentence(s), in order."""
-        return _digest(
+        return _hash_lines(
             "\t".join((split.name, label, *sentences)) + "\n"
             for split in self.splits
-            for label, sentences in zip(split.labels, _sentences(split), strict=True)
+            for label, sentences in zip(split.labels, _sentence_tuples(split), strict=True)
         )
 
 
@@ -153,7 +153,7 @@ def suite_average(values: Iterable[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
-def normalise(sentence: str) -> str:
+def normalise_spaces(sentence: str) -> str:
     """White space as SentEval hands a sentence to an encoder: runs become one blank, none at the ends."""
     return " ".join(sentence.split())
 
@@ -163,11 +163,11 @@ def is_invisible(sentence: str) -> bool:
     return _INVISIBLE.fullmatch(sentence) is not None
 
 
-def _sentences(split: LabelledSplit) -> Iterator[tuple[str, ...]]:
+def _sentence_tuples(split: LabelledSplit) -> Iterator[tuple[str, ...]]:
     return zip(split.first, split.second, strict=True) if split.second else ((s,) for s in split.first)
 
 
-def _digest(lines: Iterable[str]) -> str:
+def _hash_lines(lines: Iterable[str]) -> str:
     digest = hashlib.sha256()
     for line in lines:
         digest.update(line.encode("utf-8"))

@@ -10,10 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bench.data.delimited import ENDINGS, Table, open_table
-from bench.data.lines import not_utf8, open_text
-from bench.data.tasks import normalise
-from bench.errors import DataError, InputError, did_you_mean
+from bench.data.delimited import ENDINGS, DelimitedTable, open_table
+from bench.data.lines import encoding_error, open_text
+from bench.data.tasks import normalise_spaces
+from bench.errors import DataError, InputError, suggest_name
 
 USUAL = ("text", "sentence")
 """Columns that are read where no other is named."""
@@ -27,7 +27,7 @@ Values = Callable[[str], Iterator[Any]]
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """A column that is open for reading.
 
     Args:
@@ -40,7 +40,7 @@ class Column:
     name: str
     where: str
     texts: Texts
-    table: Table | None = None
+    table: DelimitedTable | None = None
 
     @property
     def form(self) -> str:
@@ -54,7 +54,7 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in (*ENDINGS, PARQUET) or any((path / name).is_file() for name in _SAVED)
 
 
-def open_column(path: Path, column: str | None, stack: ExitStack) -> Column:
+def open_column(path: Path, column: str | None, stack: ExitStack) -> TextColumn:
     """Open a table and choose a column.
 
     Args:
@@ -67,14 +67,14 @@ def open_column(path: Path, column: str | None, stack: ExitStack) -> Column:
         DataError: unreadable or damaged, or with the line or row a value that is no text.
     """
     if path.is_dir():
-        names, values = _saved(path)
+        names, values = _open_dataset(path)
     elif path.suffix.lower() == PARQUET:
-        names, values = _parquet(path, stack)
+        names, values = _open_parquet(path, stack)
     else:
-        return _of_lines(path, column, stack)
-    chosen = _choose(names, column, path)
+        return _open_text_table(path, column, stack)
+    chosen = _choose_column(names, column, path)
     where = f"{path}, row "
-    return Column(chosen, where, _texts(enumerate(values(chosen), start=1), chosen, where))
+    return TextColumn(chosen, where, _check_texts(enumerate(values(chosen), start=1), chosen, where))
 
 
 def column_rows(path: Path, column: str | None) -> Texts:
@@ -83,23 +83,23 @@ def column_rows(path: Path, column: str | None) -> Texts:
         yield from open_column(path, column, stack).texts
 
 
-def _of_lines(path: Path, column: str | None, stack: ExitStack) -> Column:
+def _open_text_table(path: Path, column: str | None, stack: ExitStack) -> TextColumn:
     """Open a ``.jsonl``, ``.csv`` or ``.tsv`` file."""
     try:
         stream = stack.enter_context(open_text(path))
         table = open_table(path, stream, blank_rows=True)
-        rows = _readable(table.rows, path)
+        rows = _read_rows(table.rows, path)
         first = next(rows, None)
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
     if first is None:
         raise DataError("the training text is empty", where=str(path), expected="rows below a header")
-    chosen = _choose(list(first[1]), column, path)
+    chosen = _choose_column(list(first[1]), column, path)
     texts = ((number, values.get(chosen)) for number, values in chain([first], rows))
-    return Column(chosen, f"{path}:", _texts(texts, chosen, f"{path}:"), table)
+    return TextColumn(chosen, f"{path}:", _check_texts(texts, chosen, f"{path}:"), table)
 
 
-def _texts(values: Iterable[tuple[int, Any]], column: str, where: str) -> Texts:
+def _check_texts(values: Iterable[tuple[int, Any]], column: str, where: str) -> Texts:
     for number, value in values:
         if not isinstance(value, str):
             what = "missing" if value is None else f"{str(value)[:40]}, which is no text"
@@ -108,10 +108,10 @@ def _texts(values: Iterable[tuple[int, Any]], column: str, where: str) -> Texts:
             raise DataError(
                 f"{column} has the control character U+0000", where=f"{where}{number}", expected="text"
             )
-        yield number, normalise(value)
+        yield number, normalise_spaces(value)
 
 
-def _choose(names: Sequence[str], column: str | None, path: Path) -> str:
+def _choose_column(names: Sequence[str], column: str | None, path: Path) -> str:
     """The column to read; raises InputError."""
     shown = ", ".join(map(repr, names[:20]))
     if column is not None:
@@ -120,7 +120,7 @@ def _choose(names: Sequence[str], column: str | None, path: Path) -> str:
                 f"{path.name} has no column '{column}'",
                 where=f"{OPTION} {column}",
                 expected=f"one of {shown}",
-                hint=did_you_mean(column, names),
+                hint=suggest_name(column, names),
             )
         return column
     usual = [name for name in USUAL if name in names]
@@ -140,39 +140,39 @@ def _choose(names: Sequence[str], column: str | None, path: Path) -> str:
     return names[0]
 
 
-def _readable(rows: Rows, path: Path) -> Rows:
+def _read_rows(rows: Rows, path: Path) -> Rows:
     try:
         yield from rows
     except (OSError, ValueError) as error:  # no UTF-8 among them
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
 
 
-def _parquet(path: Path, stack: ExitStack) -> tuple[list[str], Values]:
+def _open_parquet(path: Path, stack: ExitStack) -> tuple[list[str], Values]:
     """Columns of a Parquet file, and what reads one."""
-    parquet: Any = _imported("pyarrow.parquet", path)
-    arrow: Any = _imported("pyarrow", path)
+    parquet: Any = _import_library("pyarrow.parquet", path)
+    arrow: Any = _import_library("pyarrow", path)
     try:
         file = stack.enter_context(parquet.ParquetFile(path))
     except (OSError, arrow.ArrowException) as error:
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
 
     def values(column: str) -> Iterator[Any]:
         try:
             for batch in file.iter_batches(columns=[column]):
                 yield from batch.column(0).to_pylist()
         except (OSError, arrow.ArrowException) as error:
-            raise _unreadable(path, error) from error
+            raise _read_error(path, error) from error
 
     return list(file.schema_arrow.names), values
 
 
-def _saved(path: Path) -> tuple[list[str], Values]:
+def _open_dataset(path: Path) -> tuple[list[str], Values]:
     """Columns of a folder that ``save_to_disk`` of datasets wrote, and what reads one."""
-    datasets: Any = _imported("datasets", path)
+    datasets: Any = _import_library("datasets", path)
     try:
         found = datasets.load_from_disk(str(path))
     except Exception as error:  # of datasets, pyarrow or json
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
     if isinstance(found, datasets.DatasetDict):
         splits = ", ".join(found)
         raise InputError(
@@ -186,13 +186,13 @@ def _saved(path: Path) -> tuple[list[str], Values]:
     return list(found.column_names), values
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
+def _read_error(path: Path, error: Exception) -> DataError:
     if isinstance(error, UnicodeDecodeError) and path.is_file():
-        return not_utf8(path)
+        return encoding_error(path)
     return DataError(f"the training text can't be read: {error}", where=str(path))
 
 
-def _imported(module: str, path: Path) -> Any:
+def _import_library(module: str, path: Path) -> Any:
     try:
         return import_module(module)
     except ImportError as error:

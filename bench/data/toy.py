@@ -20,7 +20,7 @@ _WHERE = ("in the city", "near the river", "at the station", "behind the school"
 _OTHER_TOPIC = "The stock market fell sharply after the central bank spoke"
 
 
-def toy_task() -> PairTask:
+def make_toy_task() -> PairTask:
     """Return the task: 30 sentences, each with a partner of grades 5, 4, 3, 2, 1 and 0."""
     rows: list[tuple[str, str, float]] = []
     for i, place in enumerate(_WHERE):
@@ -29,20 +29,20 @@ def toy_task() -> PairTask:
             other = _WHO[(i + j + 1) % len(_WHO)]
             elsewhere = _WHERE[(i + 1) % len(_WHERE)]
             different, _ = _DOES[(j + 1) % len(_DOES)]
-            anchor = _sentence(who, action, place)
+            anchor = _make_sentence(who, action, place)
             rows += [
-                (anchor, _sentence(who, paraphrase, place), 5.0),
-                (anchor, _sentence(who, paraphrase, elsewhere), 4.0),
-                (anchor, _sentence(other, action, elsewhere), 3.0),
-                (anchor, _sentence(other, different, place), 2.0),
-                (anchor, _sentence(other, different, elsewhere), 1.0),
+                (anchor, _make_sentence(who, paraphrase, place), 5.0),
+                (anchor, _make_sentence(who, paraphrase, elsewhere), 4.0),
+                (anchor, _make_sentence(other, action, elsewhere), 3.0),
+                (anchor, _make_sentence(other, different, place), 2.0),
+                (anchor, _make_sentence(other, different, elsewhere), 1.0),
                 (anchor, f"{_OTHER_TOPIC} in week {i * len(_DOES) + j + 1}.", 0.0),
             ]
     first, second, gold = zip(*rows, strict=True)
     return PairTask("TOY", (PairSubset("toy", first, second, gold),))
 
 
-def _sentence(who: str, action: str, where: str) -> str:
+def _make_sentence(who: str, action: str, where: str) -> str:
     if who.startswith("two "):
         action = "are" + action.removeprefix("is")
     return f"{who[0].upper()}{who[1:]} {action} {where}."

@@ -11,8 +11,8 @@ from bench.config.profiles import Profile
 from bench.config.spec import RunSpec
 from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus, read_corpus
-from bench.data.lines import numbered
-from bench.data.mini.text import pairs, training_copy, training_pairs, training_text
+from bench.data.lines import number_sentences
+from bench.data.mini.text import graded_pairs, training_copy, training_pairs, training_text
 from bench.data.pairs import read_pairs
 from bench.data.rtt import read_provenance
 from bench.data.source import ALL_COPIES, COPIES, DEFAULT_SEED, DataSource
@@ -40,11 +40,11 @@ class TrainingData:
 
     def partners(self, text: str) -> Sequence[str]:
         """Return the translation of each sentence of a paired text, its positive of pairs, else nothing."""
-        return self.texts[_copy_of(text)].sentences if is_paired(text) else self.texts[text].partners
+        return self.texts[_copy_text_name(text)].sentences if is_paired(text) else self.texts[text].partners
 
     def for_stage(self, text: str) -> TrainingData:
         """Return as much of it as a stage on that text needs."""
-        needed = {text, _copy_of(text)} if is_paired(text) else {text}
+        needed = {text, _copy_text_name(text)} if is_paired(text) else {text}
         return TrainingData({name: self.texts[name] for name in sorted(needed)}, self.dev)
 
     def plus(self, texts: Mapping[str, Corpus]) -> TrainingData:
@@ -65,7 +65,7 @@ class TrainingData:
         read = {name: self.texts[name] for name in names if name == PAIRS}
         if set(names) != {PAIRS}:
             read[TRAIN] = self.corpus
-        return tuple(pins.note(text.name) for text in read.values() if text.source.startswith(pins.UNPINNED))
+        return tuple(pins.unpinned_note(text.name) for text in read.values() if text.source.startswith(pins.UNPINNED))
 
 
 def read_training_data(
@@ -97,11 +97,11 @@ def read_training_data(
                 raise InputError("no method here trains", where=f"{option} {given}")
         return None
     source = DataSource.of_run(spec)
-    found = _sentences(spec, source, profile, training[0]) if set(texts) != {PAIRS} else {}
+    found = _read_texts(spec, source, profile, training[0]) if set(texts) != {PAIRS} else {}
     if not found and spec.corpus is not None:
         raise InputError("all that trains here learns from pairs", where=f"--corpus {spec.corpus}")
     if PAIRS in texts:
-        found[PAIRS] = _labelled(spec, source, profile, training[0])
+        found[PAIRS] = _read_labelled_pairs(spec, source, profile, training[0])
     elif spec.pairs is not None:
         raise InputError("no method here learns from pairs", where=f"--pairs {spec.pairs}")
     # after the text: where both are missing, the plan names the evaluation data for its suites as well
@@ -113,7 +113,7 @@ def read_training_data(
     return TrainingData(found, tasks[0])
 
 
-def _labelled(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> Corpus:
+def _read_labelled_pairs(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> Corpus:
     """The labelled pairs; raises InputError where none are named, DataError for a missing or damaged file."""
     if spec.pairs is not None:
         return read_pairs(spec.pairs)
@@ -129,7 +129,7 @@ def _labelled(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> 
     return read_pairs(data / named)
 
 
-def _sentences(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> dict[str, Corpus]:
+def _read_texts(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> dict[str, Corpus]:
     """The training text and the copies of it that are at hand."""
     copies: dict[str, Corpus] = {}
     if spec.text_column is not None and spec.corpus is None:
@@ -187,11 +187,11 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
     """
     try:
         with path.open("rb") as stream:
-            sentences = [sentence for _, sentence in numbered(stream, str(path))]
+            sentences = [sentence for _, sentence in number_sentences(stream, str(path))]
     except OSError as error:
         raise DataError(f"the copy can't be read: {error.strerror}", where=where) from error
     if len(sentences) != len(corpus.sentences):
-        raise _unequal(len(sentences), corpus, where)
+        raise _line_count_error(len(sentences), corpus, where)
     if "" in sentences:
         raise DataError("this line of the copy is empty", where=f"{path}:{sentences.index('') + 1}")
     copy = make_corpus(path.name, sentences)
@@ -211,7 +211,7 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
     return copy
 
 
-def _unequal(lines: int, corpus: Corpus, where: str) -> DataError:
+def _line_count_error(lines: int, corpus: Corpus, where: str) -> DataError:
     """The error for a copy of another number of lines; it names the text if that has empty lines."""
     if corpus.empty and lines == len(corpus.sentences) + corpus.empty:
         counted = f"{corpus.empty:,} empty line{'s' * (corpus.empty > 1)}"
@@ -229,12 +229,12 @@ def _unequal(lines: int, corpus: Corpus, where: str) -> DataError:
     )
 
 
-def with_texts(
+def add_texts(
     training: TrainingData, names: Collection[str], spec: RunSpec, profile: Profile
 ) -> TrainingData:
     """Add the texts that stages ask for: further copies, of the mini world or a profile's, SICK's, pairs.
 
-    A text whose copy is not at hand stays out: its stage says so (:func:`bench.plan.job.keyed_stages`).
+    A text whose copy is not at hand stays out: its stage says so (:func:`bench.plan.job.assign_stage_keys`).
 
     Args:
         training: The text itself and the copies that were read.
@@ -255,12 +255,12 @@ def with_texts(
         {copy: read_copy(path, training.corpus, where=str(path)) for copy, path in files.items()}
     )
     if any(name.endswith(SICK) for name in names):
-        training = with_sick(training, spec, profile)
+        training = add_sick(training, spec, profile)
     return training.plus(
         {
-            name: _paired(training.texts[_base_of(name)], training.texts[_copy_of(name)])
+            name: _combine_texts(training.texts[_base_text_name(name)], training.texts[_copy_text_name(name)])
             for name in sorted(names)
-            if is_paired(name) and _copy_of(name) in training.texts
+            if is_paired(name) and _copy_text_name(name) in training.texts
         }
     )
 
@@ -318,21 +318,21 @@ _TARGETS = {"zh": "zh:cmn_Hans"}
 """Pivots whose model translates into several languages."""
 
 
-def _paired(text: Corpus, copy: Corpus) -> Corpus:
+def _combine_texts(text: Corpus, copy: Corpus) -> Corpus:
     """The text's sentences under a fingerprint of both."""
     joint = make_corpus(f"{text.name} with {copy.name}", (text.sha256, copy.sha256), text.world)
     return replace(joint, sentences=text.sentences)
 
 
-def _copy_of(name: str) -> str:
+def _copy_text_name(name: str) -> str:
     return copy_name(name) + (SICK if name.endswith(SICK) else "")
 
 
-def _base_of(name: str) -> str:
+def _base_text_name(name: str) -> str:
     return TRAIN + (SICK if name.endswith(SICK) else "")
 
 
-def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> TrainingData:
+def add_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> TrainingData:
     """Add to every text its form with SICK's unlabelled sentences at the end, as TNCSE and JTCSE train.
 
     In the mini world the sentences of its test pairs take their place: like SICK's, they are those of the
@@ -344,7 +344,7 @@ def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> Traini
     """
     source = DataSource.of_run(spec)
     if uses_world(profile):
-        sentences = [s for pair in pairs(source.world, "test").all_pairs() for s in pair]
+        sentences = [s for pair in graded_pairs(source.world, "test").all_pairs() for s in pair]
         more = make_corpus("test sentences of the mini world", list(dict.fromkeys(sentences)))
     else:
         data, file = source.folder, profile.corpus.get("sick")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.data.lines import LONGEST_MAGIC, check_text, stray_return
+from bench.data.lines import LONGEST_MAGIC, check_text_kind, stray_return_error
 from bench.encoder import FloatArray
 from bench.errors import DataError
 
@@ -51,9 +51,9 @@ class WordVectors:
         return None
 
 
-def dimension(path: Path) -> int:
+def read_dimension(path: Path) -> int:
     """Return the dimension from the first lines; raises DataError as :func:`read_word_vectors` does."""
-    return len(next(_entries(path))[1])
+    return len(next(_read_entries(path))[1])
 
 
 def check_shape(path: Path) -> None:
@@ -62,7 +62,7 @@ def check_shape(path: Path) -> None:
     Raises:
         DataError: as :func:`read_word_vectors`, but for numbers that are none or not finite.
     """
-    for _ in _lined_up(path):
+    for _ in _check_lines(path):
         pass
 
 
@@ -83,7 +83,7 @@ def read_word_vectors(path: Path) -> WordVectors:
     """
     rows: dict[str, int] = {}
     values, repeated = array("f"), 0
-    for word, row in _entries(path):
+    for word, row in _read_entries(path):
         if word in rows:
             repeated += 1
         else:
@@ -92,7 +92,7 @@ def read_word_vectors(path: Path) -> WordVectors:
     return WordVectors(rows, np.frombuffer(values, np.float32).reshape(len(rows), -1), repeated)
 
 
-def stem(path: Path) -> str:
+def strip_endings(path: Path) -> str:
     """File name without .gz, .xz, .txt, .vec; ``glove.840B.300d`` stays whole."""
     name = path.name
     for endings in (tuple(_OPEN), _TEXT):
@@ -101,27 +101,27 @@ def stem(path: Path) -> str:
     return name
 
 
-def _entries(path: Path) -> Iterator[tuple[str, FloatArray]]:
-    for number, fields, dim, expected in _lined_up(path):
-        yield _entry(fields, dim, f"{path}:{number}", expected)
+def _read_entries(path: Path) -> Iterator[tuple[str, FloatArray]]:
+    for number, fields, dim, expected in _check_lines(path):
+        yield _parse_entry(fields, dim, f"{path}:{number}", expected)
 
 
-def _lined_up(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
+def _check_lines(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
     """Yield number, fields, dimension and what is expected of each line; raises DataError for other sizes."""
     dim: int | None = None
     promised: int | None = None
     found = 0
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(_read_lines(path), start=1):
         where = f"{path}:{number}"
-        fields = _fields(line.removeprefix(BOM_UTF8) if number == 1 else line, where)
-        if number == 1 and (header := _header(fields)):
+        fields = _split_fields(line.removeprefix(BOM_UTF8) if number == 1 else line, where)
+        if number == 1 and (header := _parse_header(fields)):
             promised, dim = header
         elif fields != [b""]:
             dim = len(fields) - 1 if dim is None else dim
             found += 1
             expected = FORM if found == 1 else f"{dim} numbers, as the first line says"
             if dim < 1 or len(fields) <= dim:
-                raise _other_size(fields, where, expected)
+                raise _size_error(fields, where, expected)
             if found == 1 and not any(map(_is_number, fields[1:])):
                 raise DataError(
                     "the first line has no numbers",
@@ -140,11 +140,11 @@ def _lined_up(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
         )
 
 
-def _fields(line: bytes, where: str) -> list[bytes]:
+def _split_fields(line: bytes, where: str) -> list[bytes]:
     """Split a line at its single blanks; raises DataError for a tab or a carriage return inside."""
     bare = line.rstrip()
     if b"\r" in bare:
-        raise stray_return(where)
+        raise stray_return_error(where)
     if b"\t" in bare:
         raise DataError(
             "a tab inside the line", where=where, expected="single blanks between a word and its numbers"
@@ -152,7 +152,7 @@ def _fields(line: bytes, where: str) -> list[bytes]:
     return bare.split(b" ")
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _read_lines(path: Path) -> Iterator[bytes]:
     try:
         left = max(_SMALL, _EXPANDS * path.stat().st_size)
         with _OPEN.get(path.suffix, open)(path, "rb") as stream:
@@ -182,23 +182,23 @@ def _check_kind(head: bytes, path: Path) -> None:
                 expected=FORM,
                 hint=f"name it {ending}" if ending in _OPEN else "unpack it",
             )
-    check_text(head, path)
+    check_text_kind(head, path)
 
 
-def _header(fields: Sequence[bytes]) -> tuple[int, int] | None:
+def _parse_header(fields: Sequence[bytes]) -> tuple[int, int] | None:
     if len(fields) == 2 and all(field.isdigit() and len(field) < 19 for field in fields) and int(fields[1]):
         return int(fields[0]), int(fields[1])
     return None
 
 
-def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[str, FloatArray]:
+def _parse_entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[str, FloatArray]:
     extra = len(fields) - 1 - dim
     if b"" in fields[max(extra, 1) :]:
         raise DataError(
             "two blanks in a row", where=where, expected="single blanks between a word and its numbers"
         )
     if extra and _is_number(fields[extra]):
-        raise _other_size(fields, where, expected)
+        raise _size_error(fields, where, expected)
     try:
         word = b" ".join(fields[: extra + 1]).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -217,7 +217,7 @@ def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[st
     return word, row
 
 
-def _other_size(fields: Sequence[bytes], where: str, expected: str) -> DataError:
+def _size_error(fields: Sequence[bytes], where: str, expected: str) -> DataError:
     return DataError(f"{len(fields) - 1} fields after the word", where=where, expected=expected)
 
 

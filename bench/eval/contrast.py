@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.contrast import ContrastTask, sentences_of
+from bench.data.contrast import ContrastTask, contrast_sentences
 from bench.data.source import DataSource
 from bench.data.suites import CONTRAST, SUITES, load_contrast
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import BenchError
-from bench.eval.embed import embed, report_words, similarities
-from bench.eval.measure import Measure, Measured, PairTests, Setting
+from bench.eval.embed import embed_sentences, report_words, compare_pairs
+from bench.eval.measure import Measure, SuiteResult, PairTests, MeasureContext
 from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
-    from bench.eval.moved import Moved
+    from bench.eval.moved import ItemChange
 
 TIE = 1e-6
 """Similarities that differ by at most this are equal."""
@@ -49,21 +49,21 @@ class ContrastSuite(Measure[ContrastTask]):
 
     def sentences(self, tasks: Sequence[ContrastTask]) -> Iterator[str]:
         """Yield all three sentences of every item."""
-        return (sentence for task in tasks for sentence in sentences_of(task))
+        return (sentence for task in tasks for sentence in contrast_sentences(task))
 
     def measure(
-        self, encoder: Encoder | PairScorer, tasks: Sequence[ContrastTask], setting: Setting
-    ) -> Measured:
+        self, encoder: Encoder | PairScorer, tasks: Sequence[ContrastTask], setting: MeasureContext
+    ) -> SuiteResult:
         """Compare every sentence with its paraphrase and its distractor; kept is the difference."""
-        predictions = margins(encoder, tasks, setting)
-        facts = {task.id: _facts(task, predictions[task.id]) for task in tasks}
-        return Measured(_scores(tasks, predictions), predictions, {"contrast": facts})
+        predictions = contrast_margins(encoder, tasks, setting)
+        facts = {task.id: _contrast_facts(task, predictions[task.id]) for task in tasks}
+        return SuiteResult(_contrast_scores(tasks, predictions), predictions, {"contrast": facts})
 
     def rescore(
         self, tasks: Sequence[ContrastTask], predictions: Mapping[str, FloatArray], record: RunRecord
     ) -> tuple[Score, ...]:
         """Score the differences again."""
-        return _scores(tasks, predictions)
+        return _contrast_scores(tasks, predictions)
 
     def draws(
         self,
@@ -76,7 +76,7 @@ class ContrastSuite(Measure[ContrastTask]):
         """Accuracy in draws of items."""
         from bench.stats.resampling import mean_draws
 
-        return np.clip(mean_draws(credit(task, rows), rng, count), 0, 1)
+        return np.clip(mean_draws(credit_items(task, rows), rng, count), 0, 1)
 
     def pair_tests(
         self, task: ContrastTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
@@ -88,37 +88,37 @@ class ContrastSuite(Measure[ContrastTask]):
 
     def moved(
         self, task: ContrastTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
-    ) -> list[Moved]:
+    ) -> list[ItemChange]:
         """Return the items of which two runs choose differently."""
-        from bench.eval.moved import moved_classes
+        from bench.eval.moved import class_changes
 
         names = {0.0: "distractor", 0.5: "tie", 1.0: "paraphrase"}
-        a, b = ([names[value] for value in credit(task, side).tolist()] for side in (one, other))
-        return moved_classes(task.triples, ["paraphrase"] * task.items, a, b, count)
+        a, b = ([names[value] for value in credit_items(task, side).tolist()] for side in (one, other))
+        return class_changes(task.triples, ["paraphrase"] * task.items, a, b, count)
 
 
-def margins(
-    encoder: Encoder | PairScorer, tasks: Sequence[ContrastTask], setting: Setting
+def contrast_margins(
+    encoder: Encoder | PairScorer, tasks: Sequence[ContrastTask], setting: MeasureContext
 ) -> dict[str, FloatArray]:
     """Return float32 (items,) a task: similarity to the paraphrase less that to the distractor."""
     found: dict[str, FloatArray] = {}
-    every = (sentence for task in tasks for sentence in sentences_of(task))
-    vectors = None if isinstance(encoder, PairScorer) else embed(encoder, every, progress=setting.progress)
+    every = (sentence for task in tasks for sentence in contrast_sentences(task))
+    vectors = None if isinstance(encoder, PairScorer) else embed_sentences(encoder, every, progress=setting.progress)
     for task in tasks:
         anchors, same, changed = (list(side) for side in zip(*task.triples, strict=True))
         if vectors is not None:
             difference = vectors.cosine(anchors, same) - vectors.cosine(anchors, changed)
         elif isinstance(encoder, PairScorer):
-            near, far = (similarities(encoder, anchors, side).astype(np.float64) for side in (same, changed))
+            near, far = (compare_pairs(encoder, anchors, side).astype(np.float64) for side in (same, changed))
             difference = near - far
             if setting.progress:
                 setting.progress(2 * task.items)
         found[task.id] = difference.astype(np.float32)
-    report_words(encoder, (sentence for task in tasks for sentence in sentences_of(task)))
+    report_words(encoder, (sentence for task in tasks for sentence in contrast_sentences(task)))
     return found
 
 
-def credit(task: ContrastTask, differences: FloatArray) -> NDArray[np.float64]:
+def credit_items(task: ContrastTask, differences: FloatArray) -> NDArray[np.float64]:
     """What each item counts: 1 where the paraphrase is nearer, 0 where the distractor is, 1/2 for a tie.
 
     Args:
@@ -135,17 +135,17 @@ def credit(task: ContrastTask, differences: FloatArray) -> NDArray[np.float64]:
     return np.where(np.abs(differences) <= TIE, 0.5, (differences > 0).astype(np.float64))
 
 
-def _scores(tasks: Sequence[ContrastTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
+def _contrast_scores(tasks: Sequence[ContrastTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
     scores = [
-        Score(task.id, ALL, "accuracy", float(credit(task, predictions[task.id]).mean()), task.items)
+        Score(task.id, ALL, "accuracy", float(credit_items(task, predictions[task.id]).mean()), task.items)
         for task in tasks
     ]
     average = suite_average(score.value for score in scores)
     return (*scores, Score("avg", ALL, "accuracy", average, len(tasks)))
 
 
-def _facts(task: ContrastTask, differences: FloatArray) -> dict[str, object]:
+def _contrast_facts(task: ContrastTask, differences: FloatArray) -> dict[str, object]:
     """What the items are made from, and how many ended in a tie."""
     rules, number, sha256 = task.text
     origin = {"sentences": number, "sha256": sha256} if sha256 else {"world": number}
-    return {"made_by": rules, **origin, "ties": int((credit(task, differences) == 0.5).sum())}
+    return {"made_by": rules, **origin, "ties": int((credit_items(task, differences) == 0.5).sum())}

@@ -37,7 +37,7 @@ class Embeddings:
         >>> Embeddings({"a": 0, "b": 1}, np.array([[3, 4], [3, 4]], dtype=np.float32)).all_equal
         True
         """
-        return len(self.vectors) > 1 and equal_to(self.vectors, self.vectors[0])
+        return len(self.vectors) > 1 and equal_rows(self.vectors, self.vectors[0])
 
     def cosine(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Cosine of each pair, float64 (n,) in [-1, 1]; norms have the floor 1e-8: a zero vector gives 0.
@@ -46,7 +46,7 @@ class Embeddings:
         >>> vectors.cosine(["a", "a"], ["a", "b"]).round(4).tolist()
         [1.0, 0.96]
         """
-        a, b = self._sides(first, second)
+        a, b = self._pair_vectors(first, second)
         norms = np.maximum(np.linalg.norm(a, axis=1), 1e-8) * np.maximum(np.linalg.norm(b, axis=1), 1e-8)
         cosine: NDArray[np.float64] = np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)
         return cosine
@@ -58,34 +58,34 @@ class Embeddings:
         >>> [figure.tolist() for figure in vectors.unnormalised(["a"], ["b"])]
         [[0.0], [-5.0], [-7.0]]
         """
-        a, b = self._sides(first, second)
+        a, b = self._pair_vectors(first, second)
         difference = a - b
         dot: NDArray[np.float64] = np.einsum("ij,ij->i", a, b)
         return dot, -np.linalg.norm(difference, axis=1), -np.abs(difference).sum(1)
 
-    def _sides(
+    def _pair_vectors(
         self, first: Sequence[str], second: Sequence[str]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         a, b = (self.vectors[[self.rows[sentence] for sentence in side]] for side in (first, second))
         return a.astype(np.float64), b.astype(np.float64)
 
 
-def equal_to(vectors: FloatArray, vector: FloatArray) -> bool:
+def equal_rows(vectors: FloatArray, vector: FloatArray) -> bool:
     """Return True if all rows equal a vector up to rounding."""
     limit = _EQUAL * float(np.abs(vector).max(initial=0))
     return bool((np.abs(vectors - vector) <= limit).all())
 
 
-def distinct(sentences: Iterable[str]) -> list[str]:
+def distinct_sentences(sentences: Iterable[str]) -> list[str]:
     """Distinct sentences in order of first appearance.
 
-    >>> distinct(["b", "a", "b"])
+    >>> distinct_sentences(["b", "a", "b"])
     ['b', 'a']
     """
     return list(dict.fromkeys(sentences))
 
 
-def embed(
+def embed_sentences(
     encoder: Encoder,
     sentences: Iterable[str],
     *,
@@ -97,7 +97,7 @@ def embed(
     Raises:
         BenchError: the encoder returned another shape or type than it promises, or values that aren't finite.
     """
-    texts = distinct(sentences)
+    texts = distinct_sentences(sentences)
     vectors = encoder.encode(list(texts), batch_tokens, progress)  # a copy, which it may sort in place
     _check_array(vectors, (len(texts), encoder.dim), "encoder")
     finite = np.isfinite(vectors).all(axis=1)
@@ -121,10 +121,10 @@ def report_words(encoder: Encoder | PairScorer, sentences: Iterable[str]) -> Non
         BenchError: no word of the text has a vector.
     """
     if isinstance(encoder, WordCounter):
-        print(encoder.cover(distinct(sentences)), file=sys.stderr)
+        print(encoder.cover(distinct_sentences(sentences)), file=sys.stderr)
 
 
-def similarities(scorer: PairScorer, first: Sequence[str], second: Sequence[str]) -> FloatArray:
+def compare_pairs(scorer: PairScorer, first: Sequence[str], second: Sequence[str]) -> FloatArray:
     """Return a copy of a scorer's similarities of pairs, float32 (pairs,).
 
     Raises:
@@ -149,7 +149,7 @@ def _check_array(found: object, shape: tuple[int, ...], whose: str) -> None:
     raise BenchError(f"the {whose} returned {what}", expected=f"float32 {shape}")
 
 
-def stream(
+def stream_embeddings(
     encoder: Encoder,
     sentences: Iterable[str],
     *,
@@ -175,7 +175,7 @@ def stream(
     source, done = iter(sentences), 0
     while texts := list(islice(source, block)):
         try:
-            found = embed(encoder, texts, batch_tokens=batch_tokens, progress=progress)
+            found = embed_sentences(encoder, texts, batch_tokens=batch_tokens, progress=progress)
         except BenchError as error:
             where = f"sentences {done + 1:,} to {done + len(texts):,}"
             raise BenchError(

@@ -34,7 +34,7 @@ class LoadedEncoder:
     ) -> FloatArray:
         """Encode sentences, see :class:`bench.encoder.Encoder`; or mteb's batches, where it says its task."""
         if "task_metadata" in about:
-            return self._model.encode(sentences, **about)  # type: ignore[arg-type]
+            return self._mteb_model.encode(sentences, **about)  # type: ignore[arg-type]
         if about:
             raise TypeError(f"encode() got an unexpected keyword argument '{next(iter(about))}'")
         if isinstance(sentences, str):  # whose characters would be encoded
@@ -53,18 +53,18 @@ class LoadedEncoder:
     @property
     def mteb_model_meta(self) -> Any:
         """What mteb writes of the model."""
-        return self._model.mteb_model_meta
+        return self._mteb_model.mteb_model_meta
 
     def similarity(self, one: Any, other: Any) -> Any:
         """Similarities of all pairs of vectors, (n, m) from (n, dim) and (m, dim)."""
-        return self._model.similarity(one, other)
+        return self._mteb_model.similarity(one, other)
 
     def similarity_pairwise(self, one: Any, other: Any) -> Any:
         """Similarities row by row, (n,) from two (n, dim)."""
-        return self._model.similarity_pairwise(one, other)
+        return self._mteb_model.similarity_pairwise(one, other)
 
     @cached_property
-    def _model(self) -> MtebEncoder:
+    def _mteb_model(self) -> MtebEncoder:
         return MtebEncoder(self.encoder, self._name, about=self._about)
 
     def __getattr__(self, name: str) -> Any:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.errors import BenchError
-from bench.nn.tokens import sent
+from bench.nn.tokens import send_tensor
 
 TOLERANCE = 1e-6
 """Largest norm of the gradient that a fit may end with."""
@@ -80,10 +80,10 @@ class LogisticSolver:
         if not np.isfinite(features).all():
             raise BenchError("features that aren't finite can't be classified")
         raw = torch.from_numpy(np.asarray(features, dtype=np.float64))
-        self.x = sent(torch.cat([raw, torch.ones(len(raw), 1, dtype=torch.float64)], dim=1), device)
+        self.x = send_tensor(torch.cat([raw, torch.ones(len(raw), 1, dtype=torch.float64)], dim=1), device)
         known = np.asarray(labels)
         target = np.eye(classes)[:, known] if classes > 2 else known[None].astype(np.float64)
-        self.target = sent(torch.from_numpy(target), device)
+        self.target = send_tensor(torch.from_numpy(target), device)
         self._grid: list[float] = []
         self._pilot = torch.empty(0), torch.empty(0)
 
@@ -102,7 +102,7 @@ class LogisticSolver:
             self._grid = sorted(set(regs))
             everything = np.unique(np.concatenate(rows))
             known = [everything] * len(self._grid)
-            self._pilot = _pilot(_Problem.over(self.x, self.target, known, self._grid), everything)
+            self._pilot = _fit_pilot(_Problem.over(self.x, self.target, known, self._grid), everything)
         start, inverses = self._pilot
         size = max(1, _MOST_NUMBERS // self.target.numel())
         found: list[tuple[Tensor, Tensor, int]] = []
@@ -111,8 +111,8 @@ class LogisticSolver:
             which = torch.tensor([self._grid.index(reg) for reg in regs[some]])
             problem = _Problem.over(self.x, self.target, rows[some], regs[some])
             metric = _Preconditioner(inverses, which)
-            chosen = start[sent(which, start.device)]
-            found.append(_minimise(problem, chosen, metric, tolerance, MOST_ITERATIONS))
+            chosen = start[send_tensor(which, start.device)]
+            found.append(_minimise_objective(problem, chosen, metric, tolerance, MOST_ITERATIONS))
         weights = torch.cat([part[0] for part in found]).cpu()
         gradients = torch.cat([part[1] for part in found])
         if not (gradients <= tolerance).all():
@@ -125,7 +125,7 @@ class LogisticSolver:
         return Solution(weights.numpy(), gradients.numpy(), max(part[2] for part in found))
 
 
-def objective(
+def logistic_objective(
     features: NDArray[np.floating], labels: NDArray[np.integer], weights: NDArray[np.floating], reg: float
 ) -> float:
     """Mean cross-entropy + reg / 2 (|W|^2 + |b|^2), float64.
@@ -137,9 +137,9 @@ def objective(
         reg: Regularisation.
 
     >>> x, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
-    >>> round(objective(x, y, np.zeros((2, 2)), 0.1), 4)  # both classes equally likely: log 2
+    >>> round(logistic_objective(x, y, np.zeros((2, 2)), 0.1), 4)  # both classes equally likely: log 2
     0.6931
-    >>> round(objective(x, y, np.array([[-1.0, 0.0], [1.0, 0.0]]), 0.1), 4)
+    >>> round(logistic_objective(x, y, np.array([[-1.0, 0.0], [1.0, 0.0]]), 0.1), 4)
     0.2269
     """
     both = np.asarray(weights, dtype=np.float64)
@@ -174,7 +174,7 @@ class _Problem:
             share[fit, 0, torch.from_numpy(of_fit)] = 1 / len(of_fit)
         penalty = torch.tensor(regs, dtype=x.dtype).view(-1, 1, 1)
         penalty = penalty / 2 if len(target) == 1 else penalty
-        return cls(x, target, sent(share, x.device), sent(penalty, x.device))
+        return cls(x, target, send_tensor(share, x.device), send_tensor(penalty, x.device))
 
     def only(self, fits: Tensor) -> _Problem:
         return replace(self, share=self.share[fits], penalty=self.penalty[fits])
@@ -212,7 +212,7 @@ class _Preconditioner:
     def __init__(self, inverses: Tensor, which: Tensor) -> None:
         self.inverses, self.which = inverses, which
         of_value = [(which == value).nonzero()[:, 0] for value in range(len(inverses))]
-        self.fits = [sent(fits, inverses.device) for fits in of_value]
+        self.fits = [send_tensor(fits, inverses.device) for fits in of_value]
 
     def only(self, fits: Tensor) -> _Preconditioner:
         return _Preconditioner(self.inverses, self.which[fits])
@@ -225,15 +225,15 @@ class _Preconditioner:
         return found - found.mean(1, keepdim=True) if gradient.shape[1] > 1 else found
 
 
-def _pilot(problem: _Problem, rows: Rows) -> tuple[Tensor, Tensor]:
+def _fit_pilot(problem: _Problem, rows: Rows) -> tuple[Tensor, Tensor]:
     """Weights near the optimum on all rows for every grid value, and the inverse Hessians there."""
     fits, columns, x = len(problem.share), len(problem.target), problem.x
-    sample = sent(torch.from_numpy(rows[:: -(-len(rows) // _PRECONDITIONER_ROWS)]), x.device)
+    sample = send_tensor(torch.from_numpy(rows[:: -(-len(rows) // _PRECONDITIONER_ROWS)]), x.device)
     weights = torch.zeros(fits, columns, x.shape[1], dtype=x.dtype, device=x.device)
     inverses = _inverse_hessians(problem, weights, x[sample])
     for _ in range(_PILOT_ROUNDS):
         metric = _Preconditioner(inverses, torch.arange(fits))
-        weights, _, iterations = _minimise(problem, weights, metric, _PILOT_TOLERANCE, _PILOT_ITERATIONS)
+        weights, _, iterations = _minimise_objective(problem, weights, metric, _PILOT_TOLERANCE, _PILOT_ITERATIONS)
         if iterations <= _SETTLED:
             break
         inverses = _inverse_hessians(problem, weights, x[sample])
@@ -250,11 +250,11 @@ def _inverse_hessians(problem: _Problem, weights: Tensor, x: Tensor) -> Tensor:
             blocks = spread if len(spread) <= _MOST_BLOCKS else spread.mean(0, keepdim=True)
             hessians = torch.stack([(x * one[:, None]).T @ x / len(x) for one in blocks])
         regular = hessians + problem.penalty[fit] * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-        inverses.append(_inverse(regular))
+        inverses.append(_invert_hessians(regular))
     return torch.stack(inverses)
 
 
-def _inverse(matrices: Tensor) -> Tensor:
+def _invert_hessians(matrices: Tensor) -> Tensor:
     if not matrices.is_cuda:
         return torch.cholesky_inverse(torch.linalg.cholesky(matrices))
     factors, _ = torch.linalg.cholesky_ex(matrices)  # unread: without an inverse no fit ends well
@@ -262,7 +262,7 @@ def _inverse(matrices: Tensor) -> Tensor:
     return torch.cholesky_solve(unit.expand_as(factors), factors)
 
 
-def _minimise(
+def _minimise_objective(
     problem: _Problem, weights: Tensor, metric: _Preconditioner, tolerance: float, most: int
 ) -> tuple[Tensor, Tensor, int]:
     """Return weights, gradients' norms (on the CPU) and iterations; fits that are done drop out."""
@@ -279,12 +279,12 @@ def _minimise(
             direction = direction.masked_fill((now <= tolerance).view(-1, 1, 1), 0)
         if iteration % every == every - 1 or iteration == most:
             norms[fits] = now.cpu()
-            result[sent(fits, weights.device)] = weights
+            result[send_tensor(fits, weights.device)] = weights
             of_open = (norms[fits] > tolerance).nonzero()[:, 0]
             if not len(of_open) or iteration == most:
                 break
             if len(of_open) <= 0.75 * len(fits):
-                metric, fits, of_open = metric.only(of_open), fits[of_open], sent(of_open, weights.device)
+                metric, fits, of_open = metric.only(of_open), fits[of_open], send_tensor(of_open, weights.device)
                 problem = problem.only(of_open)
                 weights, logits, residual = weights[of_open], logits[of_open], residual[of_open]
                 gradient, scaled, direction = gradient[of_open], scaled[of_open], direction[of_open]
@@ -296,9 +296,9 @@ def _minimise(
         gradient = problem.gradient(weights, residual)
         old, scaled = scaled, metric(gradient)
         # Polak-Ribiere, restarted where it would climb
-        turn = _dot(scaled, gradient - before) / _dot(old, before).clamp_min(1e-300)
+        turn = _inner_products(scaled, gradient - before) / _inner_products(old, before).clamp_min(1e-300)
         direction = turn.clamp_min(0) * direction - scaled
-        direction = torch.where(_dot(direction, gradient) < 0, direction, -scaled)
+        direction = torch.where(_inner_products(direction, gradient) < 0, direction, -scaled)
     return result, norms, iteration
 
 
@@ -316,9 +316,9 @@ def _line_search(
     Returns:
         Steps, (fits, 1, 1); ``residual`` is then that at the new point.
     """
-    slopes = _dot(gradient, direction).abs()
-    linear = problem.penalty * _dot(weights, direction)
-    square = problem.penalty * _dot(direction, direction)
+    slopes = _inner_products(gradient, direction).abs()
+    linear = problem.penalty * _inner_products(weights, direction)
+    square = problem.penalty * _inner_products(direction, direction)
     steps = torch.ones_like(slopes)
     for some in problem.chunks():
         z, u, share, step = logits[some], along[some], problem.share[some], steps[some]
@@ -326,14 +326,14 @@ def _line_search(
         for left in reversed(range(_BLIND_STEPS if z.is_cuda else _LINE_STEPS)):
             p = problem.probabilities(torch.addcmul(z, u, step))
             residual[some] = (p - problem.target) * share
-            slope = _dot(residual[some], u) + linear[some] + step * square[some]
+            slope = _inner_products(residual[some], u) + linear[some] + step * square[some]
             flat = slope.abs() <= _FLAT * slopes[some]
             if not left or (not z.is_cuda and flat.all()):
                 break
             pu = p * u
             spread = (pu * u).sum(1, keepdim=True) - pu.sum(1, keepdim=True) ** 2
             low, high = torch.where(slope < 0, step, low), torch.where(slope > 0, step, high)
-            newton = step - slope / (_dot(spread, share) + square[some]).clamp_min(1e-300)
+            newton = step - slope / (_inner_products(spread, share) + square[some]).clamp_min(1e-300)
             between = torch.where(high.isinf(), 2 * step, (low + high) / 2)
             newton = torch.where((newton > low) & (newton < high), newton, between)
             step = torch.where(flat, step, newton)
@@ -341,6 +341,6 @@ def _line_search(
     return steps
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
+def _inner_products(a: Tensor, b: Tensor) -> Tensor:
     """Inner products, (fits, 1, 1)."""
     return (a * b).flatten(1).sum(1).view(-1, 1, 1)

@@ -18,19 +18,19 @@ from bench.errors import BenchError
 from bench.records.record import ALL, AVERAGE, RunRecord, Score
 
 if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
-    from bench.eval.moved import Moved
+    from bench.eval.moved import ItemChange
     from bench.stats.correlations import CorrelationTest
     from bench.stats.labels import McNemarTest
 
 T = TypeVar("T")
-Name: TypeAlias = tuple[str, str, str]
+ScoreName: TypeAlias = tuple[str, str, str]
 """Of a score: task, subset and metric."""
 PairTests: TypeAlias = "dict[str, CorrelationTest | McNemarTest | None]"
 """Tests of two checkpoints on one task, by name: "williams", "steiger", "mcnemar"; None where undefined."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class MeasureContext:
     """What a suite may want to know in addition to the encoder and the tasks.
 
     Args:
@@ -53,7 +53,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Measured:
+class SuiteResult:
     """What a suite says of an encoder.
 
     Args:
@@ -144,7 +144,7 @@ class Measure(ABC, Generic[T]):
         """Yield what is encoded, repetitions included; nothing where that isn't known beforehand."""
 
     @abstractmethod
-    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[T], setting: Setting) -> Measured:
+    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[T], setting: MeasureContext) -> SuiteResult:
         """Score an encoder on tasks from :meth:`load`.
 
         Raises:
@@ -170,11 +170,11 @@ class Measure(ABC, Generic[T]):
         """Return the metric of the suite's average, "" where no tasks are given that would tell."""
         return self.metric
 
-    def own_scores(self, tasks: Sequence[T], record: RunRecord) -> set[Name]:
+    def own_scores(self, tasks: Sequence[T], record: RunRecord) -> set[ScoreName]:
         """Return the suite's own scores of which a record may keep no predictions; here none."""
         return set()
 
-    def side_scores(self, tasks: Sequence[T], record: RunRecord) -> set[Name]:
+    def side_scores(self, tasks: Sequence[T], record: RunRecord) -> set[ScoreName]:
         """Return the scores beside the suite's own, of which no predictions are kept.
 
         Here those of the last checkpoint, where the suite has them.
@@ -221,7 +221,7 @@ class Measure(ABC, Generic[T]):
 
     def moved(
         self, task: T, one: FloatArray, other: FloatArray, record: RunRecord, count: int
-    ) -> list[Moved]:
+    ) -> list[ItemChange]:
         """Return the items of a task that two runs treat most differently, the clearest first.
 
         Args:

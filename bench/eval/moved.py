@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 
 @dataclass(frozen=True)
-class Moved:
+class ItemChange:
     """One item of a task, in words; the columns are what the suite's measure says they are.
 
     Args:
@@ -31,9 +31,9 @@ class Moved:
     texts: tuple[str, ...]
 
 
-def moved_ranks(
+def rank_changes(
     texts: Sequence[tuple[str, ...]], gold: Sequence[float], one: ArrayLike, other: ArrayLike, count: int
-) -> list[Moved]:
+) -> list[ItemChange]:
     """Return the items whose rank changed most, the largest change first, equal ones in their order.
 
     Ranks are average ranks, 1 for the most similar; change is the second's less the first's, positive if the
@@ -55,18 +55,18 @@ def moved_ranks(
         return f"{ranks[side][row]:g}\n{shown}"
 
     return [
-        Moved(row + 1, f"{change[row]:+g}", cell(0, row), cell(1, row), cell(2, row), texts[row])
-        for row in _largest(np.abs(change), count)
+        ItemChange(row + 1, f"{change[row]:+g}", cell(0, row), cell(1, row), cell(2, row), texts[row])
+        for row in _largest_rows(np.abs(change), count)
     ]
 
 
-def moved_classes(
+def class_changes(
     texts: Sequence[tuple[str, ...]],
     gold: Sequence[str],
     one: Sequence[str],
     other: Sequence[str],
     count: int,
-) -> list[Moved]:
+) -> list[ItemChange]:
     """Return items of which two runs predict different classes, those first that one of them has right.
 
     Args:
@@ -82,14 +82,14 @@ def moved_classes(
     words = {1: "right in B", -1: "right in A", 0: "wrong in both"}
     order = differs[np.argsort(-np.abs(change[differs]), kind="stable")][:count]
     return [
-        Moved(row + 1, words[int(change[row])], str(one[row]), str(other[row]), str(gold[row]), texts[row])
+        ItemChange(row + 1, words[int(change[row])], str(one[row]), str(other[row]), str(gold[row]), texts[row])
         for row in order.tolist()
     ]
 
 
-def moved_scores(
+def score_changes(
     texts: Sequence[tuple[str, ...]], one: ArrayLike, other: ArrayLike, count: int
-) -> list[Moved]:
+) -> list[ItemChange]:
     """Return the items whose own scores differ most.
 
     Args:
@@ -101,12 +101,12 @@ def moved_scores(
     first, second = (np.asarray(given, dtype=np.float64) for given in (one, other))
     change = second - first
     return [
-        Moved(row + 1, f"{change[row]:+.3f}", f"{first[row]:.3f}", f"{second[row]:.3f}", "-", texts[row])
-        for row in _largest(np.abs(change), count)
+        ItemChange(row + 1, f"{change[row]:+.3f}", f"{first[row]:.3f}", f"{second[row]:.3f}", "-", texts[row])
+        for row in _largest_rows(np.abs(change), count)
         if change[row]
     ]
 
 
-def _largest(sizes: NDArray[np.float64], count: int) -> list[int]:
+def _largest_rows(sizes: NDArray[np.float64], count: int) -> list[int]:
     rows: list[int] = np.argsort(-sizes, kind="stable")[:count].tolist()
     return rows

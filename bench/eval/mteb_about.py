@@ -10,7 +10,7 @@ from bench.encoder import Encoder, PromptedEncoder
 Similarity = Callable[[Any, Any], Any]
 
 
-def similarities(name: str) -> tuple[Similarity, Similarity]:
+def mteb_similarities(name: str) -> tuple[Similarity, Similarity]:
     """Return a similarity as mteb computes it: of all pairs, and row by row.
 
     Args:
@@ -28,7 +28,7 @@ def similarities(name: str) -> tuple[Similarity, Similarity]:
     return found[name]
 
 
-def model_meta(encoder: Encoder, name: str, revision: str, about: Mapping[str, Any]) -> Any:
+def build_model_meta(encoder: Encoder, name: str, revision: str, about: Mapping[str, Any]) -> Any:
     """Return mteb's ModelMeta of an encoder.
 
     Args:
@@ -43,7 +43,7 @@ def model_meta(encoder: Encoder, name: str, revision: str, about: Mapping[str, A
 
     similarity = encoder.similarity if isinstance(encoder, PromptedEncoder) else "cosine"
     prompts = isinstance(encoder, PromptedEncoder) and encoder.facts.get("prompt", "none") != "none"
-    size, embeddings = _sizes(encoder)
+    size, embeddings = _count_weights(encoder)
     texts = about.get("training_datasets")
     said = {
         "name": name,
@@ -68,13 +68,13 @@ def model_meta(encoder: Encoder, name: str, revision: str, about: Mapping[str, A
         return meta.model_copy(update={"license": "not specified"})
 
 
-def _sizes(encoder: object) -> tuple[int, int]:
+def _count_weights(encoder: object) -> tuple[int, int]:
     """Parameters of an encoder's modules, and those of their input embeddings; shared ones count once."""
     from transformers import PreTrainedModel
 
     sizes: dict[int, int] = {}
     tables: dict[int, int] = {}
-    for model in _models(encoder):
+    for model in _inner_models(encoder):
         sizes |= {id(weight): weight.numel() for weight in model.parameters()}
         for module in model.modules():
             table = module.get_input_embeddings() if isinstance(module, PreTrainedModel) else None
@@ -83,7 +83,7 @@ def _sizes(encoder: object) -> tuple[int, int]:
     return sum(sizes.values()), sum(tables.values())
 
 
-def _models(encoder: object) -> Iterator[Any]:
+def _inner_models(encoder: object) -> Iterator[Any]:
     from torch.nn import Module
 
     inner = getattr(encoder, "parts", None) or [getattr(encoder, "base", None)]
@@ -91,7 +91,7 @@ def _models(encoder: object) -> Iterator[Any]:
         yield model
     for part in inner:
         if part is not None:
-            yield from _models(part)
+            yield from _inner_models(part)
 
 
 def _max_tokens(encoder: object) -> int | None:

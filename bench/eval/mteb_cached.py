@@ -10,7 +10,7 @@ from typing import Any
 from bench.data.mteb_names import parse_suite
 from bench.errors import InputError
 from bench.eval.mteb_declared import declared_data_sets
-from bench.eval.mteb_tasks import MtebTask, mteb_task
+from bench.eval.mteb_tasks import MtebTask, build_mteb_task
 
 _MOST = 5  # data sets that the refusal names
 
@@ -20,25 +20,25 @@ def is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def check_declared(suite: str) -> None:
+def check_declared_data(suite: str) -> None:
     """Raise the error of :func:`check_at_hand` without importing mteb, where that can be.
 
     Args:
         suite: A paper's suite or ``mteb:TASK,...``.
     """
     if is_offline() and (paths := declared_data_sets(parse_suite(suite).tasks)):
-        _check_cached(suite, paths)
+        _require_cached(suite, paths)
 
 
-def check_at_hand(suite: str, tasks: Sequence[MtebTask]) -> None:
+def check_cached_data(suite: str, tasks: Sequence[MtebTask]) -> None:
     """Raise InputError if data sets of a suite are neither in the local cache nor may be fetched."""
     if is_offline():
-        _check_cached(
-            suite, (path for task in tasks if task.local is None for path in _paths(mteb_task(task)))
+        _require_cached(
+            suite, (path for task in tasks if task.local is None for path in _dataset_paths(build_mteb_task(task)))
         )
 
 
-def _check_cached(suite: str, paths: Iterable[str]) -> None:
+def _require_cached(suite: str, paths: Iterable[str]) -> None:
     if names := [path for path in dict.fromkeys(paths) if not _is_cached(path)]:
         shown = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
         raise InputError(
@@ -49,11 +49,11 @@ def _check_cached(suite: str, paths: Iterable[str]) -> None:
         )
 
 
-def _paths(task: Any) -> Iterator[str]:
+def _dataset_paths(task: Any) -> Iterator[str]:
     """The hub's names of a task's data sets; one that is made of others has theirs."""
     if task.is_aggregate:
         for part in task.metadata.tasks:
-            yield from _paths(part)
+            yield from _dataset_paths(part)
     else:
         yield str(task.metadata.dataset["path"])
 
@@ -67,16 +67,16 @@ def _is_cached(path: str) -> bool:
     # datasets' own constant and rule for names (a folder is in snake case) take a second to import
     prepared = Path(os.environ.get("HF_DATASETS_CACHE", Path(HF_HOME) / "datasets"))
     found = [
-        folder for folder in _listed(prepared) if _plain(folder.name) == _plain(path.replace("/", "___"))
+        folder for folder in _list_folder(prepared) if _normalise_name(folder.name) == _normalise_name(path.replace("/", "___"))
     ]
     return any(
-        [*_listed(folder)] for folder in (*found, Path(HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}")
+        [*_list_folder(folder)] for folder in (*found, Path(HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}")
     )
 
 
-def _listed(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     return [*folder.iterdir()] if folder.is_dir() else []
 
 
-def _plain(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return name.replace("_", "").lower()

@@ -34,12 +34,12 @@ def score_fewer_classes(task: Any, local: LocalTask | None) -> None:
             except ValueError:
                 if len({*gold}) != 2:
                     raise
-        return _without_precision(usual, [*gold], [*predicted])
+        return _drop_precision(usual, [*gold], [*predicted])
 
     task._calculate_scores = scores
 
 
-def _without_precision(usual: Callable[..., Any], gold: list[Any], predicted: list[Any]) -> Any:
+def _drop_precision(usual: Callable[..., Any], gold: list[Any], predicted: list[Any]) -> Any:
     """Return mteb's scores without average precision; the classes are numbered so that it can be computed."""
     known = sorted({*gold})
     numbers = {label: number for number, label in enumerate([*known, *sorted({*predicted} - {*known})])}

@@ -20,9 +20,9 @@ def declared_data_sets(tasks: Sequence[MtebName]) -> list[str] | None:
     named = b"|".join(re.escape(task.name.encode()) for task in tasks)
     mentioned = re.compile(rb"name\s*=\s*[\"'](?:" + named + rb")[\"']")
     found: dict[str, set[str]] = {}
-    for source in _sources():
+    for source in _read_sources():
         if mentioned.search(source):
-            for name, path in _declared(source):
+            for name, path in _parse_declarations(source):
                 said = {part for task in tasks if task.name == name for part in (*task.subsets, task.split)}
                 if all(re.search(rf"[\"']{re.escape(part)}[\"']".encode(), source) for part in said if part):
                     found.setdefault(name, set()).add(path)
@@ -30,14 +30,14 @@ def declared_data_sets(tasks: Sequence[MtebName]) -> list[str] | None:
     return [path for each in paths for path in each] if all(len(each) == 1 for each in paths) else None
 
 
-def _sources() -> Iterator[bytes]:
+def _read_sources() -> Iterator[bytes]:
     mteb = importlib.util.find_spec("mteb")
     for place in (mteb.submodule_search_locations or ()) if mteb else ():
         for file in Path(place, "tasks").rglob("*.py"):
             yield file.read_bytes()
 
 
-def _declared(source: bytes) -> Iterator[tuple[str, str]]:
+def _parse_declarations(source: bytes) -> Iterator[tuple[str, str]]:
     """Names and data sets of the text tasks that a file describes by constants."""
     module = ast.parse(source)
     assigned = {
@@ -48,33 +48,33 @@ def _declared(source: bytes) -> Iterator[tuple[str, str]]:
     }
     for node in ast.walk(module):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "TaskMetadata":
-            said = _fields(node, assigned)
+            said = _parse_fields(node, assigned)
             dataset = said.get("dataset")
-            path = _constant(_fields(dataset, assigned).get("path")) if dataset else None
-            name, kinds = _constant(said.get("name")), said.get("modalities")
+            path = _string_constant(_parse_fields(dataset, assigned).get("path")) if dataset else None
+            name, kinds = _string_constant(said.get("name")), said.get("modalities")
             text = "**" not in said if kinds is None else ast.unparse(kinds) == "['text']"
             if name and path and text:
                 yield name, path
 
 
-def _fields(table: ast.expr, assigned: Mapping[str, ast.expr]) -> dict[str, ast.expr]:
+def _parse_fields(table: ast.expr, assigned: Mapping[str, ast.expr]) -> dict[str, ast.expr]:
     """What a call or a dictionary names; "**" stands for what it takes from where no constant is."""
     found: dict[str, ast.expr] = {}
     if isinstance(table, ast.Call):
         named = [(argument.arg, argument.value) for argument in table.keywords]
     elif isinstance(table, ast.Dict):
-        named = [(_constant(key), value) for key, value in zip(table.keys, table.values, strict=True)]
+        named = [(_string_constant(key), value) for key, value in zip(table.keys, table.values, strict=True)]
     else:
         named = [(None, table)]
     for name, value in named:
         if name is not None:
             found[name] = value
         elif (known := assigned.get(ast.unparse(value))) is not None:
-            found |= _fields(known, {})
+            found |= _parse_fields(known, {})
         else:
             found["**"] = value
     return found
 
 
-def _constant(node: ast.expr | None) -> str | None:
+def _string_constant(node: ast.expr | None) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -13,7 +13,7 @@ from bench.data.local_tasks import LocalTask
 
 
 @dataclass(frozen=True)
-class Items:
+class MtebItems:
     """The scored items of one subset of one split.
 
     Args:
@@ -39,32 +39,32 @@ class Items:
         return self.names[int(number)] if 0 <= number < len(self.names) else f"{number:g}"
 
 
-def local_items(task: LocalTask) -> Items:
+def local_items(task: LocalTask) -> MtebItems:
     """Return the items of a task from files."""
     if task.type == "sts":
         rows = task.table("file")
-        return Items(tuple((a, b) for a, b, _ in rows), np.array([float(score) for _, _, score in rows]))
+        return MtebItems(tuple((a, b) for a, b, _ in rows), np.array([float(score) for _, _, score in rows]))
     if task.type == "pair-classification":
         rows = task.table("file")
-        return Items(tuple((a, b) for a, b, _ in rows), np.array([float(label) for _, _, label in rows]))
+        return MtebItems(tuple((a, b) for a, b, _ in rows), np.array([float(label) for _, _, label in rows]))
     if task.type == "bitext":
         rows = task.table("file")
-        return Items(tuple((a, b) for a, b in rows), np.arange(float(len(rows))))
+        return MtebItems(tuple((a, b) for a, b in rows), np.arange(float(len(rows))))
     if task.type in ("classification", "clustering"):
         rows = task.tables[-1][1]
         names = tuple(sorted({label for _, label in task.tables[0][1]}))
         gold = np.array([float(names.index(label)) for _, label in rows])
-        return Items(tuple((text,) for text, _ in rows), gold, names)
+        return MtebItems(tuple((text,) for text, _ in rows), gold, names)
     if task.type == "retrieval":
         queries = {number: text for number, text in task.table("queries")}
     elif task.type == "summarisation":
         queries = {text: text for text, _ in task.table("references")}
     else:
         queries = {f"q{i}": text for i, text in enumerate(dict.fromkeys(q for q, _, _ in task.table("file")))}
-    return _queries(list(queries), list(queries.values()))
+    return _query_items(list(queries), list(queries.values()))
 
 
-def mteb_items(made: Any, split: str, subset: str) -> Items:
+def mteb_items(made: Any, split: str, subset: str) -> MtebItems:
     """Return the items of a loaded task of mteb's.
 
     Args:
@@ -79,26 +79,26 @@ def mteb_items(made: Any, split: str, subset: str) -> Items:
     if isinstance(data, dict):
         relevant, queries = data["relevant_docs"], data["queries"]
         kept = [(q, text) for q, text in zip(queries["id"], queries["text"], strict=True) if relevant.get(q)]
-        return _queries([str(q) for q, _ in kept], [str(text) for _, text in kept])
+        return _query_items([str(q) for q, _ in kept], [str(text) for _, text in kept])
     kind = made.metadata.type
     if kind == "STS":
         first, second = (data[name] for name in made.column_names)
-        return Items(tuple(zip(first, second, strict=True)), np.array(data["score"], dtype=np.float64))
+        return MtebItems(tuple(zip(first, second, strict=True)), np.array(data["score"], dtype=np.float64))
     if kind == "BitextMining":
         gold = [pair[1] for pair in data["gold"]] if "gold" in data.column_names else range(len(data))
         texts = tuple(zip(data["sentence1"], data["sentence2"], strict=True))
-        return Items(texts, np.array(gold, dtype=np.float64))
+        return MtebItems(texts, np.array(gold, dtype=np.float64))
     if kind == "PairClassification":
         data = data[0] if len(data) == 1 else data  # as mteb's first version had it: all in one row
         sides = (data[made.input1_column_name], data[made.input2_column_name])
-        return Items(
+        return MtebItems(
             tuple(zip(*sides, strict=True)), np.array(data[made.label_column_name], dtype=np.float64)
         )
     labels = list(data[made.label_column_name])
     names = tuple(sorted({label for label in labels if isinstance(label, str)}))
-    items = Items(tuple((str(text),) for text in data[made.input_column_name]), np.empty(0), names)
-    return Items(items.texts, np.array([items.class_number(label) for label in labels]), names)
+    items = MtebItems(tuple((str(text),) for text in data[made.input_column_name]), np.empty(0), names)
+    return MtebItems(items.texts, np.array([items.class_number(label) for label in labels]), names)
 
 
-def _queries(ids: Sequence[str], texts: Sequence[str]) -> Items:
-    return Items(tuple((text,) for text in texts), np.empty(0), ids=tuple(ids))
+def _query_items(ids: Sequence[str], texts: Sequence[str]) -> MtebItems:
+    return MtebItems(tuple((text,) for text in texts), np.empty(0), ids=tuple(ids))

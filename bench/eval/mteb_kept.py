@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 
 from bench.encoder import FloatArray
 from bench.errors import BenchError
-from bench.eval.moved import Moved
-from bench.eval.mteb_items import Items, local_items, mteb_items
-from bench.eval.mteb_kinds import Kind, kind_of
-from bench.eval.mteb_scores import Entry, metric_name, suite_scores
-from bench.eval.mteb_setup import kept_random_state, quiet
-from bench.eval.mteb_tasks import MtebTask, mteb_task
+from bench.eval.moved import ItemChange
+from bench.eval.mteb_items import MtebItems, local_items, mteb_items
+from bench.eval.mteb_kinds import PredictionKind, kind_of
+from bench.eval.mteb_scores import MtebEntry, metric_name, suite_scores
+from bench.eval.mteb_setup import preserve_random_state, silence_mteb
+from bench.eval.mteb_tasks import MtebTask, build_mteb_task
 from bench.records.record import ALL, AVERAGE, RunRecord, Score
-from bench.schema import count as whole_number
-from bench.schema import text
+from bench.schema import is_count as whole_number
+from bench.schema import is_text
 
 
-def keep(kind: Kind, said: Any, items: Items, score: float) -> FloatArray | None:
+def keep_predictions(kind: PredictionKind, said: Any, items: MtebItems, score: float) -> FloatArray | None:
     """Return float32 (rows, items) of what mteb says of a subset; None where that doesn't give its score.
 
     Args:
@@ -53,13 +53,13 @@ def keep(kind: Kind, said: Any, items: Items, score: float) -> FloatArray | None
         return None
 
 
-def items_of(task: MtebTask) -> dict[tuple[str, str], Items]:
+def load_mteb_items(task: MtebTask) -> dict[tuple[str, str], MtebItems]:
     """Return the items of a task by split and subset, from its files or from mteb's data.
 
     Raises:
         BenchError: mteb's data aren't at hand.
     """
-    found = _at_hand(task)
+    found = _find_items(task)
     if isinstance(found, str):
         raise BenchError(
             f"the data of {task.id} aren't at hand: {found}", hint="with HF_HUB_OFFLINE=0 mteb fetches them"
@@ -68,13 +68,13 @@ def items_of(task: MtebTask) -> dict[tuple[str, str], Items]:
 
 
 @lru_cache(maxsize=64)
-def _at_hand(task: MtebTask) -> dict[tuple[str, str], Items] | str:
+def _find_items(task: MtebTask) -> dict[tuple[str, str], MtebItems] | str:
     """The items of a task, or in words why there are none."""
     if task.local is not None:
         return {(task.local.split, "default"): local_items(task.local)}
     try:
-        with kept_random_state(), quiet():
-            made: Any = mteb_task(task)
+        with preserve_random_state(), silence_mteb():
+            made: Any = build_mteb_task(task)
             made.load_data()
             if hasattr(made, "convert_v1_dataset_format_to_v2"):
                 made.convert_v1_dataset_format_to_v2(num_proc=None)
@@ -87,7 +87,7 @@ def _at_hand(task: MtebTask) -> dict[tuple[str, str], Items] | str:
         return " ".join(str(error).split()) or type(error).__name__
 
 
-def parts_of(task: MtebTask, record: RunRecord) -> list[tuple[str, str, int]]:
+def prediction_parts(task: MtebTask, record: RunRecord) -> list[tuple[str, str, int]]:
     """Return what a task's kept predictions are of: split, subset and number of items, in their order.
 
     Raises:
@@ -105,7 +105,7 @@ def _is_part(said: Any) -> bool:
     if not isinstance(said, list) or len(said) != 3:
         return False
     split, subset, number = said
-    return bool(text(split) and text(subset) and whole_number(number) and number > 0)
+    return bool(is_text(split) and is_text(subset) and whole_number(number) and number > 0)
 
 
 def split_values(values: FloatArray, parts: Sequence[tuple[str, str, int]], where: str) -> list[FloatArray]:
@@ -126,7 +126,7 @@ def split_values(values: FloatArray, parts: Sequence[tuple[str, str, int]], wher
     ]
 
 
-def scored_again(
+def rescore_tasks(
     tasks: Sequence[MtebTask], predictions: Mapping[str, FloatArray], record: RunRecord
 ) -> tuple[Score, ...]:
     """Return the scores of a record that its predictions and the data at hand give.
@@ -136,10 +136,10 @@ def scored_again(
     Raises:
         BenchError: predictions that don't fit the data.
     """
-    again = {task.id: entries for task in tasks if (entries := _entries(task, predictions[task.id], record))}
+    again = {task.id: entries for task in tasks if (entries := _rescore_task(task, predictions[task.id], record))}
     if not again:
         return ()
-    found = {task.id: again.get(task.id) or [_as_said(task, record)] for task in tasks}
+    found = {task.id: again.get(task.id) or [_recorded_entry(task, record)] for task in tasks}
     slack = {task.id: kind.slack for task in tasks if task.id in again and (kind := kind_of(task))}
     slack |= dict.fromkeys((AVERAGE, *(task.kind for task in tasks)), max(slack.values()))
     said = {(s.task, s.subset, s.metric): s.value for s in record.scores}
@@ -152,13 +152,13 @@ def scored_again(
     return tuple(scores)
 
 
-def _entries(task: MtebTask, values: FloatArray, record: RunRecord) -> list[Entry] | None:
+def _rescore_task(task: MtebTask, values: FloatArray, record: RunRecord) -> list[MtebEntry] | None:
     """What a task's kept predictions give; None where nothing is kept, or the gold isn't at hand."""
     kind = kind_of(task)
     if kind is None or not len(values):
         return None
-    parts = parts_of(task, record)
-    known = _at_hand(task) if kind.needs_gold else {}
+    parts = prediction_parts(task, record)
+    known = _find_items(task) if kind.needs_gold else {}
     if isinstance(known, str):
         return None
     entries = []
@@ -166,20 +166,20 @@ def _entries(task: MtebTask, values: FloatArray, record: RunRecord) -> list[Entr
         gold = known[split, subset].gold if (split, subset) in known else np.empty(0)
         if kind.needs_gold and len(gold) != number:
             raise BenchError(f"predictions of {number} items for {len(gold)} of {subset}", where=task.id)
-        entries.append(Entry(split, subset, {task.score: kind.score(part, gold)}, number))
+        entries.append(MtebEntry(split, subset, {task.score: kind.score(part, gold)}, number))
     return entries
 
 
-def _as_said(task: MtebTask, record: RunRecord) -> Entry:
+def _recorded_entry(task: MtebTask, record: RunRecord) -> MtebEntry:
     """What the record says of a task, as if it were mteb's only subset."""
     name = task.id, ALL, metric_name(task.score)
     found = [score for score in record.scores if (score.task, score.subset, score.metric) == name]
     if not found:
         raise BenchError(f"no score of {task.id}", where=record.suite)
-    return Entry("", "", {task.score: found[0].value}, found[0].n)
+    return MtebEntry("", "", {task.score: found[0].value}, found[0].n)
 
 
-def drawn(
+def draw_task_scores(
     task: MtebTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
 ) -> NDArray[np.float64]:
     """Return (count, runs) scores of a task in draws of its items, within each subset of each split.
@@ -190,8 +190,8 @@ def drawn(
     kind = kind_of(task)
     if kind is None or not rows.shape[1]:
         raise BenchError(f"no predictions of {task.id} are kept", where=record.suite)
-    parts = parts_of(task, record)
-    known = items_of(task) if kind.needs_gold else {}
+    parts = prediction_parts(task, record)
+    known = load_mteb_items(task) if kind.needs_gold else {}
     found = [
         kind.draws(values, known[split, subset].gold if known else np.empty(0), rng, count)
         for (split, subset, _), values in zip(parts, split_values(rows, parts, task.id), strict=True)
@@ -200,9 +200,9 @@ def drawn(
     return average
 
 
-def moved_items(
+def find_item_changes(
     task: MtebTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
-) -> list[Moved]:
+) -> list[ItemChange]:
     """Return the items of a task that two runs treat most differently, of all its subsets together.
 
     Raises:
@@ -211,11 +211,11 @@ def moved_items(
     kind = kind_of(task)
     if kind is None or not len(one) or len(one) != len(other):
         raise BenchError(f"no predictions of {task.id} are kept", where=record.suite)
-    parts, known = parts_of(task, record), items_of(task)
-    there = [known.get((split, subset)) or Items((), np.empty(0)) for split, subset, _ in parts]
+    parts, known = prediction_parts(task, record), load_mteb_items(task)
+    there = [known.get((split, subset)) or MtebItems((), np.empty(0)) for split, subset, _ in parts]
     if [len(part.texts) for part in there] != [number for _, _, number in parts]:
         raise BenchError("the predictions are of other items than the data at hand", where=task.id)
-    items = Items(
+    items = MtebItems(
         tuple(pair for part in there for pair in part.texts),
         np.concatenate([part.gold for part in there]),
         there[0].names,

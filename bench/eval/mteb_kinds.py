@@ -9,13 +9,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from bench.eval.moved import Moved, moved_classes, moved_ranks, moved_scores
-from bench.eval.mteb_items import Items
+from bench.eval.moved import ItemChange, class_changes, rank_changes, score_changes
+from bench.eval.mteb_items import MtebItems
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.sts import spearman
 from bench.records.integrity import TOLERANCE
 from bench.stats.labels import average_precision, weighted_f1
-from bench.stats.resampling import mean_draws, resample, spearman_draws
+from bench.stats.resampling import mean_draws, resample_statistics, spearman_draws
 
 RANKED = ("Retrieval", "Reranking")
 """mteb's types of tasks that rank documents for queries."""
@@ -25,7 +25,7 @@ Draws = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-class Kind(ABC):
+class PredictionKind(ABC):
     """A kind of task whose predictions are kept; values are (rows, items), of runs (runs, rows, items)."""
 
     needs_gold = True
@@ -33,7 +33,7 @@ class Kind(ABC):
     """What a score may differ by, for mteb rounds some."""
 
     @abstractmethod
-    def read(self, said: Any, items: Items) -> Values:
+    def read(self, said: Any, items: MtebItems) -> Values:
         """Return (rows, items) of what mteb says of a subset."""
 
     @abstractmethod
@@ -45,14 +45,14 @@ class Kind(ABC):
         """Return (count, runs) scores in draws of the items."""
 
     @abstractmethod
-    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
+    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         """Return the items that two runs treat most differently."""
 
 
-class _Similarities(Kind):
+class _Similarities(PredictionKind):
     """STS: Spearman of cosines."""
 
-    def read(self, said: Any, items: Items) -> Values:
+    def read(self, said: Any, items: MtebItems) -> Values:
         return np.array([said["cosine_scores"]])
 
     def score(self, values: Values, gold: Values) -> float:
@@ -61,14 +61,14 @@ class _Similarities(Kind):
     def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
         return spearman_draws(runs[:, 0], gold, rng, count)
 
-    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
-        return moved_ranks(items.texts, items.gold.tolist(), one[0], other[0], count)
+    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
+        return rank_changes(items.texts, items.gold.tolist(), one[0], other[0], count)
 
 
-class _Classes(Kind):
+class _Classes(PredictionKind):
     """Classification: accuracy, the mean over mteb's experiments."""
 
-    def read(self, said: Any, items: Items) -> Values:
+    def read(self, said: Any, items: MtebItems) -> Values:
         return np.array([[items.class_number(label) for label in one] for one in said])
 
     def score(self, values: Values, gold: Values) -> float:
@@ -77,42 +77,42 @@ class _Classes(Kind):
     def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
         return mean_draws((runs == gold).mean(1), rng, count)
 
-    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
-        a, b, gold = (_names(items, values) for values in (one, other, items.gold[None]))
-        return moved_classes(items.texts, gold, a, b, count)
+    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
+        a, b, gold = (_majority_classes(items, values) for values in (one, other, items.gold[None]))
+        return class_changes(items.texts, gold, a, b, count)
 
 
-class _Distances(Kind):
+class _Distances(PredictionKind):
     """Pair classification: the best average precision of five similarities."""
 
     _NAMES = ("similarity_scores", "cosine_scores", "dot_scores")
     _TURNED = ("manhattan_distances", "euclidean_distances")
 
-    def read(self, said: Any, items: Items) -> Values:
+    def read(self, said: Any, items: MtebItems) -> Values:
         alike, apart = ([said[name] for name in names] for names in (self._NAMES, self._TURNED))
         return np.concatenate([np.array(alike), -np.array(apart)])
 
     def score(self, values: Values, gold: Values) -> float:
-        return float(self._best(values, gold, np.ones((1, len(gold)), dtype=np.int64))[0])
+        return float(self._best_precision(values, gold, np.ones((1, len(gold)), dtype=np.int64))[0])
 
     def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
-        statistics = [lambda counts, values=values: self._best(values, gold, counts) for values in runs]
-        return resample(statistics, len(gold), rng, count)
+        statistics = [lambda counts, values=values: self._best_precision(values, gold, counts) for values in runs]
+        return resample_statistics(statistics, len(gold), rng, count)
 
-    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
+    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         cosine = self._NAMES.index("cosine_scores")
-        return moved_ranks(items.texts, items.gold.tolist(), one[cosine], other[cosine], count)
+        return rank_changes(items.texts, items.gold.tolist(), one[cosine], other[cosine], count)
 
     @staticmethod
-    def _best(values: Values, gold: Values, counts: Counts) -> Draws:
+    def _best_precision(values: Values, gold: Values, counts: Counts) -> Draws:
         found: Draws = np.max([average_precision(row, gold, counts) for row in values], axis=0)
         return found
 
 
-class _Neighbours(Kind):
+class _Neighbours(PredictionKind):
     """Bitext mining: F1 of the sentences that were found."""
 
-    def read(self, said: Any, items: Items) -> Values:
+    def read(self, said: Any, items: MtebItems) -> Values:
         (found,) = said.values()
         return np.array([[one["corpus_id"] for one in found]])
 
@@ -121,14 +121,14 @@ class _Neighbours(Kind):
 
     def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
         statistics = [lambda counts, found=found: weighted_f1(found, gold, counts) for found in runs[:, 0]]
-        return resample(statistics, len(gold), rng, count)
+        return resample_statistics(statistics, len(gold), rng, count)
 
-    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
+    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         a, b, gold = ([f"{number + 1:g}" for number in row] for row in (one[0], other[0], items.gold))
-        return moved_classes(items.texts, gold, a, b, count)
+        return class_changes(items.texts, gold, a, b, count)
 
 
-class _Queries(Kind):
+class _Queries(PredictionKind):
     """Retrieval and reranking: the mean over queries, which mteb rounds to five decimals."""
 
     needs_gold = False
@@ -137,7 +137,7 @@ class _Queries(Kind):
     def __init__(self, score: str) -> None:
         self._score = score
 
-    def read(self, said: Any, items: Items) -> Values:
+    def read(self, said: Any, items: MtebItems) -> Values:
         name, _, rank = self._score.rpartition("_at_")
         measures = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}
         return np.array([[said[query][f"{measures[name]}_{rank}"] for query in items.ids]])
@@ -148,11 +148,11 @@ class _Queries(Kind):
     def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
         return mean_draws(runs[:, 0], rng, count)
 
-    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
-        return moved_scores(items.texts, one[0], other[0], count)
+    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
+        return score_changes(items.texts, one[0], other[0], count)
 
 
-_KINDS: dict[tuple[str, str], Kind] = {
+_KINDS: dict[tuple[str, str], PredictionKind] = {
     ("STS", "cosine_spearman"): _Similarities(),
     ("Classification", "accuracy"): _Classes(),
     ("PairClassification", "max_ap"): _Distances(),
@@ -160,14 +160,14 @@ _KINDS: dict[tuple[str, str], Kind] = {
 }
 
 
-def kind_of(task: MtebTask) -> Kind | None:
+def kind_of(task: MtebTask) -> PredictionKind | None:
     """Return how a task's predictions are kept, None where nothing is."""
     if task.kind in RANKED:
         return _Queries(task.score)
     return _KINDS.get((task.kind, task.score))
 
 
-def _names(items: Items, values: Values) -> list[str]:
+def _majority_classes(items: MtebItems, values: Values) -> list[str]:
     """The class that most experiments predict, the smallest number at ties."""
     found = []
     for column in values.T:

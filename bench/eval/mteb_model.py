@@ -11,8 +11,8 @@ import numpy as np
 
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, PromptedEncoder, WordCounter
 from bench.errors import BenchError, InputError
-from bench.eval.embed import embed, equal_to
-from bench.eval.mteb_setup import import_mteb, kept_random_state, quiet
+from bench.eval.embed import embed_sentences, equal_rows
+from bench.eval.mteb_setup import import_mteb, preserve_random_state, silence_mteb
 
 _PROBES = ("", "a", "One sentence, and then another one.", "Zwei Sätze 12; 句子 предложение.")
 """What distinguishes encoders of equal weights: pooling, template, length, tokenizer."""
@@ -53,14 +53,14 @@ class MtebEncoder:
         self.progress = progress
         self.encoded = 0  # sentences that mteb asked for
         self.begin_task()
-        with kept_random_state():
+        with preserve_random_state():
             import_mteb()
-            from bench.eval.mteb_about import model_meta, similarities
+            from bench.eval.mteb_about import build_model_meta, mteb_similarities
 
             # of all pairs, (n, m) from (n, dim) and (m, dim); row by row, (n,) from two (n, dim)
-            self.similarity, self.similarity_pairwise = similarities(similarity_of(encoder))
-            self.mteb_model_meta = model_meta(encoder, name, revision_of(encoder, identity), about or {})
-            self._prompts = _checked_prompts(encoder)
+            self.similarity, self.similarity_pairwise = mteb_similarities(similarity_name(encoder))
+            self.mteb_model_meta = build_model_meta(encoder, name, hash_encoder(encoder, identity), about or {})
+            self._prompts = _valid_prompts(encoder)
 
     def encode(
         self,
@@ -79,10 +79,10 @@ class MtebEncoder:
         self.encoded += len(texts)
         asked = self.encoder
         if isinstance(asked, PromptedEncoder):
-            prompt = self._prompt(task_metadata, prompt_type)
-            asked = _Asked(asked, prompt_type.value if prompt_type else "", prompt)
-        embeddings = embed(asked, texts, progress=self.progress)
-        self._watch(embeddings.vectors)
+            prompt = self._find_prompt(task_metadata, prompt_type)
+            asked = _PromptEncoder(asked, prompt_type.value if prompt_type else "", prompt)
+        embeddings = embed_sentences(asked, texts, progress=self.progress)
+        self._note_vectors(embeddings.vectors)
         return embeddings.vectors[[embeddings.rows[text] for text in texts]]
 
     def begin_task(self) -> None:
@@ -107,19 +107,19 @@ class MtebEncoder:
         known = 100 * (1 - self._unknown / self._tokens)
         return f"{known:.2f}% of {self._tokens:,} tokens, no word of {self._unknown_texts:,} texts"
 
-    def _watch(self, vectors: FloatArray) -> None:
+    def _note_vectors(self, vectors: FloatArray) -> None:
         """Note whether all vectors of a task are equal, and the tokens that word vectors know."""
         if len(vectors) and self._first is None:
             self._first, self.all_equal = vectors[0].copy(), True
         if self._first is not None and self.all_equal:
-            self.all_equal = equal_to(vectors, self._first)
+            self.all_equal = equal_rows(vectors, self._first)
         if isinstance(self.encoder, WordCounter):
             coverage: Mapping[str, Any] = getattr(self.encoder, "coverage", {})
             self._tokens += int(coverage.get("tokens", 0))
             self._unknown += int(coverage.get("tokens_without_vector", 0))
             self._unknown_texts += int(coverage.get("sentences_without_vector", 0))
 
-    def _prompt(self, task: Any, kind: Any) -> str | None:
+    def _find_prompt(self, task: Any, kind: Any) -> str | None:
         """The encoder's prompt for a task or its type, as mteb finds it; None for the kind's own."""
         if not self._prompts or task is None:
             return None
@@ -129,7 +129,7 @@ class MtebEncoder:
         return None if name is None else self._prompts.get(name)
 
 
-class _Asked:
+class _PromptEncoder:
     """A prompted encoder for texts of one kind."""
 
     def __init__(self, encoder: PromptedEncoder, kind: str, prompt: str | None) -> None:
@@ -142,25 +142,25 @@ class _Asked:
         return self.encoder.encode_as(sentences, self.kind, self.prompt, batch_tokens, progress)
 
 
-def similarity_of(encoder: Encoder) -> str:
+def similarity_name(encoder: Encoder) -> str:
     """Return the name of the similarity by which an encoder's vectors are compared."""
     return encoder.similarity if isinstance(encoder, PromptedEncoder) else "cosine"
 
 
-def _checked_prompts(encoder: Encoder) -> dict[str, str]:
+def _valid_prompts(encoder: Encoder) -> dict[str, str]:
     """The prompts whose names mteb looks up; the others are of other kinds of text, or nobody's."""
     if not isinstance(encoder, PromptedEncoder):
         return {}
     from mteb.models.abs_encoder import AbsEncoder
 
-    with quiet():
+    with silence_mteb():
         found, _ = AbsEncoder.validate_task_to_prompt_name(
             dict(encoder.prompts), raise_for_invalid_keys=False
         )
     return found or {}
 
 
-def revision_of(encoder: Encoder, identity: str = "") -> str:
+def hash_encoder(encoder: Encoder, identity: str = "") -> str:
     """Return a hash of an encoder's weights and of what it makes of a few fixed sentences.
 
     40 digits, as a commit's: the public results of mteb take no others.
@@ -170,7 +170,7 @@ def revision_of(encoder: Encoder, identity: str = "") -> str:
         identity: What else determines it, such as a hash of its options.
     """
     digest = hashlib.sha256(identity.encode())
-    for name, array in _arrays(encoder, "", {}):
+    for name, array in _walk_arrays(encoder, "", {}):
         digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     digest.update(np.ascontiguousarray(encoder.encode(_PROBES)).tobytes())
@@ -181,7 +181,7 @@ def revision_of(encoder: Encoder, identity: str = "") -> str:
     return digest.hexdigest()[:40]
 
 
-def _arrays(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+def _walk_arrays(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yield every tensor and array that an object holds, at any depth, by its path.
 
     ``seen`` keeps what was visited alive, so that no other object gets its number.
@@ -199,11 +199,11 @@ def _arrays(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, 
     elif isinstance(value, np.ndarray):
         yield name, value
     else:
-        for key, item in _items(value):
-            yield from _arrays(item, f"{name}.{key}", seen)
+        for key, item in _list_members(value):
+            yield from _walk_arrays(item, f"{name}.{key}", seen)
 
 
-def _items(value: Any) -> list[tuple[str, Any]]:
+def _list_members(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, dict):
         return sorted((str(key), item) for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -21,16 +21,16 @@ import numpy as np
 
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, StorageError, storage_reason
-from bench.eval.measure import Measured
+from bench.eval.measure import SuiteResult
 from bench.eval.mteb_classes import score_fewer_classes
 from bench.eval.mteb_items import mteb_items
-from bench.eval.mteb_kept import keep
+from bench.eval.mteb_kept import keep_predictions
 from bench.eval.mteb_kinds import RANKED, kind_of
 from bench.eval.mteb_model import MtebEncoder
-from bench.eval.mteb_scores import Entry, entry_as_json, entry_from_json, suite_scores
-from bench.eval.mteb_setup import import_mteb, kept_random_state, quiet
-from bench.eval.mteb_tasks import MtebTask, mteb_task
-from bench.records.files import write_whole
+from bench.eval.mteb_scores import MtebEntry, entry_as_json, entry_from_json, suite_scores
+from bench.eval.mteb_setup import import_mteb, preserve_random_state, silence_mteb
+from bench.eval.mteb_tasks import MtebTask, build_mteb_task
+from bench.records.files import write_atomically
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -40,7 +40,7 @@ _FORM = 2  # of what is kept of a finished task: with its predictions
 _BATCH = 256  # texts that mteb hands over at once; encoders make their own batches
 
 
-def evaluate(
+def evaluate_mteb(
     encoder: Encoder | PairScorer,
     tasks: Sequence[MtebTask],
     *,
@@ -50,7 +50,7 @@ def evaluate(
     force: bool = False,
     progress: Progress | None = None,
     about: Mapping[str, Any] | None = None,
-) -> Measured:
+) -> SuiteResult:
     """Measure an encoder on tasks of mteb; no global random state is changed.
 
     A finished task is kept in ``folder/parts`` at full precision, under everything that determines its
@@ -79,14 +79,14 @@ def evaluate(
     import torch
 
     limits = importlib.import_module("threadpoolctl").threadpool_limits
-    with kept_random_state(), quiet(), limits(torch.get_num_threads(), "blas"):  # changes last digits
+    with preserve_random_state(), silence_mteb(), limits(torch.get_num_threads(), "blas"):  # changes last digits
         model = MtebEncoder(encoder, name, identity, progress, about)
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[MtebEntry]] = {}
         failed: list[str] = []
-        groups = _groups(tasks)
+        groups = _group_tasks(tasks)
         for group in groups:
             try:
-                found |= _finished_or_measured(model, group, folder, force=force)
+                found |= _load_or_measure(model, group, folder, force=force)
             except Exception as error:  # the hub's, mteb's or the data's: said below, after the other tasks
                 if words := storage_reason(error):
                     what = f"what mteb measures can't be kept: {words}"
@@ -96,39 +96,39 @@ def evaluate(
     if failed:
         raise BenchError(
             f"{len(failed)} of {len(groups)} tasks of mteb failed ({' | '.join(failed)})",
-            hint=f"the others are kept: run the same command again{_how_to_fetch(failed)}",
+            hint=f"the others are kept: run the same command again{_fetch_hint(failed)}",
         )
     for asked, entries in found.items():
         if coverage := entries[0].coverage:
             print(f"{asked}: word vectors know {coverage}", file=sys.stderr)
-    return _measured(model, name, tasks, found)
+    return _build_result(model, name, tasks, found)
 
 
-def _measured(
-    model: MtebEncoder, name: str, tasks: Sequence[MtebTask], found: Mapping[str, Sequence[Entry]]
-) -> Measured:
+def _build_result(
+    model: MtebEncoder, name: str, tasks: Sequence[MtebTask], found: Mapping[str, Sequence[MtebEntry]]
+) -> SuiteResult:
     """Scores, what is kept of the items, and what the record says of mteb."""
-    facts = {"version": _version(), "model": name, "revision": model.mteb_model_meta.revision}
-    predictions = {task.id: _predictions(found[task.id]) for task in tasks}
-    of_tasks = {task.id: {**task.facts, **_parts(found[task.id])} for task in tasks}
-    return Measured(suite_scores(tasks, found), predictions, {"mteb": {**facts, "tasks": of_tasks}})
+    facts = {"version": _mteb_version(), "model": name, "revision": model.mteb_model_meta.revision}
+    predictions = {task.id: _join_predictions(found[task.id]) for task in tasks}
+    of_tasks = {task.id: {**task.facts, **_entry_facts(found[task.id])} for task in tasks}
+    return SuiteResult(suite_scores(tasks, found), predictions, {"mteb": {**facts, "tasks": of_tasks}})
 
 
-def _predictions(entries: Sequence[Entry]) -> FloatArray:
+def _join_predictions(entries: Sequence[MtebEntry]) -> FloatArray:
     """What is kept of all entries of a task, one after the other; nothing where one has nothing."""
     kept = [entry.kept.ravel() for entry in entries if entry.kept is not None]
     return np.concatenate(kept) if kept and len(kept) == len(entries) else np.empty(0, dtype=np.float32)
 
 
-def _parts(entries: Sequence[Entry]) -> dict[str, Any]:
+def _entry_facts(entries: Sequence[MtebEntry]) -> dict[str, Any]:
     """What the record says of that: split, subset and items of each entry, and what word vectors knew."""
     facts: dict[str, Any] = {"coverage": entries[0].coverage} if entries[0].coverage else {}
-    if len(_predictions(entries)):
+    if len(_join_predictions(entries)):
         facts["kept"] = [[entry.split, entry.subset, entry.items] for entry in entries]
     return facts
 
 
-def _groups(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:
+def _group_tasks(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:
     """Group the rows that are parts of one task of mteb's, which is loaded and run once."""
     groups: dict[tuple[str, tuple[str, ...]], list[MtebTask]] = {}
     for task in tasks:
@@ -136,31 +136,31 @@ def _groups(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:
     return list(groups.values())
 
 
-def _how_to_fetch(failed: Sequence[str]) -> str:
+def _fetch_hint(failed: Sequence[str]) -> str:
     """What to do about data sets that aren't in the local cache: nothing is fetched unasked."""
     offline = os.environ.get("HF_HUB_OFFLINE") not in (None, "", "0")
     missing = any("Couldn't reach" in reason or "offline" in reason.lower() for reason in failed)
     return ", with HF_HUB_OFFLINE=0 before it to fetch data sets" if offline and missing else ""
 
 
-def _finished_or_measured(
+def _load_or_measure(
     model: MtebEncoder, group: list[MtebTask], folder: Path, *, force: bool
-) -> dict[str, list[Entry]]:
-    facts = [_FORM, model.mteb_model_meta.revision, _version(), *(task.sha256 for task in group)]
+) -> dict[str, list[MtebEntry]]:
+    facts = [_FORM, model.mteb_model_meta.revision, _mteb_version(), *(task.sha256 for task in group)]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     file = folder / "parts" / f"{key}.json"
-    entries = None if force else _kept(file)
+    entries = None if force else _load_entries(file)
     if entries is None:
-        entries = _measure(model, group, folder)
+        entries = _measure_group(model, group, folder)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps([entry_as_json(entry) for entry in entries]).encode())
+        write_atomically(file, json.dumps([entry_as_json(entry) for entry in entries]).encode())
     return {
         task.id: [e for e in entries if not task.asked.subsets or e.subset in task.asked.subsets]
         for task in group
     }
 
 
-def _kept(file: Path) -> list[Entry] | None:
+def _load_entries(file: Path) -> list[MtebEntry] | None:
     """The entries of a finished task, None where it isn't finished or its file is damaged."""
     try:
         return [entry_from_json(entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
@@ -168,7 +168,7 @@ def _kept(file: Path) -> list[Entry] | None:
         return None
 
 
-def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[Entry]:
+def _measure_group(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[MtebEntry]:
     """Run one task of mteb's on every subset that the group needs, and write mteb's own files.
 
     Raises:
@@ -178,13 +178,13 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
 
     asked = [task.asked.subsets for task in group]
     every = dict.fromkeys(subset for subsets in asked for subset in subsets) if all(asked) else ()
-    task = mteb_task(replace(group[0], asked=replace(group[0].asked, subsets=tuple(every))))
+    task = build_mteb_task(replace(group[0], asked=replace(group[0].asked, subsets=tuple(every))))
     if not task.data_loaded and not task.is_aggregate:
         task.load_data()  # here, so that they can be counted afterwards
     score_fewer_classes(task, group[0].local)
     model.begin_task()
     settings: Any = {"batch_size": _BATCH, "show_progress_bar": False}
-    with _said(task, group[0]) as (said, folder_of_predictions):
+    with _capture_predictions(task, group[0]) as (said, folder_of_predictions):
         run = mteb.evaluate(
             model,
             task,
@@ -196,7 +196,7 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
         )
         (result,) = run.task_results
         entries = [
-            _entry(group[0], task, split, scores, said)
+            _build_entry(group[0], task, split, scores, said)
             for split, parts in result.scores.items()
             for scores in parts
         ]
@@ -212,7 +212,7 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
 
 
 @contextmanager
-def _said(task: AbsTask, asked: MtebTask) -> Iterator[tuple[Callable[[str, str], Any], Path | None]]:
+def _capture_predictions(task: AbsTask, asked: MtebTask) -> Iterator[tuple[Callable[[str, str], Any], Path | None]]:
     """Listen to what mteb says of the items of a task: yield what reads it, and the folder to write it to.
 
     Predictions come from mteb's file of them. Of queries, which have a thousand documents each, their scores
@@ -242,16 +242,16 @@ def _said(task: AbsTask, asked: MtebTask) -> Iterator[tuple[Callable[[str, str],
             yield lambda split, subset: read()[subset][split], Path(folder)
 
 
-def _entry(asked: MtebTask, task: AbsTask, split: str, scores: Any, said: Callable[[str, str], Any]) -> Entry:
+def _build_entry(asked: MtebTask, task: AbsTask, split: str, scores: Any, said: Callable[[str, str], Any]) -> MtebEntry:
     """What mteb measured on a subset, with what is kept of its predictions."""
     subset = scores["hf_subset"]
-    entry = Entry(split, subset, _numbers(scores), asked.items or _items(task, split, subset))
+    entry = MtebEntry(split, subset, _select_numbers(scores), asked.items or _count_items(task, split, subset))
     kind, value = kind_of(asked), entry.scores.get(asked.score)
     if kind is None or value is None:
         return entry
     try:
         items = mteb_items(task, split, subset)
-        kept = keep(kind, said(split, subset), items, value)
+        kept = keep_predictions(kind, said(split, subset), items, value)
     except (
         AttributeError,
         KeyError,
@@ -263,11 +263,11 @@ def _entry(asked: MtebTask, task: AbsTask, split: str, scores: Any, said: Callab
     return entry if kept is None else replace(entry, items=len(items.texts), kept=kept)
 
 
-def _numbers(scores: Any) -> dict[str, float]:
+def _select_numbers(scores: Any) -> dict[str, float]:
     return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
 
 
-def _items(task: AbsTask, split: str, subset: str) -> int:
+def _count_items(task: AbsTask, split: str, subset: str) -> int:
     """Pairs, sentences or queries of a split, 0 for a task that is made of others."""
     data: Any = task.dataset
     if not data:
@@ -287,5 +287,5 @@ def _write_results(result: TaskResult, model: MtebEncoder, folder: Path, setting
     cache.save_to_cache(result, about, encode_kwargs=settings)
 
 
-def _version() -> str:
+def _mteb_version() -> str:
     return importlib.metadata.version("mteb")

@@ -32,7 +32,7 @@ _RETRIEVAL = tuple(
 
 
 @dataclass(frozen=True)
-class Entry:
+class MtebEntry:
     """What mteb measured on one subset of one split.
 
     Args:
@@ -52,7 +52,7 @@ class Entry:
     coverage: str = ""
 
 
-def entry_as_json(entry: Entry) -> dict[str, Any]:
+def entry_as_json(entry: MtebEntry) -> dict[str, Any]:
     """Return what JSON holds of an entry, its predictions packed."""
     kept = None
     if entry.kept is not None:
@@ -60,7 +60,7 @@ def entry_as_json(entry: Entry) -> dict[str, Any]:
     return {**asdict(replace(entry, kept=None)), "kept": kept}
 
 
-def entry_from_json(said: Mapping[str, Any]) -> Entry:
+def entry_from_json(said: Mapping[str, Any]) -> MtebEntry:
     """Return the entry of what :func:`entry_as_json` made.
 
     Raises:
@@ -73,7 +73,7 @@ def entry_from_json(said: Mapping[str, Any]) -> Entry:
         kept = kept.reshape(rows, said["items"])
         if not kept.size or not np.isfinite(kept).all():
             raise ValueError("no predictions")
-    return Entry(**{**said, "kept": kept})
+    return MtebEntry(**{**said, "kept": kept})
 
 
 def metric_name(score: str) -> str:
@@ -91,7 +91,7 @@ def shared_metric(tasks: Sequence[MtebTask]) -> str:
     return metrics.pop() if len(metrics) == 1 else MAIN
 
 
-def suite_scores(tasks: Sequence[MtebTask], found: Mapping[str, Sequence[Entry]]) -> tuple[Score, ...]:
+def suite_scores(tasks: Sequence[MtebTask], found: Mapping[str, Sequence[MtebEntry]]) -> tuple[Score, ...]:
     """Return every task's scores and the suite's average.
 
     A task's value is the mean over its splits and subsets, as mteb's. The average's metric is the one that
@@ -107,23 +107,23 @@ def suite_scores(tasks: Sequence[MtebTask], found: Mapping[str, Sequence[Entry]]
     """
     metrics = {task.id: metric_name(task.score) for task in tasks}
     shared = shared_metric(tasks)
-    values = {task.id: _mean(task.id, found[task.id], task.score) for task in tasks}
+    values = {task.id: _mean_score(task.id, found[task.id], task.score) for task in tasks}
     scores: list[Score] = []
     for task in tasks:
         items = sum(entry.items for entry in found[task.id])
         for metric in dict.fromkeys((shared, metrics[task.id])):
             scores.append(Score(task.id, ALL, metric, values[task.id], items))
-        scores += _at_ranks(task, found[task.id], items)
-        scores += _parts(task, found[task.id])
+        scores += _rank_scores(task, found[task.id], items)
+        scores += _subset_scores(task, found[task.id])
     kinds = dict.fromkeys(task.kind for task in tasks)
     for kind in kinds if len(kinds) > 1 else ():
         of_kind = [values[task.id] for task in tasks if task.kind == kind]
         scores.append(Score(kind, "mean", shared, suite_average(of_kind), len(of_kind)))
     scores.append(Score("avg", ALL, shared, suite_average(values.values()), len(tasks)))
-    return (*scores, *_averages_at_ranks(scores, len(tasks), shared))
+    return (*scores, *_rank_averages(scores, len(tasks), shared))
 
 
-def own_names(tasks: Sequence[MtebTask], scores: Sequence[Score]) -> set[tuple[str, str, str]]:
+def own_score_names(tasks: Sequence[MtebTask], scores: Sequence[Score]) -> set[tuple[str, str, str]]:
     """Return task, subset and metric of what :func:`suite_scores` gives, but for other ranks' scores.
 
     Args:
@@ -141,14 +141,14 @@ def own_names(tasks: Sequence[MtebTask], scores: Sequence[Score]) -> set[tuple[s
     }
 
 
-def rank_names(tasks: Sequence[MtebTask]) -> set[tuple[str, str, str]]:
+def rank_score_names(tasks: Sequence[MtebTask]) -> set[tuple[str, str, str]]:
     """Return task, subset and metric of what retrieval has at other ranks, and of its averages."""
     ranked = [task.id for task in tasks if task.kind == "Retrieval"]
     rows = (*ranked, AVERAGE) if len(ranked) == len(tasks) else ranked
     return {(row, ALL, metric_name(name)) for row in rows for name in _RETRIEVAL}
 
 
-def _mean(task_id: str, entries: Sequence[Entry], score: str) -> float:
+def _mean_score(task_id: str, entries: Sequence[MtebEntry], score: str) -> float:
     values = [entry.scores.get(score, math.nan) for entry in entries]
     bad = [entry.subset for entry, value in zip(entries, values, strict=True) if not math.isfinite(value)]
     if bad or not values:
@@ -159,16 +159,16 @@ def _mean(task_id: str, entries: Sequence[Entry], score: str) -> float:
     return suite_average(values)
 
 
-def _at_ranks(task: MtebTask, entries: Sequence[Entry], items: int) -> list[Score]:
+def _rank_scores(task: MtebTask, entries: Sequence[MtebEntry], items: int) -> list[Score]:
     if task.kind != "Retrieval":
         return []
     there = [
         name for name in _RETRIEVAL if name != task.score and all(name in entry.scores for entry in entries)
     ]
-    return [Score(task.id, ALL, metric_name(name), _mean(task.id, entries, name), items) for name in there]
+    return [Score(task.id, ALL, metric_name(name), _mean_score(task.id, entries, name), items) for name in there]
 
 
-def _parts(task: MtebTask, entries: Sequence[Entry]) -> list[Score]:
+def _subset_scores(task: MtebTask, entries: Sequence[MtebEntry]) -> list[Score]:
     if not 1 < len(entries) <= MOST_PARTS:
         return []
     several = len({entry.split for entry in entries}) > 1
@@ -184,7 +184,7 @@ def _parts(task: MtebTask, entries: Sequence[Entry]) -> list[Score]:
     ]
 
 
-def _averages_at_ranks(scores: Sequence[Score], tasks: int, shared: str) -> list[Score]:
+def _rank_averages(scores: Sequence[Score], tasks: int, shared: str) -> list[Score]:
     """Averages of the retrieval metrics that every task has."""
     averages = []
     for name in map(metric_name, _RETRIEVAL):

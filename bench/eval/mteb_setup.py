@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def kept_random_state() -> Iterator[None]:
+def preserve_random_state() -> Iterator[None]:
     """Restore the global generators of ``random``, numpy and torch (of every initialised GPU too).
 
     Importing mteb, making a task of it and evaluating each seed all of them with 42.
@@ -51,27 +51,27 @@ def import_mteb() -> ModuleType:
         InputError: it isn't installed, or something that it needs.
     """
     try:
-        with kept_random_state():
+        with preserve_random_state():
             import mteb
     except ImportError as error:
-        raise _missing(str(error)) from error
+        raise _import_error(str(error)) from error
     return mteb
 
 
-def need_mteb() -> None:
+def require_mteb() -> None:
     """Raise :func:`import_mteb`'s error where mteb isn't installed, without the seconds that it imports."""
     if importlib.util.find_spec("mteb") is None:
-        raise _missing("it isn't installed")
+        raise _import_error("it isn't installed")
 
 
-def _missing(why: str) -> InputError:
+def _import_error(why: str) -> InputError:
     return InputError(
         f"mteb can't be imported: {why}", expected="the extra mteb", hint="pip install 'cse-bench[mteb]'"
     )
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_mteb() -> Iterator[None]:
     """Keep mteb's warnings, of replaced tasks and the like, and data sets' bars off stderr."""
     datasets: Any = importlib.import_module("datasets")
 

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from bench.data.mteb_names import has_own_tasks
 from bench.data.source import DataSource
 from bench.encoder import Encoder, FloatArray, PairScorer
-from bench.eval.measure import Measure, Measured, Name, Setting
-from bench.eval.mteb_cached import check_at_hand, check_declared
-from bench.eval.mteb_scores import own_names, rank_names, shared_metric
-from bench.eval.mteb_setup import need_mteb
+from bench.eval.measure import Measure, SuiteResult, ScoreName, MeasureContext
+from bench.eval.mteb_cached import check_cached_data, check_declared_data
+from bench.eval.mteb_scores import own_score_names, rank_score_names, shared_metric
+from bench.eval.mteb_setup import require_mteb
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.records.record import RunRecord, Score, safe_name
 
 if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
-    from bench.eval.moved import Moved
+    from bench.eval.moved import ItemChange
 
 
 class MtebSuite(Measure[MtebTask]):
@@ -51,22 +51,22 @@ class MtebSuite(Measure[MtebTask]):
     def check_early(self) -> None:
         """Refuse data sets that are neither here nor may be fetched, if mteb needn't be imported for that."""
         if not has_own_tasks(self.name):
-            check_declared(self.name)
+            check_declared_data(self.name)
 
     def check(self, tasks: Sequence[MtebTask]) -> None:
         """Refuse to go on without mteb, or with data sets that are neither here nor may be fetched."""
-        need_mteb()
-        check_at_hand(self.name, tasks)
+        require_mteb()
+        check_cached_data(self.name, tasks)
 
     def sentences(self, tasks: Sequence[MtebTask]) -> Iterator[str]:
         """Yield nothing: the data are loaded by mteb, when it measures."""
         return iter(())
 
-    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[MtebTask], setting: Setting) -> Measured:
-        """Measure the tasks that aren't finished yet; see :func:`bench.eval.mteb_run.evaluate`."""
-        from bench.eval.mteb_run import evaluate
+    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[MtebTask], setting: MeasureContext) -> SuiteResult:
+        """Measure the tasks that aren't finished yet; see :func:`bench.eval.mteb_run.evaluate_mteb`."""
+        from bench.eval.mteb_run import evaluate_mteb
 
-        return evaluate(
+        return evaluate_mteb(
             encoder,
             tasks,
             name=f"bench/{safe_name(setting.model.replace(' ', '-'))}",
@@ -81,21 +81,21 @@ class MtebSuite(Measure[MtebTask]):
         self, tasks: Sequence[MtebTask], predictions: Mapping[str, FloatArray], record: RunRecord
     ) -> tuple[Score, ...]:
         """Score again what is kept, where the gold is at hand."""
-        from bench.eval.mteb_kept import scored_again
+        from bench.eval.mteb_kept import rescore_tasks
 
-        return scored_again(tasks, predictions, record)
+        return rescore_tasks(tasks, predictions, record)
 
     def main_metric(self, tasks: Sequence[MtebTask]) -> str:
         """Return the metric that all tasks share, else "main_score"."""
         return shared_metric(tasks) if tasks else ""
 
-    def own_scores(self, tasks: Sequence[MtebTask], record: RunRecord) -> set[Name]:
+    def own_scores(self, tasks: Sequence[MtebTask], record: RunRecord) -> set[ScoreName]:
         """Return the tasks' scores, their subsets' and the averages."""
-        return own_names(tasks, record.scores)
+        return own_score_names(tasks, record.scores)
 
-    def side_scores(self, tasks: Sequence[MtebTask], record: RunRecord) -> set[Name]:
+    def side_scores(self, tasks: Sequence[MtebTask], record: RunRecord) -> set[ScoreName]:
         """Return what retrieval has at other ranks."""
-        return rank_names(tasks)
+        return rank_score_names(tasks)
 
     def draws(
         self,
@@ -106,14 +106,14 @@ class MtebSuite(Measure[MtebTask]):
         count: int,
     ) -> NDArray[np.float64]:
         """The task's score in draws of items, within each subset."""
-        from bench.eval.mteb_kept import drawn
+        from bench.eval.mteb_kept import draw_task_scores
 
-        return drawn(task, rows, record, rng, count)
+        return draw_task_scores(task, rows, record, rng, count)
 
     def moved(
         self, task: MtebTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
-    ) -> list[Moved]:
+    ) -> list[ItemChange]:
         """Return the items that two runs treat most differently, by the task's kind."""
-        from bench.eval.mteb_kept import moved_items
+        from bench.eval.mteb_kept import find_item_changes
 
-        return moved_items(task, one, other, record, count)
+        return find_item_changes(task, one, other, record, count)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
-from bench.data.mini.suites import MTEB_SUITES, mteb_tasks
+from bench.data.mini.suites import MTEB_SUITES, draw_mteb_tasks
 from bench.data.mteb_names import FILES, STSB_MULTI, MtebName, parse_suite
 from bench.data.source import NO_FOLDER, DataSource
-from bench.errors import InputError, did_you_mean
+from bench.errors import InputError, suggest_name
 from bench.eval.mteb_items import local_items
-from bench.eval.mteb_setup import import_mteb, kept_random_state
+from bench.eval.mteb_setup import import_mteb, preserve_random_state
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -103,26 +103,26 @@ def load_mteb_suite(suite: str, source: DataSource = NO_FOLDER) -> list[MtebTask
         if source.folder is None:
             raise InputError(f"suite '{suite}' needs evaluation data", expected="--data DIR or BENCH_DATA")
         with resources.as_file(resources.files("bench.data").joinpath("stsb_multi.toml")) as file:
-            return [_local(task) for task in read_local_suite(file, source.folder / "stsb_multi")]
+            return [_local_task(task) for task in read_local_suite(file, source.folder / "stsb_multi")]
     if suite in MTEB_SUITES:
         score = MTEB_SUITES[suite].score
-        return [_made_up(task, score) for task in mteb_tasks(suite, source.world)]
+        return [_world_task(task, score) for task in draw_mteb_tasks(suite, source.world)]
     if suite.startswith(FILES):
-        return [_local(task) for task in read_local_suite(Path(suite.removeprefix(FILES)))]
+        return [_local_task(task) for task in read_local_suite(Path(suite.removeprefix(FILES)))]
     import_mteb()
     asked = parse_suite(suite)
-    with kept_random_state():
-        return [_resolved(task, asked.score, suite) for task in asked.tasks]
+    with preserve_random_state():
+        return [_resolve_task(task, asked.score, suite) for task in asked.tasks]
 
 
-def mteb_task(task: MtebTask) -> AbsTask:
+def build_mteb_task(task: MtebTask) -> AbsTask:
     """Return mteb's own object of a task: a local one holds its data, another has yet to load them."""
     import_mteb()
-    with kept_random_state():
-        return _from_files(task) if task.local else _of_registry(task.asked, f"mteb:{task.asked.name}")
+    with preserve_random_state():
+        return _build_local_task(task) if task.local else _get_registry_task(task.asked, f"mteb:{task.asked.name}")
 
 
-def _local(task: LocalTask) -> MtebTask:
+def _local_task(task: LocalTask) -> MtebTask:
     if task.name in _NOT_NAMES:
         raise InputError(
             f"a task can't be called '{task.name}'", where="suite local", expected="another name"
@@ -133,20 +133,20 @@ def _local(task: LocalTask) -> MtebTask:
     )
 
 
-def _made_up(task: LocalTask, score: str) -> MtebTask:
+def _world_task(task: LocalTask, score: str) -> MtebTask:
     _, kind, main = _BASES[task.type]
     asked, data = MtebName(task.name, task.name), ("mini", task.sha256)
     return MtebTask(asked, kind, score or main, data, (task.split,), task)
 
 
-def _resolved(asked: MtebName, score: str, suite: str) -> MtebTask:
-    task = _of_registry(asked, suite)
+def _resolve_task(asked: MtebName, score: str, suite: str) -> MtebTask:
+    task = _get_registry_task(asked, suite)
     about = task.metadata
     dataset = (str(about.dataset["path"]), str(about.dataset["revision"]))
     return MtebTask(asked, about.type, score or about.main_score, dataset, tuple(task.eval_splits))
 
 
-def _of_registry(asked: MtebName, suite: str) -> AbsTask:
+def _get_registry_task(asked: MtebName, suite: str) -> AbsTask:
     import mteb
 
     where = f"--suite {suite}"
@@ -159,7 +159,7 @@ def _of_registry(asked: MtebName, suite: str) -> AbsTask:
             f"mteb has no task '{asked.name}'",
             where=where,
             expected="a name of mteb.get_tasks()",
-            hint=did_you_mean(asked.name, names),
+            hint=suggest_name(asked.name, names),
         ) from error
     if list(task.modalities) != ["text"]:
         raise InputError(
@@ -179,7 +179,7 @@ def _of_registry(asked: MtebName, suite: str) -> AbsTask:
     return mteb.get_task(asked.name, eval_splits=splits or None, hf_subsets=asked.subsets or None)
 
 
-def _from_files(task: MtebTask) -> AbsTask:
+def _build_local_task(task: MtebTask) -> AbsTask:
     """An instance of a class of mteb's, made for the task, with the data in it."""
     from mteb import abstasks
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -201,12 +201,12 @@ def _from_files(task: MtebTask) -> AbsTask:
         scores = [float(row[2]) for row in local.tables[-1][1]]
         members |= {"min_score": min(scores), "max_score": max(scores)}
     made: AbsTask = type("LocalTask", (getattr(abstasks, _BASES[local.type][0]),), members)()
-    made.dataset = _dataset(local)
+    made.dataset = _build_dataset(local)
     made.data_loaded = True
     return made
 
 
-def _dataset(task: LocalTask) -> Any:
+def _build_dataset(task: LocalTask) -> Any:
     """The data as mteb's base class of the task's type wants them."""
     datasets: Any = importlib.import_module("datasets")
     table, splits = datasets.Dataset.from_dict, datasets.DatasetDict
@@ -228,22 +228,22 @@ def _dataset(task: LocalTask) -> Any:
         )
     if task.type in _TABLES:
         return splits({task.split: table(_TABLES[task.type](task))})
-    return {"default": {task.split: _ranking(task, table)}}
+    return {"default": {task.split: _ranking_data(task, table)}}
 
 
-def _clusters(task: LocalTask) -> dict[str, Any]:
+def _cluster_table(task: LocalTask) -> dict[str, Any]:
     """All in one row, as mteb has the sets that it clusters one by one."""
     texts, labels = zip(*task.table("file"), strict=True)
     names = sorted(set(labels))
     return {"sentences": [list(texts)], "labels": [[names.index(label) for label in labels]]}
 
 
-def _labelled_pairs(task: LocalTask) -> dict[str, Any]:
+def _pair_table(task: LocalTask) -> dict[str, Any]:
     first, second, labels = map(list, zip(*task.table("file"), strict=True))
     return {"sentence1": first, "sentence2": second, "labels": [int(label) for label in labels]}
 
 
-def _summaries(task: LocalTask) -> dict[str, Any]:
+def _summary_table(task: LocalTask) -> dict[str, Any]:
     """A row for each text, with all its summaries."""
     texts = [*dict.fromkeys(text for text, _ in task.table("references"))]
     judged = [[row[1:] for row in task.table("summaries") if row[0] == text] for text in texts]
@@ -255,10 +255,10 @@ def _summaries(task: LocalTask) -> dict[str, Any]:
     }
 
 
-_TABLES = {"clustering": _clusters, "pair-classification": _labelled_pairs, "summarisation": _summaries}
+_TABLES = {"clustering": _cluster_table, "pair-classification": _pair_table, "summarisation": _summary_table}
 
 
-def _ranking(task: LocalTask, table: Any) -> dict[str, Any]:
+def _ranking_data(task: LocalTask, table: Any) -> dict[str, Any]:
     """The data of a retrieval or reranking task; the latter's texts get ids, a document one per text."""
     relevant: dict[str, dict[str, int]] = {}
     ranked = None

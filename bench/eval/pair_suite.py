@@ -12,11 +12,11 @@ from bench.data.source import DataSource
 from bench.data.suites import is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Encoder, FloatArray, PairScorer
-from bench.eval.measure import Measure, Measured, PairTests, Setting
+from bench.eval.measure import Measure, SuiteResult, PairTests, MeasureContext
 from bench.records.record import RunRecord, Score
 
 if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
-    from bench.eval.moved import Moved
+    from bench.eval.moved import ItemChange
     from bench.stats.correlations import CorrelationTest
 
 
@@ -41,12 +41,12 @@ class PairSuite(Measure[PairTask]):
         """Yield both sentences of every pair."""
         return (sentence for task in tasks for pair in task.all_pairs() for sentence in pair)
 
-    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[PairTask], setting: Setting) -> Measured:
+    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[PairTask], setting: MeasureContext) -> SuiteResult:
         """Score an encoder, or a method that compares pairs; see :func:`bench.eval.sts.score_suite`."""
-        from bench.eval.sts import predict, score_suite
+        from bench.eval.sts import predict_similarities, score_suite
 
-        predictions = predict(encoder, tasks, progress=setting.progress)
-        return Measured(score_suite(tasks, predictions), predictions)
+        predictions = predict_similarities(encoder, tasks, progress=setting.progress)
+        return SuiteResult(score_suite(tasks, predictions), predictions)
 
     def rescore(
         self, tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray], record: RunRecord
@@ -67,7 +67,7 @@ class PairSuite(Measure[PairTask]):
         """Correlate in draws of pairs; see :func:`bench.stats.resampling.spearman_draws`."""
         from bench.stats.resampling import spearman_draws
 
-        return spearman_draws(rows, _gold(task), rng, count)
+        return spearman_draws(rows, _gold_scores(task), rng, count)
 
     def pair_tests(
         self, task: PairTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
@@ -77,22 +77,22 @@ class PairSuite(Measure[PairTask]):
         from bench.stats.resampling import spearman_rows
 
         triple = (*scores, float(spearman_rows(one, other)[0]))
-        return {test.__name__: _tested(test, triple, len(one)) for test in (williams, steiger)}
+        return {test.__name__: _try_correlation_test(test, triple, len(one)) for test in (williams, steiger)}
 
     def moved(
         self, task: PairTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
-    ) -> list[Moved]:
+    ) -> list[ItemChange]:
         """Return the pairs whose rank of similarity changed most."""
-        from bench.eval.moved import moved_ranks
+        from bench.eval.moved import rank_changes
 
-        return moved_ranks(list(task.all_pairs()), _gold(task).tolist(), one, other, count)
+        return rank_changes(list(task.all_pairs()), _gold_scores(task).tolist(), one, other, count)
 
 
-def _gold(task: PairTask) -> NDArray[np.float64]:
+def _gold_scores(task: PairTask) -> NDArray[np.float64]:
     return np.concatenate([np.asarray(subset.gold, dtype=np.float64) for subset in task.subsets])
 
 
-def _tested(
+def _try_correlation_test(
     test: Callable[[float, float, float, int], CorrelationTest], triple: tuple[float, float, float], n: int
 ) -> CorrelationTest | None:
     try:

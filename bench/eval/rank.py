@@ -14,12 +14,12 @@ from bench.data.suites import load_rank
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import BenchError
-from bench.eval.embed import Embeddings, embed, report_words
-from bench.eval.measure import Measure, Measured, Setting
+from bench.eval.embed import Embeddings, embed_sentences, report_words
+from bench.eval.measure import Measure, SuiteResult, MeasureContext
 from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
-    from bench.eval.moved import Moved
+    from bench.eval.moved import ItemChange
 
 HITS = (1, 3)
 _TIE = 1e-6
@@ -47,20 +47,20 @@ class RankSuite(Measure[RankTask]):
         """Yield the background, in which all pairs are."""
         return (sentence for task in tasks for sentence in task.background)
 
-    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[RankTask], setting: Setting) -> Measured:
+    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[RankTask], setting: MeasureContext) -> SuiteResult:
         """Encode the background once and rank it for every query; kept are the ranks, by cosine first."""
         if isinstance(encoder, PairScorer):
             raise BenchError("this method compares pairs and has no vectors to rank by")
-        found = embed(encoder, self.sentences(tasks), progress=setting.progress)
+        found = embed_sentences(encoder, self.sentences(tasks), progress=setting.progress)
         report_words(encoder, found.rows)
         predictions = {task.id: np.concatenate(task_ranks(task, found)).astype(np.float32) for task in tasks}
-        return Measured(_scores(tasks, predictions), predictions)
+        return SuiteResult(_rank_scores(tasks, predictions), predictions)
 
     def rescore(
         self, tasks: Sequence[RankTask], predictions: Mapping[str, FloatArray], record: RunRecord
     ) -> tuple[Score, ...]:
         """Score the ranks again."""
-        return _scores(tasks, predictions)
+        return _rank_scores(tasks, predictions)
 
     def draws(
         self,
@@ -73,20 +73,20 @@ class RankSuite(Measure[RankTask]):
         """Mean reciprocal rank by cosine in draws of pairs, both directions of a pair together."""
         from bench.stats.resampling import mean_draws
 
-        reciprocal = np.stack([1 / _ranks(task, row)[0] for row in rows])
+        reciprocal = np.stack([1 / _read_ranks(task, row)[0] for row in rows])
         return np.clip(mean_draws(reciprocal.reshape(len(rows), -1, 2).mean(2), rng, count), 0, 1)
 
     def moved(
         self, task: RankTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
-    ) -> list[Moved]:
+    ) -> list[ItemChange]:
         """Return the queries whose reciprocal rank changed most."""
-        from bench.eval.moved import Moved
+        from bench.eval.moved import ItemChange
 
-        a, b = (_ranks(task, side)[0] for side in (one, other))
+        a, b = (_read_ranks(task, side)[0] for side in (one, other))
         change = 1 / b - 1 / a
         rows = [row for row in np.argsort(-np.abs(change), kind="stable")[:count].tolist() if change[row]]
         return [
-            Moved(row + 1, f"{change[row]:+.3f}", f"{a[row]:g}", f"{b[row]:g}", "1", task.queries[row])
+            ItemChange(row + 1, f"{change[row]:+.3f}", f"{a[row]:g}", f"{b[row]:g}", "1", task.queries[row])
             for row in rows
         ]
 
@@ -151,7 +151,7 @@ def partner_ranks(vectors: Vectors, queries: NDArray[np.intp], *, distance: bool
     return np.maximum(ranks, 1)
 
 
-def _ranks(task: RankTask, kept: FloatArray) -> tuple[Vectors, Vectors]:
+def _read_ranks(task: RankTask, kept: FloatArray) -> tuple[Vectors, Vectors]:
     """Kept ranks by cosine and by distance; raises BenchError for a wrong number, or what is no rank."""
     if kept.shape != (2 * task.items,):
         raise BenchError(f"{len(kept)} ranks for {task.items} queries", where=task.id, expected="two a query")
@@ -161,11 +161,11 @@ def _ranks(task: RankTask, kept: FloatArray) -> tuple[Vectors, Vectors]:
     return ranks[: task.items], ranks[task.items :]
 
 
-def _scores(tasks: Sequence[RankTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
+def _rank_scores(tasks: Sequence[RankTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
     """MRR and hits of each task by cosine ("all") and by distance ("l2"), and the average."""
     scores = []
     for task in tasks:
-        for subset, ranks in zip((ALL, "l2"), _ranks(task, predictions[task.id]), strict=True):
+        for subset, ranks in zip((ALL, "l2"), _read_ranks(task, predictions[task.id]), strict=True):
             scores.append(Score(task.id, subset, "mrr", float(np.mean(1 / ranks)), task.items))
             scores += [
                 Score(task.id, subset, f"hits@{k}", float(np.mean(ranks <= k)), task.items) for k in HITS

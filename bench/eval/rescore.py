@@ -11,7 +11,7 @@ from bench.data.mteb_names import CONTRAST_TEXT, FILES
 from bench.data.source import DEFAULT_SEED, DataSource, data_folder
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError, NotComparableError
-from bench.eval.measure import Name
+from bench.eval.measure import ScoreName
 from bench.eval.suite import SuiteTask, measure_of
 from bench.records.integrity import TOLERANCE
 from bench.records.record import RunRecord
@@ -19,7 +19,7 @@ from bench.records.store import ResultStore
 
 
 @dataclass(frozen=True)
-class Rescored:
+class ScoreCheck:
     """What predictions and gold say of a record's scores.
 
     Args:
@@ -35,7 +35,7 @@ class Rescored:
     beside: tuple[str, ...] = ()
 
 
-def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
+def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
     """Return the tasks that a record was measured on, by name.
 
     Args:
@@ -51,7 +51,7 @@ def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
     # any version of the data is accepted: the sha256 of each task is compared with the record's below
     world_seed = (record.world or {}).get("seed", DEFAULT_SEED)
     source = DataSource(folder, accept_changed=True, world_seed=world_seed)
-    tasks = _suite(_source(record.suite, folder), source)
+    tasks = _load_suite(_locate_suite(record.suite, folder), source)
     for name in dict.fromkeys([*record.tasks, *tasks]):
         if (
             name not in tasks
@@ -66,7 +66,7 @@ def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
     return dict(tasks)
 
 
-def _source(suite: str, folder: Path | None) -> str:
+def _locate_suite(suite: str, folder: Path | None) -> str:
     """What loads a record's suite: of ``local:NAME`` the file NAME.toml in the data folder, and no other.
 
     Of ``contrast:NAME`` it is NAME.txt. A record may name any file, but only who asks says which is opened.
@@ -97,13 +97,13 @@ def _is_below(file: Path, folder: Path) -> bool:
 
 
 @cache
-def _suite(name: str, source: DataSource) -> dict[str, SuiteTask]:
+def _load_suite(name: str, source: DataSource) -> dict[str, SuiteTask]:
     return {task.id: task for task in measure_of(name).load(source)}
 
 
-def rescore(
+def rescore_record(
     record: RunRecord, tasks: Mapping[str, SuiteTask], predictions: Mapping[str, FloatArray]
-) -> Rescored:
+) -> ScoreCheck:
     """Compute a record's scores again; those that no predictions give have to be known of the suite.
 
     Args:
@@ -116,8 +116,8 @@ def rescore(
     try:
         found = measure.rescore(listed, dict(predictions), record)
     except BenchError as error:
-        return Rescored((str(error),), 0)
-    wrong = list(wrong_average(record, listed))
+        return ScoreCheck((str(error),), 0)
+    wrong = list(check_average(record, listed))
     for score in found:
         name = score.task, score.subset, score.metric
         value, n = said.pop(name, (None, 0))
@@ -129,10 +129,10 @@ def rescore(
     beside = measure.side_scores(listed, record) - own
     odd = (name for name in said if name not in own | beside)
     wrong += [f"suite {record.suite} has no score {' '.join(name)}" for name in odd]
-    return Rescored(tuple(wrong), len(found), _kinds(said, own), _kinds(said, beside))
+    return ScoreCheck(tuple(wrong), len(found), _score_kinds(said, own), _score_kinds(said, beside))
 
 
-def wrong_average(record: RunRecord, tasks: Sequence[SuiteTask] = ()) -> Iterator[str]:
+def check_average(record: RunRecord, tasks: Sequence[SuiteTask] = ()) -> Iterator[str]:
     """Yield that a record's average, which tables show, is of another metric than its suite's.
 
     Args:
@@ -144,11 +144,11 @@ def wrong_average(record: RunRecord, tasks: Sequence[SuiteTask] = ()) -> Iterato
         yield f"its average is of {record.metric}, and that of suite {record.suite} is of {metric}"
 
 
-def _kinds(said: Mapping[Name, object], of: Set[Name]) -> tuple[str, ...]:
+def _score_kinds(said: Mapping[ScoreName, object], of: Set[ScoreName]) -> tuple[str, ...]:
     return tuple(f"{subset} {metric}" for task, subset, metric in said if (task, subset, metric) in of)
 
 
-def believed(store: ResultStore, record: RunRecord, data: Path | None) -> dict[str, FloatArray]:
+def load_sound_predictions(store: ResultStore, record: RunRecord, data: Path | None) -> dict[str, FloatArray]:
     """Return a record's predictions if its scores are what they and the gold scores give.
 
     Args:
@@ -159,12 +159,12 @@ def believed(store: ResultStore, record: RunRecord, data: Path | None) -> dict[s
     Raises:
         DataError: predictions that are missing, or scores that they contradict.
     """
-    return _believed(store, record, tasks_of(record, data))
+    return _check_predictions(store, record, load_record_tasks(record, data))
 
 
-def _believed(store: ResultStore, record: RunRecord, tasks: Mapping[str, SuiteTask]) -> dict[str, FloatArray]:
+def _check_predictions(store: ResultStore, record: RunRecord, tasks: Mapping[str, SuiteTask]) -> dict[str, FloatArray]:
     predictions = store.predictions(record)
-    found = rescore(record, tasks, predictions)
+    found = rescore_record(record, tasks, predictions)
     if found.wrong:
         more = f" (and {len(found.wrong) - 1} more)" if len(found.wrong) > 1 else ""
         raise DataError(

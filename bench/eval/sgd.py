@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.errors import InputError
-from bench.nn.tokens import sent
+from bench.nn.tokens import send_tensor
 
 _VALIDATION_SHARE = 0.05  # of the training rows, where a fit has no validation set
 _BETAS = (0.9, 0.999)
@@ -26,7 +26,7 @@ Update = Callable[[Tensor, Tensor], None]
 
 
 @dataclass(frozen=True)
-class Classifier:
+class ClassifierSettings:
     """SentEval's ``classifier`` settings, with the values of its full mode.
 
     Args:
@@ -52,7 +52,7 @@ def fit_sgd(
     validation: Rows | None,
     regs: tuple[float, ...],
     *,
-    settings: Classifier = Classifier(),
+    settings: ClassifierSettings = ClassifierSettings(),
     seed: int = 1111,
 ) -> NDArray[np.float64]:
     """Fit one logistic regression for each regularisation, side by side on the same batches.
@@ -81,16 +81,16 @@ def fit_sgd(
     if validation is None:
         shuffled, cut = order.permutation(len(rows)), int(_VALIDATION_SHARE * len(rows))
         rows, validation = rows[shuffled[cut:]], rows[shuffled[:cut]]
-    (x, y), (valid_x, valid_y) = (_tensors(features, labels, some) for some in (rows, validation))
+    (x, y), (valid_x, valid_y) = (_select_tensors(features, labels, some) for some in (rows, validation))
     onehot = (y[:, None] == torch.arange(classes, device=x.device)).float()
-    weights = sent(_initial(x.shape[1] - 1, classes, seed), x.device).repeat(len(regs), 1, 1)
-    decay = sent(torch.tensor(regs), x.device).view(-1, 1, 1)
-    update = _optimiser(settings.optim, weights)
+    weights = send_tensor(_initial_weights(x.shape[1] - 1, classes, seed), x.device).repeat(len(regs), 1, 1)
+    decay = send_tensor(torch.tensor(regs), x.device).view(-1, 1, 1)
+    update = _make_optimiser(settings.optim, weights)
     best, best_accuracy = weights.clone(), torch.full((len(regs),), -1.0, device=x.device)
     patience, stopped = torch.zeros_like(best_accuracy), torch.zeros_like(best_accuracy, dtype=torch.bool)
     for _ in range(0, settings.max_epoch + 1, settings.epoch_size):
         for _ in range(settings.epoch_size):
-            for batch in torch.split(_permutation(order, len(rows), x.device), settings.batch_size):
+            for batch in torch.split(_permute_rows(order, len(rows), x.device), settings.batch_size):
                 here = x[batch]
                 p = (weights @ here.T).softmax(1)  # (regs, classes, batch)
                 gradient = (p - onehot[batch].T) @ here / len(batch)
@@ -106,22 +106,22 @@ def fit_sgd(
     return best.double().cpu().numpy()
 
 
-def _permutation(order: np.random.RandomState, count: int, device: torch.device) -> Tensor:
-    return sent(torch.from_numpy(order.permutation(count)), device)
+def _permute_rows(order: np.random.RandomState, count: int, device: torch.device) -> Tensor:
+    return send_tensor(torch.from_numpy(order.permutation(count)), device)
 
 
-def _tensors(
+def _select_tensors(
     features: NDArray[np.floating] | Tensor, labels: NDArray[np.integer], rows: Rows
 ) -> tuple[Tensor, Tensor]:
     if isinstance(features, Tensor):
-        x = features[sent(torch.from_numpy(rows), features.device)]
+        x = features[send_tensor(torch.from_numpy(rows), features.device)]
     else:
         x = torch.from_numpy(np.asarray(features[rows], dtype=np.float32))
-    y = sent(torch.from_numpy(labels[rows].astype(np.int64)), x.device)
+    y = send_tensor(torch.from_numpy(labels[rows].astype(np.int64)), x.device)
     return torch.cat([x, torch.ones(len(x), 1, device=x.device)], dim=1), y
 
 
-def _initial(dim: int, classes: int, seed: int) -> Tensor:
+def _initial_weights(dim: int, classes: int, seed: int) -> Tensor:
     """Weights and bias as torch's linear layer draws them, (classes, dim + 1)."""
     generator = torch.Generator().manual_seed(seed)
     bound = dim**-0.5
@@ -130,7 +130,7 @@ def _initial(dim: int, classes: int, seed: int) -> Tensor:
     return torch.cat([weight, bias[:, None]], dim=1)
 
 
-def _optimiser(name: str, weights: Tensor) -> Update:
+def _make_optimiser(name: str, weights: Tensor) -> Update:
     """Adam or RMSprop with torch's defaults."""
     first, second = torch.zeros_like(weights), torch.zeros_like(weights)
     steps = 0

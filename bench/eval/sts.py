@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from bench.data.tasks import PairSubset, PairTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, WordCounter
 from bench.errors import BenchError
-from bench.eval.embed import Embeddings, distinct, embed, report_words, similarities
+from bench.eval.embed import Embeddings, distinct_sentences, embed_sentences, report_words, compare_pairs
 from bench.records.record import ALL, Score
 
 
@@ -45,7 +45,7 @@ def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> flo
     return float(np.clip((x @ y) / scale, -1.0, 1.0))
 
 
-def predict(
+def predict_similarities(
     encoder: Encoder | PairScorer,
     tasks: Sequence[PairTask],
     *,
@@ -61,20 +61,20 @@ def predict(
     if isinstance(encoder, PairScorer):
         predictions = {}
         for task_id, task_pairs in pairs.items():
-            predictions[task_id] = similarities(encoder, *_sides(task_pairs))
+            predictions[task_id] = compare_pairs(encoder, *_split_pairs(task_pairs))
             if progress:
                 progress(len(task_pairs))
-        report_words(encoder, _sentences(pairs))
+        report_words(encoder, _pair_sentences(pairs))
         return predictions
-    embeddings = embed(encoder, _sentences(pairs), batch_tokens=batch_tokens, progress=progress)
+    embeddings = embed_sentences(encoder, _pair_sentences(pairs), batch_tokens=batch_tokens, progress=progress)
     report_words(encoder, embeddings.rows)
     predictions = {
-        task_id: embeddings.cosine(*_sides(task_pairs)).astype(np.float32)
+        task_id: embeddings.cosine(*_split_pairs(task_pairs)).astype(np.float32)
         for task_id, task_pairs in pairs.items()
     }
     for task_id, values in predictions.items():
         if len(values) > 1 and np.ptp(values) == 0:
-            _explain_equal(encoder, embeddings, task_id, pairs[task_id])
+            _explain_equal_predictions(encoder, embeddings, task_id, pairs[task_id])
     return predictions
 
 
@@ -102,14 +102,14 @@ def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
     gold = [np.asarray(subset.gold) for subset in task.subsets]
     if len(predictions) != task.pairs:
         raise BenchError(f"{len(predictions)} predictions for {task.pairs} pairs", where=task.id)
-    value = _spearman(predictions, np.concatenate(gold), task.id, task.subsets)
+    value = _task_spearman(predictions, np.concatenate(gold), task.id, task.subsets)
     scores = [Score(task.id, ALL, "spearman", value, task.pairs)]
     if len(gold) == 1:
         return scores
     sizes = [len(part) for part in gold]
     parts = np.split(predictions, np.cumsum(sizes)[:-1])
     values = [
-        _spearman(part, part_gold, f"{task.id}, {subset.name}", [subset])
+        _task_spearman(part, part_gold, f"{task.id}, {subset.name}", [subset])
         for part, part_gold, subset in zip(parts, gold, task.subsets, strict=True)
     ]
     scores += [
@@ -134,12 +134,12 @@ def dev_spearman(encoder: Encoder, task: PairTask, select: str = "cosine") -> fl
         BenchError: an undefined correlation.
     """
     if select == "cosine":
-        return score_task(task, predict(encoder, [task])[task.id])[0].value
-    first, second = _sides(list(task.all_pairs()))
-    embeddings = embed(encoder, (*first, *second))
+        return score_task(task, predict_similarities(encoder, [task])[task.id])[0].value
+    first, second = _split_pairs(list(task.all_pairs()))
+    embeddings = embed_sentences(encoder, (*first, *second))
     gold = np.concatenate([np.asarray(subset.gold) for subset in task.subsets])
     found = [embeddings.cosine(first, second), *embeddings.unnormalised(first, second)]
-    return max(_spearman(similarities, gold, task.id, task.subsets) for similarities in found)
+    return max(_task_spearman(similarities, gold, task.id, task.subsets) for similarities in found)
 
 
 def score_suite(tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
@@ -149,7 +149,7 @@ def score_suite(tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray]
     return (*scores, Score("avg", ALL, "spearman", average, len(tasks)))
 
 
-def _explain_equal(
+def _explain_equal_predictions(
     encoder: Encoder, embeddings: Embeddings, task_id: str, pairs: list[tuple[str, str]]
 ) -> None:
     """Raise BenchError with the reason of a task's equal predictions, where the vectors show it."""
@@ -157,13 +157,13 @@ def _explain_equal(
         raise BenchError("all predictions are equal, so the correlation is undefined (a collapsed encoder?)")
     if isinstance(encoder, WordCounter):
         try:
-            encoder.cover(distinct(sentence for pair in pairs for sentence in pair))
+            encoder.cover(distinct_sentences(sentence for pair in pairs for sentence in pair))
         except BenchError as error:
             where = f"{task_id}: {error.where}" if error.where else task_id
             raise BenchError(error.what, where=where, expected=error.expected, hint=error.hint) from error
 
 
-def _spearman(
+def _task_spearman(
     predicted: NDArray[np.floating], gold: NDArray[np.floating], where: str, subsets: Sequence[PairSubset]
 ) -> float:
     """Spearman's correlation; raises BenchError with task and files where it is undefined."""
@@ -175,9 +175,9 @@ def _spearman(
         raise BenchError(error.what, where=where, expected=error.expected) from error
 
 
-def _sentences(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+def _pair_sentences(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
     return (sentence for of_task in pairs.values() for pair in of_task for sentence in pair)
 
 
-def _sides(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+def _split_pairs(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
     return [first for first, _ in pairs], [second for _, second in pairs]

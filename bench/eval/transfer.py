@@ -19,10 +19,10 @@ from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.embed import Embeddings
 from bench.eval.logistic import LogisticSolver
-from bench.eval.sgd import Classifier, fit_sgd
-from bench.eval.transfer_items import KFOLD, SEED, Labels, Rows, f1_score, folds_of, laid, undone
+from bench.eval.sgd import ClassifierSettings, fit_sgd
+from bench.eval.transfer_items import KFOLD, SEED, Labels, Rows, f1_score, stratified_folds, build_layout, restore_order
 from bench.nn.device import float64_device
-from bench.nn.tokens import sent
+from bench.nn.tokens import send_tensor
 
 REGS = (1e-5, 1e-4, 1e-3, 1e-2)
 SOLVERS = ("exact", "sgd")
@@ -42,7 +42,7 @@ class Protocol:
     solver: str = "exact"
     kfold: int = KFOLD
     seed: int = SEED
-    classifier: Classifier = field(default_factory=Classifier)
+    classifier: ClassifierSettings = field(default_factory=ClassifierSettings)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Fitter:
         if protocol.solver == "exact":
             self._exact = LogisticSolver(features, labels, classes, device)
         elif (where := float64_device(device)) != "cpu":
-            self._sent = sent(torch.from_numpy(np.asarray(features, dtype=np.float32)), where)
+            self._sent = send_tensor(torch.from_numpy(np.asarray(features, dtype=np.float32)), where)
 
     def weights(self, folds: Sequence[Fold]) -> list[NDArray[np.float64]]:
         """Return (regs, classes, dim + 1) for each fold; the exact solver fits all folds together."""
@@ -147,7 +147,7 @@ class Fitter:
         return found
 
 
-def nested(fitter: Fitter) -> tuple[list[float], list[float], list[float], Labels]:
+def cross_validate(fitter: Fitter) -> tuple[list[float], list[float], list[float], Labels]:
     """Nested cross-validation over all rows (MR, CR, SUBJ, MPQA).
 
     Returns:
@@ -155,14 +155,14 @@ def nested(fitter: Fitter) -> tuple[list[float], list[float], list[float], Label
         predicted class of every row.
     """
     everything = np.arange(len(fitter.labels))
-    outer = folds_of(everything, fitter.labels, fitter.protocol.kfold, SEED)
+    outer = stratified_folds(everything, fitter.labels, fitter.protocol.kfold, SEED)
     inner = [
         Fold(train, validation)
         for rest, _ in outer
-        for train, validation in folds_of(rest, fitter.labels, fitter.protocol.kfold, SEED)
+        for train, validation in stratified_folds(rest, fitter.labels, fitter.protocol.kfold, SEED)
     ]
-    found = _validated(fitter, inner)[1].reshape(len(outer), -1, len(REGS)).mean(1)
-    chosen = [_choice(accuracies) for accuracies in found]
+    found = _validate_folds(fitter, inner)[1].reshape(len(outer), -1, len(REGS)).mean(1)
+    chosen = [_choose_reg(accuracies) for accuracies in found]
     refits = fitter.weights(
         [Fold(rest, None, (REGS[i],)) for (rest, _), i in zip(outer, chosen, strict=True)]
     )
@@ -175,7 +175,7 @@ def nested(fitter: Fitter) -> tuple[list[float], list[float], list[float], Label
     return dev, test, [REGS[i] for i in chosen], predictions
 
 
-def on_test(fitter: Fitter, rows: Mapping[str, Rows]) -> tuple[list[float], list[float], list[float], Labels]:
+def select_and_test(fitter: Fitter, rows: Mapping[str, Rows]) -> tuple[list[float], list[float], list[float], Labels]:
     """Choose on the dev split (SST), else on folds of the training split (TREC, MRPC); see :func:`nested`.
 
     The fit that is chosen on a dev split is the one that is tested, else one on the whole training split is.
@@ -184,18 +184,18 @@ def on_test(fitter: Fitter, rows: Mapping[str, Rows]) -> tuple[list[float], list
     if "dev" in rows:
         folds = [Fold(train, rows["dev"])]
     else:
-        split = folds_of(train, fitter.labels, fitter.protocol.kfold, fitter.protocol.seed)
+        split = stratified_folds(train, fitter.labels, fitter.protocol.kfold, fitter.protocol.seed)
         folds = [Fold(*fold) for fold in split]
-    fits, accuracies = _validated(fitter, folds)
+    fits, accuracies = _validate_folds(fitter, folds)
     found = accuracies.mean(0)
-    chosen = _choice(found)
+    chosen = _choose_reg(found)
     weights = fits[0][chosen] if "dev" in rows else fitter.weights([Fold(train, None, (REGS[chosen],))])[0][0]
     predictions = fitter.predict(weights, test)
     right = float((predictions == fitter.labels[test]).mean())
     return [float(found[chosen])], [right], [REGS[chosen]], predictions
 
 
-def run_task(
+def run_transfer_task(
     task: LabelledTask, vectors: Embeddings, protocol: Protocol, device: str = "cpu"
 ) -> TransferResult:
     """Evaluate one task on the vectors of its sentences.
@@ -212,27 +212,27 @@ def run_task(
         BenchError: vectors that can't be classified, or a solver that doesn't converge; names the task.
     """
     try:
-        return _run_task(task, vectors, protocol, device)
+        return _run_on_features(task, vectors, protocol, device)
     except BenchError as error:
         raise BenchError(error.what, where=task.id, expected=error.expected, hint=error.hint) from error
 
 
-def _run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol, device: str) -> TransferResult:
-    items = laid(task)
+def _run_on_features(task: LabelledTask, vectors: Embeddings, protocol: Protocol, device: str) -> TransferResult:
+    items = build_layout(task)
     ordered = zip(items.splits, items.orders, strict=True)
-    features = np.concatenate([_features(split, vectors)[order] for split, order in ordered])
+    features = np.concatenate([_split_features(split, vectors)[order] for split, order in ordered])
     labels, rows = items.labels, items.rows
     fitter = Fitter(features, labels, len(items.classes), protocol, device)
-    dev, test, regs, predictions = nested(fitter) if items.folded else on_test(fitter, rows)
+    dev, test, regs, predictions = cross_validate(fitter) if items.folded else select_and_test(fitter, rows)
     n_dev = len(labels) if items.folded else len(rows.get("dev", rows["train"]))
     tested, order = items.tested
     return TransferResult(
-        tuple(dev), tuple(test), tuple(regs), undone(predictions, order), undone(labels[tested], order),
+        tuple(dev), tuple(test), tuple(regs), restore_order(predictions, order), restore_order(labels[tested], order),
         n_dev, fitter.fits, fitter.gradient, items.classes,
     )  # fmt: skip
 
 
-def _validated(
+def _validate_folds(
     fitter: Fitter, folds: Sequence[Fold]
 ) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
     """Weights of each fold, and their validation accuracy, (folds, regs)."""
@@ -245,11 +245,11 @@ def _validated(
     return fits, np.stack(found)
 
 
-def _choice(accuracies: NDArray[np.float64]) -> int:
+def _choose_reg(accuracies: NDArray[np.float64]) -> int:
     return int(np.argmax(np.round(100 * accuracies, 2)))
 
 
-def _features(split: LabelledSplit, vectors: Embeddings) -> FloatArray:
+def _split_features(split: LabelledSplit, vectors: Embeddings) -> FloatArray:
     first = vectors.vectors[[vectors.rows[sentence] for sentence in split.first]]
     if not split.second:
         return first

@@ -22,7 +22,7 @@ Labels = NDArray[np.intp]
 T = TypeVar("T", bound=np.generic)
 
 
-def folds_of(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, Rows]]:
+def stratified_folds(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, Rows]]:
     """Stratified folds of rows, those of scikit-learn's StratifiedKFold with shuffling.
 
     Rows in the order of their classes are dealt out to the folds in turn; that says how many of a class each
@@ -41,7 +41,7 @@ def folds_of(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, 
         BenchError: a class with fewer than k rows, or fewer than two folds.
 
     >>> labels = np.array([0, 0, 1, 1])
-    >>> [held_out.tolist() for _, held_out in folds_of(np.arange(4), labels, 2, seed=1111)]
+    >>> [held_out.tolist() for _, held_out in stratified_folds(np.arange(4), labels, 2, seed=1111)]
     [[1, 2], [0, 3]]
     """
     if k < 2:
@@ -63,7 +63,7 @@ def folds_of(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, 
 
 
 @dataclass(frozen=True)
-class Laid:
+class TaskLayout:
     """A task's items as they are fitted: splits one after the other, each in SentEval's order.
 
     Args:
@@ -93,18 +93,18 @@ class Laid:
         return self.rows[names[position]], self.orders[position]
 
 
-def laid(task: LabelledTask) -> Laid:
+def build_layout(task: LabelledTask) -> TaskLayout:
     """Lay out a task's items."""
     classes = tuple(sorted({label for split in task.splits for label in split.labels}))
     known = {label: number for number, label in enumerate(classes)}
     folded = not {"train", "test"} <= task.counts.keys()
-    splits = (joined(task.splits),) if folded else task.splits
-    orders = tuple(by_length(split, known) for split in splits)
+    splits = (merge_splits(task.splits),) if folded else task.splits
+    orders = tuple(order_by_length(split, known) for split in splits)
     labels = [np.array([known[x] for x in s.labels])[order] for s, order in zip(splits, orders, strict=True)]
     ends = np.cumsum([len(order) for order in orders])
     rows = np.split(np.arange(ends[-1]), ends[:-1])
     names = (split.name for split in splits)
-    return Laid(classes, splits, orders, np.concatenate(labels), dict(zip(names, rows, strict=True)))
+    return TaskLayout(classes, splits, orders, np.concatenate(labels), dict(zip(names, rows, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,13 @@ def scored_items(task: LabelledTask, kfold: int = KFOLD) -> ScoredItems:
     Raises:
         BenchError: a class with fewer items than folds.
     """
-    lay = laid(task)
+    lay = build_layout(task)
     rows, order = lay.tested
     weights = np.ones(len(rows))
-    for _, held_out in folds_of(rows, lay.labels, kfold, SEED) if lay.folded else ():
+    for _, held_out in stratified_folds(rows, lay.labels, kfold, SEED) if lay.folded else ():
         weights[held_out] = len(rows) / (kfold * len(held_out))
     items = lay.splits[0 if lay.folded else list(lay.rows).index("test")]
-    return ScoredItems(lay.classes, items, undone(lay.labels[rows], order), undone(weights, order))
+    return ScoredItems(lay.classes, items, restore_order(lay.labels[rows], order), restore_order(weights, order))
 
 
 def right_answers(task: LabelledTask, predictions: NDArray[np.floating]) -> NDArray[np.bool_]:
@@ -163,7 +163,7 @@ def right_answers(task: LabelledTask, predictions: NDArray[np.floating]) -> NDAr
     return found
 
 
-def accuracy_of(task: LabelledTask, predictions: NDArray[np.floating]) -> tuple[float, float]:
+def score_classes(task: LabelledTask, predictions: NDArray[np.floating]) -> tuple[float, float]:
     """Score predicted classes: accuracy, the mean over folds where the task is folded; and F1 of class 1.
 
     Arguments and errors are those of :func:`right_answers`.
@@ -179,20 +179,20 @@ def f1_score(predictions: NDArray[Any], gold: NDArray[Any]) -> float:
     return 2 * right / max(1, int((predictions == 1).sum() + (gold == 1).sum()))
 
 
-def undone(values: NDArray[T], order: Rows) -> NDArray[T]:
+def restore_order(values: NDArray[T], order: Rows) -> NDArray[T]:
     """Put values of sorted items back into the task's order."""
     found = np.empty_like(values)
     found[order] = values
     return found
 
 
-def joined(splits: Sequence[LabelledSplit]) -> LabelledSplit:
+def merge_splits(splits: Sequence[LabelledSplit]) -> LabelledSplit:
     """All splits of a folded task as one."""
     first = tuple(sentence for split in splits for sentence in split.first)
     return LabelledSplit("all", first, (), tuple(label for split in splits for label in split.labels))
 
 
-def by_length(split: LabelledSplit, known: dict[str, int]) -> Rows:
+def order_by_length(split: LabelledSplit, known: dict[str, int]) -> Rows:
     """SentEval's order: by words of the sentence(s), then by class."""
     sides = (split.first, split.second) if split.second else (split.first,)
     keys = [[len(sentence.split()) for sentence in side] for side in sides]

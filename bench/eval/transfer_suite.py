@@ -13,13 +13,13 @@ from bench.data.suites import is_reference, load_transfer
 from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
-from bench.eval.embed import embed, report_words
-from bench.eval.measure import Measure, Measured, Name, PairTests, Setting
-from bench.eval.transfer_items import accuracy_of, right_answers, scored_items
+from bench.eval.embed import embed_sentences, report_words
+from bench.eval.measure import Measure, SuiteResult, ScoreName, PairTests, MeasureContext
+from bench.eval.transfer_items import score_classes, right_answers, scored_items
 from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # they load torch or scipy, which planning a suite doesn't need
-    from bench.eval.moved import Moved
+    from bench.eval.moved import ItemChange
     from bench.eval.transfer import Protocol, TransferResult
 
 
@@ -43,11 +43,11 @@ class TransferSuite(Measure[LabelledTask]):
 
     def sentences(self, tasks: Sequence[LabelledTask]) -> Iterator[str]:
         """Yield all sentences of all splits."""
-        return (sentence for task in tasks for sentence in sentences_of(task))
+        return (sentence for task in tasks for sentence in labelled_sentences(task))
 
     def measure(
-        self, encoder: Encoder | PairScorer, tasks: Sequence[LabelledTask], setting: Setting
-    ) -> Measured:
+        self, encoder: Encoder | PairScorer, tasks: Sequence[LabelledTask], setting: MeasureContext
+    ) -> SuiteResult:
         """Encode the sentences and solve the tasks; see :func:`evaluate_transfer`."""
         from bench.eval.transfer import Protocol
 
@@ -59,14 +59,14 @@ class TransferSuite(Measure[LabelledTask]):
         """Score the predicted classes again: everything but the accuracies in validation."""
         scores = []
         for task in tasks:
-            accuracy, f1 = accuracy_of(task, predictions[task.id])
+            accuracy, f1 = score_classes(task, predictions[task.id])
             scores.append(Score(task.id, ALL, "accuracy", accuracy, len(predictions[task.id])))
             if task.id == "MRPC":
                 scores.append(Score(task.id, ALL, "f1", f1, len(predictions[task.id])))
         average = suite_average(score.value for score in scores if score.metric == "accuracy")
         return (*scores, Score("avg", ALL, "accuracy", average, len(tasks)))
 
-    def side_scores(self, tasks: Sequence[LabelledTask], record: RunRecord) -> set[Name]:
+    def side_scores(self, tasks: Sequence[LabelledTask], record: RunRecord) -> set[ScoreName]:
         """Return the accuracies in validation."""
         return {(task.id, "dev", self.metric) for task in tasks}
 
@@ -99,15 +99,15 @@ class TransferSuite(Measure[LabelledTask]):
 
     def moved(
         self, task: LabelledTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
-    ) -> list[Moved]:
+    ) -> list[ItemChange]:
         """Return the items of which two runs predict different classes."""
-        from bench.eval.moved import moved_classes
+        from bench.eval.moved import class_changes
 
         known = scored_items(task)
         items, names = known.items, dict(enumerate(known.classes))
         sides = (items.first, items.second) if items.second else (items.first,)
         a, b = ([names.get(int(number), "?") for number in side] for side in (one, other))
-        return moved_classes(list(zip(*sides, strict=True)), items.labels, a, b, count)
+        return class_changes(list(zip(*sides, strict=True)), items.labels, a, b, count)
 
 
 def evaluate_transfer(
@@ -116,7 +116,7 @@ def evaluate_transfer(
     protocol: Protocol,
     *,
     progress: Progress | None = None,
-) -> Measured:
+) -> SuiteResult:
     """Encode every distinct sentence of a suite once and solve its tasks, on the encoder's device.
 
     Args:
@@ -133,31 +133,31 @@ def evaluate_transfer(
     Raises:
         BenchError: a method without vectors, or (naming the task) one that can't be solved.
     """
-    from bench.eval.transfer import run_task
-    from bench.nn.halves import device_of
+    from bench.eval.transfer import run_transfer_task
+    from bench.nn.halves import find_device
 
     if isinstance(encoder, PairScorer):
         raise BenchError(
             "this method compares pairs and has no vectors to classify",
             expected="a method with vectors, or a suite of pairs such as sts7",
         )
-    vectors = embed(encoder, (s for task in tasks for s in sentences_of(task)), progress=progress)
+    vectors = embed_sentences(encoder, (s for task in tasks for s in labelled_sentences(task)), progress=progress)
     report_words(encoder, vectors.rows)
-    device = device_of(encoder)
-    results = {task.id: run_task(task, vectors, protocol, device) for task in tasks}
+    device = find_device(encoder)
+    results = {task.id: run_transfer_task(task, vectors, protocol, device) for task in tasks}
     predictions = {task: result.predictions.astype(np.float32) for task, result in results.items()}
-    facts = {"solver": protocol.solver, "tasks": {task: _facts(result) for task, result in results.items()}}
-    return Measured(_scores(results), predictions, {"transfer": facts})
+    facts = {"solver": protocol.solver, "tasks": {task: _fit_facts(result) for task, result in results.items()}}
+    return SuiteResult(_transfer_scores(results), predictions, {"transfer": facts})
 
 
-def sentences_of(task: LabelledTask) -> Iterator[str]:
+def labelled_sentences(task: LabelledTask) -> Iterator[str]:
     """All sentences of a task."""
     for split in task.splits:
         yield from split.first
         yield from split.second
 
 
-def _scores(results: Mapping[str, TransferResult]) -> tuple[Score, ...]:
+def _transfer_scores(results: Mapping[str, TransferResult]) -> tuple[Score, ...]:
     scores = []
     for task, result in results.items():
         n = len(result.gold)
@@ -169,6 +169,6 @@ def _scores(results: Mapping[str, TransferResult]) -> tuple[Score, ...]:
     return (*scores, Score("avg", ALL, "accuracy", average, len(results)))
 
 
-def _facts(result: TransferResult) -> dict[str, Any]:
+def _fit_facts(result: TransferResult) -> dict[str, Any]:
     facts = {"fits": result.fits, "regs": list(result.regs), "classes": list(result.classes)}
     return facts if result.gradient is None else {**facts, "largest_gradient": result.gradient}

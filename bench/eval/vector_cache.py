@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import StorageError
-from bench.records.files import write_whole
+from bench.records.files import write_atomically
 
 
 class CachedEncoder:
@@ -36,16 +36,16 @@ class CachedEncoder:
         """Take kept vectors after a check, else compute and keep them; see :class:`bench.encoder.Encoder`."""
         facts = json.dumps([self._identity, batch_tokens, list(sentences)])
         path = self.folder / f"{hashlib.sha256(facts.encode()).hexdigest()}.npz"
-        kept = self._read(path, len(sentences))
+        kept = self._read_vectors(path, len(sentences))
         if kept is not None:
             if progress:
                 progress(len(sentences))
             return kept
         vectors = self.encoder.encode(sentences, batch_tokens, progress)
-        _write(path, vectors)
+        _write_vectors(path, vectors)
         return vectors
 
-    def _read(self, path: Path, rows: int) -> FloatArray | None:
+    def _read_vectors(self, path: Path, rows: int) -> FloatArray | None:
         """Kept vectors, None if there are none or if they are damaged."""
         try:
             with np.load(path, allow_pickle=False) as archive:
@@ -58,14 +58,14 @@ class CachedEncoder:
         return vectors if sound and vectors.shape == (rows, self.dim) else None
 
 
-def _write(path: Path, vectors: FloatArray) -> None:
+def _write_vectors(path: Path, vectors: FloatArray) -> None:
     """Keep vectors, atomically; raises StorageError where the folder can't be written."""
     payload = io.BytesIO()
     digest = np.array(hashlib.sha256(vectors.tobytes()).hexdigest())
     np.savez(payload, allow_pickle=False, vectors=vectors, sha256=digest)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, payload.getvalue())
+        write_atomically(path, payload.getvalue())
     except OSError as error:
         raise StorageError(
             f"vectors can't be kept: {error.strerror}",

@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
-from bench.records.files import temporary
+from bench.records.files import temporary_path
 
 
 class VectorFile:
@@ -28,9 +28,9 @@ class VectorFile:
     """
 
     def __init__(self, path: Path, dim: int) -> None:
-        check_new(path)
+        check_vector_path(path)
         self.path, self.dim, self.rows = path, dim, 0
-        self._temporary = temporary(path)
+        self._temporary = temporary_path(path)
         self._stream: BinaryIO
 
     def __enter__(self) -> VectorFile:
@@ -38,7 +38,7 @@ class VectorFile:
         try:
             self._stream = self._temporary.open("xb")
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._write_error(error) from error
         self._write_header()
         return self
 
@@ -47,7 +47,7 @@ class VectorFile:
         try:
             self._stream.write(np.ascontiguousarray(vectors, dtype="<f4").data)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._write_error(error) from error
         self.rows += len(vectors)
 
     def __exit__(
@@ -61,7 +61,7 @@ class VectorFile:
                 self._stream.close()
                 self._temporary.replace(self.path)
         except OSError as failure:
-            raise self._failed(failure) from failure
+            raise self._write_error(failure) from failure
         finally:
             self._stream.close()
             self._temporary.unlink(missing_ok=True)
@@ -71,11 +71,11 @@ class VectorFile:
         shape = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self.dim)}
         np.lib.format.write_array_header_1_0(self._stream, shape)
 
-    def _failed(self, error: OSError) -> BenchError:
+    def _write_error(self, error: OSError) -> BenchError:
         return BenchError(f"the vectors can't be written: {error.strerror or error}", where=str(self.path))
 
 
-def check_new(path: Path) -> None:
+def check_vector_path(path: Path) -> None:
     """Raise InputError if the file exists already, its folder doesn't, or its name says another format."""
     if path.exists():
         raise InputError("this file exists already", where=f"--out {path}", expected="a new file")

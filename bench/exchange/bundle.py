@@ -14,27 +14,27 @@ from bench.config import profiles
 from bench.config import sweep_manifest as manifest
 from bench.config.spec import Plugin
 from bench.errors import InputError
-from bench.records.environment import plugin_files, without_paths
-from bench.records.files import content_of
+from bench.records.environment import plugin_file_hashes, strip_paths
+from bench.records.files import read_regular_file
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
-from bench.reports.report import report
+from bench.reports.report import render_report
 from bench.verify import archive
 from bench.verify.files import record_files
-from bench.verify.findings import Verified
-from bench.verify.forms import as_json
-from bench.verify.records import BESIDE, Settings, verify
+from bench.verify.findings import Verification
+from bench.verify.forms import verification_json
+from bench.verify.records import SIDE_FILES, VerifySettings, verify_records
 from bench.verify.sentences import check_sentences
 
 
-def bundle(
+def make_bundle(
     store: ResultStore,
     data: Path | None,
     plugins: Sequence[Plugin] = (),
     progress: Callable[[int], None] = lambda _: None,
     by: str | None = None,
-) -> tuple[Verified, bytes | None]:
+) -> tuple[Verification, bytes | None]:
     """Verify a campaign and make a bundle of it; runs no plug-in's code.
 
     Args:
@@ -52,29 +52,29 @@ def bundle(
             a bundle may hold, or no sender that can be printed.
         DataError: a file that quotes a sentence of the records' suites.
     """
-    said = "" if by is None else archive.sender(by)
-    sources = _given(plugins)
+    said = "" if by is None else archive.check_sender(by)
+    sources = _plugin_sources(plugins)
     hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
     if not store.root.is_dir():
         store.records()  # says which campaigns there are
-    verified, _ = verify(store.root, Settings(data=data, plugins=hashes, progress=progress))
+    verified, _ = verify_records(store.root, VerifySettings(data=data, plugins=hashes, progress=progress))
     if verified.findings:
         return verified, None
     records = store.records()
     _check_plugins(records, hashes)
-    files = _results(store, records)
-    files |= _reports(store.campaign, files)
+    files = _result_files(store, records)
+    files |= _render_reports(store.campaign, files)
     files |= {f"{archive.PLUGINS}{name}": source for name, source in sources.items()}
-    files |= {f"{archive.PROFILES}{name}.toml": profile_text(name) for name in profiles_of(records)}
-    files[archive.ENVIRONMENT] = environment().encode()
-    held = {what: n for what, n in verified.unchecked.items() if not what.startswith(BESIDE)}  # not in it
+    files |= {f"{archive.PROFILES}{name}.toml": read_profile_text(name) for name in list_profiles(records)}
+    files[archive.ENVIRONMENT] = list_distributions().encode()
+    held = {what: n for what, n in verified.unchecked.items() if not what.startswith(SIDE_FILES)}  # not in it
     whole = replace(verified, unchecked=Counter(held))
-    files[archive.VERIFIED] = without_paths(as_json(whole)).encode()
+    files[archive.VERIFIED] = strip_paths(verification_json(whole)).encode()
     check_sentences({**files, "--by": said.encode()}, records, data, f"campaign {store.campaign}")
-    return verified, archive.make(store.campaign, files, said)
+    return verified, archive.assemble_bundle(store.campaign, files, said)
 
 
-def of_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
+def read_campaign_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
     """Read a campaign of one's own as if it came in a bundle: its finished records, and its grids of sweeps.
 
     Args:
@@ -97,34 +97,34 @@ def of_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
     store = ResultStore(roots[0].parent, roots[0].name)
     records = store.records()
     failed = [record for record in records if record.status != "ok"]
-    files = _results(store, [record for record in records if record.status == "ok"])
+    files = _result_files(store, [record for record in records if record.status == "ok"])
     listed = "".join(f"{name}\0{sha256(files[name]).hexdigest()}\n" for name in sorted(files))
     digest = sha256(listed.encode())
     names = [store.path(record.place).relative_to(store.root).as_posix() for record in failed]
     return archive.Bundle(store.campaign, files, digest.hexdigest()), names
 
 
-def plugins_of(records: Sequence[RunRecord]) -> dict[str, str]:
+def list_plugin_files(records: Sequence[RunRecord]) -> dict[str, str]:
     """Return the plug-in files that records name, each with a method that came from it."""
     return {
         str(record.provenance["plugins"][method]["file"]): method
         for record in records
-        for method in plugin_files(record.provenance)
+        for method in plugin_file_hashes(record.provenance)
     }
 
 
-def profiles_of(records: Sequence[RunRecord]) -> list[str]:
+def list_profiles(records: Sequence[RunRecord]) -> list[str]:
     """Return the names of the records' profiles, without the hash of another backbone."""
     return sorted({record.profile.partition("@")[0] for record in records})
 
 
-def profile_text(name: str) -> bytes:
+def read_profile_text(name: str) -> bytes:
     """Return a profile's TOML as it is installed here; raises InputError for one of a file."""
-    profiles.of_record(name)
+    profiles.load_shipped_profile(name)
     return resources.files(profiles.__name__).joinpath(f"{name}.toml").read_bytes()
 
 
-def environment() -> str:
+def list_distributions() -> str:
     """Return name==version of every installed distribution, sorted, a line each."""
     found: dict[str, str] = {}
     for each in metadata.distributions():  # of one that is there twice, the first is what imports find
@@ -136,7 +136,7 @@ def environment() -> str:
     return "".join(found[name] for name in sorted(found))
 
 
-def _given(plugins: Sequence[Plugin]) -> dict[str, bytes]:
+def _plugin_sources(plugins: Sequence[Plugin]) -> dict[str, bytes]:
     """Sources of the given files by their names."""
     sources: dict[str, bytes] = {}
     for plugin in plugins:
@@ -151,7 +151,7 @@ def _given(plugins: Sequence[Plugin]) -> dict[str, bytes]:
 
 def _check_plugins(records: Sequence[RunRecord], given: Mapping[str, str]) -> None:
     """Check that the given files are those that the records came from; verification compared the hashes."""
-    named = plugins_of(records)
+    named = list_plugin_files(records)
     for file in sorted(named.keys() - given.keys()):
         raise InputError(
             f"{named[file]} came from the file '{file}', which is not given",
@@ -176,21 +176,21 @@ def check_contents(
     Raises:
         InputError: a plug-in, a profile or predictions that it lacks, or that no record names.
     """
-    wanted = {f"{archive.PLUGINS}{name}" for name in plugins_of(records)}
-    wanted |= {f"{archive.PROFILES}{name}.toml" for name in profiles_of(records)}
-    wanted |= _paths(store, records).keys()
+    wanted = {f"{archive.PLUGINS}{name}" for name in list_plugin_files(records)}
+    wanted |= {f"{archive.PROFILES}{name}.toml" for name in list_profiles(records)}
+    wanted |= _result_paths(store, records).keys()
     for name in sorted(wanted ^ (bundle.files.keys() - archive.ALWAYS)):
         lacks = f"its records name '{name}', which it lacks"
         what = lacks if name in wanted else f"nothing in it names '{name}'"
         raise InputError(what, where=where, hint=archive.ASK_AGAIN)
 
 
-def _results(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, bytes]:
+def _result_files(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, bytes]:
     """Records, predictions and grids of sweeps, by their names in a bundle."""
-    return {name: content_of(path) for name, path in _paths(store, records).items()}
+    return {name: read_regular_file(path) for name, path in _result_paths(store, records).items()}
 
 
-def _paths(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, Path]:
+def _result_paths(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, Path]:
     """Their files, by the same names."""
     paths = []
     for record in records:
@@ -201,13 +201,13 @@ def _paths(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, Path]:
     return files | {f"{archive.SWEEPS}{path.name}": path for path in grids}
 
 
-def _reports(campaign: str, results: Mapping[str, bytes]) -> dict[str, bytes]:
+def _render_reports(campaign: str, results: Mapping[str, bytes]) -> dict[str, bytes]:
     """Render the reports from what goes into the bundle alone, so that they can be made again from it."""
     with tempfile.TemporaryDirectory() as folder:
         store = ResultStore(Path(folder), campaign)
         write_results(results, store.root)
-        source = make_campaign(store, store.records(), manifest.load_all(store.root))
-        return {name: report(source, form).encode() for name, form in archive.REPORTS.items()}
+        source = make_campaign(store, store.records(), manifest.load_manifests(store.root))
+        return {name: render_report(source, form).encode() for name, form in archive.REPORTS.items()}
 
 
 def write_results(results: Mapping[str, bytes], root: Path) -> None:

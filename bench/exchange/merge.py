@@ -14,17 +14,17 @@ from filelock import FileLock, Timeout
 from bench.config import sweep_manifest as manifest
 from bench.data.mteb_names import is_mteb
 from bench.errors import DataError, InputError, NotComparableError, StorageError
-from bench.eval.rescore import tasks_of
-from bench.exchange.bundle import check_contents, of_folder, profile_text, write_results
-from bench.records.files import check_new, check_new_campaign, safe_name, write_whole
-from bench.records.integrity import copies, sealed
-from bench.records.record import RunRecord, to_json
+from bench.eval.rescore import load_record_tasks
+from bench.exchange.bundle import check_contents, read_campaign_folder, read_profile_text, write_results
+from bench.records.files import check_new_name, check_new_campaign, safe_name, write_atomically
+from bench.records.integrity import find_record_copies, seal_record
+from bench.records.record import RunRecord, record_to_json
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.verify import archive
 from bench.verify import records as verification
-from bench.verify.findings import Verified
-from bench.verify.repeat import repeat
+from bench.verify.findings import Verification
+from bench.verify.repeat import repeat_bundle_cells
 from bench.verify.sentences import check_sentences
 
 STAGING = ".merge"
@@ -32,7 +32,7 @@ STAGING = ".merge"
 
 
 @dataclass(frozen=True)
-class Settings:
+class MergeSettings:
     """How a bundle is merged.
 
     Args:
@@ -55,7 +55,7 @@ class Settings:
 
 
 @dataclass
-class Merged:
+class MergeResult:
     """What became of a bundle.
 
     Args:
@@ -68,14 +68,14 @@ class Merged:
     """
 
     campaign: str
-    verified: Verified
+    verified: Verification
     added: list[str] = field(default_factory=list)
     present: int = 0
     notes: list[str] = field(default_factory=list)
     by: str = ""
 
 
-def merge(file: Path, into: Path, settings: Settings) -> Merged:
+def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult:
     """Verify a bundle and add its records and grids of sweeps to a campaign.
 
     Each record is added whole or not at all, and a merge that was stopped goes on when it is repeated. Until
@@ -98,46 +98,46 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
     if any(path.parent.name.startswith(("seed-", "no-seed")) for path in into.glob("*/*/*/*.json")):
         expected = "the results folder above it"
         raise InputError(f"{into} is a campaign's folder", where="--into", expected=expected)
-    bundle, failed = of_folder(file) if file.is_dir() else (archive.read(file), [])
-    store = _target(into, settings.campaign or bundle.campaign)
+    bundle, failed = read_campaign_folder(file) if file.is_dir() else (archive.read_bundle(file), [])
+    store = _target_store(into, settings.campaign or bundle.campaign)
     sources = bundle.below(archive.PLUGINS)
     _check_run_plugins(settings, sources)
-    with _staging(into) as folder:
+    with _staging_folder(into) as folder:
         copy = ResultStore(folder, bundle.campaign)
         write_results(bundle.files, copy.root)
         hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
-        how = verification.Settings(data=settings.data, plugins=hashes, progress=settings.progress)
-        merged = Merged(store.campaign, Verified(), by=bundle.by)
+        how = verification.VerifySettings(data=settings.data, plugins=hashes, progress=settings.progress)
+        merged = MergeResult(store.campaign, Verification(), by=bundle.by)
         if failed:
             merged.notes.append(f"{len(failed)} failed cells are left out: {', '.join(failed)}")
         if not bundle.files:
             return merged
-        verified, sound = verification.verify(copy.root, how)
+        verified, sound = verification.verify_records(copy.root, how)
         merged.verified = verified
         if verified.findings:
             return merged
-        records, grids = copy.records(), manifest.load_all(copy.root)
+        records, grids = copy.records(), manifest.load_manifests(copy.root)
         if not file.is_dir():
             _check_bundle(bundle, copy, store, records, str(file))
         _check_scores(records, settings.data)
         check_sentences({**bundle.files, "--by": bundle.by.encode()}, records, settings.data, str(file))
-        merged.notes += _other_profiles(bundle)
-        _news(store, records, grids)
+        merged.notes += _profile_notes(bundle)
+        _select_new(store, records, grids)
         if settings.rerun:
             chosen = {name: sources[name] for name in settings.run_plugins}
-            repeat(verified, sound, chosen, settings.rerun, settings.data, settings.say, settings.choose)
+            repeat_bundle_cells(verified, sound, chosen, settings.rerun, settings.data, settings.say, settings.choose)
             if verified.findings:
                 return merged
-        new, new_grids = _news(store, records, grids)  # again, as training may have taken hours
-        merged.added += _add_all(store, new, bundle)
+        new, new_grids = _select_new(store, records, grids)  # again, as training may have taken hours
+        merged.added += _add_records(store, new, bundle)
         for grid in new_grids:
-            manifest.save(grid, store.root)
+            manifest.save_manifest(grid, store.root)
         merged.present = len(records) - len(new)
-        merged.notes += _restored(store, records, bundle)
+        merged.notes += _restore_predictions(store, records, bundle)
         return merged
 
 
-def _target(into: Path, campaign: str) -> ResultStore:
+def _target_store(into: Path, campaign: str) -> ResultStore:
     """The campaign that gets the records; raises InputError for a new one whose name isn't portable."""
     store = ResultStore(into, campaign)
     check_new_campaign(into, campaign)
@@ -156,13 +156,13 @@ def _check_bundle(
     rows = dict.fromkeys((safe_name(r.profile), safe_name(r.method)) for r in records)
     for profile, method in rows:
         hint = "the contributor gives it another name and bundles again"
-        check_new(store.root, profile, where="the bundle", hint=hint, others=[p for p, _ in rows])
+        check_new_name(store.root, profile, where="the bundle", hint=hint, others=[p for p, _ in rows])
         others = [name for place, name in rows if place == profile]
-        check_new(store.root / profile, method, where=f"the bundle, {profile}", hint=hint, others=others)
+        check_new_name(store.root / profile, method, where=f"the bundle, {profile}", hint=hint, others=others)
 
 
 @contextmanager
-def _staging(into: Path) -> Iterator[Path]:
+def _staging_folder(into: Path) -> Iterator[Path]:
     """Give an empty hidden folder of this merge alone; then delete it, and a new ``into`` that is empty."""
     made = [path for path in (into, *into.parents) if not path.exists()]
     folder = into / STAGING
@@ -189,7 +189,7 @@ def _staging(into: Path) -> Iterator[Path]:
                 path.rmdir()
 
 
-def _check_run_plugins(settings: Settings, sources: Mapping[str, bytes]) -> None:
+def _check_run_plugins(settings: MergeSettings, sources: Mapping[str, bytes]) -> None:
     if settings.run_plugins and not settings.rerun:
         raise InputError("it is for repeating cells", where="--run-plugin", expected="--rerun N as well")
     for name in settings.run_plugins:
@@ -209,15 +209,15 @@ def _check_scores(records: Sequence[RunRecord], data: Path | None) -> None:
     """
     for record in records:
         if not is_mteb(record.suite):
-            tasks_of(record, data)
+            load_record_tasks(record, data)
 
 
-def _other_profiles(bundle: archive.Bundle) -> Iterator[str]:
+def _profile_notes(bundle: archive.Bundle) -> Iterator[str]:
     """Say which profiles of a bundle are not those of this bench."""
     for file, content in bundle.below(archive.PROFILES).items():
         name = file.removesuffix(".toml")
         try:
-            same = profile_text(name) == content
+            same = read_profile_text(name) == content
         except InputError:
             yield f"profile {name} of the bundle is unknown here"
         else:
@@ -225,7 +225,7 @@ def _other_profiles(bundle: archive.Bundle) -> Iterator[str]:
                 yield f"profile {name} of the bundle is not that of this bench: its records say the options"
 
 
-def _news(
+def _select_new(
     store: ResultStore, records: Sequence[RunRecord], grids: Sequence[manifest.Manifest]
 ) -> tuple[list[RunRecord], list[manifest.Manifest]]:
     """Return what isn't there yet; raises where something else is, or where the two don't go together.
@@ -233,18 +233,18 @@ def _news(
     A sweep's grid that is there for other suites or seeds is new with those of both.
     """
     there = store.records() if store.root.is_dir() else []
-    there_grids = {(g.profile, g.sweep): g for g in manifest.load_all(store.root)}
+    there_grids = {(g.profile, g.sweep): g for g in manifest.load_manifests(store.root)}
     by_path = {store.path(record.place): record for record in there}
     new = [record for record in records if store.path(record.place) not in by_path]
     kept_grids = [(there_grids.get((grid.profile, grid.sweep)), grid) for grid in grids]
     new_grids = [grid for kept, grid in kept_grids if kept is None]
     new_grids += [
-        whole for kept, grid in kept_grids if kept and (whole := manifest.joined(kept, grid)) != kept
+        whole for kept, grid in kept_grids if kept and (whole := manifest.merge_manifests(kept, grid)) != kept
     ]
     other = [
         path.relative_to(store.root).as_posix()
         for record in records
-        if (path := store.path(record.place)) in by_path and not _equal(by_path[path], record)
+        if (path := store.path(record.place)) in by_path and not _is_same_record(by_path[path], record)
     ]
     other += [
         f"{manifest.FOLDER}/{grid.profile}-{grid.sweep}.json"
@@ -257,7 +257,7 @@ def _news(
             where=str(store.root),
             hint="--campaign NAME adds the bundle under a name of its own",
         )
-    for first, second, why in copies([*there, *new]):
+    for first, second, why in find_record_copies([*there, *new]):
         raise DataError(
             f"this and {store.path(first.place).relative_to(store.root).as_posix()} {why}; nothing was added",
             where=str(store.path(second.place)),
@@ -266,45 +266,45 @@ def _news(
     return new, new_grids
 
 
-def _equal(one: RunRecord, other: RunRecord) -> bool:
-    return to_json(sealed(one), timing=False) == to_json(sealed(other), timing=False)
+def _is_same_record(one: RunRecord, other: RunRecord) -> bool:
+    return record_to_json(seal_record(one), timing=False) == record_to_json(seal_record(other), timing=False)
 
 
-def _add_all(store: ResultStore, records: Sequence[RunRecord], bundle: archive.Bundle) -> list[str]:
+def _add_records(store: ResultStore, records: Sequence[RunRecord], bundle: archive.Bundle) -> list[str]:
     """Write records that say where they came from, whose texts are all made before; return their paths."""
     origin = {"bundle": bundle.sha256, "campaign": bundle.campaign}
     origin |= {"by": bundle.by} if bundle.by else {}
-    whole = [sealed(replace(record, timing={**record.timing, "merged": origin})) for record in records]
-    texts = list(map(to_json, whole))
-    return [_add(store, record, text, bundle) for record, text in zip(records, texts, strict=True)]
+    whole = [seal_record(replace(record, timing={**record.timing, "merged": origin})) for record in records]
+    texts = list(map(record_to_json, whole))
+    return [_add_record(store, record, text, bundle) for record, text in zip(records, texts, strict=True)]
 
 
-def _add(store: ResultStore, record: RunRecord, text: str, bundle: archive.Bundle) -> str:
+def _add_record(store: ResultStore, record: RunRecord, text: str, bundle: archive.Bundle) -> str:
     """Write a record with its predictions, each atomically, the record last; return its path."""
     path = store.path(record.place)
-    with _writing(store, record):
+    with _hold_cell(store, record):
         if path.exists():
             raise NotComparableError("another process wrote it meanwhile", where=str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         if record.predictions is not None:
             _write_predictions(store, record, bundle)
-        write_whole(path, text.encode("utf-8"))
+        write_atomically(path, text.encode("utf-8"))
     return path.relative_to(store.root).as_posix()
 
 
-def _restored(store: ResultStore, records: Sequence[RunRecord], bundle: archive.Bundle) -> Iterator[str]:
+def _restore_predictions(store: ResultStore, records: Sequence[RunRecord], bundle: archive.Bundle) -> Iterator[str]:
     """Write what records there lack of their own predictions, and say of which."""
     lost = [r for r in records if r.predictions is not None and not store.is_whole(r.place, r)]
     if lost:
-        names = ", ".join([_restore(store, record, bundle) for record in lost])
+        names = ", ".join([_restore_record(store, record, bundle) for record in lost])
         yield f"{len(lost)} records there had lost their predictions, which were added again: {names}"
 
 
-def _restore(store: ResultStore, record: RunRecord, bundle: archive.Bundle) -> str:
+def _restore_record(store: ResultStore, record: RunRecord, bundle: archive.Bundle) -> str:
     """Write the predictions that a record there has lost; return their path."""
-    with _writing(store, record):
+    with _hold_cell(store, record):
         there = store.read(record.place)
-        if there is None or not _equal(there, record):
+        if there is None or not _is_same_record(there, record):
             raise NotComparableError(
                 "another process wrote it meanwhile", where=str(store.path(record.place))
             )
@@ -314,12 +314,12 @@ def _restore(store: ResultStore, record: RunRecord, bundle: archive.Bundle) -> s
 def _write_predictions(store: ResultStore, record: RunRecord, bundle: archive.Bundle) -> str:
     path = store.path(record.place).with_suffix(".npz")
     name = path.relative_to(store.root).as_posix()
-    write_whole(path, bundle.files[f"{archive.RECORDS}{name}"])
+    write_atomically(path, bundle.files[f"{archive.RECORDS}{name}"])
     return name
 
 
 @contextmanager
-def _writing(store: ResultStore, record: RunRecord) -> Iterator[None]:
+def _hold_cell(store: ResultStore, record: RunRecord) -> Iterator[None]:
     """Hold the lock of a record's cell; raises StorageError where it can't be written."""
     try:
         store.prepare()

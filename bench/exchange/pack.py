@@ -21,12 +21,12 @@ from bench.data.source import data_folder
 from bench.data.suites import MINI_SUITES, SUITES
 from bench.data.training import copy_files, uses_world
 from bench.errors import BenchError, InputError
-from bench.execution.builder import with_made
-from bench.execution.probing import probed_suite
-from bench.nn.folder import PRETRAINING, ModelFolder, content_hash, parts
+from bench.execution.builder import make_cell_backbones
+from bench.execution.probing import find_probe_suite
+from bench.nn.folder import PRETRAINING, ModelFolder, hash_model, list_hashed_files
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
-from bench.records.environment import CHECKOUT_FOLDERS, FILE, ROUNDED, provenance
+from bench.records.environment import CHECKOUT_FOLDERS, FILE, ROUNDED, collect_provenance
 from bench.stages import PAIRS, SICK
 from bench.version import __version__
 
@@ -60,7 +60,7 @@ class Packed:
     files: int = 0
 
 
-def pack(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Packed:
+def pack_run(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Packed:
     """Write the folder; whatever it can't hold is refused before anything is written.
 
     Args:
@@ -77,13 +77,13 @@ def pack(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Packed:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("there is something already", where=f"--out {out}", expected="a new folder")
     cells = [*{id(job.cell): job.cell for job in plan.jobs}.values()]
-    _check(plan, cells)
-    cells = [with_made(cell) for cell in cells]
-    files = [*_data(plan), *_texts(plan)]
+    _check_packable(plan, cells)
+    cells = [make_cell_backbones(cell) for cell in cells]
+    files = [*_data_files(plan), *_text_files(plan)]
     out.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        found = _fill(plan, cells, files, words, work, half)
+        found = _fill_folder(plan, cells, files, words, work, half)
         work.chmod(0o755)
         work.replace(out)
     finally:
@@ -91,7 +91,7 @@ def pack(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Packed:
     return found
 
 
-def _fill(
+def _fill_folder(
     plan: Plan,
     cells: Sequence[Cell],
     files: Sequence[tuple[Path, str]],
@@ -103,23 +103,23 @@ def _fill(
     _copy_code(out / "bench")
     (out / DATA).mkdir()
     for source, target in files:
-        _copy(source, out / target)
-    backbones = _models(plan, cells, out, half, found)
-    for _, _, named in _given_texts(plan):
+        _copy_file(source, out / target)
+    backbones = _write_models(plan, cells, out, half, found)
+    for _, _, named in _command_texts(plan):
         found.words += named
-    for place, code in _plugins(plan).items():
-        _write(out / place, code)
+    for place, code in _plugin_files(plan).items():
+        _write_file(out / place, code)
         found.words += ["--plugin", f"{HERE}/{place}"]
-    facts = provenance(device="cpu", threads=1)
-    _write(out / "bench" / FILE, _json({**facts["git"], "backbones": backbones}))
-    _write(
+    facts = collect_provenance(device="cpu", threads=1)
+    _write_file(out / "bench" / FILE, _encode_json({**facts["git"], "backbones": backbones}))
+    _write_file(
         out / f"cse_bench-{__version__}.dist-info" / "METADATA",
         f"Metadata-Version: 2.1\nName: cse-bench\nVersion: {__version__}\n".encode(),
     )
     script = out / "run.sh"
-    _write(script, _SCRIPT.format(words=" ".join(map(_quoted, found.words))).encode())
+    _write_file(script, _SCRIPT.format(words=" ".join(map(_quote_word, found.words))).encode())
     script.chmod(0o755)
-    _write(out / "README", _readme(found, facts).encode())
+    _write_file(out / "README", _format_readme(found, facts).encode())
     sizes = [path.stat().st_size for path in out.rglob("*") if path.is_file()]
     found.bytes, found.files = sum(sizes), len(sizes)
     return found
@@ -134,7 +134,7 @@ def _copy_code(target: Path) -> None:
             shutil.copytree(_CODE.parent / name, target / name, ignore=ignored)
 
 
-def _check(plan: Plan, cells: Sequence[Cell]) -> None:
+def _check_packable(plan: Plan, cells: Sequence[Cell]) -> None:
     if plan.spec.corpus is not None and plan.spec.corpus.is_dir():
         raise InputError(
             "a saved data set is not packed", where=f"--corpus {plan.spec.corpus}", expected="a file"
@@ -145,7 +145,7 @@ def _check(plan: Plan, cells: Sequence[Cell]) -> None:
             raise InputError(
                 f"suite '{suite}' can't be packed: its tasks are not below the data folder", where="--suite"
             )
-    for cell in _with_members(cells):
+    for cell in _iter_cells(cells):
         name = cell.card.name
         if cell.card.takes_path:
             raise InputError(f"'{cell.method}' brings a model, which is not packed", where="--methods")
@@ -153,18 +153,18 @@ def _check(plan: Plan, cells: Sequence[Cell]) -> None:
             raise InputError(f"'{name}' is a package's, which is not packed", where="--methods")
 
 
-def _with_members(cells: Sequence[Cell]) -> Iterator[Cell]:
+def _iter_cells(cells: Sequence[Cell]) -> Iterator[Cell]:
     for cell in cells:
         yield cell
-        yield from _with_members([member for _, member in cell.members])
+        yield from _iter_cells([member for _, member in cell.members])
 
 
-def _data(plan: Plan) -> Iterator[tuple[Path, str]]:
+def _data_files(plan: Plan) -> Iterator[tuple[Path, str]]:
     """Files of the suites, of the dev set and of what is probed, with their places in the folder."""
     data, spec = data_folder(plan.spec.data), plan.spec
-    names = {*plan.suites, *([probed_suite(spec)] if spec.probes else [])}
+    names = {*plan.suites, *([find_probe_suite(spec)] if spec.probes else [])}
     if plan.training is not None:
-        names.add(spec.dev or profiles.load(spec.profile).dev)
+        names.add(spec.dev or profiles.load_profile(spec.profile).dev)
     known = [SUITES.get(name) for name in sorted(names)]
     own = (s for s in known if not s.embedded and not is_mteb(s.name))
     tasks = sorted({task for s in own for task in s.reads or s.tasks})
@@ -177,21 +177,21 @@ def _data(plan: Plan) -> Iterator[tuple[Path, str]]:
             yield path, f"{DATA}/stsb_multi/{path.name}"
 
 
-def _texts(plan: Plan) -> Iterator[tuple[Path, str]]:
+def _text_files(plan: Plan) -> Iterator[tuple[Path, str]]:
     """The training text, SICK's sentences and copies, with what is kept next to them."""
     spec, data = plan.spec, data_folder(plan.spec.data)
-    profile = profiles.load(spec.profile)
+    profile = profiles.load_profile(spec.profile)
     if plan.training is None:
         return
     names = {stage.spec.text for job in plan.jobs for stage in job.cell.all_stages}
-    for path, folder, _ in _given_texts(plan):
-        yield from ((each, f"{folder}/{each.name}") for each in _with_facts(path))
+    for path, folder, _ in _command_texts(plan):
+        yield from ((each, f"{folder}/{each.name}") for each in _companion_files(path))
     for file in _profile_texts(profile, names, plan):
         if data is not None:
-            yield from ((each, f"{DATA}/{each.relative_to(data)}") for each in _with_facts(data / file))
+            yield from ((each, f"{DATA}/{each.relative_to(data)}") for each in _companion_files(data / file))
 
 
-def _given_texts(plan: Plan) -> list[tuple[Path, str, list[str]]]:
+def _command_texts(plan: Plan) -> list[tuple[Path, str, list[str]]]:
     """The texts that the command names: file, folder in the packed one, and the words that name it there.
 
     Those of one folder stay together, with what lies next to them; others stay apart.
@@ -200,21 +200,21 @@ def _given_texts(plan: Plan) -> list[tuple[Path, str, list[str]]]:
     copies = (("--copy", f"{name}=", path) for name, path in spec.copies)
     texts = [("--corpus", "", spec.corpus), ("--pairs", "", spec.pairs), *copies]
     given = [(option, name, path, path.parent.resolve()) for option, name, path in texts if path is not None]
-    folders = _apart((source for *_, source in given), TEXTS)
+    folders = _assign_folders((source for *_, source in given), TEXTS)
     return [
         (path, folders[source], [option, f"{name}{HERE}/{folders[source]}/{path.name}"])
         for option, name, path, source in given
     ]
 
 
-def _plugins(plan: Plan) -> dict[str, bytes]:
+def _plugin_files(plan: Plan) -> dict[str, bytes]:
     """The plug-in files by their places; none of a package, of which no method is packed."""
     files = [plugin for plugin in plan.spec.plugins if plugin.path]
-    folders = _apart((plugin.source for plugin in files), PLUGINS)
+    folders = _assign_folders((plugin.source for plugin in files), PLUGINS)
     return {f"{folders[plugin.source]}/{plugin.name}": plugin.source for plugin in files}
 
 
-def _apart(sources: Iterable[T], folder: str) -> dict[T, str]:
+def _assign_folders(sources: Iterable[T], folder: str) -> dict[T, str]:
     """A folder for each source, so that files of one name don't meet: FOLDER, FOLDER-2, ..."""
     distinct = enumerate(dict.fromkeys(sources), 1)
     return {source: folder if number == 1 else f"{folder}-{number}" for number, source in distinct}
@@ -235,20 +235,20 @@ def _profile_texts(profile: Profile, names: set[str], plan: Plan) -> Iterator[Pa
             yield path.relative_to(data)
 
 
-def _with_facts(text: Path) -> Iterator[Path]:
+def _companion_files(text: Path) -> Iterator[Path]:
     yield from (path for path in (text, lock_file(text), text.with_suffix(".json")) if path.is_file())
 
 
-def _models(plan: Plan, cells: Sequence[Cell], out: Path, half: bool, found: Packed) -> dict[str, str]:
+def _write_models(plan: Plan, cells: Sequence[Cell], out: Path, half: bool, found: Packed) -> dict[str, str]:
     """Write the models and name them in the command; return what the profile's own backbone is here."""
     own: dict[str, str] = {}
     done: dict[str, tuple[str, str]] = {}
-    for cell in _with_members(cells):
+    for cell in _iter_cells(cells):
         models = [("", cell.model)] if cell.model else []
         for option, model in (*models, *cell.auxiliaries):
             first = model.sha256 not in done
             if first:
-                done[model.sha256] = _model(model, out, half, found)
+                done[model.sha256] = _write_model(model, out, half, found)
             place, sha256 = done[model.sha256]
             if option and dict(cell.options).get(option) != "backbone":
                 words = ["--set", f"{cell.card.name}.{option}={HERE}/{place}"]
@@ -260,7 +260,7 @@ def _models(plan: Plan, cells: Sequence[Cell], out: Path, half: bool, found: Pac
     return own
 
 
-def _model(model: ModelFolder, out: Path, half: bool, found: Packed) -> tuple[str, str]:
+def _write_model(model: ModelFolder, out: Path, half: bool, found: Packed) -> tuple[str, str]:
     """Write a model's folder, unless it comes with the code; return its place and its hash there."""
     if model.path.resolve().is_relative_to(_CODE):
         found.models.append(f"in the code: {model.name}, sha256 {model.sha256}")
@@ -269,30 +269,30 @@ def _model(model: ModelFolder, out: Path, half: bool, found: Packed) -> tuple[st
     place = f"{MODELS}/{name}"
     if (out / place).exists():
         place = f"{MODELS}/{model.sha256[:8]}/{name}"
-    files = [*parts(model.path)]
+    files = [*list_hashed_files(model.path)]
     whole = any(path.suffix == ".safetensors" for path in files)
     for path in files:
         if half and whole and path.suffix == ".bin":
             continue  # the same weights once more
         target = out / place / path.relative_to(model.path)
         if half and path.suffix == ".safetensors":
-            _halve(path, target)
+            _halve_weights(path, target)
         else:
-            _copy(path, target)
+            _copy_file(path, target)
     for name in (ROUNDED, PRETRAINING):  # it was packed before; what it was made by
         if (model.path / name).is_file():
-            _copy(model.path / name, out / place / name)
-    sha256 = content_hash(out / place)
+            _copy_file(model.path / name, out / place / name)
+    sha256 = hash_model(out / place)
     line = f"{place}: {model.name}, sha256 {sha256}"
     if sha256 != model.sha256:
         facts = {"weights": "float16", "sha256": model.sha256}
-        _write(out / place / ROUNDED, _json(facts))
+        _write_file(out / place / ROUNDED, _encode_json(facts))
         line += f", its weights rounded to float16 from sha256 {model.sha256}: records name the new sha256"
     found.models.append(line)
     return place, sha256
 
 
-def _halve(source: Path, target: Path) -> None:
+def _halve_weights(source: Path, target: Path) -> None:
     """Write a file of safetensors with its floating-point numbers as float16."""
     import torch
     from safetensors.torch import load_file, save_file
@@ -302,7 +302,7 @@ def _halve(source: Path, target: Path) -> None:
         name for name, each in weights.items() if each.is_floating_point() and each.dtype != torch.float16
     }
     if not wide:
-        _copy(source, target)
+        _copy_file(source, target)
         return
     halves = {name: each.half() if name in wide else each for name, each in weights.items()}
     if any(not bool(halves[name].isfinite().all()) for name in wide):
@@ -313,7 +313,7 @@ def _halve(source: Path, target: Path) -> None:
     save_file(halves, target, metadata={"format": "pt"})
 
 
-def _readme(found: Packed, facts: dict[str, object]) -> str:
+def _format_readme(found: Packed, facts: dict[str, object]) -> str:
     git, versions = facts["git"], facts["versions"]
     commit = git["commit"] if isinstance(git, dict) and git["commit"] else "unknown"
     changed = isinstance(git, dict) and git["dirty"]
@@ -332,20 +332,20 @@ def _readme(found: Packed, facts: dict[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(word: str) -> str:
+def _quote_word(word: str) -> str:
     """A word for the script, in which $here alone is replaced."""
     return f'"{HERE}"'.join(shlex.quote(part) if part else "" for part in word.split(HERE)) or "''"
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_file(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write_file(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
 
 
-def _json(facts: object) -> bytes:
+def _encode_json(facts: object) -> bytes:
     return (json.dumps(facts, indent=1) + "\n").encode()

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from bench.encoder import Progress
 from bench.errors import BenchError, InputError
-from bench.execution.builder import Builder
+from bench.execution.builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
-from bench.probes.along import Evaluated, Found, probed_context
+from bench.probes.along import ProbedEvaluation, EvaluationLog, probe_evaluations
 from bench.probes.data import ProbeData
 from bench.probes.probe import ProbeOptions
 from bench.stages import Stage, StageContext
@@ -23,7 +23,7 @@ Bar = Callable[[str, None], AbstractContextManager[Progress]]
 """From what is done to what is told of each batch."""
 
 
-def check_along(plan: Plan) -> None:
+def check_probed_plan(plan: Plan) -> None:
     """Raise InputError for a plan of several processes, of compiled steps, or with a cell without stages."""
     if plan.spec.ranks > 1:
         raise InputError("trainings are probed in one process", where=f"--ranks {plan.spec.ranks}")
@@ -39,14 +39,14 @@ def check_along(plan: Plan) -> None:
             )
 
 
-def along(
+def probe_trainings(
     plan: Plan,
     data: ProbeData,
     names: Sequence[str],
     options: ProbeOptions,
     bar: Bar,
-    done: Sequence[Evaluated] = (),
-) -> Iterator[list[Evaluated]]:
+    done: Sequence[ProbedEvaluation] = (),
+) -> Iterator[list[ProbedEvaluation]]:
     """Train every cell's own stages anew and yield its dev evaluations with their probes; keeps no stage.
 
     Members' stages come from the cache, trained there first where they are missing. A stage that several
@@ -65,7 +65,7 @@ def along(
     """
     from bench.nn.device import torch_threads
 
-    probed = partial(probed_context, data=data, names=names, options=options)
+    probed = partial(probe_evaluations, data=data, names=names, options=options)
     cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}
     there = {one.key for one in done}
     with (
@@ -76,11 +76,11 @@ def along(
             if {stage.key for stage in cell.stages} <= there:
                 continue
             with bar(cell.describe(), None) as advance:
-                found = _Along(cell, plan, Path(scratch), probed, advance).evaluated()
+                found = _ProbingBuilder(cell, plan, Path(scratch), probed, advance).evaluated()
             yield [one for one in found if one.key not in there]
 
 
-class _Along(Builder):
+class _ProbingBuilder(EncoderBuilder):
     """Trains a cell's own stages anew and probes them.
 
     Args:
@@ -103,14 +103,14 @@ class _Along(Builder):
         super().__init__(cell, plan.spec.device, plan.training, cache, progress)
         self.cache = StageCache(scratch)  # its own stages alone: its members have the other one
         self._probed = probed
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, EvaluationLog] = {}
 
     def context(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> StageContext:
         """See :meth:`Builder.context`; dev evaluations measure the probes too."""
         found = self._found[stage.spec.role] = []
         return self._probed(super().context(stage, inputs, out), found=found)
 
-    def evaluated(self) -> list[Evaluated]:
+    def evaluated(self) -> list[ProbedEvaluation]:
         """Train; return every dev evaluation of the stages that weren't there yet."""
         self.folders()
         keys = tuple(stage.key for stage in self.cell.all_stages)
@@ -124,7 +124,7 @@ class _Along(Builder):
                     f"dev curve has {len(curve)}"
                 )
             points += [
-                Evaluated(self.cell.method, self.cell.seed, role, int(step), score, probes, keys, stage.key)
+                ProbedEvaluation(self.cell.method, self.cell.seed, role, int(step), score, probes, keys, stage.key)
                 for (step, _), (score, probes) in zip(curve, found, strict=True)
             ]
         return points

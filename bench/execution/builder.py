@@ -13,18 +13,18 @@ from filelock import FileLock
 
 from bench.card import BuildContext
 from bench.config import profiles
-from bench.config.plugins import plugins_of_methods
+from bench.config.plugins import plugins_for_methods
 from bench.data.source import data_folder
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.events import TRAINS, WAITS
 from bench.execution.stage_cache import StageCache
-from bench.nn.folder import MadeModel, ModelFolder, content_hash
-from bench.plan.backbones import check_made
+from bench.nn.folder import RecipeModel, ModelFolder, hash_model
+from bench.plan.backbones import check_backbone_recipe
 from bench.plan.cell import Cell
 from bench.plan.job import training_block
-from bench.records.environment import made_with, otherwise
+from bench.records.environment import collect_training_environment, diff_environments
 from bench.registry import discover
 from bench.stages import Report, Stage, StageContext
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bench.training.launch import Say
 
 
-def with_made(cell: Cell) -> Cell:
+def make_cell_backbones(cell: Cell) -> Cell:
     """Return the cell with its backbone made, and its members'; nothing happens where all are there.
 
     Raises:
@@ -40,20 +40,20 @@ def with_made(cell: Cell) -> Cell:
     """
     return replace(
         cell,
-        model=cell.model and made(cell.model),
-        auxiliaries=tuple((option, made(model)) for option, model in cell.auxiliaries),
-        members=tuple((role, with_made(member)) for role, member in cell.members),
+        model=cell.model and make_backbone(cell.model),
+        auxiliaries=tuple((option, make_backbone(model)) for option, model in cell.auxiliaries),
+        members=tuple((role, make_cell_backbones(member)) for role, member in cell.members),
     )
 
 
-def made(model: ModelFolder) -> ModelFolder:
+def make_backbone(model: ModelFolder) -> ModelFolder:
     """Return a model with the hash of its bytes; make it first, in a process of its own, if it isn't there.
 
     Raises:
         CellFailedError: the command failed.
         DataError: it was made from another model or text than its recipe says.
     """
-    if not isinstance(model, MadeModel) or model.sha256:
+    if not isinstance(model, RecipeModel) or model.sha256:
         return model
     try:
         model.path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,12 +65,12 @@ def made(model: ModelFolder) -> ModelFolder:
         ) from error
     with FileLock(model.path.parent / f".{model.path.name}.lock"):  # others wait for the first
         if not model.path.exists():
-            _make(model)
-    check_made(model.path, model.recipe)
-    return replace(model, sha256=content_hash(model.path))
+            _run_pretraining(model)
+    check_backbone_recipe(model.path, model.recipe)
+    return replace(model, sha256=hash_model(model.path))
 
 
-def _make(model: MadeModel) -> None:
+def _run_pretraining(model: RecipeModel) -> None:
     command = [sys.executable, "-m", "bench", *model.command, "--out", str(model.path)]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
     if done.returncode:
@@ -81,17 +81,17 @@ def _make(model: MadeModel) -> None:
         )
 
 
-def to_make(cells: Iterable[Cell]) -> MadeModel | None:
+def find_missing_backbone(cells: Iterable[Cell]) -> RecipeModel | None:
     """Return the backbone of cells that is still to be made, None where there is none."""
-    models = (model for cell in cells for model in _models(cell))
-    return next((model for model in models if isinstance(model, MadeModel) and not model.sha256), None)
+    models = (model for cell in cells for model in _cell_models(cell))
+    return next((model for model in models if isinstance(model, RecipeModel) and not model.sha256), None)
 
 
-def check_text(cells: Iterable[Cell]) -> None:
+def check_backbone_text(cells: Iterable[Cell]) -> None:
     """Raise InputError where a backbone is to be made and the text that it learns from isn't there."""
-    if (model := to_make(cells)) is None:
+    if (model := find_missing_backbone(cells)) is None:
         return
-    profile = profiles.load(model.command[2])
+    profile = profiles.load_profile(model.command[2])
     data = data_folder(Path(model.command[-1]) if "--data" in model.command else None)
     file = profile.corpus["file"]
     if data is None or not (data / file).is_file():
@@ -103,12 +103,12 @@ def check_text(cells: Iterable[Cell]) -> None:
         )
 
 
-def _models(cell: Cell) -> Iterator[ModelFolder]:
+def _cell_models(cell: Cell) -> Iterator[ModelFolder]:
     if cell.model:
         yield cell.model
     yield from (model for _, model in cell.auxiliaries)
     for _, member in cell.members:
-        yield from _models(member)
+        yield from _cell_models(member)
 
 
 MADE_WITH = "made_with"
@@ -117,7 +117,7 @@ STEP_TIMES = ("step_seconds", "dev_seconds")
 """Facts of a stage, for estimates, that repeat no more than its CPU seconds do."""
 
 
-class Builder:
+class EncoderBuilder:
     """Builds one cell's encoders, each once; a failed stage fails every time it is asked for.
 
     Args:
@@ -144,13 +144,13 @@ class Builder:
         self._error: Exception | None = None
         self._encoders: dict[str, Encoder | PairScorer] = {}
         self._members = {
-            role: Builder(member, device, training, cache, progress, report) for role, member in cell.members
+            role: EncoderBuilder(member, device, training, cache, progress, report) for role, member in cell.members
         }
 
     def encoder(self, checkpoint: str = "selected") -> Encoder | PairScorer:
         """Return the encoder of a checkpoint, "selected" or "last"."""
         if checkpoint not in self._encoders:
-            cell = self._made()
+            cell = self._make_backbones()
             context = BuildContext(
                 dict(cell.options),
                 cell.seed,
@@ -178,14 +178,14 @@ class Builder:
         if self._folders is not None:
             return self._folders
         try:
-            self._made()
+            self._make_backbones()
             folders: dict[str, Path] = {}
             waiting, wait = list(self.cell.stages), False
             while waiting:
-                for stage in self._ready(waiting, folders):
+                for stage in self._trainable_stages(waiting, folders):
                     with self.cache.making(stage, wait=wait) as work:
                         if work is not None:
-                            work.facts |= self._train(stage, dict(folders), work.folder)
+                            work.facts |= self._train_stage(stage, dict(folders), work.folder)
                     if (folder := self.cache.find(stage)) is not None:
                         folders[stage.spec.role] = folder
                         waiting.remove(stage)
@@ -193,14 +193,14 @@ class Builder:
                         break
                 else:
                     wait = True  # all that could be trained now is being trained elsewhere
-                    self._tell(doing=WAITS, key=waiting[0].key)
+                    self._report_news(doing=WAITS, key=waiting[0].key)
         except Exception as error:
             self._error = error
             raise
         self._folders = folders
         return folders
 
-    def _ready(self, waiting: Sequence[Stage], folders: Mapping[str, Path]) -> list[Stage]:
+    def _trainable_stages(self, waiting: Sequence[Stage], folders: Mapping[str, Path]) -> list[Stage]:
         """Stages whose inputs are there: while another process trains one, those that don't need it."""
         roles = {stage.spec.role for stage in self.cell.stages}
         return [stage for stage in waiting if roles & set(stage.spec.inputs) <= folders.keys()]
@@ -213,12 +213,12 @@ class Builder:
     def facts(self) -> dict[str, Any]:
         """What the record says of the training: what was asked for, and what each stage gave."""
         block = training_block(self.cell, self.training)
-        measured = self._measured() if "stages" in block else {}
+        measured = self._stage_measurements() if "stages" in block else {}
         if measured:
             block["stages"] = {role: {**facts, **measured[role]} for role, facts in block["stages"].items()}
         return block
 
-    def _measured(self) -> dict[str, dict[str, Any]]:
+    def _stage_measurements(self) -> dict[str, dict[str, Any]]:
         """What each stage's training gave, the members' under their role and a slash."""
         passing = ("cpu_seconds", MADE_WITH, *STEP_TIMES)  # the first is in the timing block
         return {
@@ -233,50 +233,50 @@ class Builder:
 
     def trained_otherwise(self) -> dict[str, dict[str, Any]]:
         """What trained each stage, as far as that is otherwise here: versions, device, processor."""
-        here = made_with(self.device)
+        here = collect_training_environment(self.device)
         facts = ((role, self.cache.facts(stage)) for role, _, stage in self.cell.named_stages)
-        found = {role: otherwise(each.get(MADE_WITH, {}), here) for role, each in facts}
+        found = {role: diff_environments(each.get(MADE_WITH, {}), here) for role, each in facts}
         return {role: each for role, each in found.items() if each}
 
-    def _made(self) -> Cell:
+    def _make_backbones(self) -> Cell:
         """The cell, its backbone made where it wasn't there yet."""
-        self.cell = with_made(self.cell)
+        self.cell = make_cell_backbones(self.cell)
         return self.cell
 
-    def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
+    def _train_stage(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage into ``out``, here or in several processes; return its facts, and what trained it."""
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
-        self._tell(doing=TRAINS, key=stage.key)
+        self._report_news(doing=TRAINS, key=stage.key)
         if self.cell.ranks == 1:
-            return {**self.train_here(stage, inputs, out), MADE_WITH: made_with(self.device)}
-        from bench.training.launch import run_together
+            return {**self.train_here(stage, inputs, out), MADE_WITH: collect_training_environment(self.device)}
+        from bench.training.launch import run_processes
 
         for role in set(stage.spec.inputs) & self._members.keys():
             self._members[role].prepare()  # the processes find it finished
         training = self.training.for_stage(stage.spec.text)
         work = RankWork(self.cell, self.device, training, self.cache, stage.key, inputs, out)
         names = {self.cell.card.name, *self.cell.member_names}
-        facts: dict[str, Any] = run_together(
+        facts: dict[str, Any] = run_processes(
             work,
             self.cell.ranks,
             device=self.device,
-            plugins=plugins_of_methods(names),
-            progress=self._heard,
+            plugins=plugins_for_methods(names),
+            progress=self._forward_report,
         )
-        return {**facts, MADE_WITH: made_with(self.device)}
+        return {**facts, MADE_WITH: collect_training_environment(self.device)}
 
-    def _tell(self, **news: Any) -> None:
+    def _report_news(self, **news: Any) -> None:
         if self.report:
             self.report(news)
 
-    def _heard(self, said: int | Mapping[str, Any]) -> None:
+    def _forward_report(self, said: int | Mapping[str, Any]) -> None:
         """Pass on what the first of several processes says: finished sentences, or news."""
         if isinstance(said, int):
             if self.progress:
                 self.progress(said)
         else:
-            self._tell(**said)
+            self._report_news(**said)
 
     def prepare(self) -> None:
         """Run or find all stages, its members' too."""
@@ -286,13 +286,13 @@ class Builder:
 
     def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage in this process, alone or as one of several; return its facts."""
-        from bench.training.mixed_precision import training_at
-        from bench.training.randomness import repeatable
-        from bench.training.two_phase_step import compiling
+        from bench.training.mixed_precision import train_at_precision
+        from bench.training.randomness import use_deterministic_kernels
+        from bench.training.two_phase_step import compile_steps
 
         context = self.context(stage, inputs, out)
-        precision, compiled = training_at(self.cell.train_precision), compiling(self.cell.compiled)
-        with precision, compiled, repeatable(context.device):
+        precision, compiled = train_at_precision(self.cell.train_precision), compile_steps(self.cell.compiled)
+        with precision, compiled, use_deterministic_kernels(context.device):
             facts = stage.spec.train(context)
         self._check_model()
         return facts
@@ -312,7 +312,7 @@ class Builder:
 
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
-        self._made()
+        self._make_backbones()
         dev, text = self.training.dev, self.training.texts[stage.spec.text]
         return StageContext(
             config=dict(stage.spec.config),
@@ -337,7 +337,7 @@ class Builder:
     def _check_model(self) -> None:
         """Raise BenchError if a model's files aren't those that were planned with."""
         for model in dict.fromkeys((self.cell.model, *(folder for _, folder in self.cell.auxiliaries))):
-            if model is not None and content_hash(model.path) != model.sha256:
+            if model is not None and hash_model(model.path) != model.sha256:
                 raise BenchError(f"the files of model '{model.name}' changed since the run was planned")
 
 
@@ -355,8 +355,8 @@ class RankWork:
 
     def __call__(self, scratch: Path, say: Say | None) -> dict[str, Any]:
         """Train it; the first process alone writes into the stage's folder."""
-        from bench.training.distributed import is_first
+        from bench.training.distributed import is_first_process
 
-        builder = Builder(self.cell, self.device, self.training, self.cache, say, say)
+        builder = EncoderBuilder(self.cell, self.device, self.training, self.cache, say, say)
         (stage,) = (stage for stage in self.cell.stages if stage.key == self.key)
-        return builder.train_here(stage, self.inputs, self.out if is_first() else scratch)
+        return builder.train_here(stage, self.inputs, self.out if is_first_process() else scratch)

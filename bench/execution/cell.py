@@ -15,30 +15,30 @@ from bench.data.source import DataSource
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, NotComparableError, StorageError, printable
-from bench.eval.measure import Measured, Setting
+from bench.eval.measure import SuiteResult, MeasureContext
 from bench.eval.suite import SuiteTask, measure_of
-from bench.execution.builder import Builder
+from bench.execution.builder import EncoderBuilder
 from bench.execution.events import (
     EVALUATES,
     LOADS,
     PROBES,
     WAITS,
     CellEvents,
-    all_work,
-    cell_file,
-    steps_to_train,
+    count_cell_work,
+    open_cell_file,
+    find_missing_steps,
 )
-from bench.execution.model_card import about_model
-from bench.execution.probing import add_probes, missing_probes, probe_data, probed_suite
+from bench.execution.model_card import collect_model_facts
+from bench.execution.probing import add_probes, find_missing_probes, load_probe_data, find_probe_suite
 from bench.execution.stage_cache import StageCache
 from bench.nn.device import torch_threads
-from bench.plan.job import Job, named_model
-from bench.records.environment import clean_traceback, provenance, timing, without_paths
-from bench.records.fingerprint import ENCODER_FACTS, digest, values
+from bench.plan.job import Job, cell_model_block
+from bench.records.environment import clean_traceback, collect_provenance, build_timing, strip_paths
+from bench.records.fingerprint import ENCODER_FACTS, hash_canonical_json, fact_values
 from bench.records.record import ALL, RunRecord, Score
 from bench.records.schema import ENCODER, TRAINING
 from bench.records.store import ResultStore
-from bench.schema import kept_facts, number
+from bench.schema import convert_facts, is_number
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class CellTask:
         training: Training text and dev set, None where no method trains.
         wait: Wait for a process that computes the same cell instead of answering "busy".
         running: Folder of the run's events, None for none.
-        besides: Its work but for training, for the events: see :func:`bench.execution.events.all_work`.
+        besides: Its work but for training, for the events: see :func:`bench.execution.events.count_cell_work`.
     """
 
     jobs: tuple[Job, ...]
@@ -66,7 +66,7 @@ class CellTask:
         texts = self.training.texts.items() if self.training else ()
         sizes = {name: len(text.sentences) for name, text in texts}
         named = [(name, stage) for name, _, stage in self.jobs[0].cell.named_stages]
-        return steps_to_train(named, sizes, finished)
+        return find_missing_steps(named, sizes, finished)
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Outcome:
 
 
 def measure_job(
-    builder: Builder, tasks: Sequence[SuiteTask], job: Job, spec: RunSpec, progress: Progress | None
-) -> Measured:
+    builder: EncoderBuilder, tasks: Sequence[SuiteTask], job: Job, spec: RunSpec, progress: Progress | None
+) -> SuiteResult:
     """Score a cell's selected checkpoint on a suite, and what is to be compared with it.
 
     Below fp32 the facts say what the precision changed. For a cell that trains there are also scores of the
@@ -97,13 +97,13 @@ def measure_job(
     suite, precision = measure_of(job.suite), spec.precision
     if precision != "fp32" and not suite.encodes_once:
         raise BenchError(f"{job.suite} is measured in fp32 only", hint="without --precision")
-    setting = _setting(job, spec, progress, builder)
+    setting = _measure_setting(job, spec, progress, builder)
 
-    def measured(checkpoint: str, precision: str) -> Measured:
-        encoder = _at_precision(builder.encoder(checkpoint), precision)
+    def measured(checkpoint: str, precision: str) -> SuiteResult:
+        encoder = _lower_precision(builder.encoder(checkpoint), precision)
         if spec.keep_vectors and suite.encodes_once:
             identity = [suite.version, setting.identity, checkpoint, precision]
-            encoder = _keeping(encoder, spec.results / ".vectors", identity)
+            encoder = _cache_vectors(encoder, spec.results / ".vectors", identity)
         return suite.measure(encoder, tasks, setting)
 
     found = measured("selected", precision)
@@ -131,29 +131,29 @@ def precision_effect(name: str, scores: Sequence[Score], full: Sequence[Score]) 
     return {"name": name, "tasks": tasks}
 
 
-def _setting(job: Job, spec: RunSpec, progress: Progress | None, builder: Builder) -> Setting:
-    return Setting(
+def _measure_setting(job: Job, spec: RunSpec, progress: Progress | None, builder: EncoderBuilder) -> MeasureContext:
+    return MeasureContext(
         solver=spec.transfer_solver,
         model=f"{job.cell.profile}-{job.cell.describe()}",
-        identity=digest(values(job.record, ENCODER_FACTS)),
+        identity=hash_canonical_json(fact_values(job.record, ENCODER_FACTS)),
         folder=ResultStore(spec.results, spec.campaign).root,
         force=spec.force,
         progress=progress,
-        about={} if measure_of(job.suite).encodes_once else about_model(builder),
+        about={} if measure_of(job.suite).encodes_once else collect_model_facts(builder),
     )
 
 
-def _at_precision(encoder: Encoder | PairScorer, precision: str) -> Encoder | PairScorer:
+def _lower_precision(encoder: Encoder | PairScorer, precision: str) -> Encoder | PairScorer:
     """Return the encoder at a precision; loads no torch for fp32."""
     if precision == "fp32":
         return encoder
-    from bench.nn.precision import at_precision
+    from bench.nn.precision import cast_encoder
 
-    lowered: Encoder | PairScorer = at_precision(encoder, precision)
+    lowered: Encoder | PairScorer = cast_encoder(encoder, precision)
     return lowered
 
 
-def _keeping(encoder: Encoder | PairScorer, folder: Path, identity: Sequence[object]) -> Encoder | PairScorer:
+def _cache_vectors(encoder: Encoder | PairScorer, folder: Path, identity: Sequence[object]) -> Encoder | PairScorer:
     """Let an encoder keep its vectors, unless it reports on the sentences that it encodes."""
     if isinstance(encoder, PairScorer) or hasattr(encoder, "coverage"):
         return encoder
@@ -176,38 +176,38 @@ def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
     spec, cell = task.spec, task.jobs[0].cell
     store = ResultStore(spec.results, spec.campaign)
     cache = StageCache(spec.results / ".stages")
-    with closing(_events(task, cache)) as events, store.claim(task.jobs[0].place, wait=task.wait) as mine:
+    with closing(_open_events(task, cache)) as events, store.claim(task.jobs[0].place, wait=task.wait) as mine:
         if not mine:
             events.drop()
             return [Outcome(job, "busy") for job in task.jobs]
         events.report({"doing": LOADS})
-        builder = Builder(cell, spec.device, task.training, cache, events.sentences, events.report)
-        running = _Running(task, DataSource.of_run(spec), store, builder, suites or {}, events)
+        builder = EncoderBuilder(cell, spec.device, task.training, cache, events.sentences, events.report)
+        running = _LockedCell(task, DataSource.of_run(spec), store, builder, suites or {}, events)
         measuring = any(measure_of(job.suite).needs_torch for job in task.jobs)
         with torch_threads(spec.threads, needs_torch=measuring or cell.model is not None):
             with running.noted():
                 if running.to_measure():
                     builder.folders()
             outcomes = [running.probed(running.outcome(job)) for job in task.jobs]
-        _end(events, outcomes)
+        _report_end(events, outcomes)
         return outcomes
 
 
-def _events(task: CellTask, cache: StageCache) -> CellEvents:
+def _open_events(task: CellTask, cache: StageCache) -> CellEvents:
     """What the cell tells, to nobody where its run has no folder for it."""
     first, stages = task.jobs[0], task.to_train(cache.root)
     about = {
         "method": first.cell.method,
         "seed": first.cell.seed,
         "suites": [job.suite for job in task.jobs],
-        "work": all_work(stages, task.besides),
+        "work": count_cell_work(stages, task.besides),
     }
-    events = CellEvents(cell_file(task.running, first.place.folder, about), stages, task.besides)
+    events = CellEvents(open_cell_file(task.running, first.place.folder, about), stages, task.besides)
     events.report({"doing": WAITS})
     return events
 
 
-def _end(events: CellEvents, outcomes: Sequence[Outcome]) -> None:
+def _report_end(events: CellEvents, outcomes: Sequence[Outcome]) -> None:
     scores = {o.job.suite: o.record.score("avg") for o in outcomes if o.record and o.record.status == "ok"}
     bad = next((o.state for o in outcomes if o.state in ("failed", "conflict")), None)
     known = {suite: score for suite, score in scores.items() if score is not None}
@@ -215,7 +215,7 @@ def _end(events: CellEvents, outcomes: Sequence[Outcome]) -> None:
 
 
 @dataclass
-class _Running:
+class _LockedCell:
     """A cell whose lock is held.
 
     Args:
@@ -231,7 +231,7 @@ class _Running:
     task: CellTask
     source: DataSource
     store: ResultStore
-    builder: Builder
+    builder: EncoderBuilder
     suites: Suites
     events: CellEvents
     begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -243,7 +243,7 @@ class _Running:
         Raises:
             StorageError: the next cell's training would be in vain as well.
         """
-        self.begun = _now()
+        self.begun = _read_clocks()
         try:
             yield
         except StorageError:
@@ -253,20 +253,20 @@ class _Running:
 
     def to_measure(self) -> bool:
         """True if a record is missing; raises BenchError if the data of one changed."""
-        missing = [job for job in self.task.jobs if self._done(job) is None]
+        missing = [job for job in self.task.jobs if self._find_finished(job) is None]
         for job in missing:
-            self._tasks(job)
+            self._load_tasks(job)
         return bool(missing)
 
-    def _done(self, job: Job) -> RunRecord | None:
+    def _find_finished(self, job: Job) -> RunRecord | None:
         """The record that is there already."""
         return None if self.task.spec.force else self.store.finished(job.place)
 
     def outcome(self, job: Job) -> Outcome:
         """Take the record if another process finished the job between planning and now, else run it."""
-        record = self._done(job)
+        record = self._find_finished(job)
         if record is None:
-            return self._run(job)
+            return self._run_job(job)
         if record.key != job.key:
             conflict = NotComparableError(
                 f"another process just finished {job.cell.describe()} on {job.suite} under another "
@@ -277,29 +277,29 @@ class _Running:
             return Outcome(job, "conflict", conflict=conflict)
         return Outcome(job, "done", record)
 
-    def _run(self, job: Job) -> Outcome:
+    def _run_job(self, job: Job) -> Outcome:
         """Measure and write one record."""
-        record, predictions = self._measured(job)
+        record, predictions = self._measure_record(job)
         started, wall, cpu = self.begun
-        self.begun = _now()
-        block = timing(started=started, wall=self.begun[1] - wall, cpu=self.begun[2] - cpu)
+        self.begun = _read_clocks()
+        block = build_timing(started=started, wall=self.begun[1] - wall, cpu=self.begun[2] - cpu)
         if job.cell.trains:
-            block["training_cpu_seconds"] = _training_seconds(self.builder)
+            block["training_cpu_seconds"] = _stage_cpu_seconds(self.builder)
         record = replace(record, timing=record.timing | block)
         if record.status == "failed" and self.store.scored(job.place):
             return Outcome(job, "failed", record)  # what fails costs no scores: predictions alone may be gone
         record = self.store.write(job.place, record, predictions)
         return Outcome(job, "ran" if record.status == "ok" else "failed", record)
 
-    def _measured(self, job: Job) -> tuple[RunRecord, dict[str, FloatArray] | None]:
+    def _measure_record(self, job: Job) -> tuple[RunRecord, dict[str, FloatArray] | None]:
         """Return record and predictions; a failure becomes a record with its traceback, never a number."""
         spec = self.task.spec
         facts: dict[str, Any] = {**job.record.provenance, "encoder": {}}
-        facts |= provenance(device=spec.device, threads=spec.threads)
+        facts |= collect_provenance(device=spec.device, threads=spec.threads)
         try:
-            tasks = self._tasks(job)
+            tasks = self._load_tasks(job)
             encoder = self.builder.encoder()
-            facts["encoder"] |= kept_facts(encoder.facts, ENCODER, "the encoder's facts")
+            facts["encoder"] |= convert_facts(encoder.facts, ENCODER, "the encoder's facts")
             if spec.precision != "fp32" and "dtype" in facts["encoder"]:
                 facts["encoder"]["dtype"] = _DTYPES[spec.precision]
             self.events.report({"doing": EVALUATES, "suite": job.suite})
@@ -307,23 +307,23 @@ class _Running:
             facts |= found.facts
             if measure_of(job.suite).encodes_once:  # else what it knew isn't of this suite's sentences
                 coverage = getattr(encoder, "coverage", {})
-                facts["encoder"] |= kept_facts(coverage, ENCODER, "the encoder's coverage")
-            training = kept_facts(self.builder.facts(), TRAINING, "the facts of its training")
-            elsewhere, processors = _trained_elsewhere(self.builder)
+                facts["encoder"] |= convert_facts(coverage, ENCODER, "the encoder's coverage")
+            training = convert_facts(self.builder.facts(), TRAINING, "the facts of its training")
+            elsewhere, processors = _training_environments(self.builder)
             facts |= elsewhere
             record = replace(job.record, status="ok", scores=found.scores, training=training)
             record = replace(record, timing=processors)
-            record = replace(record, provenance=facts, backbone=named_model(self.builder.cell))
+            record = replace(record, provenance=facts, backbone=cell_model_block(self.builder.cell))
             return record, found.predictions
         except StorageError:
             raise  # the next cell's training would be in vain as well
         except (Exception, SystemExit) as error:
             record = replace(job.record, training={}, provenance=facts)
-            return replace(record, reason=_reason(error), traceback=clean_traceback(error)), None
+            return replace(record, reason=_failure_reason(error), traceback=clean_traceback(error)), None
 
-    def _tasks(self, job: Job) -> list[SuiteTask]:
+    def _load_tasks(self, job: Job) -> list[SuiteTask]:
         """The suite's tasks, if they are those that were planned with."""
-        tasks = self.suites.get(job.suite) or _suite_tasks(job.source or job.suite, self.source)
+        tasks = self.suites.get(job.suite) or _load_suite(job.source or job.suite, self.source)
         planned = [(task_id, facts["sha256"]) for task_id, facts in job.record.tasks.items()]
         if [(task.id, task.sha256) for task in tasks] != planned:
             raise BenchError("the evaluation data changed since the run was planned", where=job.suite)
@@ -335,8 +335,8 @@ class _Running:
         if record is None or record.status != "ok" or not spec.probes:
             return outcome
         try:
-            data = probe_data(probed_suite(spec), self.source)
-            missing = missing_probes(record, spec.probes, data)
+            data = load_probe_data(find_probe_suite(spec), self.source)
+            missing = find_missing_probes(record, spec.probes, data)
             if not missing:
                 return outcome
             self.events.report({"doing": PROBES})
@@ -346,32 +346,32 @@ class _Running:
         except StorageError:
             raise
         except Exception as error:
-            failed = replace(record, status="failed", reason=f"probes: {_reason(error)}")
+            failed = replace(record, status="failed", reason=f"probes: {_failure_reason(error)}")
             return Outcome(job, "failed", failed)
         return Outcome(job, "ran" if outcome.state == "ran" else "probed", record)
 
 
-def _now() -> tuple[float, float, float]:
+def _read_clocks() -> tuple[float, float, float]:
     """The wall clock, and seconds by it and of this process to subtract."""
     return time.time(), time.perf_counter(), time.process_time()
 
 
-def _reason(error: BaseException) -> str:
+def _failure_reason(error: BaseException) -> str:
     """Why something failed, in one line that names no path of this machine."""
     reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
-    return printable(without_paths(" ".join(reason.split())))
+    return printable(strip_paths(" ".join(reason.split())))
 
 
-def _training_seconds(builder: Builder) -> dict[str, float]:
+def _stage_cpu_seconds(builder: EncoderBuilder) -> dict[str, float]:
     """CPU seconds of each finished stage; none where a stage doesn't say, which fails the cell."""
     try:
         seconds = builder.training_seconds()
     except KeyError:
         return {}
-    return {stage: value for stage, value in seconds.items() if number(value)}
+    return {stage: value for stage, value in seconds.items() if is_number(value)}
 
 
-def _trained_elsewhere(builder: Builder) -> tuple[dict[str, Any], dict[str, Any]]:
+def _training_environments(builder: EncoderBuilder) -> tuple[dict[str, Any], dict[str, Any]]:
     """What provenance and timing say of stages that were trained with other versions or hardware, if any."""
     made = builder.trained_otherwise()
     processors = {role: each.pop("processor") for role, each in made.items() if "processor" in each}
@@ -383,5 +383,5 @@ def _trained_elsewhere(builder: Builder) -> tuple[dict[str, Any], dict[str, Any]
 
 
 @cache
-def _suite_tasks(name: str, source: DataSource) -> list[SuiteTask]:
+def _load_suite(name: str, source: DataSource) -> list[SuiteTask]:
     return measure_of(name).load(source)

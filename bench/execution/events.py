@@ -23,7 +23,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from bench.records.files import is_locked, lock, temporary
+from bench.records.files import is_locked, lock_descriptor, temporary_path
 from bench.stages import Stage, planned_steps
 
 FOLDER, RUN, SUFFIX = ".running", "run", ".jsonl"
@@ -49,10 +49,10 @@ class EventFile:
         self.path = path
         self._held: int | None = None
         with suppress(OSError):
-            scratch = path if os.name == "nt" else temporary(path)  # Windows renames no open file
+            scratch = path if os.name == "nt" else temporary_path(path)  # Windows renames no open file
             self._held = os.open(scratch, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
             with suppress(OSError):  # without locks is_held counts every file as held
-                lock(self._held)
+                lock_descriptor(self._held)
             now = round(time.time(), 1)
             self.write({"time": now, "host": socket.gethostname(), **first})
             if scratch != path:
@@ -62,7 +62,7 @@ class EventFile:
         """Append a line."""
         if self._held is not None:
             with suppress(OSError):  # a full disk fails what has to be kept
-                os.write(self._held, json.dumps(_plain(line), separators=(",", ":")).encode() + b"\n")
+                os.write(self._held, json.dumps(_to_json_value(line), separators=(",", ":")).encode() + b"\n")
 
     def close(self) -> None:
         """Let go of the file, which stays."""
@@ -77,12 +77,12 @@ class EventFile:
             self.path.unlink(missing_ok=True)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """A value that JSON has: what a plug-in reports may be anything."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _to_json_value(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_to_json_value(each) for each in value]
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -90,27 +90,27 @@ def _plain(value: Any) -> Any:
     return str(value)[:_LONGEST]
 
 
-def work_of(doing: str, name: str = "") -> str:
+def work_name(doing: str, name: str = "") -> str:
     """How a piece of work is called: what is done, and the stage or suite.
 
-    >>> work_of(TRAINS, "joint"), work_of(LOADS)
+    >>> work_name(TRAINS, "joint"), work_name(LOADS)
     ('train joint', 'load')
     """
     return f"{doing} {name}".rstrip()
 
 
-def all_work(stages: Mapping[str, tuple[str, int]], besides: Mapping[str, int]) -> Counter[str]:
+def count_cell_work(stages: Mapping[str, tuple[str, int]], besides: Mapping[str, int]) -> Counter[str]:
     """A cell's work in units: steps of a stage, evaluations, probings.
 
     Args:
         stages: Name and steps of each training stage that isn't done yet, by its key.
         besides: The rest of it.
     """
-    training = {work_of(TRAINS, name): _units(steps) for name, steps in stages.values()}
+    training = {work_name(TRAINS, name): _work_units(steps) for name, steps in stages.values()}
     return Counter({**besides, **training})
 
 
-def _units(steps: int) -> int:
+def _work_units(steps: int) -> int:
     return steps or 1  # a stage that doesn't say its steps is one
 
 
@@ -136,7 +136,7 @@ class CellEvents:
         every: float = EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._file, self._stages, self._todo = file, dict(stages), all_work(stages, besides or {})
+        self._file, self._stages, self._todo = file, dict(stages), count_cell_work(stages, besides or {})
         self._every, self._clock = every, clock
         self._begun = self._written = self._phase_begun = clock()
         self._present = "", 0  # work and units of this phase
@@ -148,18 +148,18 @@ class CellEvents:
         """Take in news: of a step or an evaluation, or with "doing" a new phase of the cell."""
         begins = "doing" in news
         if begins:
-            self._since, self._state = None, {"sentences": 0, **self._phase(news)}
+            self._since, self._state = None, {"sentences": 0, **self._begin_phase(news)}
         else:
             self._state |= news
             if "dev" in news:
                 self._state["dev_step"] = news.get("step")
-        self._tick(now=begins or "dev" in news)
+        self._write_state(now=begins or "dev" in news)
 
     def sentences(self, number: int) -> None:
         """Count finished sentences."""
         self._state["sentences"] = self._state.get("sentences", 0) + number
         if "step" not in self._state:  # else the next step's news say both
-            self._tick()
+            self._write_state()
 
     def end(self, state: str, scores: Mapping[str, float]) -> None:
         """Say what became of the cell, and the average of each suite."""
@@ -175,7 +175,7 @@ class CellEvents:
         if self._file is not None:
             self._file.close()
 
-    def _phase(self, news: Mapping[str, Any]) -> dict[str, Any]:
+    def _begin_phase(self, news: Mapping[str, Any]) -> dict[str, Any]:
         """News of a phase with the work before and after it; of a stage, by its key, its name and steps."""
         found = {name: value for name, value in news.items() if name != "key"}
         if "key" in news:
@@ -183,11 +183,11 @@ class CellEvents:
             found |= {"stage": name, "steps": steps}
         self._end_phase(news)
         doing, what = news["doing"], found.get("stage", found.get("suite", ""))
-        work, units = work_of(doing, what), _units(found.get("steps", 0))
+        work, units = work_name(doing, what), _work_units(found.get("steps", 0))
         if doing == WAITS:
-            self._todo.pop(work_of(TRAINS, what), None)  # of a stage: another process does it
+            self._todo.pop(work_name(TRAINS, what), None)  # of a stage: another process does it
         elif doing in (EVALUATES, PROBES):  # all is trained, maybe elsewhere
-            training = {work_of(TRAINS, name) for name, _ in self._stages.values()}
+            training = {work_name(TRAINS, name) for name, _ in self._stages.values()}
             self._todo = Counter({name: n for name, n in self._todo.items() if name not in training})
         self._todo = self._todo - Counter({work: units})
         self._present = ("", 0) if doing in (WAITS, ENDED) else (work, units)
@@ -202,7 +202,7 @@ class CellEvents:
             known, seconds = self._took.get(work, (0, 0.0))
             self._took[work] = known + units, round(seconds + self._phase_begun - before, 3)
 
-    def _tick(self, *, now: bool = False) -> None:
+    def _write_state(self, *, now: bool = False) -> None:
         if self._file is None:
             return
         at = self._clock()
@@ -223,7 +223,7 @@ class CellEvents:
 
 
 @contextmanager
-def run_folder(
+def open_run_folder(
     root: Path, methods: Mapping[str, int], work: Mapping[str, Mapping[str, int]] | None = None
 ) -> Iterator[Path | None]:
     """Yield a new folder for the events of a run, held by this process; None where none can be made.
@@ -237,8 +237,8 @@ def run_folder(
     """
     folder = root / FOLDER / uuid.uuid4().hex[:12]
     held: EventFile | None = None
-    with suppress(OSError, Timeout), _locked(root):
-        _clear(root)
+    with suppress(OSError, Timeout), _lock_runs(root):
+        _remove_dead_runs(root)
         folder.mkdir(parents=True)
         held = EventFile(folder / f"{RUN}{SUFFIX}", {"cells": methods, "work": work or {}})
     try:
@@ -249,39 +249,39 @@ def run_folder(
         shutil.rmtree(folder, ignore_errors=True)  # on a full disk there is no lock
         with suppress(OSError):
             folder.parent.rmdir()
-        clear_leftovers(root)
+        clear_dead_runs(root)
 
 
-def clear_leftovers(root: Path) -> None:
+def clear_dead_runs(root: Path) -> None:
     """Remove the folders of runs that nobody holds."""
     if (root / FOLDER).exists():
-        with suppress(OSError, Timeout), _locked(root):
-            _clear(root)
+        with suppress(OSError, Timeout), _lock_runs(root):
+            _remove_dead_runs(root)
 
 
 @contextmanager
-def _locked(root: Path) -> Iterator[None]:
+def _lock_runs(root: Path) -> Iterator[None]:
     """Let nobody clear away what another process is about to hold."""
     with FileLock(root / ".locks" / f"{FOLDER[1:]}.lock", timeout=_PATIENCE):
         yield
 
 
-def _clear(root: Path) -> None:
+def _remove_dead_runs(root: Path) -> None:
     if (root / FOLDER).is_symlink():  # somebody else's folder
         return
     for folder in (root / FOLDER).glob("*"):
-        if not is_held(folder / f"{RUN}{SUFFIX}"):
+        if not is_event_file_held(folder / f"{RUN}{SUFFIX}"):
             shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):  # another run is there, or none was
         (root / FOLDER).rmdir()
 
 
-def is_held(path: Path) -> bool:
+def is_event_file_held(path: Path) -> bool:
     """True if a process holds a file of events, or may hold it: without locks nothing of a live run goes."""
     return is_locked(path) is not False
 
 
-def cell_file(folder: Path | None, place: Path, about: Mapping[str, Any]) -> EventFile | None:
+def open_cell_file(folder: Path | None, place: Path, about: Mapping[str, Any]) -> EventFile | None:
     """Begin a cell's file in a run's folder.
 
     Args:
@@ -295,7 +295,7 @@ def cell_file(folder: Path | None, place: Path, about: Mapping[str, Any]) -> Eve
     return EventFile(folder / f"{name}{SUFFIX}", about)
 
 
-def steps_to_train(
+def find_missing_steps(
     named: Sequence[tuple[str, Stage]], texts: Mapping[str, int], finished: Path
 ) -> dict[str, tuple[str, int]]:
     """Name and planned steps of the stages that aren't there yet, by key.

@@ -10,12 +10,12 @@ from pathlib import Path
 from bench.card import DROPOUT, NEEDS, Need, OptionValue
 from bench.config.method_ids import parse_method
 from bench.encoder import Encoder, PairScorer
-from bench.nn.architecture import class_for, longest_input, state_size
+from bench.nn.architecture import select_auto_class, find_longest_input, state_size
 from bench.nn.backbone import load_folder
-from bench.nn.dropout import dropout_places
-from bench.nn.folder import FolderFacts, content_hash, folder_facts, parts
-from bench.nn.untrusted import model_type
-from bench.plan.backbones import fulfils, needs_of, options_without
+from bench.nn.dropout import find_dropout_classes
+from bench.nn.folder import FolderFacts, hash_model, read_folder_facts, list_hashed_files
+from bench.nn.untrusted import read_model_type
+from bench.plan.backbones import fulfils_need, method_needs, find_sufficient_options
 from bench.registry import METHODS
 from bench.stages import ComposedMethod, TrainedMethod
 
@@ -23,7 +23,7 @@ Lines = Iterator[tuple[str, str]]
 _MOST = 6  # names in a line
 
 
-def folder_report(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
+def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
     """Yield (what, text) for a transformers folder, or for a sentence-transformers one.
 
     Args:
@@ -33,28 +33,28 @@ def folder_report(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
     Raises:
         InputError: a folder that can't be loaded.
     """
-    yield "folder", f"{folder.name}, sha256 {content_hash(folder)[:12]}"
-    yield "files", ", ".join(sorted(file.relative_to(folder).as_posix() for file in parts(folder)))
+    yield "folder", f"{folder.name}, sha256 {hash_model(folder)[:12]}"
+    yield "files", ", ".join(sorted(file.relative_to(folder).as_posix() for file in list_hashed_files(folder)))
     if not (folder / "config.json").is_file():
-        yield from _encoded(encoder)
+        yield from _encoder_lines(encoder)
         return
-    facts = folder_facts(folder)
-    model, tokenizer, missing, unread = load_folder(folder, class_for(model_type(folder)))
-    yield "architecture", f"{facts.kind}, {type(model).__name__}, {_count(model.num_parameters())} parameters"
-    yield "missing", _named(missing) or "nothing"
-    yield "not read", _named(unread) or "nothing"
+    facts = read_folder_facts(folder)
+    model, tokenizer, missing, unread = load_folder(folder, select_auto_class(read_model_type(folder)))
+    yield "architecture", f"{facts.kind}, {type(model).__name__}, {_format_count(model.num_parameters())} parameters"
+    yield "missing", _join_some_names(missing) or "nothing"
+    yield "not read", _join_some_names(unread) or "nothing"
     yield "tokenizer", f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
     if encoder is None:
-        yield "longest input", f"{longest_input(model, tokenizer)} tokens"
+        yield "longest input", f"{find_longest_input(model, tokenizer)} tokens"
         yield "dim", str(state_size(model))
-    yield from _encoded(encoder)
-    places = dropout_places(model)
+    yield from _encoder_lines(encoder)
+    places = find_dropout_classes(model)
     drawn = f"drawn in {', '.join(places)}; training sets it in {facts.dropout}" if places else "none"
     yield "dropout", drawn
-    yield from _methods(facts, drops=bool(places))
+    yield from _method_lines(facts, drops=bool(places))
 
 
-def _encoded(encoder: Encoder | PairScorer | None) -> Lines:
+def _encoder_lines(encoder: Encoder | PairScorer | None) -> Lines:
     facts = {} if encoder is None else getattr(encoder, "facts", {})
     for name in (
         "modules",
@@ -85,7 +85,7 @@ def _encoded(encoder: Encoder | PairScorer | None) -> Lines:
             yield label, length if name == "max_length" else str(facts[name])
 
 
-def _methods(facts: FolderFacts, *, drops: bool) -> Lines:
+def _method_lines(facts: FolderFacts, *, drops: bool) -> Lines:
     """Yield the methods that can train on a folder, and for each lack those that can't."""
     able: list[str] = []
     unable: dict[str, list[str]] = defaultdict(list)
@@ -93,54 +93,54 @@ def _methods(facts: FolderFacts, *, drops: bool) -> Lines:
         card = method.card
         if not (isinstance(method, TrainedMethod) and card.needs_backbone and card.stands_alone):
             continue
-        lacking = first_lack(name, facts, drops=drops)
+        lacking = find_first_lack(name, facts, drops=drops)
         if lacking is None:
             able.append(name)
         else:
-            unable[lacking].append(_with_way_out(name, facts, drops=drops))
+            unable[lacking].append(_suggest_variant(name, facts, drops=drops))
     yield "can train", ", ".join(able) or "no method"
     for what, names in unable.items():
         yield "can't train", f"{', '.join(names)}: for want of {NEEDS[what]}"
 
 
-def first_lack(name: str, facts: FolderFacts, *, drops: bool = True) -> str | None:
+def find_first_lack(name: str, facts: FolderFacts, *, drops: bool = True) -> str | None:
     """Return the first thing that a method, or one it builds on, needs by default and a folder lacks."""
     method = METHODS.get(name)
-    options = _defaults(name)
-    for need in needs_of(method.card, options):
-        if _lacking(facts, need, options, drops=drops):
+    options = _default_options(name)
+    for need in method_needs(method.card, options):
+        if _lacks_need(facts, need, options, drops=drops):
             return need.what
-    return next((lack for each in _built_on(name) if (lack := first_lack(each, facts, drops=drops))), None)
+    return next((lack for each in _default_members(name) if (lack := find_first_lack(each, facts, drops=drops))), None)
 
 
-def _built_on(name: str) -> list[str]:
+def _default_members(name: str) -> list[str]:
     """Names of the methods that a method builds on by default."""
     method = METHODS.get(name)
-    members = method.members(_defaults(name)).values() if isinstance(method, ComposedMethod) else ()
+    members = method.members(_default_options(name)).values() if isinstance(method, ComposedMethod) else ()
     return [parse_method(member, name).name for member in members]
 
 
-def _with_way_out(name: str, facts: FolderFacts, *, drops: bool) -> str:
+def _suggest_variant(name: str, facts: FolderFacts, *, drops: bool) -> str:
     """A method that can't train by default, with options of its own by which it can."""
-    lacking = partial(_lacking, facts, drops=drops)
-    options = options_without(METHODS.get(name).card, _defaults(name), lacking)
-    if not options or any(first_lack(each, facts, drops=drops) for each in _built_on(name)):
+    lacking = partial(_lacks_need, facts, drops=drops)
+    options = find_sufficient_options(METHODS.get(name).card, _default_options(name), lacking)
+    if not options or any(find_first_lack(each, facts, drops=drops) for each in _default_members(name)):
         return name
     return f"{name} (but {name}[{','.join(f'{key}={str(value).lower()}' for key, value in options.items())}])"
 
 
-def _lacking(facts: FolderFacts, need: Need, options: Mapping[str, OptionValue], *, drops: bool) -> bool:
-    return not fulfils(facts, need.what, options) or (need.what == DROPOUT and not drops)
+def _lacks_need(facts: FolderFacts, need: Need, options: Mapping[str, OptionValue], *, drops: bool) -> bool:
+    return not fulfils_need(facts, need.what, options) or (need.what == DROPOUT and not drops)
 
 
-def _defaults(name: str) -> dict[str, OptionValue]:
+def _default_options(name: str) -> dict[str, OptionValue]:
     return {option.name: option.default for option in METHODS.get(name).card.options}
 
 
-def _named(names: Sequence[str]) -> str:
+def _join_some_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + more
 
 
-def _count(number: int) -> str:
+def _format_count(number: int) -> str:
     return f"{number / 1e6:.1f} million" if number >= 1e6 else f"{number:,}"

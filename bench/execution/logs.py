@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from bench.errors import InputError, printable
 from bench.eval.collapse import Collapse
 from bench.execution.events import ENDED, RUN, SUFFIX, TRAINS
-from bench.execution.monitor import Tail, number
+from bench.execution.monitor import EventTail, finite_number
 from bench.records.record import safe_name
 
 _LIBRARIES = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}
@@ -21,7 +21,7 @@ _COLLAPSE = Collapse._fields
 Values = Mapping[str, float]
 
 
-class Log(Protocol):
+class CurveLog(Protocol):
     """Where one cell's curves go."""
 
     def step(self, stage: str, step: int, values: Values, time: float) -> None:
@@ -33,11 +33,11 @@ class Log(Protocol):
         ...
 
 
-Open = Callable[[Mapping[str, Any]], Log]
+Open = Callable[[Mapping[str, Any]], CurveLog]
 """From the first line of a cell's events, with its campaign, to what takes its curves."""
 
 
-def check_installed(names: Sequence[str]) -> None:
+def check_log_libraries(names: Sequence[str]) -> None:
     """Raise InputError where a library that is asked for can't be imported."""
     for name in names:
         try:
@@ -120,7 +120,7 @@ class Wandb:
         self._run.finish()
 
 
-class Writer:
+class LogWriter:
     """Brings the events of a run's cells to a log.
 
     Args:
@@ -130,14 +130,14 @@ class Writer:
 
     def __init__(self, open_log: Open, campaign: str) -> None:
         self._open, self._campaign = open_log, campaign
-        self._cells: dict[str, _Cell] = {}
+        self._cells: dict[str, _CellLog] = {}
 
     def look(self, folder: Path) -> None:
         """Take in what is new in the run's folder."""
         for path in sorted(folder.glob(f"[!.]*{SUFFIX}")):
             if path.stem != RUN:
                 if path.name not in self._cells:
-                    self._cells[path.name] = _Cell(Tail(path), self._open, self._campaign)
+                    self._cells[path.name] = _CellLog(EventTail(path), self._open, self._campaign)
                 self._cells[path.name].look()
 
     def close(self) -> None:
@@ -146,13 +146,13 @@ class Writer:
             cell.end({})
 
 
-class _Cell:
+class _CellLog:
     """A cell's events, on their way to its log, which is opened for its first training step."""
 
-    def __init__(self, tail: Tail, open_log: Open, campaign: str) -> None:
+    def __init__(self, tail: EventTail, open_log: Open, campaign: str) -> None:
         self._tail, self._open, self._campaign = tail, open_log, campaign
         self._about: Mapping[str, Any] | None = None
-        self._log: Log | None = None
+        self._log: CurveLog | None = None
         self._last = {"step": ("", 0.0), "dev_step": ("", 0.0)}
         self._over = False
 
@@ -161,7 +161,7 @@ class _Cell:
             if self._about is None:
                 self._about = {**line, "campaign": self._campaign}
             elif line.get("doing") == TRAINS:
-                self._train(line)
+                self._log_step(line)
             elif line.get("doing") == ENDED:
                 scores = line.get("scores")
                 self.end(scores if isinstance(scores, dict) else {})
@@ -172,18 +172,18 @@ class _Cell:
             if self._log is not None:
                 self._log.end(scores)
 
-    def _train(self, line: Mapping[str, Any]) -> None:
-        stage, step = str(line.get("stage")), number(line.get("step"))
+    def _log_step(self, line: Mapping[str, Any]) -> None:
+        stage, step = str(line.get("stage")), finite_number(line.get("step"))
         if step is None:
             return
         found = {name: line.get(name) for name in _OF_STEPS} if self._is_new("step", stage, step) else {}
         if line.get("dev_step") == step and self._is_new("dev_step", stage, step):
             found |= {name: line.get(name) for name in _OF_DEV}
             found |= zip(_COLLAPSE, line.get("collapse") or (), strict=False)
-        values = {name: value for name, each in found.items() if (value := number(each)) is not None}
+        values = {name: value for name, each in found.items() if (value := finite_number(each)) is not None}
         if values:
             self._log = self._log or self._open(self._about or {})
-            self._log.step(stage, int(step), values, number(line.get("time")) or 0.0)
+            self._log.step(stage, int(step), values, finite_number(line.get("time")) or 0.0)
 
     def _is_new(self, kind: str, stage: str, step: float) -> bool:
         last, self._last[kind] = self._last[kind], (stage, step)
@@ -191,7 +191,7 @@ class _Cell:
 
 
 @contextmanager
-def opened_logs(
+def open_logs(
     names: Sequence[str], results: Path, campaign: str, tell: Callable[[str], None]
 ) -> Iterator[list[Callable[[Path], None]]]:
     """Yield what brings a run's events to logs: called with the run's folder again and again.
@@ -209,7 +209,7 @@ def opened_logs(
         "tensorboard": lambda about: TensorBoard(below["tensorboard"] / _cell_folder(about)),
         "wandb": lambda about: Wandb(about, below["wandb"]),
     }
-    writers = {name: Writer(kinds[name], campaign) for name in dict.fromkeys(names)}
+    writers = {name: LogWriter(kinds[name], campaign) for name in dict.fromkeys(names)}
     failed: set[str] = set()
 
     def guarded(name: str, call: Callable[..., None], *arguments: Any) -> None:

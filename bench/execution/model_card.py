@@ -12,9 +12,9 @@ from bench.data.suites import MINI_SUITES
 from bench.data.tasks import LabelledTask
 from bench.eval.mteb_scores import metric_name
 from bench.eval.mteb_tasks import MtebTask
-from bench.execution.builder import Builder
-from bench.execution.probing import finished_record
-from bench.nn.readme import about_folder
+from bench.execution.builder import EncoderBuilder
+from bench.execution.probing import find_finished_record
+from bench.nn.readme import read_model_card
 from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
 
-def about_model(builder: Builder) -> dict[str, Any]:
+def collect_model_facts(builder: EncoderBuilder) -> dict[str, Any]:
     """What a cell's model is licensed as, as far as the one that it starts from says it, and trained on.
 
     An encoder that isn't trained here has what its folder's card says.
     """
     cell = builder.cell
-    found = about_folder(cell.model.path) if cell.model is not None and cell.model.path.is_dir() else {}
+    found = read_model_card(cell.model.path) if cell.model is not None and cell.model.path.is_dir() else {}
     facts = builder.facts()
     if "corpus" in facts:
         texts = [facts["corpus"], *(s["text"] for s in facts.get("stages", {}).values() if "text" in s)]
@@ -61,7 +61,7 @@ _METRICS = {"spearman": ("spearman_cosine", "Spearman Cosine"), "mrr": ("mrr", "
 _SYNTHETIC = frozenset({*MINI_SUITES, "toy"})
 
 
-def model_index(name: str, plan: Plan, records: Sequence[tuple[Job, RunRecord]], checkpoint: str) -> str:
+def build_model_index(name: str, plan: Plan, records: Sequence[tuple[Job, RunRecord]], checkpoint: str) -> str:
     """Return the YAML of a ``model-index``, "" without a score.
 
     A score is in the record's unit and at full precision. A suite is the data set of its average, and the
@@ -78,17 +78,17 @@ def model_index(name: str, plan: Plan, records: Sequence[tuple[Job, RunRecord]],
     results = [
         result
         for job, record in records
-        for result in _results(job, record, plan, last=checkpoint == "last" and bool(job.cell.stages))
+        for result in _suite_results(job, record, plan, last=checkpoint == "last" and bool(job.cell.stages))
     ]
     if not results:
         return ""
-    return ModelCardData(model_name=_printable(name), eval_results=results).to_yaml() + "\n"
+    return ModelCardData(model_name=_drop_unprintable(name), eval_results=results).to_yaml() + "\n"
 
 
-def _results(job: Job, record: RunRecord, plan: Plan, *, last: bool) -> list[EvalResult]:
+def _suite_results(job: Job, record: RunRecord, plan: Plan, *, last: bool) -> list[EvalResult]:
     """Return the result of every task of a suite, and their average where there are several."""
     tasks = {task.id: task for task in plan.suites[job.suite]}
-    kinds = {_kind(task) for task in tasks.values()}
+    kinds = {_task_kind(task) for task in tasks.values()}
     common = kinds.pop() if len(kinds) == 1 else (_OTHER, "Average")
     scores = {(score.task, score.metric): score for score in record.scores if score.subset == ALL}
     suffix = "_last" if last else ""
@@ -97,15 +97,15 @@ def _results(job: Job, record: RunRecord, plan: Plan, *, last: bool) -> list[Eva
         own = metric_name(task.score) if isinstance(task, MtebTask) else record.metric
         if score := scores.get((task.id, own + suffix)):
             found.append(
-                _result(score, own, _kind(task), record, task if isinstance(task, MtebTask) else None)
+                _build_result(score, own, _task_kind(task), record, task if isinstance(task, MtebTask) else None)
             )
     average = scores.get((AVERAGE, record.metric + suffix))
     if average is not None and len(tasks) > 1:
-        found.append(_result(average, record.metric, common, record))
+        found.append(_build_result(average, record.metric, common, record))
     return found
 
 
-def _result(
+def _build_result(
     score: Score, metric: str, kind: Kind, record: RunRecord, task: MtebTask | None = None
 ) -> EvalResult:
     from huggingface_hub import EvalResult
@@ -121,19 +121,19 @@ def _result(
     path, revision = task.dataset if task is not None and task.local is None else (None, None)
     type_, title = _METRICS.get(metric, (metric, metric.replace("_", " ").title()))
     return EvalResult(
-        task_type=_printable(kind[0]),
-        task_name=_printable(kind[1]),
-        dataset_type=_printable(path or name),
-        dataset_name=_printable(f"{name} ({', '.join(notes)})" if notes else name),
-        dataset_config=None if whole else _printable(record.suite),
-        dataset_revision=revision and _printable(revision),
-        metric_type=_printable(type_),
-        metric_name=_printable(title),
+        task_type=_drop_unprintable(kind[0]),
+        task_name=_drop_unprintable(kind[1]),
+        dataset_type=_drop_unprintable(path or name),
+        dataset_name=_drop_unprintable(f"{name} ({', '.join(notes)})" if notes else name),
+        dataset_config=None if whole else _drop_unprintable(record.suite),
+        dataset_revision=revision and _drop_unprintable(revision),
+        metric_type=_drop_unprintable(type_),
+        metric_name=_drop_unprintable(title),
         metric_value=score.value,
     )
 
 
-def _kind(task: object) -> Kind:
+def _task_kind(task: object) -> Kind:
     if isinstance(task, MtebTask):
         return _OF_MTEB.get(task.kind, _OTHER), task.kind
     if isinstance(task, LabelledTask):
@@ -141,20 +141,20 @@ def _kind(task: object) -> Kind:
     return _RETRIEVAL if isinstance(task, RankTask) else _SIMILARITY
 
 
-def _printable(text: str) -> str:
+def _drop_unprintable(text: str) -> str:
     return "".join(char for char in text if char.isprintable())
 
 
-def find_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
+def find_finished_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
     """Return the finished jobs of a plan with their records; say on stderr where there are none."""
-    records = [(job, record) for job in plan.jobs if (record := finished_record(plan, job)) is not None]
+    records = [(job, record) for job in plan.jobs if (record := find_finished_record(plan, job)) is not None]
     if not records:
         place = f"{plan.jobs[0].cell.describe()} in campaign {plan.store.campaign}"
         click.echo(f"no finished record of {place}: the card holds no scores", err=True)
     return records
 
 
-def model_card(builder: Builder, records: Sequence[tuple[Job, RunRecord]], checkpoint: str) -> str:
+def build_model_card(builder: EncoderBuilder, records: Sequence[tuple[Job, RunRecord]], checkpoint: str) -> str:
     """Return the model card: what the method is, how this encoder was made, what its records say."""
     cell, card = builder.cell, builder.cell.card
     rows = [("Paper", card.paper), ("Code", card.code)]
@@ -162,22 +162,22 @@ def model_card(builder: Builder, records: Sequence[tuple[Job, RunRecord]], check
     rows += [("Deviation", line) for line in card.deviations]
     rows += [(f"Option {name}", str(value)) for name, value in cell.options]
     parts = [
-        f"# {inert(cell.describe())}\n\n{inert(card.name)}: {inert(card.summary)}\n",
-        _section("Method", rows),
-        _section("Encoder", _encoder_rows(cell, builder, checkpoint)),
+        f"# {escape_all_markdown(cell.describe())}\n\n{escape_all_markdown(card.name)}: {escape_all_markdown(card.summary)}\n",
+        _format_section("Method", rows),
+        _format_section("Encoder", _encoder_rows(cell, builder, checkpoint)),
     ]
     last = "_last" if checkpoint == "last" and cell.stages else ""
-    parts += [_scores(job, record, f"{record.metric}{last}") for job, record in records]
+    parts += [_scores_section(job, record, f"{record.metric}{last}") for job, record in records]
     notes = dict.fromkeys(note for _, record in records for note in record.notes) or dict.fromkeys(cell.notes)
     if notes:
-        parts.append(_section("Notes", [("Note", note) for note in notes]))
+        parts.append(_format_section("Notes", [("Note", note) for note in notes]))
     if cell.model is not None:
         licence = "The weights were made from the model named above, whose licence holds for them: check it."
         parts.append(f"## Licence\n\n{licence}\n")
     return "\n".join(parts)
 
 
-def _encoder_rows(cell: Cell, builder: Builder, checkpoint: str) -> list[tuple[str, str]]:
+def _encoder_rows(cell: Cell, builder: EncoderBuilder, checkpoint: str) -> list[tuple[str, str]]:
     """How the encoder was made."""
     rows = [("Made by", f"cse-bench {__version__}, method version {cell.card.version}")]
     rows.append(("Profile", cell.profile))
@@ -202,7 +202,7 @@ def _encoder_rows(cell: Cell, builder: Builder, checkpoint: str) -> list[tuple[s
     return rows
 
 
-def _scores(job: Job, record: RunRecord, metric: str) -> str:
+def _scores_section(job: Job, record: RunRecord, metric: str) -> str:
     rows = []
     for score in record.scores:
         if (score.subset, score.metric) == (ALL, metric):
@@ -211,18 +211,18 @@ def _scores(job: Job, record: RunRecord, metric: str) -> str:
     said = "Spearman x 100 over all pairs of a task" if metric.startswith("spearman") else f"{metric} x 100"
     head = f"{said[0].upper()}{said[1:]}; record {record.key[:12]}.\n\n"
     none = "" if rows else "It has none of the last checkpoint.\n"
-    return f"## Scores on {inert(job.suite)}\n\n{head}{none}" + _lines(rows)
+    return f"## Scores on {escape_all_markdown(job.suite)}\n\n{head}{none}" + _format_list(rows)
 
 
-def _section(title: str, rows: list[tuple[str, str]]) -> str:
-    return f"## {title}\n\n{_lines(rows)}"
+def _format_section(title: str, rows: list[tuple[str, str]]) -> str:
+    return f"## {title}\n\n{_format_list(rows)}"
 
 
-def _lines(rows: list[tuple[str, str]]) -> str:
-    return "".join(f"- {inert(name)}: {inert(text)}\n" for name, text in rows if text != "")
+def _format_list(rows: list[tuple[str, str]]) -> str:
+    return "".join(f"- {escape_all_markdown(name)}: {escape_all_markdown(text)}\n" for name, text in rows if text != "")
 
 
-def inert(text: str) -> str:
+def escape_all_markdown(text: str) -> str:
     """Make any text inert in markdown, its characters that can't be printed left out."""
     printable = "".join(char for char in text if char.isprintable() or char.isspace())
     return markdown_escape(printable)

@@ -12,16 +12,16 @@ from pathlib import Path
 from bench.data.corpus import Corpus
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES
-from bench.data.suites import accepted
+from bench.data.suites import is_accepted
 from bench.data.tasks import PairTask, is_invisible
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer
 from bench.eval.suite import measure_of
-from bench.execution.builder import Builder
-from bench.execution.monitor import span
+from bench.execution.builder import EncoderBuilder
+from bench.execution.monitor import format_duration
 from bench.execution.stage_cache import StageCache
 from bench.nn.device import torch_threads
-from bench.nn.folder import MadeModel, ModelFolder, hash_note
+from bench.nn.folder import RecipeModel, ModelFolder, explain_hash_change
 from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
@@ -38,7 +38,7 @@ _STEPS = {"cpu": 2, "cuda": 12, "mps": 12}  # but at least so many steps; the fi
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TimeEstimate:
     """What the cells of one method take on the present device, in seconds by the clock.
 
     Args:
@@ -60,7 +60,7 @@ class Estimate:
         return self.training + self.evaluation
 
 
-def estimates(plan: Plan, jobs: Sequence[Job]) -> Iterator[Estimate | str]:
+def estimate_times(plan: Plan, jobs: Sequence[Job]) -> Iterator[TimeEstimate | str]:
     """Estimate jobs on one worker, method by method, as soon as each is measured; start-up is not in it.
 
     Yields:
@@ -73,15 +73,15 @@ def estimates(plan: Plan, jobs: Sequence[Job]) -> Iterator[Estimate | str]:
     for method, group in by_method.items():
         cells = list({job.cell.seed: job.cell for job in group}.values())
         try:
-            cost = _measure(plan, group[0], cache)
+            cost = _measure_cell(plan, group[0], cache)
         except (Exception, SystemExit) as error:
             yield f"no estimate: {method}: {type(error).__name__}: {' '.join(str(error).split())}"
             continue
         todo = {stage.key: stage for cell in cells for stage in cell.all_stages if cache.find(stage) is None}
         training = sum(cost.training(stage, plan) for key, stage in todo.items() if key not in counted)
         counted |= todo.keys()
-        evaluation = sum(_evaluation(plan, job, cost) for job in group)
-        yield Estimate(method, len(cells), training, evaluation)
+        evaluation = sum(_evaluation_seconds(plan, job, cost) for job in group)
+        yield TimeEstimate(method, len(cells), training, evaluation)
 
 
 class CellTimes:
@@ -89,12 +89,12 @@ class CellTimes:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._cache = plan, StageCache(plan.spec.results / ".stages")
-        self._costs: dict[str, _Cost | None] = {}
+        self._costs: dict[str, _CellCost | None] = {}
 
     def to_train(self, jobs: Sequence[Job]) -> tuple[object, ...]:
         """What a cell's stages do that aren't done, alike for all seeds."""
         stages = jobs[0].cell.all_stages
-        return tuple(sorted((_doing(s) for s in stages if self._cache.find(s) is None), key=repr))
+        return tuple(sorted((_stage_signature(s) for s in stages if self._cache.find(s) is None), key=repr))
 
     def seconds(self, jobs: Sequence[Job]) -> float:
         """Seconds of a cell on one worker, start-up not in it; nothing for what has no estimate."""
@@ -103,25 +103,25 @@ class CellTimes:
             return 0.0
         cell = known[0].cell
         if cell.method not in self._costs:
-            self._costs[cell.method] = self._measured(known[0])
+            self._costs[cell.method] = self._measure_cost(known[0])
         if (cost := self._costs[cell.method]) is None:
             return 0.0
         training = (cost.training(s, self._plan) for s in cell.all_stages if self._cache.find(s) is None)
-        return sum(training) + sum(_evaluation(self._plan, job, cost) for job in known)
+        return sum(training) + sum(_evaluation_seconds(self._plan, job, cost) for job in known)
 
-    def _measured(self, job: Job) -> _Cost | None:
+    def _measure_cost(self, job: Job) -> _CellCost | None:
         try:
-            return _measure(self._plan, job, self._cache)
+            return _measure_cell(self._plan, job, self._cache)
         except (Exception, SystemExit):  # its run is a failed cell, which says why
             return None
 
 
-def _evaluation(plan: Plan, job: Job, cost: _Cost) -> float:
+def _evaluation_seconds(plan: Plan, job: Job, cost: _CellCost) -> float:
     """Seconds of a cell's evaluation on a suite, of both checkpoints where it trains."""
-    return cost.sentence * len(_sentences(plan, job.suite)) * (2 if job.cell.trains else 1)
+    return cost.sentence * len(_suite_sentences(plan, job.suite)) * (2 if job.cell.trains else 1)
 
 
-def described(estimate: Estimate, price: float | None, devices: int) -> str:
+def format_estimate(estimate: TimeEstimate, price: float | None, devices: int) -> str:
     """One line: a cell's time, and where an hour of a device has a price the cost.
 
     Args:
@@ -132,18 +132,18 @@ def described(estimate: Estimate, price: float | None, devices: int) -> str:
     training, evaluation, each = (
         seconds / estimate.cells for seconds in (estimate.training, estimate.evaluation, estimate.seconds)
     )
-    line = f"{estimate.method:40} {estimate.cells} cell(s) of about {span(each)}"
-    line += f": {span(training)} training, {span(evaluation)} evaluation"
-    return line if price is None else f"{line}; cost {cost(each, price, devices)}"
+    line = f"{estimate.method:40} {estimate.cells} cell(s) of about {format_duration(each)}"
+    line += f": {format_duration(training)} training, {format_duration(evaluation)} evaluation"
+    return line if price is None else f"{line}; cost {format_cost(each, price, devices)}"
 
 
-def cost(seconds: float, price: float, devices: int) -> str:
+def format_cost(seconds: float, price: float, devices: int) -> str:
     """What a time costs, in the price's own unit."""
     return f"{seconds / 3600 * price * devices:.2f}"
 
 
 @dataclass(frozen=True)
-class _Cost:
+class _CellCost:
     """What one cell of a method took.
 
     Args:
@@ -158,19 +158,19 @@ class _Cost:
 
     def training(self, stage: Stage, plan: Plan) -> float:
         """Seconds of a whole stage, dev evaluations included."""
-        if _doing(stage) not in self.steps or plan.training is None:
-            return self.other * _trained(stage, plan)
+        if _stage_signature(stage) not in self.steps or plan.training is None:
+            return self.other * _count_stage_sentences(stage, plan)
         config = dict(stage.spec.config)
         steps = planned_steps(config, len(plan.training.texts[stage.spec.text].sentences))
-        step, dev = self.steps[_doing(stage)]
+        step, dev = self.steps[_stage_signature(stage)]
         return steps * step + steps // int(config["eval_every"]) * dev
 
 
-def _measure(plan: Plan, job: Job, cache: StageCache) -> _Cost:
+def _measure_cell(plan: Plan, job: Job, cache: StageCache) -> _CellCost:
     """Train a few steps of a cell's stages, where they are not all done, and encode a few sentences."""
-    sentences, finished = _sentences(plan, job.suite), all(map(cache.find, job.cell.all_stages))
-    cell = job.cell if finished else _shortened_cell(job.cell, plan.spec.device)
-    training, share = _short_dev(plan.training)
+    sentences, finished = _suite_sentences(plan, job.suite), all(map(cache.find, job.cell.all_stages))
+    cell = job.cell if finished else _shorten_cell(job.cell, plan.spec.device)
+    training, share = _shorten_dev(plan.training)
     stride = max(1, len(sentences) // _SAMPLE)
     sample = sentences[stride // 2 :: stride]
     with (
@@ -179,19 +179,19 @@ def _measure(plan: Plan, job: Job, cache: StageCache) -> _Cost:
     ):
         used = cache if finished else StageCache(Path(scratch))
         begin = time.perf_counter()
-        encoder = Builder(cell, plan.spec.device, training, used).encoder()
+        encoder = EncoderBuilder(cell, plan.spec.device, training, used).encoder()
         elapsed = time.perf_counter() - begin
-        steps = {} if finished else {_doing(s): _times(used, s, share) for s in cell.all_stages}
-        trained = sum(_trained(stage, plan) for stage in cell.all_stages)
-        _encode(encoder, sample[:8])  # the first call is slower than the rest
+        steps = {} if finished else {_stage_signature(s): _read_step_times(used, s, share) for s in cell.all_stages}
+        trained = sum(_count_stage_sentences(stage, plan) for stage in cell.all_stages)
+        _encode_sample(encoder, sample[:8])  # the first call is slower than the rest
         begin = time.perf_counter()
-        _encode(encoder, sample)
+        _encode_sample(encoder, sample)
         sentence = (time.perf_counter() - begin) / len(sample)
     known = {doing: times for doing, times in steps.items() if times is not None}
-    return _Cost(sentence, known, elapsed / trained if trained else 0.0)
+    return _CellCost(sentence, known, elapsed / trained if trained else 0.0)
 
 
-def _times(cache: StageCache, stage: Stage, share: float) -> tuple[float, float] | None:
+def _read_step_times(cache: StageCache, stage: Stage, share: float) -> tuple[float, float] | None:
     """Seconds of a step and of an evaluation on the whole dev set, None where a stage doesn't say."""
     facts = cache.facts(stage)
     if "step_seconds" not in facts:
@@ -199,13 +199,13 @@ def _times(cache: StageCache, stage: Stage, share: float) -> tuple[float, float]
     return facts["step_seconds"], facts["dev_seconds"] / share
 
 
-def _doing(stage: Stage) -> tuple[object, ...]:
+def _stage_signature(stage: Stage) -> tuple[object, ...]:
     """What stages of different seeds have in common; a shortened one is like its whole self."""
     config = {name: value for name, value in stage.spec.config if name not in ("steps", "eval_every")}
     return stage.stream, stage.spec.kind, stage.spec.text, tuple(sorted(config.items()))
 
 
-def _short_dev(training: TrainingData | None) -> tuple[TrainingData | None, float]:
+def _shorten_dev(training: TrainingData | None) -> tuple[TrainingData | None, float]:
     """The training data with a part of the dev set, and how large a part."""
     if training is None:
         return None, 1.0
@@ -218,43 +218,43 @@ def _short_dev(training: TrainingData | None) -> tuple[TrainingData | None, floa
     return replace(training, dev=dev), dev.pairs / training.dev.pairs
 
 
-def _sentences(plan: Plan, suite: str) -> list[str]:
+def _suite_sentences(plan: Plan, suite: str) -> list[str]:
     """Distinct sentences of a suite by length."""
     found = set(measure_of(suite).sentences(plan.suites[suite]))
     return sorted(found, key=lambda text: (len(text), text))
 
 
-def _encode(encoder: Encoder | PairScorer, sentences: list[str]) -> None:
+def _encode_sample(encoder: Encoder | PairScorer, sentences: list[str]) -> None:
     if isinstance(encoder, PairScorer):
         encoder.score_pairs(sentences, sentences)
     else:
         encoder.encode(sentences)
 
 
-def _shortened_cell(cell: Cell, device: str) -> Cell:
-    members = tuple((role, _shortened_cell(member, device)) for role, member in cell.members)
-    return replace(cell, stages=tuple(_shortened(stage, device) for stage in cell.stages), members=members)
+def _shorten_cell(cell: Cell, device: str) -> Cell:
+    members = tuple((role, _shorten_cell(member, device)) for role, member in cell.members)
+    return replace(cell, stages=tuple(_shorten_stage(stage, device) for stage in cell.stages), members=members)
 
 
-def _shortened(stage: Stage, device: str) -> Stage:
+def _shorten_stage(stage: Stage, device: str) -> Stage:
     config = dict(stage.spec.config)
     steps = max(_STEPS[device], _TRAINED // int(config["batch_size"]))
     config |= {"steps": steps, "eval_every": steps}
     return replace(stage, spec=replace(stage.spec, config=tuple(config.items())))
 
 
-def _trained(stage: Stage, plan: Plan) -> int:
+def _count_stage_sentences(stage: Stage, plan: Plan) -> int:
     """Sentences that a stage trains on."""
     config = dict(stage.spec.config)
     sentences = plan.training.texts[stage.spec.text].sentences if plan.training else ()
     return planned_steps(config, len(sentences)) * int(config["batch_size"])
 
 
-def inputs(plan: Plan) -> list[tuple[str, str]]:
+def list_plan_inputs(plan: Plan) -> list[tuple[str, str]]:
     """Return what each input is for and what it is, in one line; one that is missing has stopped the plan."""
     rows: dict[tuple[str, str], None] = {}
     for cell in {id(job.cell): job.cell for job in plan.jobs}.values():
-        rows |= dict.fromkeys((what, _found(folder)) for what, folder in _models(cell))
+        rows |= dict.fromkeys((what, _describe_folder(folder)) for what, folder in _walk_models(cell))
         note = getattr(METHODS.get(cell.card.name), "folder_note", None)
         if (
             cell.model is not None
@@ -267,12 +267,12 @@ def inputs(plan: Plan) -> list[tuple[str, str]]:
         for name in texts:
             text = plan.training.texts[name]
             what = "training text" if name == TRAIN else f"text {name}"
-            rows[what, f"{_named(text.name, text.sha256)}, {_described(text)}"] = None
+            rows[what, f"{_format_name_and_hash(text.name, text.sha256)}, {_describe_text(text)}"] = None
         dev = plan.training.dev
-        differs = _DIFFERS if accepted(dev) else ""
+        differs = _DIFFERS if is_accepted(dev) else ""
         form = f", {dev.form}" if dev.form else ""
-        size = _dev_size(dev, plan.training.texts)
-        rows["dev set", f"{_named(dev.id, dev.sha256)}{differs}{form}, {size}"] = None
+        size = _describe_dev_size(dev, plan.training.texts)
+        rows["dev set", f"{_format_name_and_hash(dev.id, dev.sha256)}{differs}{form}, {size}"] = None
     references = {name: job.record.tasks for job in plan.jobs for name in [job.suite]}
     for suite, tasks in plan.suites.items():
         facts = references.get(suite, {})
@@ -286,7 +286,7 @@ def inputs(plan: Plan) -> list[tuple[str, str]]:
     return list(rows)
 
 
-def _described(text: Corpus) -> str:
+def _describe_text(text: Corpus) -> str:
     """How a text was read, how many sentences it has, and what is odd about some of them."""
     sentences, partners, negatives = text.sentences, text.partners, text.negatives
     again = len(sentences) - len(set(sentences))
@@ -307,7 +307,7 @@ def _described(text: Corpus) -> str:
     return ", ".join(parts)
 
 
-def _dev_size(dev: PairTask, texts: Mapping[str, Corpus]) -> str:
+def _describe_dev_size(dev: PairTask, texts: Mapping[str, Corpus]) -> str:
     """How many pairs a dev set has, and how many of its sentences a training text has too."""
     sentences = {sentence for pair in dev.all_pairs() for sentence in pair}
     known = sentences.intersection(sentence for text in texts.values() for sentence in text.sentences)
@@ -315,21 +315,21 @@ def _dev_size(dev: PairTask, texts: Mapping[str, Corpus]) -> str:
     return f"{dev.items:,} pairs{shared if known else ''}"
 
 
-def _models(cell: Cell) -> Iterator[tuple[str, ModelFolder]]:
+def _walk_models(cell: Cell) -> Iterator[tuple[str, ModelFolder]]:
     if cell.model is not None:
         yield ("backbone" if cell.card.needs_backbone else "model"), cell.model
     for option, folder in cell.auxiliaries:
         yield f"{cell.card.name}.{option}", folder
     for _, member in cell.members:
-        yield from _models(member)
+        yield from _walk_models(member)
 
 
-def _found(folder: ModelFolder) -> str:
-    if not isinstance(folder, MadeModel) or folder.sha256:
-        note = hash_note(folder.path)
-        return _named(folder.name, folder.sha256) + (f", {note}" if note else "")
+def _describe_folder(folder: ModelFolder) -> str:
+    if not isinstance(folder, RecipeModel) or folder.sha256:
+        note = explain_hash_change(folder.path)
+        return _format_name_and_hash(folder.name, folder.sha256) + (f", {note}" if note else "")
     return f"{folder.name}, made first by: bench {' '.join(folder.command)} --out {folder.path}"
 
 
-def _named(name: str, sha256: str) -> str:
+def _format_name_and_hash(name: str, sha256: str) -> str:
     return f"{name}, sha256 {sha256[:12]}"

@@ -12,7 +12,7 @@ from bench.data.source import DataSource
 from bench.data.suites import load_suite
 from bench.encoder import Progress
 from bench.errors import BenchError
-from bench.execution.builder import Builder
+from bench.execution.builder import EncoderBuilder
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.probes.data import VERSION, ProbeData
@@ -21,13 +21,13 @@ from bench.records.record import RunRecord
 _OF_TRAINING = ("selected_step", "selected_dev", "last_loss")
 
 
-def probed_suite(spec: RunSpec) -> str:
+def find_probe_suite(spec: RunSpec) -> str:
     """Suite whose sentences a run probes: the profile's dev set."""
-    return profiles.load(spec.profile).dev
+    return profiles.load_profile(spec.profile).dev
 
 
 @cache
-def probe_data(suite: str, source: DataSource) -> ProbeData:
+def load_probe_data(suite: str, source: DataSource) -> ProbeData:
     """Read the sentences to probe.
 
     Raises:
@@ -37,26 +37,26 @@ def probe_data(suite: str, source: DataSource) -> ProbeData:
     return ProbeData(suite, tuple(load_suite(suite, source)[1]))
 
 
-def jobs_without_probes(plan: Plan) -> list[Job]:
+def find_unprobed_jobs(plan: Plan) -> list[Job]:
     """Finished jobs whose records lack a probe that is asked for.
 
     Raises:
         InputError: the sentences to probe can't be read.
     """
     spec = plan.spec
-    data = probe_data(probed_suite(spec), DataSource.of_run(spec))
+    data = load_probe_data(find_probe_suite(spec), DataSource.of_run(spec))
     states = ((job, plan.states[job.place]) for job in plan.jobs)
     done = ((job, state.record) for job, state in states if state.status == "done" and state.record)
-    return [job for job, record in done if missing_probes(record, spec.probes, data)]
+    return [job for job, record in done if find_missing_probes(record, spec.probes, data)]
 
 
-def missing_probes(record: RunRecord, names: tuple[str, ...], data: ProbeData) -> tuple[str, ...]:
+def find_missing_probes(record: RunRecord, names: tuple[str, ...], data: ProbeData) -> tuple[str, ...]:
     """The names that a record lacks; all of them if its probes are of other sentences or another version."""
-    return tuple(name for name in names if name not in _kept(record, data))
+    return tuple(name for name in names if name not in _valid_probes(record, data))
 
 
 def add_probes(
-    record: RunRecord, names: tuple[str, ...], data: ProbeData, builder: Builder, progress: Progress | None
+    record: RunRecord, names: tuple[str, ...], data: ProbeData, builder: EncoderBuilder, progress: Progress | None
 ) -> RunRecord:
     """Return a finished record with the named probes of its encoder; its scores stay as they are.
 
@@ -71,23 +71,23 @@ def add_probes(
         BenchError: stages that had to be trained again gave a different encoder from the record's, or its
             vectors aren't finite.
     """
-    from bench.probes.measure import measure, without_curves
+    from bench.probes.measure import measure_probes, drop_curves
 
     encoder = builder.encoder()
-    _check_training(record, builder)
-    found = measure(encoder, data, names, progress=progress)
-    probes = with_eta(_kept(record, data) | without_curves(found.probes), record)
+    _check_same_training(record, builder)
+    found = measure_probes(encoder, data, names, progress=progress)
+    probes = add_cost_efficiency(_valid_probes(record, data) | drop_curves(found.probes), record)
     timing = {**record.timing, "probes": record.timing.get("probes", {}) | found.timing}
     return replace(record, probes=probes, timing=timing)
 
 
-def finished_record(plan: Plan, job: Job) -> RunRecord | None:
+def find_finished_record(plan: Plan, job: Job) -> RunRecord | None:
     """Return the finished record of exactly this job; raises as :meth:`ResultStore.finished`."""
     record = plan.store.finished(job.place)
     return record if record is not None and record.key == job.key else None
 
 
-def with_eta(probes: dict[str, Any], record: RunRecord) -> dict[str, Any]:
+def add_cost_efficiency(probes: dict[str, Any], record: RunRecord) -> dict[str, Any]:
     """Add to the cost eta of the record's suite: its average x 100 a GMAC (JTCSE, Table VII)."""
     cost, average = probes.get("cost", {}), record.score("avg")
     if average is None or not cost.get("gmac"):  # 0: a table of token vectors
@@ -95,13 +95,13 @@ def with_eta(probes: dict[str, Any], record: RunRecord) -> dict[str, Any]:
     return {**probes, "cost": {**cost, "eta": 100 * average / cost["gmac"], "eta_suite": record.suite}}
 
 
-def _kept(record: RunRecord, data: ProbeData) -> dict[str, Any]:
+def _valid_probes(record: RunRecord, data: ProbeData) -> dict[str, Any]:
     """The probes of a record if they are of these sentences and of this version."""
     fits = record.probes.get("version") == VERSION and record.probes.get("data") == data.facts
     return record.probes if fits else {}
 
 
-def _check_training(record: RunRecord, builder: Builder) -> None:
+def _check_same_training(record: RunRecord, builder: EncoderBuilder) -> None:
     then, now = record.training.get("stages", {}), builder.facts().get("stages", {})
     for role, facts in now.items():
         if any(then.get(role, {}).get(name) != facts.get(name) for name in _OF_TRAINING):

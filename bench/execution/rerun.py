@@ -12,25 +12,25 @@ from bench.config import profiles
 from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.data.mteb_names import CONTRAST_TEXT, FILES
-from bench.data.pins import NLI, WIKI1M, note
+from bench.data.pins import NLI, WIKI1M, unpinned_note
 from bench.data.suites import SUITES
 from bench.data.training import TrainingData, uses_world
 from bench.errors import CellFailedError, DataError, InputError, NotComparableError
 from bench.execution.runner import run_plan
 from bench.plan.job import Job, make_job
 from bench.plan.plan import Plan, make_plan
-from bench.records.fingerprint import digest, explain, specified
+from bench.records.fingerprint import hash_canonical_json, explain_differences, specification_fields
 from bench.records.machines import machine_warnings
-from bench.records.record import EXTERNAL, RunRecord, both_measured, is_supervised
+from bench.records.record import EXTERNAL, RunRecord, comparable_measurements, is_supervised
 from bench.registry import discover
 
 
-def job_of(plan: Plan, record: RunRecord) -> Job:
+def find_repeating_job(plan: Plan, record: RunRecord) -> Job:
     """Return the job of a plan that repeats a record, the first where none has its seed."""
     return next((job for job in plan.jobs if job.cell.seed == record.seed), plan.jobs[0])
 
 
-def said_otherwise(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
+def compare_notes(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
     """Yield what a record says of labels and in its notes, and its run would say otherwise.
 
     The names of the row, the model and the texts are the record's own: all else of these is in its key.
@@ -43,7 +43,7 @@ def said_otherwise(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
     cell, said = job.cell, record.backbone or {}
     model = replace(cell.model, name=said.get("name", cell.model.name)) if cell.model else None
     renamed = replace(cell, method=record.method, model=model)
-    training = plan.training and _renamed(plan.training, record)
+    training = plan.training and _rename_texts(plan.training, record)
     source, tasks = job.source or job.suite, plan.suites[job.suite]
     own = make_job(renamed, source, tasks, plan.spec, training).record
     if is_supervised(record) != is_supervised(own):
@@ -53,13 +53,13 @@ def said_otherwise(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
         if text not in (*record.notes, *(training.notes(cell.texts) if training else ())):
             yield f"it lacks the note '{text}'"
     names = {text.name for text in training.texts.values()} if training else set()
-    elsewhere = {note(name) for name in names & {WIKI1M, NLI}}  # the copy at hand may be the pinned one
+    elsewhere = {unpinned_note(name) for name in names & {WIKI1M, NLI}}  # the copy at hand may be the pinned one
     for text in record.notes:
         if text not in own.notes and text not in elsewhere:
             yield f"its run has no note '{text}'"
 
 
-def facts_otherwise(record: RunRecord, job: Job) -> Iterator[str]:
+def compare_unkeyed_facts(record: RunRecord, job: Job) -> Iterator[str]:
     """Yield what no key has of the model, the texts and the dev set, and a record says otherwise.
 
     Args:
@@ -84,7 +84,7 @@ def facts_otherwise(record: RunRecord, job: Job) -> Iterator[str]:
                 yield f"it says {fact} {stated} of its {what}, and that is {found}"
 
 
-def names_otherwise(record: RunRecord, job: Job) -> Iterator[str]:
+def compare_text_names(record: RunRecord, job: Job) -> Iterator[str]:
     """Yield texts that a record calls otherwise: a copy of another name is the same text."""
     said, own = record.training, job.record.training
     texts = [(said.get("corpus"), own.get("corpus"))]
@@ -97,7 +97,7 @@ def names_otherwise(record: RunRecord, job: Job) -> Iterator[str]:
             yield f"{its['name']} is called {here['name']} here"
 
 
-def _renamed(training: TrainingData, record: RunRecord) -> TrainingData:
+def _rename_texts(training: TrainingData, record: RunRecord) -> TrainingData:
     """The texts with the names that a record gives them."""
     stages = record.training.get("stages", {}).values()
     blocks = (record.training.get("corpus"), *(stage.get("text") for stage in stages))
@@ -109,7 +109,7 @@ def _renamed(training: TrainingData, record: RunRecord) -> TrainingData:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RerunDifference:
     """One thing that isn't the same again.
 
     Args:
@@ -125,7 +125,7 @@ class Difference:
     now: Any
 
 
-def rerun(
+def rerun_record(
     record: RunRecord,
     *,
     data: Path | None,
@@ -134,7 +134,7 @@ def rerun(
     copies: tuple[tuple[str, Path], ...] = (),
     pairs: Path | None = None,
     text_column: str | None = None,
-) -> tuple[list[Difference], RunRecord]:
+) -> tuple[list[RerunDifference], RunRecord]:
     """Repeat a record's cell in a temporary folder, its training stages included.
 
     Args:
@@ -161,10 +161,10 @@ def rerun(
     if record.status != "ok":
         raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
     with tempfile.TemporaryDirectory() as folder:
-        spec = spec_of(record, data, model, corpus, copies, Path(folder))
+        spec = build_rerun_spec(record, data, model, corpus, copies, Path(folder))
         plan = make_plan(replace(spec, pairs=pairs, text_column=text_column))
-        job = job_of(plan, record)
-        if why := explain(record, job.record) or "; ".join(said_otherwise(record, plan, job)):
+        job = find_repeating_job(plan, record)
+        if why := explain_differences(record, job.record) or "; ".join(compare_notes(record, plan, job)):
             raise NotComparableError(
                 f"this is not the record's specification any more ({why})",
                 where=record.method,
@@ -173,42 +173,42 @@ def rerun(
         if outcome.record is None or outcome.record.status != "ok":
             reason = outcome.record.reason if outcome.record else "no record"
             raise CellFailedError(f"the repetition failed: {reason}", where=record.method)
-        return differences(record, outcome.record), outcome.record
+        return compare_repetition(record, outcome.record), outcome.record
 
 
-def differences(then: RunRecord, now: RunRecord) -> list[Difference]:
+def compare_repetition(then: RunRecord, now: RunRecord) -> list[RerunDifference]:
     """Compare two records to the last bit: scores; on equal versions and CPU predictions and training too.
 
     What one of them is too old to keep is left out.
     """
     scores = ({f"{s.task} {s.subset} {s.metric}": s.value for s in each.scores} for each in (then, now))
-    found = list(_differing("scores", *scores))
+    found = list(_compare_values("scores", *scores))
     if machine_warnings([then], [now]):
         return found
     if then.predictions and now.predictions:
         kept = ({"predictions": str(each["sha256"])} for each in (then.predictions, now.predictions))
-        found += _differing("predictions", *kept)
+        found += _compare_values("predictions", *kept)
     trained = (
         {f"{role} {name}": value for role, stage in each.items() for name, value in stage.items()}
-        for each in both_measured(then, now)
+        for each in comparable_measurements(then, now)
     )
-    return [*found, *_differing("training", *trained)]
+    return [*found, *_compare_values("training", *trained)]
 
 
-def _differing(
+def _compare_values(
     of: Literal["scores", "predictions", "training"], then: Mapping[str, Any], now: Mapping[str, Any]
-) -> Iterator[Difference]:
+) -> Iterator[RerunDifference]:
     for name in dict.fromkeys([*then, *now]):
         was, is_now = then.get(name), now.get(name)
         if was != is_now:
-            yield Difference(of, name, _short(was), _short(is_now))
+            yield RerunDifference(of, name, _shorten_value(was), _shorten_value(is_now))
 
 
-def _short(value: Any) -> Any:
-    return digest(value)[:12] if isinstance(value, list | dict) else value
+def _shorten_value(value: Any) -> Any:
+    return hash_canonical_json(value)[:12] if isinstance(value, list | dict) else value
 
 
-def spec_of(
+def build_rerun_spec(
     record: RunRecord,
     data: Path | None,
     model: str | None,
@@ -246,7 +246,7 @@ def spec_of(
         data=data,
         accept_data=not all(facts["reference"] for facts in record.tasks.values()),
         results=results,
-        **specified(record),
+        **specification_fields(record),
     )
 
 
@@ -260,7 +260,7 @@ def _check_files(
             where=record.method,
             hint="repeat that bench run, with --suite local:FILE.toml or contrast:FILE.txt",
         )
-    for part, _ in members_of(record):
+    for part, _ in parse_record_members(record):
         if part.name not in discover().names():
             raise InputError(
                 f"the record builds on the model '{part.name}', which no profile names",
@@ -275,7 +275,7 @@ def _check_files(
         for role, text in texts.items()
         if "pairs" not in text and not str(text["name"]).startswith(with_sick)
     }
-    own = profiles.of_record(profile)
+    own = profiles.load_shipped_profile(profile)
     brought = corpus is None and (uses_world(own) or "copies" in own.corpus)
     if given and not copies and not brought:
         raise InputError(
@@ -307,7 +307,7 @@ def _check_plugins(record: RunRecord) -> None:
         )
 
 
-def members_of(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
+def parse_record_members(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
     """Return the methods that a record's builds on, at any depth, each with what the record says of it.
 
     Raises:
@@ -315,7 +315,7 @@ def members_of(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
         InputError: a name that is none.
     """
     found = []
-    for member in _flat(record.training.get("members", {})):
+    for member in _walk_member_blocks(record.training.get("members", {})):
         text = member["method"]
         requests = parse_methods(text, recorded=True)
         if len(requests) > 1:
@@ -327,14 +327,14 @@ def members_of(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
 def _member_overrides(record: RunRecord) -> tuple[Override, ...]:
     """Give members the options that they had; where two of one name differ, the record's method says how."""
     had: dict[tuple[str, str], set[object]] = {}
-    for request, member in members_of(record):
+    for request, member in parse_record_members(record):
         for option, value in member["options"].items():
             had.setdefault((request.name, option), set()).add(value)
     texts = (f"{name}.{option}={values.pop()}" for (name, option), values in had.items() if len(values) == 1)
     return tuple(map(parse_override, texts))
 
 
-def _flat(members: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _walk_member_blocks(members: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for member in members.values():
         yield member
-        yield from _flat(member.get("members", {}))
+        yield from _walk_member_blocks(member.get("members", {}))

@@ -17,24 +17,24 @@ from bench.config.spec import ALL_METHODS, RunSpec
 from bench.data.mteb_names import suite_label
 from bench.errors import InputError
 from bench.eval.suite import measure_of
-from bench.execution.builder import check_text
+from bench.execution.builder import check_backbone_text
 from bench.execution.cell import CellTask, Outcome, run_cell
-from bench.execution.events import EVALUATES, LOADS, PROBES, all_work, clear_leftovers, run_folder, work_of
+from bench.execution.events import EVALUATES, LOADS, PROBES, count_cell_work, clear_dead_runs, open_run_folder, work_name
 from bench.execution.executors.local import (
     Begins,
     Needs,
     Result,
     Task,
     WorkerProcesses,
-    always,
-    needs_nothing,
+    begin_always,
+    need_nothing,
 )
 from bench.execution.preview import CellTimes
-from bench.execution.probing import jobs_without_probes
-from bench.execution.sharing import sharing
+from bench.execution.probing import find_unprobed_jobs
+from bench.execution.sharing import choose_cells_per_gpu
 from bench.execution.stage_cache import StageCache
 from bench.plan.backbones import check_backbones
-from bench.plan.checks import method_cards
+from bench.plan.checks import find_method_cards
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.record import safe_name
@@ -49,8 +49,8 @@ class Executor(Protocol):
         self,
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
-        needs: Needs = needs_nothing,
-        begins: Begins = always,
+        needs: Needs = need_nothing,
+        begins: Begins = begin_always,
     ) -> Iterator[Result]:
         """Yield results in the order of completion."""
         ...
@@ -63,14 +63,14 @@ class InProcess:
         self,
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
-        needs: Needs = needs_nothing,
-        begins: Begins = always,
+        needs: Needs = need_nothing,
+        begins: Begins = begin_always,
     ) -> Iterator[Result]:
         """Yield results in the order of the tasks."""
         return (function(task) for task in tasks if begins(task))
 
 
-def check_early(spec: RunSpec) -> None:
+def check_early_data(spec: RunSpec) -> None:
     """Refuse missing data before a plan is made, which may take seconds, where nothing is finished yet.
 
     A finished cell needs no data, and only a plan tells which are. What :func:`check_ready` says first stays
@@ -80,7 +80,7 @@ def check_early(spec: RunSpec) -> None:
         InputError: an unknown method, or data that can't be had now.
     """
     discover()
-    cards = method_cards([request for request in spec.methods if request.text != ALL_METHODS])
+    cards = find_method_cards([request for request in spec.methods if request.text != ALL_METHODS])
     if spec.executor != "local" or any(card.scores_pairs for card in cards):
         return
     root = ResultStore(spec.results, spec.campaign).root
@@ -89,13 +89,13 @@ def check_early(spec: RunSpec) -> None:
             measure_of(suite).check_early()
 
 
-def check_ready(plan: Plan) -> None:
+def check_pending_cells(plan: Plan) -> None:
     """Refuse, before anything runs, what a plan's pending cells could only fail by.
 
     Raises:
         InputError: a method without vectors on a suite that needs them, or data that can't be had now.
     """
-    check_text(job.cell for job in plan.pending())
+    check_backbone_text(job.cell for job in plan.pending())
     check_backbones((job.cell for job in plan.pending()), plan.training)
     suites = dict.fromkeys((job.source or job.suite, job.suite) for job in plan.pending())
     for name, label in suites:
@@ -118,13 +118,13 @@ def _is_scorer(job: Job) -> bool:
     return job.cell.card.scores_pairs or (by_options is not None and by_options(dict(job.cell.options)))
 
 
-Kind = tuple[object, ...]
+CellKind = tuple[object, ...]
 
 
-def fitting(seconds: Sequence[float], workers: int, end: float) -> int:
+def count_fitting_cells(seconds: Sequence[float], workers: int, end: float) -> int:
     """How many cells of these times, taken in their order by so many workers, end in time.
 
-    >>> fitting([5, 5, 9, 2], workers=2, end=8)
+    >>> count_fitting_cells([5, 5, 9, 2], workers=2, end=8)
     3
     """
     free, fit = [0.0] * workers, 0
@@ -159,13 +159,13 @@ class Deadline:
     ) -> None:
         self._times = CellTimes(plan)
         self._end, self._clock, self._estimate = end, clock, estimate or self._times.seconds
-        self._begun: dict[object, tuple[Kind, float]] = {}
-        self._took: dict[Kind, float] = {}
+        self._begun: dict[object, tuple[CellKind, float]] = {}
+        self._took: dict[CellKind, float] = {}
         self.left: list[CellTask] = []
 
     def begins(self, task: CellTask) -> bool:
         """True if a cell would be finished in time; then it begins now."""
-        kind = self._kind(task)
+        kind = self._cell_kind(task)
         if self._clock() < self._end:  # else nobody has to measure anything
             needed = self._took[kind] if kind in self._took else self._estimate(task.jobs)
             if (now := self._clock()) + needed < self._end:
@@ -188,7 +188,7 @@ class Deadline:
         """The jobs that are left."""
         return [job for task in self.left for job in task.jobs]
 
-    def _kind(self, task: CellTask) -> Kind:
+    def _cell_kind(self, task: CellTask) -> CellKind:
         suites = tuple(job.suite for job in task.jobs)
         return task.jobs[0].cell.method, suites, self._times.to_train(task.jobs)
 
@@ -213,18 +213,18 @@ def run_plan(
     Returns:
         The outcomes of all jobs of :func:`pending_jobs`, but for those that the deadline keeps.
     """
-    tasks = _cell_tasks(plan)
+    tasks = _build_cell_tasks(plan)
     if tasks:  # else nothing is written, and the folder may be read-only
         plan.store.prepare()
     plan.store.clear_leftovers()
-    clear_leftovers(plan.store.root)
+    clear_dead_runs(plan.store.root)
     StageCache(plan.spec.results / ".stages").clear_leftovers()
-    executor = executor_for(plan.spec, partial(sharing, plan, len(tasks)))
+    executor = choose_executor(plan.spec, partial(choose_cells_per_gpu, plan, len(tasks)))
     if not tasks:
         return []
     methods = Counter(task.jobs[0].cell.method for task in tasks)
     with ExitStack() as opened:
-        folder = opened.enter_context(run_folder(plan.store.root, methods, _work(plan, tasks)))
+        folder = opened.enter_context(open_run_folder(plan.store.root, methods, _count_method_work(plan, tasks)))
         if watch and folder:
             opened.enter_context(watch(folder))
         tasks = [replace(task, running=folder) for task in tasks]
@@ -255,38 +255,38 @@ def _stage_keys(task: CellTask) -> frozenset[str]:
     return frozenset(stage.key for stage in task.jobs[0].cell.all_stages)
 
 
-def pending_jobs(plan: Plan) -> list[Job]:
+def find_pending_jobs(plan: Plan) -> list[Job]:
     """Jobs that have to run, and finished ones whose records lack probes."""
-    lacking = {job.place for job in jobs_without_probes(plan)} if plan.spec.probes else set()
+    lacking = {job.place for job in find_unprobed_jobs(plan)} if plan.spec.probes else set()
     pending = {job.place for job in plan.pending()}
     return [job for job in plan.jobs if job.place in pending | lacking]
 
 
-def _cell_tasks(plan: Plan) -> list[CellTask]:
+def _build_cell_tasks(plan: Plan) -> list[CellTask]:
     by_cell: dict[tuple[str, int | None], list[Job]] = {}
-    for job in pending_jobs(plan):
+    for job in find_pending_jobs(plan):
         by_cell.setdefault((job.cell.method, job.cell.seed), []).append(job)
     pending = {job.place for job in plan.pending()}
     tasks = []
     for jobs in by_cell.values():
-        besides = {work_of(EVALUATES, job.suite): 1 for job in jobs if job.place in pending}
-        besides |= {work_of(LOADS): 1} | ({work_of(PROBES): len(jobs)} if plan.spec.probes else {})
+        besides = {work_name(EVALUATES, job.suite): 1 for job in jobs if job.place in pending}
+        besides |= {work_name(LOADS): 1} | ({work_name(PROBES): len(jobs)} if plan.spec.probes else {})
         tasks.append(CellTask(tuple(jobs), plan.spec, plan.training, besides=besides))
     return tasks
 
 
-def _work(plan: Plan, tasks: Iterable[CellTask]) -> dict[str, Counter[str]]:
+def _count_method_work(plan: Plan, tasks: Iterable[CellTask]) -> dict[str, Counter[str]]:
     """The work of each method's cells; a stage that several cells have is that of the first."""
     finished, seen = StageCache(plan.spec.results / ".stages").root, set[str]()
     found: dict[str, Counter[str]] = {}
     for task in tasks:
         stages = {key: each for key, each in task.to_train(finished).items() if key not in seen}
         seen |= stages.keys()
-        found.setdefault(task.jobs[0].cell.method, Counter()).update(all_work(stages, task.besides))
+        found.setdefault(task.jobs[0].cell.method, Counter()).update(count_cell_work(stages, task.besides))
     return found
 
 
-def executor_for(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Executor:
+def choose_executor(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Executor:
     """Return what runs a specification's tasks; no executor and no number of workers changes a score.
 
     Args:

@@ -29,7 +29,7 @@ KEPT = 0.9
 
 
 @dataclass(frozen=True)
-class Size:
+class ModelSize:
     """The size of a transformer."""
 
     parameters: int
@@ -38,7 +38,7 @@ class Size:
     heads: int
 
 
-def activations(size: Size, length: int) -> int:
+def activation_bytes(size: ModelSize, length: int) -> int:
     """Bytes a token that a float32 backward pass needs: 68 a layer and unit, 10 a layer, head and position.
 
     Twice Korthikanti et al. (2022), who count 34 and 5 for 16 bits.
@@ -46,12 +46,12 @@ def activations(size: Size, length: int) -> int:
     return size.layers * (68 * size.hidden + 10 * size.heads * length)
 
 
-def encoding(size: Size) -> int:
+def encoding_bytes(size: ModelSize) -> int:
     """Bytes that the largest batch takes in evaluation: one layer's, whose memory the next one takes over."""
     return TOWERS * CUDA_BATCH_TOKENS * FROZEN * ENCODED * size.hidden
 
 
-def needed(size: Size, frozen: int, batch: int, length: int) -> int:
+def estimate_gpu_bytes(size: ModelSize, frozen: int, batch: int, length: int) -> int:
     """Bytes that a cell needs on a GPU: torch keeps what the training took while it evaluates.
 
     Args:
@@ -62,22 +62,22 @@ def needed(size: Size, frozen: int, batch: int, length: int) -> int:
     """
     if not batch:
         weights = FROZEN * (size.parameters + frozen) + TOWERS * FROZEN * size.parameters
-        return CONTEXT + weights + encoding(size)
+        return CONTEXT + weights + encoding_bytes(size)
     tokens = TOWERS * VIEWS * batch * length
     weights = TOWERS * ADAMW * size.parameters + FROZEN * frozen
-    return CONTEXT + weights + tokens * activations(size, length) + encoding(size)
+    return CONTEXT + weights + tokens * activation_bytes(size, length) + encoding_bytes(size)
 
 
-def together(free: int, need: int, cores: int, cells: int) -> int:
+def count_parallel_cells(free: int, need: int, cores: int, cells: int) -> int:
     """How many cells run side by side: as many as the memory holds, at most cores and cells, at least one.
 
-    >>> together(free=140 * 2**30, need=9 * 2**30, cores=16, cells=40)
+    >>> count_parallel_cells(free=140 * 2**30, need=9 * 2**30, cores=16, cells=40)
     14
     """
     return max(1, min(int(KEPT * free) // max(1, need), cores, cells))
 
 
-def sharing(plan: Plan, cells: int, free: Callable[[], int] | None = None) -> int:
+def choose_cells_per_gpu(plan: Plan, cells: int, free: Callable[[], int] | None = None) -> int:
     """How many of a plan's cells share a CUDA GPU, 1 where this machine has none or a cell takes several.
 
     Args:
@@ -90,34 +90,34 @@ def sharing(plan: Plan, cells: int, free: Callable[[], int] | None = None) -> in
         return 1
     if spec.per_gpu:
         return spec.per_gpu
-    need = max((of_cell(job.cell) for job in plan.jobs), default=1)
+    need = max((estimate_cell_bytes(job.cell) for job in plan.jobs), default=1)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return together((free or _free)(), need, cores // spec.threads, cells)
+    return count_parallel_cells((free or _free_gpu_bytes)(), need, cores // spec.threads, cells)
 
 
-def of_cell(cell: Cell) -> int:
+def estimate_cell_bytes(cell: Cell) -> int:
     """Bytes that a cell needs on a GPU, by its largest stage."""
-    models = [*_models(cell)]
+    models = [*_walk_models(cell)]
     if not models:
         return CONTEXT
-    size, *others = sorted((_size(model.path) for model in models), key=lambda s: -s.parameters)
+    size, *others = sorted((_read_model_size(model.path) for model in models), key=lambda s: -s.parameters)
     configs = [dict(stage.spec.config) for stage in cell.all_stages]
     frozen = sum(other.parameters for other in others)
     stages = [
-        needed(size, frozen, int(config["batch_size"]), int(config.get("max_length", 64)))
+        estimate_gpu_bytes(size, frozen, int(config["batch_size"]), int(config.get("max_length", 64)))
         for config in configs
     ]
-    return max(stages, default=needed(size, frozen, 0, 0))
+    return max(stages, default=estimate_gpu_bytes(size, frozen, 0, 0))
 
 
-def _models(cell: Cell) -> Iterator[ModelFolder]:
+def _walk_models(cell: Cell) -> Iterator[ModelFolder]:
     yield from (model for model in (cell.model, *(folder for _, folder in cell.auxiliaries)) if model)
     for _, member in cell.members:
-        yield from _models(member)
+        yield from _walk_models(member)
 
 
 @cache
-def _size(path: Path) -> Size:
+def _read_model_size(path: Path) -> ModelSize:
     """Read a model's size; a folder that doesn't say is taken for BERT-base's shape."""
     config: dict[str, object] = {}
     for file in sorted(path.rglob("config.json")):
@@ -129,19 +129,19 @@ def _size(path: Path) -> Size:
     layers, hidden, heads = (
         value if isinstance(value := config.get(name), int) else default for name, default in shape.items()
     )
-    parameters = sum(map(_parameters, path.rglob("*.safetensors")))
+    parameters = sum(map(_count_parameters, path.rglob("*.safetensors")))
     parameters = parameters or sum(file.stat().st_size // 4 for file in path.rglob("pytorch_model*.bin"))
-    return Size(parameters or path.stat().st_size // 4, layers, hidden, heads)
+    return ModelSize(parameters or path.stat().st_size // 4, layers, hidden, heads)
 
 
-def _parameters(file: Path) -> int:
+def _count_parameters(file: Path) -> int:
     """Numbers in a file of safetensors, by its header."""
     with file.open("rb") as stream:
         header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
     return sum(prod(facts["shape"]) for name, facts in header.items() if name != "__metadata__")
 
 
-def _free() -> int:
+def _free_gpu_bytes() -> int:
     """Bytes that are free on the GPU; none where there is no GPU here."""
     import torch
 

@@ -24,7 +24,7 @@ _FACTS = "facts.json"
 
 
 @dataclass
-class Making:
+class StageWork:
     """A stage that is being trained.
 
     Args:
@@ -45,7 +45,7 @@ class StageCache:
     def find(self, stage: Stage) -> Path | None:
         """Return a finished stage's folder if every file is as it was written, else None."""
         folder = self.root / stage.key
-        return folder if is_whole(folder) else None
+        return folder if is_complete_stage(folder) else None
 
     def facts(self, stage: Stage) -> dict[str, Any]:
         """Facts that the stage's training left for the record."""
@@ -53,7 +53,7 @@ class StageCache:
         return facts
 
     @contextmanager
-    def making(self, stage: Stage, *, wait: bool = True) -> Iterator[Making | None]:
+    def making(self, stage: Stage, *, wait: bool = True) -> Iterator[StageWork | None]:
         """Hold a stage's lock while it is trained: yield what to fill, which is kept when the block ends.
 
         A killed training leaves only a temporary folder, which the next training of the stage removes.
@@ -73,7 +73,7 @@ class StageCache:
             return
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            with self._locked(stage, wait=wait) as mine:
+            with self._lock_stage(stage, wait=wait) as mine:
                 if not mine or self.find(stage) is not None:
                     yield None
                     return
@@ -84,13 +84,13 @@ class StageCache:
                     if self.find(stage) is not None:
                         yield None  # on NFS another's stage may be seen only once the folder changes
                         return
-                    work = Making(folder)
+                    work = StageWork(folder)
                     yield work
-                    self._keep(stage, work)
+                    self._store_stage(stage, work)
                 finally:
                     shutil.rmtree(folder, ignore_errors=True)
         except Exception as error:
-            if isinstance(error, StorageError) or (reason := self._reason(error)) is None:
+            if isinstance(error, StorageError) or (reason := self._storage_reason(error)) is None:
                 raise
             raise StorageError(
                 f"stage '{stage.spec.role}' can't be kept: {reason}",
@@ -99,7 +99,7 @@ class StageCache:
             ) from error
 
     @contextmanager
-    def _locked(self, stage: Stage, *, wait: bool) -> Iterator[bool]:
+    def _lock_stage(self, stage: Stage, *, wait: bool) -> Iterator[bool]:
         """Yield whether this process has the stage's lock."""
         lock = FileLock(self.root / f".{stage.key}.lock", blocking=wait)
         try:
@@ -112,15 +112,15 @@ class StageCache:
         finally:
             lock.release()
 
-    def _keep(self, stage: Stage, work: Making) -> None:
+    def _store_stage(self, stage: Stage, work: StageWork) -> None:
         """Give a filled folder its name."""
         target = self.root / stage.key
         (work.folder / _FACTS).write_text(json.dumps(work.facts, indent=1, sort_keys=True, allow_nan=False))
-        (work.folder / _MANIFEST).write_text(json.dumps(_checksums(work.folder), indent=1, sort_keys=True))
+        (work.folder / _MANIFEST).write_text(json.dumps(_hash_files(work.folder), indent=1, sort_keys=True))
         shutil.rmtree(target, ignore_errors=True)  # not whole, or it would have been found
         work.folder.rename(target)
 
-    def _reason(self, error: Exception) -> str | None:
+    def _storage_reason(self, error: Exception) -> str | None:
         """Why the cache can't be written, None for an error of another kind in the training."""
         if isinstance(error, OSError) and Path(error.filename or "").is_relative_to(self.root):
             return error.strerror
@@ -134,15 +134,15 @@ class StageCache:
                 shutil.rmtree(leftover, ignore_errors=True)
 
 
-def is_whole(folder: Path) -> bool:
+def is_complete_stage(folder: Path) -> bool:
     """True if this is the folder of a finished stage, and every file in it is as it was written."""
     try:
-        return bool(json.loads((folder / _MANIFEST).read_text(encoding="utf-8")) == _checksums(folder))
+        return bool(json.loads((folder / _MANIFEST).read_text(encoding="utf-8")) == _hash_files(folder))
     except (OSError, ValueError):
         return False
 
 
-def _checksums(folder: Path) -> dict[str, str]:
+def _hash_files(folder: Path) -> dict[str, str]:
     sums = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != _MANIFEST:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.gate.verdict import AVERAGE
-from bench.records.machines import machine
-from bench.records.record import Place, RunRecord, both_measured, measured, same_numbers
+from bench.records.machines import machine_facts
+from bench.records.record import RecordPlace, RunRecord, comparable_measurements, training_measurements, is_same_measurement
 
 CLOSE = 1e-4
 """Most by which another CPU or version moves a similarity that nobody trained: docs/gate.md has what was
@@ -22,8 +22,8 @@ _ELSEWHERE = ("CPU", "platform")
 _TRAINING, SIMILARITIES, SCORES = "training", "similarities", "scores"
 
 
-def first_change(
-    pairs: Sequence[tuple[RunRecord, RunRecord]], moved: Mapping[Place, float]
+def find_first_change(
+    pairs: Sequence[tuple[RunRecord, RunRecord]], moved: Mapping[RecordPlace, float]
 ) -> tuple[str | None, float | None]:
     """Return the first stage whose numbers differ where equal ones were due.
 
@@ -41,54 +41,54 @@ def first_change(
     """
     passed = []
     for then, now in pairs:
-        if machine(then) == machine(now):
-            if not same_numbers(then, now):
-                return _first(then, now, 0.0), None
+        if machine_facts(then) == machine_facts(now):
+            if not is_same_measurement(then, now):
+                return _find_first_stage(then, now, 0.0), None
         elif then.seed is None:
             by = moved.get(then.place)
             if by is None or by > CLOSE:
-                return (SIMILARITIES if by is not None else _first(then, now, 0.0)), None
+                return (SIMILARITIES if by is not None else _find_first_stage(then, now, 0.0)), None
             passed.append(by)
-        elif same_versions(then, now) and _trained_otherwise(then, now):
-            return _first(then, now, LOSSES), None
+        elif have_same_versions(then, now) and _differs_in_training(then, now):
+            return _find_first_stage(then, now, LOSSES), None
     return None, max(passed, default=None)
 
 
-def same_versions(then: RunRecord, now: RunRecord) -> bool:
+def have_same_versions(then: RunRecord, now: RunRecord) -> bool:
     """True if two records were made by equal versions and settings, on whatever CPU."""
-    return _versions(then) == _versions(now)
+    return _read_versions(then) == _read_versions(now)
 
 
-def _versions(record: RunRecord) -> dict[str, str]:
-    return {name: value for name, value in machine(record).items() if name not in _ELSEWHERE}
+def _read_versions(record: RunRecord) -> dict[str, str]:
+    return {name: value for name, value in machine_facts(record).items() if name not in _ELSEWHERE}
 
 
-def _trained_otherwise(then: RunRecord, now: RunRecord) -> bool:
+def _differs_in_training(then: RunRecord, now: RunRecord) -> bool:
     one, other = then.score(AVERAGE), now.score(AVERAGE)
     if one is not None and other is not None and abs(one - other) > REPEATS:
         return True
-    return not _alike(_losses(then), _losses(now), LOSSES)
+    return not _are_close(_read_losses(then), _read_losses(now), LOSSES)
 
 
-def _losses(record: RunRecord) -> dict[str, Any]:
-    return {role: stage.get("last_loss") for role, stage in measured(record).items()}
+def _read_losses(record: RunRecord) -> dict[str, Any]:
+    return {role: stage.get("last_loss") for role, stage in training_measurements(record).items()}
 
 
-def _first(then: RunRecord, now: RunRecord, within: float) -> str:
+def _find_first_stage(then: RunRecord, now: RunRecord, within: float) -> str:
     """The first stage that differs by more than a relative amount; what builds on others comes after them."""
-    was, is_now = both_measured(then, now)
-    different = [role for role in was if not _alike(was[role], is_now.get(role), within)]
+    was, is_now = comparable_measurements(then, now)
+    different = [role for role in was if not _are_close(was[role], is_now.get(role), within)]
     if different:
         inputs = sorted(different, key=lambda role: (role in _AFTER, role))
         return f"{_TRAINING} of {inputs[0]}"
     return SIMILARITIES if then.predictions != now.predictions else SCORES
 
 
-def _alike(one: Any, other: Any, within: float) -> bool:
+def _are_close(one: Any, other: Any, within: float) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return abs(one - other) <= within * max(abs(one), abs(other))
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(_alike(a, b, within) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and all(_are_close(a, b, within) for a, b in zip(one, other, strict=True))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_alike(one[name], other[name], within) for name in one)
+        return one.keys() == other.keys() and all(_are_close(one[name], other[name], within) for name in one)
     return bool(one == other)

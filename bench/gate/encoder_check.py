@@ -11,21 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.comparison.item_bootstrap import SEED, RefusedError, Run, item_draws
+from bench.comparison.item_bootstrap import SEED, RefusedError, CampaignRun, draw_items
 from bench.config import profiles
 from bench.config.method_ids import misplaced_hint, parse_method, quoting_hint
 from bench.config.spec import METHOD_NAME, MethodRequest, RunSpec
 from bench.data.mteb_names import suite_label
 from bench.data.source import DEFAULT_SEED
-from bench.errors import BenchError, InputError, did_you_mean
+from bench.errors import BenchError, InputError, suggest_name
 from bench.execution.runner import run_plan
 from bench.gate.items import COMPARED, ItemPair, judge_items
-from bench.gate.reference import check_whole, load
+from bench.gate.reference import check_reference_records, load_gate_records
 from bench.gate.reference_encoders import CAMPAIGN
 from bench.gate.verdict import AVERAGE, CellVerdict, Gate, Key, Question, Status
 from bench.plan.plan import Plan, make_plan
-from bench.records.files import check_new, check_new_campaign, safe_name
-from bench.records.fingerprint import differing, specified
+from bench.records.files import check_new_name, check_new_campaign, safe_name
+from bench.records.fingerprint import find_fact_differences, specification_fields
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
@@ -40,11 +40,11 @@ Cell = tuple[str, str]
 """Profile and suite."""
 
 
-def _run(plan: Plan) -> object:
+def _run_quietly(plan: Plan) -> object:
     return run_plan(plan, on_outcome=lambda _: None)
 
 
-def encoder_gate(
+def judge_encoder(
     store: ResultStore,
     text: str,
     name: str,
@@ -59,7 +59,7 @@ def encoder_gate(
     update: bool = False,
     workers: int = 1,
     draws: int = DRAWS,
-    execute: Callable[[Plan], object] = _run,
+    execute: Callable[[Plan], object] = _run_quietly,
 ) -> tuple[Gate, ResultStore, list[RunRecord]]:
     """Run an encoder as the reference's records of its name were run, and judge both by the items.
 
@@ -87,25 +87,25 @@ def encoder_gate(
         InputError: a name or an encoder that is none, or a reference without its records.
         DataError, RefusedError: a damaged record of the reference, or one whose predictions contradict it.
     """
-    request = encoder_request(text, name)
-    request = _as_before(request, then := _recorded(store, name, profile, suites))
-    absent = _absent(then, profile, suites)
+    request = parse_encoder_request(text, name)
+    request = _read_as_reference(request, then := _load_named_records(store, name, profile, suites))
+    absent = _find_absent_cells(then, profile, suites)
     _check_absent(store, text, name, absent, update=update)
     new_store = ResultStore(scratch / "results", CAMPAIGN)
-    plans = _planned(request, then, absent, data, scratch / "results", workers)
-    if not update and (differ := _changed(plans, then)):
-        return Gate(_in_order(differ), tolerance, level, strict=strict), new_store, []
+    plans = _plan_cells(request, then, absent, data, scratch / "results", workers)
+    if not update and (differ := _find_changed_cells(plans, then)):
+        return Gate(_sort_cells(differ), tolerance, level, strict=strict), new_store, []
     for plan in plans:
         execute(plan)
-    now = _by_cell(new := load(new_store))
-    pair = partial(_pair, store, new_store, scratch / "items", data, draws)
+    now = _index_by_cell(new := load_gate_records(new_store))
+    pair = partial(_draw_pair, store, new_store, scratch / "items", data, draws)
     pairs = [pair(record, now.get(cell)) for cell, record in then.items()]
     gate = judge_items(pairs, tolerance=tolerance, level=level, strict=strict)
-    first = [_first((cell[0], name, cell[1]), now.get(cell)) for cell in absent]
-    return replace(gate, cells=_in_order([*gate.cells, *first])), new_store, new
+    first = [_judge_new_suite((cell[0], name, cell[1]), now.get(cell)) for cell in absent]
+    return replace(gate, cells=_sort_cells([*gate.cells, *first])), new_store, new
 
 
-def encoder_request(text: str, name: str) -> MethodRequest:
+def parse_encoder_request(text: str, name: str) -> MethodRequest:
     """Return what ``--encoder`` and ``--name`` ask for, with the name as its alias.
 
     A folder with a modules.json is sentence-transformers' (``st:``), one with a bench.json or twin.json as
@@ -120,7 +120,7 @@ def encoder_request(text: str, name: str) -> MethodRequest:
         raise InputError(f"'{name}' is a registered method", where="--name", expected="another name")
     if not text or not text.isprintable():
         raise InputError(f"{text!a} is not an encoder", where="--encoder", expected=_FORM)
-    request = replace(_request(text), text=text, alias=name)
+    request = replace(_parse_encoder(text), text=text, alias=name)
     if request.name not in discover().names():
         raise InputError(f"'{text}' is no encoder that is there", where="--encoder", expected=_FORM)
     card = discover().get(request.name).card
@@ -134,7 +134,7 @@ def encoder_request(text: str, name: str) -> MethodRequest:
     return request
 
 
-def _request(text: str) -> MethodRequest:
+def _parse_encoder(text: str) -> MethodRequest:
     path = Path(text).expanduser()
     if path.is_file():
         return MethodRequest(text, "vectors", text)
@@ -150,7 +150,7 @@ def _request(text: str) -> MethodRequest:
     return request
 
 
-def _as_before(request: MethodRequest, then: Mapping[Cell, RunRecord]) -> MethodRequest:
+def _read_as_reference(request: MethodRequest, then: Mapping[Cell, RunRecord]) -> MethodRequest:
     """Let a bare folder be read as the reference's was, by the same method and with the same pooling."""
     folder = Path(request.text).expanduser()
     kinds = {(record.name, tuple((k, str(v)) for k, v in record.options.items())) for record in then.values()}
@@ -164,7 +164,7 @@ def _can_read(kind: str, folder: Path) -> bool:
     return any((folder / file).is_file() for file in _KINDS.get(kind, ()))
 
 
-def _recorded(
+def _load_named_records(
     store: ResultStore, name: str, profile: str | None, suites: Sequence[str]
 ) -> dict[Cell, RunRecord]:
     """The reference's records of a name by profile and suite; none where there is no reference yet."""
@@ -173,12 +173,12 @@ def _recorded(
     labels = {suite_label(suite) for suite in suites}
     found = [
         record
-        for record in load(store)
+        for record in load_gate_records(store)
         if record.method == name
         and (profile is None or record.profile == profile)
         and (not labels or record.suite in labels)
     ]
-    check_whole(found, store.campaign)
+    check_reference_records(found, store.campaign)
     for record in found:
         what = "has seeds" if record.seed is not None else "has a backbone" if "@" in record.profile else ""
         if what:
@@ -187,17 +187,17 @@ def _recorded(
                 where=f"--name {name}",
                 expected="a record as bench check --encoder PATH --name NAME --update makes it",
             )
-    return _by_cell(found)
+    return _index_by_cell(found)
 
 
-def _by_cell(records: Sequence[RunRecord]) -> dict[Cell, RunRecord]:
+def _index_by_cell(records: Sequence[RunRecord]) -> dict[Cell, RunRecord]:
     return {(record.profile, record.suite): record for record in records}
 
 
-def _absent(then: Mapping[Cell, RunRecord], profile: str | None, suites: Sequence[str]) -> dict[Cell, str]:
+def _find_absent_cells(then: Mapping[Cell, RunRecord], profile: str | None, suites: Sequence[str]) -> dict[Cell, str]:
     """What is asked for and isn't in the reference, with the suite as it is asked for."""
     places = dict.fromkeys(each for each, _ in then) or [profile or profiles.DEFAULT]
-    wanted = suites or (() if then else profiles.load(profile or profiles.DEFAULT).suites)
+    wanted = suites or (() if then else profiles.load_profile(profile or profiles.DEFAULT).suites)
     cells = {(place, suite_label(suite)): suite for place in places for suite in wanted}
     return {cell: suite for cell, suite in cells.items() if cell not in then}
 
@@ -207,17 +207,17 @@ def _check_absent(
 ) -> None:
     """Raise InputError for records that only ``--update`` makes, and for a new name that isn't portable."""
     if absent and not update:
-        raise _no_record(store, text, name, absent)
+        raise _missing_record_error(store, text, name, absent)
     if absent:
         check_new_campaign(store.root.parent, store.campaign, where="--reference")
     for place in dict.fromkeys(place for place, _ in absent):
         folder, where = store.root / safe_name(place), f"--name {name}"
-        check_new(folder, safe_name(name), where=where, hint=f"type --name {name.rstrip('.')}-1")
+        check_new_name(folder, safe_name(name), where=where, hint=f"type --name {name.rstrip('.')}-1")
 
 
-def _no_record(store: ResultStore, text: str, name: str, absent: Mapping[Cell, str]) -> InputError:
+def _missing_record_error(store: ResultStore, text: str, name: str, absent: Mapping[Cell, str]) -> InputError:
     known = [] if not store.root.is_dir() else sorted({record.method for record in store.records()} - {name})
-    near = did_you_mean(name, known)
+    near = suggest_name(name, known)
     asked = ",".join(dict.fromkeys(absent.values()))
     (place, *_), *_ = absent
     profile = "" if place == profiles.DEFAULT else f" --profile {place}"
@@ -229,7 +229,7 @@ def _no_record(store: ResultStore, text: str, name: str, absent: Mapping[Cell, s
     )
 
 
-def _planned(
+def _plan_cells(
     request: MethodRequest,
     then: Mapping[Cell, RunRecord],
     absent: Mapping[Cell, str],
@@ -240,10 +240,10 @@ def _planned(
     """Plan every suite as its record was measured; a new one as the others of its name, else by default."""
     groups: dict[RunSpec, list[str]] = {}
     for (profile, _), record in then.items():
-        groups.setdefault(_spec(request, profile, record, data, results, workers), []).append(record.suite)
+        groups.setdefault(_build_spec(request, profile, record, data, results, workers), []).append(record.suite)
     like = next(iter(then.values()), None)
     for (profile, _), suite in absent.items():
-        groups.setdefault(_spec(request, profile, like, data, results, workers), []).append(suite)
+        groups.setdefault(_build_spec(request, profile, like, data, results, workers), []).append(suite)
     try:
         return [make_plan(replace(spec, suites=tuple(suites))) for spec, suites in groups.items()]
     except InputError as error:
@@ -253,7 +253,7 @@ def _planned(
         raise type(error)(error.what, where=where, expected=error.expected, hint=error.hint) from error
 
 
-def _spec(
+def _build_spec(
     request: MethodRequest,
     profile: str,
     like: RunRecord | None,
@@ -269,27 +269,27 @@ def _spec(
         spec,
         world_seed=None if world == DEFAULT_SEED else world,  # only where a suite is of one may it be given
         accept_data=not all(facts.get("reference", True) for facts in like.tasks.values()),
-        **specified(like),
+        **specification_fields(like),
     )
 
 
-def _changed(plans: Sequence[Plan], then: Mapping[Cell, RunRecord]) -> list[CellVerdict]:
+def _find_changed_cells(plans: Sequence[Plan], then: Mapping[Cell, RunRecord]) -> list[CellVerdict]:
     """What isn't the reference's specification any more, but for the weights, before anything runs."""
     found = []
     for job in (job for plan in plans for job in plan.jobs):
         record = then.get((job.place.profile, job.suite))
-        if record is not None and (lines := differing(record, job.record, COMPARED)):
+        if record is not None and (lines := find_fact_differences(record, job.record, COMPARED)):
             key = (record.profile, record.method, record.suite)
             reasons = tuple(map(str, lines))
             found.append(CellVerdict(key, Status.DIFFERENT, (), (), reasons=reasons, question=Question.ITEMS))
     return found
 
 
-def _in_order(cells: Sequence[CellVerdict]) -> tuple[CellVerdict, ...]:
+def _sort_cells(cells: Sequence[CellVerdict]) -> tuple[CellVerdict, ...]:
     return tuple(sorted(cells, key=lambda cell: cell.key))
 
 
-def _first(key: Key, record: RunRecord | None) -> CellVerdict:
+def _judge_new_suite(key: Key, record: RunRecord | None) -> CellVerdict:
     """The verdict on a suite that the reference lacks."""
     average = None if record is None else record.score(AVERAGE)
     scores = "" if average is None else f", it scores {100 * average:.2f}"
@@ -301,7 +301,7 @@ def _first(key: Key, record: RunRecord | None) -> CellVerdict:
     return CellVerdict(key, status, (), (), reasons=(reason,), question=Question.ITEMS)
 
 
-def _pair(
+def _draw_pair(
     store: ResultStore,
     new_store: ResultStore,
     folder: Path,
@@ -311,15 +311,15 @@ def _pair(
     now: RunRecord | None,
 ) -> ItemPair:
     """Draw the items of both; the draws are kept with copies, so that the reference stays as it is."""
-    if now is None or now.status != "ok" or differing(then, now, COMPARED):
+    if now is None or now.status != "ok" or find_fact_differences(then, now, COMPARED):
         return ItemPair(then, now)
     moved = None
     if then.predictions and now.predictions and then.metric == "spearman":  # else they are no similarities
         was, is_now = store.predictions(then), new_store.predictions(now)
         moved = max(float(np.abs(was[task] - is_now[task]).max()) for task in was)
-    runs = [Run(_copied(store, then, folder), then), Run(new_store, now)]
+    runs = [CampaignRun(_copy_record(store, then, folder), then), CampaignRun(new_store, now)]
     try:
-        one, other = item_draws(runs, data, draws=draws, seed=SEED)
+        one, other = draw_items(runs, data, draws=draws, seed=SEED)
     except RefusedError as error:
         path = str(store.path(then.place))
         raise RefusedError(error.what, where=path, expected=error.expected, hint=error.hint) from error
@@ -328,7 +328,7 @@ def _pair(
     return ItemPair(then, now, (one.values, other.values), moved=moved)
 
 
-def _copied(store: ResultStore, record: RunRecord, folder: Path) -> ResultStore:
+def _copy_record(store: ResultStore, record: RunRecord, folder: Path) -> ResultStore:
     copy = ResultStore(folder, "reference")
     source, target = store.path(record.place), copy.path(record.place)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from bench.errors import DataError, InputError
 from bench.gate.verdict import AVERAGE, Drop, Key, Seeds, cell_name
-from bench.records.machines import machine
+from bench.records.machines import machine_facts
 from bench.records.record import ALL, RunRecord
 from bench.stats.design import SeedDesign, choose_design
 from bench.stats.pair_test import PAIRED, WELCH, pair_test
@@ -44,13 +44,13 @@ class Sides:
     @property
     def same_seeds(self) -> bool:
         """True if the runs of both sides are pairs, one pair among them."""
-        return seeds_of(self.then) == seeds_of(self.now)
+        return list_record_seeds(self.then) == list_record_seeds(self.now)
 
     @property
     def common(self) -> list[tuple[RunRecord, RunRecord]]:
         """(reference, new) of every seed that both sides have, compared or not, in the seeds' order."""
         now = {record.seed: record for record in self.new}
-        return [(record, now[record.seed]) for record in by_seed(self.reference) if record.seed in now]
+        return [(record, now[record.seed]) for record in sort_records_by_seed(self.reference) if record.seed in now]
 
     @property
     def has_limit(self) -> bool:
@@ -66,22 +66,22 @@ class Sides:
         return self.test is not None or self.has_limit
 
 
-def by_seed(records: Sequence[RunRecord]) -> list[RunRecord]:
+def sort_records_by_seed(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the records in the order of their seeds."""
     return sorted(records, key=lambda record: -1 if record.seed is None else record.seed)
 
 
-def seeds_of(records: Sequence[RunRecord]) -> Seeds:
+def list_record_seeds(records: Sequence[RunRecord]) -> Seeds:
     """Return the seeds, in order; None for a deterministic method's."""
-    return tuple(record.seed for record in by_seed(records))
+    return tuple(record.seed for record in sort_records_by_seed(records))
 
 
-def run_name(record: RunRecord) -> str:
+def name_run(record: RunRecord) -> str:
     """For messages."""
     return "the run" if record.seed is None else f"seed {record.seed}"
 
 
-def seed_design(then: Sequence[RunRecord], now: Sequence[RunRecord], *, pairs: bool = True) -> SeedDesign:
+def choose_seed_design(then: Sequence[RunRecord], now: Sequence[RunRecord], *, pairs: bool = True) -> SeedDesign:
     """Choose the test over the seeds of both sides.
 
     Both sides have one specification, so the runs of a seed are pairs. One or two seeds are enough where a
@@ -93,20 +93,20 @@ def seed_design(then: Sequence[RunRecord], now: Sequence[RunRecord], *, pairs: b
         pairs: False where the runs of a seed are no pairs: means over cells that aren't.
     """
     first, second = (
-        [record.seed for record in by_seed(side) if record.seed is not None] for side in (then, now)
+        [record.seed for record in sort_records_by_seed(side) if record.seed is not None] for side in (then, now)
     )
     return choose_design(first, second, pairs=pairs, pair_subset=True)
 
 
-def display_name(design: SeedDesign) -> str:
+def name_test(design: SeedDesign) -> str:
     """Return the name of the test in verdicts: "paired t" or "Welch"."""
     return PAIRED if design.paired else WELCH
 
 
-def sides_of(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> Sides:
+def choose_sides(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> Sides:
     """Choose the runs that are compared, and the test, from the seeds alone.
 
-    ``seed_design`` chooses. Runs of the seeds that both sides have are pairs where these are enough; the
+    ``choose_seed_design`` chooses. Runs of the seeds that both sides have are pairs where these are enough; the
     others aren't compared. Elsewhere Welch's test compares all runs. A single run has no test.
 
     Args:
@@ -117,29 +117,29 @@ def sides_of(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> S
     Raises:
         InputError: a single seed on a side that the other side hasn't.
     """
-    design = seed_design(then, now)
+    design = choose_seed_design(then, now)
     one, other = (
-        tuple(record for record in by_seed(side) if record.seed is None or record.seed in used)
+        tuple(record for record in sort_records_by_seed(side) if record.seed is None or record.seed in used)
         for side, used in zip((then, now), design.seeds, strict=True)
     )
     has_test = min(len(then), len(now)) > 1
-    if not has_test and seeds_of(one) != seeds_of(other):
+    if not has_test and list_record_seeds(one) != list_record_seeds(other):
         raise InputError(
-            f"{cell_name(key)} has seeds {seeds_of(then)} in the reference and {seeds_of(now)} here",
+            f"{cell_name(key)} has seeds {list_record_seeds(then)} in the reference and {list_record_seeds(now)} here",
             expected="two seeds or more on both sides, or one that both have",
         )
-    machines = [{tuple(machine(record).items()) for record in side} for side in (one, other)]
+    machines = [{tuple(machine_facts(record).items()) for record in side} for side in (one, other)]
     return Sides(
         one,
         other,
-        test=display_name(design) if has_test else None,
+        test=name_test(design) if has_test else None,
         reference=tuple(then),
         new=tuple(now),
         same_machine=machines[0] == machines[1] and len(machines[0]) == 1,
     )
 
 
-def drops(sides: Sides, level: float) -> dict[str, Drop]:
+def measure_drops(sides: Sides, level: float) -> dict[str, Drop]:
     """Return the drop of every task, tested, and of the average with its interval at this level, the last.
 
     Args:
@@ -153,7 +153,7 @@ def drops(sides: Sides, level: float) -> dict[str, Drop]:
     tasks = [s.task for s in sides.then[0].scores if (s.subset, s.metric) == (ALL, metric)]
     found = {}
     for task in sorted(tasks, key=lambda task: task == AVERAGE):
-        was, is_now = ([_score(record, task) for record in side] for side in (sides.then, sides.now))
+        was, is_now = ([_require_score(record, task) for record in side] for side in (sides.then, sides.now))
         found[task] = Drop(fmean(was), fmean(is_now))
         if sides.test is not None:
             test = pair_test(was, is_now, paired=sides.test == PAIRED, level=level)
@@ -168,7 +168,7 @@ def drops(sides: Sides, level: float) -> dict[str, Drop]:
     return found
 
 
-def limit(sides: Sides, level: float) -> float | None:
+def compute_drop_limit(sides: Sides, level: float) -> float | None:
     """The drop of the average beyond which the reference's own spread over seeds doesn't explain it.
 
     t s sqrt(1 / n_then + 1 / n_now), with s and its degrees of freedom from the reference alone: for new runs
@@ -184,16 +184,16 @@ def limit(sides: Sides, level: float) -> float | None:
     """
     if not sides.has_limit:
         return None
-    spread = stdev(_score(record, AVERAGE) for record in sides.reference)
+    spread = stdev(_require_score(record, AVERAGE) for record in sides.reference)
     quantile = float(stdtrit(len(sides.reference) - 1, (1 + level) / 2))
     return quantile * spread * math.sqrt(1 / len(sides.then) + 1 / len(sides.now))
 
 
-def _score(record: RunRecord, task: str) -> float:
+def _require_score(record: RunRecord, task: str) -> float:
     value = record.score(task)
     if value is None:
         raise DataError(
-            f"the record of {record.method}, {run_name(record)}, has no score of {task} on {record.suite}",
+            f"the record of {record.method}, {name_run(record)}, has no score of {task} on {record.suite}",
             hint="run the cell again",
         )
     return value

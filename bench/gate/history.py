@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bench.errors import DataError, InputError, unknown
+from bench.errors import DataError, InputError, unknown_name
 from bench.gate.verdict import BAD, CellVerdict, Drop, Key, Question, Seeds, Status, cell_name
-from bench.schema import Block, Each, Maybe, Rows, count, fault, flag, number, text, whole
+from bench.schema import Block, MapOf, Maybe, ListOf, is_count, find_fault, is_boolean, is_number, is_text, is_whole_number
 
 FORMAT = 2
 """The newest format of the JSON that is known; 1, of older ones, names none."""
@@ -61,7 +61,7 @@ class Build:
 
 
 @dataclass(frozen=True)
-class Point:
+class GatePoint:
     """One cell in one build.
 
     Args:
@@ -101,11 +101,11 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Line:
+class CellHistory:
     """A cell over the builds that have it, in their order."""
 
     key: Key
-    points: tuple[Point, ...]
+    points: tuple[GatePoint, ...]
 
     @property
     def title(self) -> str:
@@ -125,7 +125,7 @@ class History:
     builds: tuple[Build, ...]
     by_date: bool
 
-    def lines(self, methods: Sequence[str] | None = None) -> list[Line]:
+    def lines(self, methods: Sequence[str] | None = None) -> list[CellHistory]:
         """Return every cell's line, the average over cells last.
 
         Args:
@@ -134,7 +134,7 @@ class History:
         Raises:
             InputError: a method that no build has.
         """
-        found: dict[Key, list[Point]] = {}
+        found: dict[Key, list[GatePoint]] = {}
         last: dict[Key, float] = {}
         for build in self.builds:
             for key, cell in build.by_key:
@@ -143,13 +143,13 @@ class History:
                     now = cell.average.reference
                     step = abs(now - last.get(key, now)) > 1e-9
                     last[key] = now
-                found.setdefault(key, []).append(Point(build, cell, step))
+                found.setdefault(key, []).append(GatePoint(build, cell, step))
         known = sorted({key[1] for key in found})
         for name in methods or ():
             if name not in known:
-                raise unknown("method of a build", name, known, where="--methods")
+                raise unknown_name("method of a build", name, known, where="--methods")
         ordered = sorted(found, key=lambda key: (key == AVERAGE_KEY, key))
-        return [Line(key, tuple(found[key])) for key in ordered if methods is None or key[1] in methods]
+        return [CellHistory(key, tuple(found[key])) for key in ordered if methods is None or key[1] in methods]
 
 
 def read_history(folder: Path) -> History:
@@ -186,8 +186,8 @@ def read_history(folder: Path) -> History:
         raise InputError(
             f"{folder} has {len(paths)} files", where="bench history", expected=f"at most {MOST}"
         )
-    paths.sort(key=lambda path: _natural(path.relative_to(folder).as_posix()))
-    builds = [_read(path, path.relative_to(folder).as_posix()) for path in paths]
+    paths.sort(key=lambda path: _natural_sort_key(path.relative_to(folder).as_posix()))
+    builds = [_read_build(path, path.relative_to(folder).as_posix()) for path in paths]
     dated = [build.date for build in builds if build.date is not None]
     if len(dated) < len(builds):
         return History(tuple(builds), by_date=False)
@@ -195,13 +195,13 @@ def read_history(folder: Path) -> History:
     return History(tuple(builds[place] for _, place in in_order), by_date=True)
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
+def _natural_sort_key(name: str) -> list[tuple[int, int, str]]:
     """Sort key that takes digits as numbers: build-9 before build-10."""
     parts = re.findall(r"[0-9]{1,18}|[^0-9]+", name)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
 
-def _read(path: Path, name: str) -> Build:
+def _read_build(path: Path, name: str) -> Build:
     try:
         with path.open("rb") as stream:
             content = stream.read(LARGEST + 1)
@@ -210,46 +210,46 @@ def _read(path: Path, name: str) -> Build:
     if len(content) > LARGEST:
         raise DataError(f"it is larger than {LARGEST >> 20} MiB", where=str(path), expected=_EXPECTED)
     try:
-        data = json.loads(content.decode("utf-8"), parse_constant=_refuse)
+        data = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise DataError(f"this is not JSON: {error}", where=str(path), expected=_EXPECTED) from error
-    if isinstance(data, dict) and whole(data.get("format")) and data["format"] > FORMAT:
+    if isinstance(data, dict) and is_whole_number(data.get("format")) and data["format"] > FORMAT:
         raise DataError("it was written by a newer bench", where=str(path), hint="update bench")
-    if (place := fault(data, _SHAPE)) is not None:
+    if (place := find_fault(data, _SHAPE)) is not None:
         raise DataError(
             f"'{place[:80]}' is missing or has a wrong type or value",
             where=str(path),
             expected=_EXPECTED,
             hint="move other files out of the folder",
         )
-    return _build(data, name.removesuffix(".json"), path)
+    return _parse_build(data, name.removesuffix(".json"), path)
 
 
 _EXPECTED = "a verdict as bench check --json writes it"
 
 
-def _refuse(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _build(data: Mapping[str, Any], name: str, path: Path) -> Build:
+def _parse_build(data: Mapping[str, Any], name: str, path: Path) -> Build:
     facts = data.get("build", {})
     overall = data.get("overall")
     return Build(
         file=name,
-        date=_date(facts.get("date"), path),
+        date=_parse_date(facts.get("date"), path),
         commit=facts.get("commit", ""),
         bench=facts.get("bench", ""),
         sentence=data["sentence"],
         exit_code=data["exit_code"],
         tolerance=data["tolerance"],
         strict=data.get("strict", False),
-        cells=tuple(map(_verdict, data["cells"])),
-        overall=None if overall is None else _verdict(overall),
+        cells=tuple(map(_parse_verdict, data["cells"])),
+        overall=None if overall is None else _parse_verdict(overall),
     )
 
 
-def _date(value: str | None, path: Path) -> datetime | None:
+def _parse_date(value: str | None, path: Path) -> datetime | None:
     """A date with its time in UTC; one without a zone is taken as UTC."""
     if value is None:
         return None
@@ -264,7 +264,7 @@ def _date(value: str | None, path: Path) -> datetime | None:
         ) from error
 
 
-def _verdict(facts: Mapping[str, Any]) -> CellVerdict:
+def _parse_verdict(facts: Mapping[str, Any]) -> CellVerdict:
     seeds, new_seeds = (tuple(facts[name]) for name in ("seeds", "new_seeds"))
     names = ("reference", "new", "low", "high", "p", "adjusted_p")
     drops = {task: Drop(**{name: drop.get(name) for name in names}) for task, drop in facts["drops"].items()}
@@ -278,13 +278,13 @@ def _verdict(facts: Mapping[str, Any]) -> CellVerdict:
         facts.get("test"),
         facts.get("limit"),
         tuple(facts["reasons"]),
-        Question(given) if given is not None else _question(seeds),
+        Question(given) if given is not None else _infer_question(seeds),
         facts.get("stage"),
         facts.get("sees"),
     )
 
 
-def _question(seeds: Seeds) -> Question:
+def _infer_question(seeds: Seeds) -> Question:
     """What a cell of a format without questions answered."""
     return Question.RECOMPUTE if None in seeds else Question.RETRAIN
 
@@ -293,49 +293,49 @@ def _one_of(*allowed: object) -> Any:
     return lambda value: isinstance(value, str | int) and not isinstance(value, bool) and value in allowed
 
 
-def _score(value: Any) -> bool:
+def _is_score(value: Any) -> bool:
     """True for a correlation or an accuracy, with room for rounding."""
-    return number(value) and abs(value) <= 1.001
+    return is_number(value) and abs(value) <= 1.001
 
 
-def _positive(value: Any) -> bool:
-    return number(value) and value >= 0
+def _is_nonnegative(value: Any) -> bool:
+    return is_number(value) and value >= 0
 
 
 _DROP = Block(
-    required={"reference": _score, "new": _score},
-    optional={"drop": number, **dict.fromkeys(("low", "high", "p", "adjusted_p"), Maybe(number))},
+    required={"reference": _is_score, "new": _is_score},
+    optional={"drop": is_number, **dict.fromkeys(("low", "high", "p", "adjusted_p"), Maybe(is_number))},
 )
 _CELL = Block(
     required={
-        **dict.fromkeys(("profile", "method", "suite"), text),
+        **dict.fromkeys(("profile", "method", "suite"), is_text),
         "status": _one_of(*map(str, Status)),
-        **dict.fromkeys(("seeds", "new_seeds"), Rows(Maybe(whole))),
-        "drops": Each(_DROP),
-        "reasons": Rows(text),
+        **dict.fromkeys(("seeds", "new_seeds"), ListOf(Maybe(is_whole_number))),
+        "drops": MapOf(_DROP),
+        "reasons": ListOf(is_text),
     },
     optional={
         "question": _one_of(*map(str, Question)),
-        **dict.fromkeys(("test", "stage"), Maybe(text)),
-        **dict.fromkeys(("limit", "sees"), Maybe(_positive)),
+        **dict.fromkeys(("test", "stage"), Maybe(is_text)),
+        **dict.fromkeys(("limit", "sees"), Maybe(_is_nonnegative)),
     },
 )
 _SHAPE = Block(
     required={
-        "sentence": text,
+        "sentence": is_text,
         "exit_code": _one_of(0, 1, 3),
-        "tolerance": _positive,
-        "cells": Rows(_CELL),
+        "tolerance": _is_nonnegative,
+        "cells": ListOf(_CELL),
     },
     optional={
-        "format": whole,
-        "level": number,
-        "tested": count,
-        "repeated": flag,
-        "strict": flag,
-        "rescored": count,
-        "warnings": Rows(text),
-        "build": Each(text),
+        "format": is_whole_number,
+        "level": is_number,
+        "tested": is_count,
+        "repeated": is_boolean,
+        "strict": is_boolean,
+        "rescored": is_count,
+        "warnings": ListOf(is_text),
+        "build": MapOf(is_text),
         "overall": Maybe(_CELL),
     },
 )

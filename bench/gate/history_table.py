@@ -9,11 +9,11 @@ from io import StringIO
 from typing import Any
 
 from bench.errors import printable
-from bench.gate.history import AVERAGE_KEY, Build, History, Line, Point
+from bench.gate.history import AVERAGE_KEY, Build, History, CellHistory, GatePoint
 from bench.gate.tables import WORDS
 from bench.gate.verdict import BAD, POWER, Status
 from bench.render.formats import csv_cell
-from bench.render.grid import DASH, Grid, number, signed
+from bench.render.grid import DASH, Grid, format_score, format_difference
 
 _COMMIT = 10
 """Characters of a commit that tables show."""
@@ -26,45 +26,45 @@ COLUMNS = (
 """Of the csv; scores in the metric's unit."""
 
 
-def build_name(build: Build, *, by_date: bool) -> str:
+def name_build(build: Build, *, by_date: bool) -> str:
     """Its date in UTC where dates order the builds, else its file."""
     if by_date and build.date is not None:
         return build.date.replace(tzinfo=None).isoformat(" ", "minutes")
     return printable(build.file)
 
 
-def commit_name(build: Build) -> str:
+def name_commit(build: Build) -> str:
     """Its commit, cut."""
     return printable(build.commit[:_COMMIT]) or DASH
 
 
-def builds_grid(history: History) -> Grid:
+def list_builds(history: History) -> Grid:
     """Return the table of the builds."""
     header = ("build", "commit", "bench", "verdict", "cells", "failed", "unclear", "file")
     rows = tuple(
         (
-            build_name(build, by_date=history.by_date),
-            commit_name(build),
+            name_build(build, by_date=history.by_date),
+            name_commit(build),
             printable(build.bench) or DASH,
             VERDICTS[build.exit_code],
             str(len(build.cells)),
-            _failed(build),
+            _count_failed(build),
             str(sum(cell.status is Status.UNCLEAR for cell in build.cells)),
             printable(build.file),
         )
         for build in history.builds
     )
-    return Grid("Builds", header, rows, (order_note(history),))
+    return Grid("Builds", header, rows, (describe_order(history),))
 
 
-def _failed(build: Build) -> str:
+def _count_failed(build: Build) -> str:
     """How many cells failed, and the average over them."""
     count = sum(cell.status in (*BAD, Status.DIFFERENT) for cell in build.cells)
     average = build.overall is not None and build.overall.status in BAD
     return f"{count} + average" if average else str(count)
 
 
-def order_note(history: History) -> str:
+def describe_order(history: History) -> str:
     """Say what orders the builds."""
     if history.by_date:
         return "In the order of their dates (UTC)."
@@ -72,35 +72,35 @@ def order_note(history: History) -> str:
     return f"In the order of file names: {without} of {len(history.builds)} have no date."
 
 
-def line_grid(line: Line, history: History) -> Grid:
+def build_cell_grid(line: CellHistory, history: History) -> Grid:
     """Return the table of a cell over builds."""
     header = ("build", "commit", "verdict", "reference", "new", "drop", "fails below", "sees")
     rows = tuple(
         (
-            build_name(point.build, by_date=history.by_date),
-            commit_name(point.build),
+            name_build(point.build, by_date=history.by_date),
+            name_commit(point.build),
             WORDS[point.cell.status],
-            *_scores(point),
-            number(point.below),
-            number(point.cell.sees),
+            *_format_scores(point),
+            format_score(point.below),
+            format_score(point.cell.sees),
         )
         for point in line.points
     )
     return Grid(printable(line.title), header, rows, ())
 
 
-def _scores(point: Point) -> tuple[str, str, str]:
+def _format_scores(point: GatePoint) -> tuple[str, str, str]:
     average = point.cell.average
     if average is None:
         return (DASH, DASH, DASH)
     return (
-        number(average.reference) + (STEP if point.step else ""),
-        number(average.new),
-        signed(average.drop),
+        format_score(average.reference) + (STEP if point.step else ""),
+        format_score(average.new),
+        format_difference(average.drop),
     )
 
 
-def reading(lines: Sequence[Line]) -> tuple[str, ...]:
+def explain_history_tables(lines: Sequence[CellHistory]) -> tuple[str, ...]:
     """Say how to read the cells' tables."""
     points = [point for line in lines for point in line.points]
     notes = [
@@ -118,27 +118,27 @@ def reading(lines: Sequence[Line]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def grids(history: History, lines: Sequence[Line]) -> list[Grid]:
+def build_history_grids(history: History, lines: Sequence[CellHistory]) -> list[Grid]:
     """Return all tables; the last says how to read those of cells."""
-    made = [line_grid(line, history) for line in lines]
+    made = [build_cell_grid(line, history) for line in lines]
     if made:
         last = made[-1]
-        made[-1] = Grid(last.title, last.header, last.rows, reading(lines))
-    return [builds_grid(history), *made]
+        made[-1] = Grid(last.title, last.header, last.rows, explain_history_tables(lines))
+    return [list_builds(history), *made]
 
 
-def as_csv(lines: Sequence[Line]) -> str:
+def format_history_csv(lines: Sequence[CellHistory]) -> str:
     """A line a cell and build, in the metric's unit at full precision."""
     output = StringIO()
     writer = csv_module.writer(output, lineterminator="\n")
     writer.writerow(COLUMNS)
     for line in lines:
         for point in line.points:
-            writer.writerow(map(csv_cell, _facts(point).values()))
+            writer.writerow(map(csv_cell, _collect_cell_facts(point).values()))
     return output.getvalue()
 
 
-def as_json(history: History, lines: Sequence[Line]) -> str:
+def format_history_json(history: History, lines: Sequence[CellHistory]) -> str:
     """The same and the builds, in the metric's unit at full precision; text as ASCII."""
     builds = [
         {
@@ -157,7 +157,7 @@ def as_json(history: History, lines: Sequence[Line]) -> str:
         {
             **dict(zip(("profile", "method", "suite"), line.key, strict=True)),
             "average": line.key == AVERAGE_KEY,
-            "builds": [_facts(point) for point in line.points],
+            "builds": [_collect_cell_facts(point) for point in line.points],
         }
         for line in lines
     ]
@@ -165,7 +165,7 @@ def as_json(history: History, lines: Sequence[Line]) -> str:
     return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
-def _facts(point: Point) -> dict[str, Any]:
+def _collect_cell_facts(point: GatePoint) -> dict[str, Any]:
     build, cell, average = point.build, point.cell, point.cell.average
     profile, method, suite = cell.key
     figures: tuple[float | None, ...] = (None,) * 5

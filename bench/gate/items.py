@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from bench.errors import DataError
-from bench.gate.divergence import CLOSE, REPEATS, same_versions
-from bench.gate.judge import correct
+from bench.gate.divergence import CLOSE, REPEATS, have_same_versions
+from bench.gate.judge import correct_drops
 from bench.gate.verdict import (
     AVERAGE,
     POWER,
@@ -24,8 +24,8 @@ from bench.gate.verdict import (
     Status,
     cell_name,
 )
-from bench.records.fingerprint import BREAKING, GATED, differing
-from bench.records.machines import machine, machine_warnings
+from bench.records.fingerprint import BREAKING, GATED, find_fact_differences
+from bench.records.machines import machine_facts, machine_warnings
 from bench.records.record import ALL, RunRecord
 from bench.stats.pair_test import ITEMS, pair_test
 
@@ -81,17 +81,17 @@ def judge_items(
     Raises:
         DataError: a finished record that lacks a score.
     """
-    done = {pair.key: verdict for pair in pairs if (verdict := _settled(pair)) is not None}
+    done = {pair.key: verdict for pair in pairs if (verdict := _judge_without_statistics(pair)) is not None}
     tested = [pair for pair in pairs if pair.key not in done]
     each = 1 - (1 - level) / max(1, sum(pair.draws is not None for pair in tested))
     spare = 1 - (1 - level) / (1 + sum(pair.draws is not None for pair in tested))
     for pair in pairs:
         if pair.key in done and done[pair.key].status is Status.EQUAL:  # if it changed, it would be one more
-            done[pair.key] = replace(done[pair.key], sees=sees_items(pair, spare, tolerance))
-    found = {pair.key: _drops(pair, each) for pair in tested}
-    correct(found, sum(pair.draws is not None for pair in tested))
+            done[pair.key] = replace(done[pair.key], sees=smallest_detectable_item_drop(pair, spare, tolerance))
+    found = {pair.key: _test_drops(pair, each) for pair in tested}
+    correct_drops(found, sum(pair.draws is not None for pair in tested))
     for pair in tested:
-        done[pair.key] = _decided(pair, found[pair.key], each, tolerance, strict)
+        done[pair.key] = _decide_verdict(pair, found[pair.key], each, tolerance, strict)
     finished = [pair for pair in pairs if pair.now is not None and pair.now.status == "ok"]
     warnings = machine_warnings([p.then for p in finished], [p.now for p in finished if p.now is not None])
     counted = sum(pair.draws is not None for pair in tested)
@@ -99,7 +99,7 @@ def judge_items(
     return Gate(cells, tolerance, level, counted, warnings=warnings, strict=strict)
 
 
-def sees_items(pair: ItemPair, level: float, tolerance: float, power: float = POWER) -> float:
+def smallest_detectable_item_drop(pair: ItemPair, level: float, tolerance: float, power: float = POWER) -> float:
     """Return the smallest true drop over items like these that fails the gate with a chance of ``power``.
 
     max(tolerance, z(level) e) + z(power) e, with the standard error e of the paired difference. Where both
@@ -118,37 +118,37 @@ def sees_items(pair: ItemPair, level: float, tolerance: float, power: float = PO
     """
     if pair.draws is None:
         return tolerance
-    then, now = (average.mean(axis=1) for average in _arrays(pair.draws))
+    then, now = (average.mean(axis=1) for average in _check_draws(pair.draws))
     error = float(np.std(then - now, ddof=1)) or math.sqrt(2) * float(np.std(then, ddof=1))
     return max(tolerance, float(ndtri((1 + level) / 2)) * error) + float(ndtri(power)) * error
 
 
-def _arrays(draws: tuple[ArrayLike, ArrayLike]) -> tuple[Draws, Draws]:
+def _check_draws(draws: tuple[ArrayLike, ArrayLike]) -> tuple[Draws, Draws]:
     then, now = (np.asarray(side, dtype=np.float64) for side in draws)
     if then.shape != now.shape or then.ndim != 2 or len(then) < 2:
         raise ValueError(f"draws have shapes {then.shape} and {now.shape}; expected (draws, tasks), equal")
     return then, now
 
 
-def _settled(pair: ItemPair) -> CellVerdict | None:
+def _judge_without_statistics(pair: ItemPair) -> CellVerdict | None:
     """Return the verdict where it takes no statistics, else None."""
     then, now = pair.then, pair.now
     if now is None:
-        return _verdict(pair, Status.MISSING, reasons=("there is no record of it",))
+        return _build_verdict(pair, Status.MISSING, reasons=("there is no record of it",))
     if now.status != "ok":
-        return _verdict(pair, Status.FAILED, reasons=(f"the run: {now.reason}",))
-    if lines := [str(each) for each in differing(then, now, COMPARED)]:
-        return _verdict(pair, Status.DIFFERENT, reasons=tuple(dict.fromkeys(lines)))
+        return _build_verdict(pair, Status.FAILED, reasons=(f"the run: {now.reason}",))
+    if lines := [str(each) for each in find_fact_differences(then, now, COMPARED)]:
+        return _build_verdict(pair, Status.DIFFERENT, reasons=tuple(dict.fromkeys(lines)))
     elsewhere = _same_weights(then, now) and not _same_machine(then, now)
     if _same_bytes(then, now) or (elsewhere and _is_close(pair)):
-        drops = {task: Drop(*_scores(pair, task)) for task in _tasks(then)}
+        drops = {task: Drop(*_read_scores(pair, task)) for task in _list_tasks(then)}
         own = _same_weights(then, now)
         why = "the weights are the reference's own" if own else "other weights, equal similarities"
-        return _verdict(pair, Status.EQUAL, drops=drops, reasons=(why,))
+        return _build_verdict(pair, Status.EQUAL, drops=drops, reasons=(why,))
     return None
 
 
-def _verdict(
+def _build_verdict(
     pair: ItemPair, status: Status, *, drops: Mapping[str, Drop] | None = None, reasons: tuple[str, ...] = ()
 ) -> CellVerdict:
     new = () if pair.now is None or pair.now.status != "ok" else (pair.now.seed,)
@@ -157,10 +157,10 @@ def _verdict(
     )
 
 
-def _decided(
+def _decide_verdict(
     pair: ItemPair, found: Mapping[str, Drop], level: float, tolerance: float, strict: bool
 ) -> CellVerdict:
-    average, reasons = found[AVERAGE], list(_remarks(pair))
+    average, reasons = found[AVERAGE], list(_explain_verdict(pair))
     low, high = (None, None) if pair.draws is None else (average.low, average.high)
     if average.fell(tolerance):
         status = Status.REGRESSION if low is None or low > 0 else Status.UNCLEAR
@@ -169,18 +169,18 @@ def _decided(
         status = Status.IMPROVED if shown else Status.OK
     if status is Status.UNCLEAR:
         reasons.append("not shown to be more than noise: the interval holds 0")
-    stage = _changed_stage(pair)
+    stage = _find_changed_stage(pair)
     if stage is not None and strict and status is not Status.REGRESSION:
         status = Status.CHANGED
     return replace(
-        _verdict(pair, status, drops=found, reasons=tuple(reasons)),
+        _build_verdict(pair, status, drops=found, reasons=tuple(reasons)),
         test=None if pair.draws is None else ITEMS,
         stage=stage,
-        sees=sees_items(pair, level, tolerance),
+        sees=smallest_detectable_item_drop(pair, level, tolerance),
     )
 
 
-def _remarks(pair: ItemPair) -> Iterator[str]:
+def _explain_verdict(pair: ItemPair) -> Iterator[str]:
     then, now = pair.then, pair.now
     if pair.draws is None:
         yield f"no interval, the tolerance alone decides: {pair.why or 'the items were not drawn'}"
@@ -193,25 +193,25 @@ def _remarks(pair: ItemPair) -> Iterator[str]:
         yield "versions or hardware differ too and may be the cause"
 
 
-def _changed_stage(pair: ItemPair) -> str | None:
+def _find_changed_stage(pair: ItemPair) -> str | None:
     """The first stage whose numbers differ where the weights are the reference's, and equal ones were due."""
     then, now = pair.then, pair.now
     if now is None or not _same_weights(then, now):
         return None
-    if not _same_machine(then, now) and (not same_versions(then, now) or _is_close(pair)):
+    if not _same_machine(then, now) and (not have_same_versions(then, now) or _is_close(pair)):
         return None
     if then.predictions == now.predictions:
         return "scores"
     return "similarities" if then.metric == "spearman" else "predictions"
 
 
-def _drops(pair: ItemPair, level: float) -> dict[str, Drop]:
+def _test_drops(pair: ItemPair, level: float) -> dict[str, Drop]:
     """Drops by task, tested where items can be drawn; of the average, the last, with its interval."""
-    names = _tasks(pair.then)
-    found = {task: Drop(*_scores(pair, task)) for task in names}
+    names = _list_tasks(pair.then)
+    found = {task: Drop(*_read_scores(pair, task)) for task in names}
     if pair.draws is None:
         return found
-    then, now = _arrays(pair.draws)
+    then, now = _check_draws(pair.draws)
     if then.shape[1] != len(names) - 1:
         raise ValueError(f"draws of {then.shape[1]} tasks; expected {len(names) - 1}")
     by_task = dict(zip(names, [*(then - now).T, (then - now).mean(axis=1)], strict=True))
@@ -224,14 +224,14 @@ def _drops(pair: ItemPair, level: float) -> dict[str, Drop]:
     return found
 
 
-def _tasks(record: RunRecord) -> list[str]:
+def _list_tasks(record: RunRecord) -> list[str]:
     """Tasks with a score over all items, in the record's order, the average last."""
     metric = record.metric
     found = [s.task for s in record.scores if (s.subset, s.metric) == (ALL, metric)]
     return [*(task for task in found if task != AVERAGE), AVERAGE]
 
 
-def _scores(pair: ItemPair, task: str) -> tuple[float, float]:
+def _read_scores(pair: ItemPair, task: str) -> tuple[float, float]:
     values = [None if side is None else side.score(task) for side in (pair.then, pair.now)]
     if values[0] is None or values[1] is None:
         whose = "the reference" if values[0] is None else "the new record"
@@ -240,7 +240,7 @@ def _scores(pair: ItemPair, task: str) -> tuple[float, float]:
 
 
 def _same_weights(then: RunRecord, now: RunRecord) -> bool:
-    return not differing(then, now, BREAKING)
+    return not find_fact_differences(then, now, BREAKING)
 
 
 def _same_bytes(then: RunRecord, now: RunRecord) -> bool:
@@ -248,10 +248,10 @@ def _same_bytes(then: RunRecord, now: RunRecord) -> bool:
 
 
 def _same_machine(then: RunRecord, now: RunRecord) -> bool:
-    return machine(then) == machine(now)
+    return machine_facts(then) == machine_facts(now)
 
 
 def _is_close(pair: ItemPair) -> bool:
     """Whether both results are as close as two machines come."""
-    then, now = _scores(pair, AVERAGE)
+    then, now = _read_scores(pair, AVERAGE)
     return (pair.moved is None or pair.moved <= CLOSE) and abs(then - now) <= REPEATS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from bench.gate.tables import WORDS, describe, sentence
+from bench.gate.tables import WORDS, describe_cell_verdict, describe_gate
 from bench.gate.verdict import CellVerdict, Gate, Status
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -14,7 +14,7 @@ _FELL = (Status.REGRESSION, Status.CHANGED)
 _BROKEN = (Status.FAILED, Status.MISSING, Status.DIFFERENT)
 
 
-def junit(gate: Gate) -> str:
+def format_junit(gate: Gate) -> str:
     """Return the file.
 
     A regression and changed numbers are failures; a failed, missing or other cell is an error; an unclear one
@@ -32,17 +32,17 @@ def junit(gate: Gate) -> str:
     )
     for cell in gate.cells:
         profile, method, on = cell.key
-        _case(suite, cell, f"{profile}.{on}", method)
+        _add_test_case(suite, cell, f"{profile}.{on}", method)
     if gate.overall is not None:
-        _case(suite, gate.overall, "all cells", "average")
-    lines = [sentence(gate), *(f"warning: {text}" for text in gate.warnings)]
-    ElementTree.SubElement(suite, "system-out").text = valid("\n".join(lines))
-    return document(root)
+        _add_test_case(suite, gate.overall, "all cells", "average")
+    lines = [describe_gate(gate), *(f"warning: {text}" for text in gate.warnings)]
+    ElementTree.SubElement(suite, "system-out").text = replace_invalid_xml("\n".join(lines))
+    return format_xml(root)
 
 
-def _case(suite: ElementTree.Element, cell: CellVerdict, classname: str, name: str) -> None:
-    case = ElementTree.SubElement(suite, "testcase", classname=valid(classname), name=valid(name))
-    text = valid(describe(cell))
+def _add_test_case(suite: ElementTree.Element, cell: CellVerdict, classname: str, name: str) -> None:
+    case = ElementTree.SubElement(suite, "testcase", classname=replace_invalid_xml(classname), name=replace_invalid_xml(name))
+    text = replace_invalid_xml(describe_cell_verdict(cell))
     if cell.status in _FELL or cell.status in _BROKEN:
         kind = "failure" if cell.status in _FELL else "error"
         ElementTree.SubElement(case, kind, type=WORDS[cell.status], message=text).text = text
@@ -52,12 +52,12 @@ def _case(suite: ElementTree.Element, cell: CellVerdict, classname: str, name: s
         ElementTree.SubElement(case, "system-out").text = text
 
 
-def document(root: ElementTree.Element) -> str:
+def format_xml(root: ElementTree.Element) -> str:
     """Return an element as a file."""
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def valid(text: str) -> str:
+def replace_invalid_xml(text: str) -> str:
     """Return a text with what XML can't hold replaced."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from bench.gate.evidence import Sides, by_seed, display_name, seed_design
+from bench.gate.evidence import Sides, sort_records_by_seed, name_test, choose_seed_design
 from bench.gate.verdict import AVERAGE, Key
 from bench.records.record import ALL, RunRecord, Score
 
 _MIXED = "score"  # what cells of several metrics have in common: a share of 1
 
 
-def average_over(cells: Mapping[Key, Sides]) -> tuple[Key, Sides] | None:
+def average_cells(cells: Mapping[Key, Sides]) -> tuple[Key, Sides] | None:
     """Return the average over seeded cells as a cell of its own, for ``drops``, ``limit`` and ``sees``.
 
     Each of its runs is the mean of the cells' runs of one seed, so that the spread over seeds is that of the
@@ -33,7 +33,7 @@ def average_over(cells: Mapping[Key, Sides]) -> tuple[Key, Sides] | None:
         return None
     name = f"average of {len(seeded)} cells"
     then, now, reference, new = (
-        _means(name, side)
+        _average_by_seed(name, side)
         for side in (
             [sides.then for sides in seeded],
             [sides.now for sides in seeded],
@@ -43,7 +43,7 @@ def average_over(cells: Mapping[Key, Sides]) -> tuple[Key, Sides] | None:
     )
     if min(len(then), len(now)) < 2:
         return None
-    test = display_name(seed_design(then, now, pairs=seeded[0].same_seeds))
+    test = name_test(choose_seed_design(then, now, pairs=seeded[0].same_seeds))
     machine = all(sides.same_machine for sides in seeded)
     return ("", name, ""), Sides(then, now, test, reference, new, same_machine=machine)
 
@@ -52,14 +52,14 @@ def _has_spread(sides: Sides) -> bool:
     return sides.then[0].seed is not None and min(len(sides.then), len(sides.now)) > 1
 
 
-def _means(name: str, cells: Sequence[Sequence[RunRecord]]) -> tuple[RunRecord, ...]:
+def _average_by_seed(name: str, cells: Sequence[Sequence[RunRecord]]) -> tuple[RunRecord, ...]:
     """One record a seed that all cells have, in the seeds' order: the mean of their averages."""
-    sides = [{record.seed: record for record in by_seed(side)} for side in cells]
+    sides = [{record.seed: record for record in sort_records_by_seed(side)} for side in cells]
     common = set.intersection(*(set(side) for side in sides))
-    return tuple(_mean(name, [side[seed] for side in sides]) for seed in sides[0] if seed in common)
+    return tuple(_average_records(name, [side[seed] for side in sides]) for seed in sides[0] if seed in common)
 
 
-def _mean(name: str, records: Sequence[RunRecord]) -> RunRecord:
+def _average_records(name: str, records: Sequence[RunRecord]) -> RunRecord:
     metrics = {record.metric for record in records}
     values = [value for record in records if (value := record.score(AVERAGE)) is not None]
     scores: tuple[Score, ...] = ()

@@ -7,10 +7,10 @@ from statistics import median
 
 from markupsafe import Markup
 
-from bench.gate.tables import WORDS, describe, headline, named, notes, p_value, seeds_text
+from bench.gate.tables import WORDS, describe_cell_verdict, format_headline, select_headline_cells, collect_gate_notes, format_short_p_value, format_seed_counts
 from bench.gate.verdict import BAD, POWER, CellVerdict, Drop, Gate, Status, cell_name
-from bench.render.grid import DASH, SCALE, interval, number, signed
-from bench.render.marks import Axis, escape, line_between
+from bench.render.grid import DASH, SCALE, format_interval, format_score, format_difference
+from bench.render.marks import Axis, escape_markup, line_between
 from bench.render.template import own_file, page_environment
 from bench.version import __version__
 
@@ -20,7 +20,7 @@ _BEYOND = 4
 
 
 @dataclass(frozen=True)
-class Row:
+class VerdictRow:
     """One verdict as the page shows it."""
 
     cell: CellVerdict
@@ -30,7 +30,7 @@ class Row:
     @property
     def figures(self) -> tuple[str, ...]:
         """Reference, new, drop and its interval."""
-        return _figures(self.cell.average)
+        return _format_drop(self.cell.average)
 
     @property
     def tasks(self) -> list[tuple[str, ...]]:
@@ -38,28 +38,28 @@ class Row:
         if self.cell.status is Status.EQUAL or len(self.cell.drops) < 3:
             return []
         return [
-            (task, *_figures(drop)[:3], DASH if drop.adjusted_p is None else p_value(drop.adjusted_p))
+            (task, *_format_drop(drop)[:3], DASH if drop.adjusted_p is None else format_short_p_value(drop.adjusted_p))
             for task, drop in list(self.cell.drops.items())[:-1]
         ]
 
 
 def page(gate: Gate) -> str:
     """Return the verdict as one HTML file."""
-    reach = _reach(gate)
-    rows = [Row(cell, _style(cell), _bar(cell, gate.tolerance, reach)) for cell in gate.verdicts]
+    reach = _compute_axis_reach(gate)
+    rows = [VerdictRow(cell, _choose_style(cell), _draw_bar(cell, gate.tolerance, reach)) for cell in gate.verdicts]
     environment = page_environment()
-    environment.filters |= {"points": number, "cell_name": cell_name}
+    environment.filters |= {"points": format_score, "cell_name": cell_name}
     text = environment.get_template("gate.html").render(
         gate=gate,
         rows=rows,
-        head=headline(gate),
-        named=[describe(cell) for cell in named(gate)],
+        head=format_headline(gate),
+        named=[describe_cell_verdict(cell) for cell in select_headline_cells(gate)],
         style_of={0: "good", 1: "bad"}.get(gate.exit_code, "other"),
         words=WORDS,
-        seeds=seeds_text,
-        notes=notes(gate),
+        seeds=format_seed_counts,
+        notes=collect_gate_notes(gate),
         profiles={cell.key[0] for cell in gate.cells},
-        facts=_facts(gate),
+        facts=_list_facts(gate),
         power=f"{POWER:.0%}",
         reach=f"{SCALE * reach:.3g}",
         version=__version__,
@@ -68,13 +68,13 @@ def page(gate: Gate) -> str:
     return text.strip() + "\n"
 
 
-def _figures(drop: Drop | None) -> tuple[str, ...]:
+def _format_drop(drop: Drop | None) -> tuple[str, ...]:
     if drop is None:
         return (DASH,) * 4
-    return (number(drop.reference), number(drop.new), signed(drop.drop), interval(drop.low, drop.high))
+    return (format_score(drop.reference), format_score(drop.new), format_difference(drop.drop), format_interval(drop.low, drop.high))
 
 
-def _facts(gate: Gate) -> list[tuple[str, str]]:
+def _list_facts(gate: Gate) -> list[tuple[str, str]]:
     """What was checked, and how."""
     return [
         *((name, value) for name, value in gate.build.items()),
@@ -86,36 +86,36 @@ def _facts(gate: Gate) -> list[tuple[str, str]]:
     ]
 
 
-def _style(cell: CellVerdict) -> str:
+def _choose_style(cell: CellVerdict) -> str:
     if cell.status in BAD:
         return "bad"
     known = {Status.UNCLEAR: "unclear", Status.DIFFERENT: "other", Status.IMPROVED: "good"}
     return known.get(cell.status, "plain")
 
 
-def _ends(drop: Drop) -> tuple[float, float]:
+def _drop_interval(drop: Drop) -> tuple[float, float]:
     low, high = drop.low, drop.high
     return (drop.drop if low is None else low), (drop.drop if high is None else high)
 
 
-def _reach(gate: Gate) -> float:
+def _compute_axis_reach(gate: Gate) -> float:
     """How far the common axis of the bars goes, in the metric's unit."""
     extents = []
     for cell in gate.verdicts:
-        ends = (0.0, 0.0) if cell.average is None else _ends(cell.average)
+        ends = (0.0, 0.0) if cell.average is None else _drop_interval(cell.average)
         if extent := max(*map(abs, ends), cell.sees or 0.0):
             extents.append(extent)
     far = min(max(extents), _BEYOND * median(extents)) if extents else 0.0
     return 1.1 * max(far, 2 * gate.tolerance) or 0.01
 
 
-def _bar(cell: CellVerdict, tolerance: float, reach: float) -> Markup:
+def _draw_bar(cell: CellVerdict, tolerance: float, reach: float) -> Markup:
     """The drop and its interval on an axis with 0, the tolerance and what the cell sees; worse is right."""
     average = cell.average
     if average is None:
         return Markup("")
     axis = Axis((-reach / 2, reach), 6, _WIDE - 6, margin=1e-9)
-    low, high = _ends(average)
+    low, high = _drop_interval(average)
     left, right, at = (axis.at(min(max(v, axis.low), axis.high)) for v in (low, high, average.drop))
     parts = [
         line_between(axis.at(0), 2, axis.at(0), _HIGH - 2, "axis"),
@@ -128,15 +128,15 @@ def _bar(cell: CellVerdict, tolerance: float, reach: float) -> Markup:
         parts.append(line_between(left, _MIDDLE, right, _MIDDLE, "span"))
     beyond = average.drop > axis.high or average.drop < axis.low
     way = 8 if average.drop > axis.high else -8
-    dot = f"M{at - way:.1f} {_MIDDLE - 6}l{way} 6l{-way} 6z" if beyond else _dot(at)
+    dot = f"M{at - way:.1f} {_MIDDLE - 6}l{way} 6l{-way} 6z" if beyond else _dot_path(at)
     parts.append(f'<path d="{dot}" class="dot"/>')
-    said = f"drop {signed(average.drop)} points"
-    said += "" if average.low is None else f", interval {interval(average.low, average.high)}"
-    said += "" if cell.sees is None else f", sees {number(cell.sees)}"
-    label = escape(f"{said}, tolerance {SCALE * tolerance:g}" + (", beyond the axis" if beyond else ""))
+    said = f"drop {format_difference(average.drop)} points"
+    said += "" if average.low is None else f", interval {format_interval(average.low, average.high)}"
+    said += "" if cell.sees is None else f", sees {format_score(cell.sees)}"
+    label = escape_markup(f"{said}, tolerance {SCALE * tolerance:g}" + (", beyond the axis" if beyond else ""))
     svg = f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{label}"><title>{label}</title>'
     return Markup(f"{svg}{''.join(parts)}</svg>")  # noqa: S704 - numbers alone, and an escaped label
 
 
-def _dot(x: float) -> str:
+def _dot_path(x: float) -> str:
     return f"M{x - 4.5:.1f} {_MIDDLE}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z"

@@ -10,19 +10,19 @@ import numpy as np
 
 from bench.encoder import FloatArray
 from bench.errors import InputError, NotComparableError
-from bench.eval.rescore import rescore, tasks_of
+from bench.eval.rescore import rescore_record, load_record_tasks
 from bench.gate.judge import judge
-from bench.gate.reference import changed, made
+from bench.gate.reference import find_specification_changes, load_new_records
 from bench.gate.verdict import BROKEN, CellVerdict, Gate, Key, Question, Status
 from bench.plan.plan import Plan
-from bench.records.record import Place, RunRecord
+from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
 
 _CHANGED = "today's code scores the reference's own predictions otherwise: {}"
 
 
 @dataclass(frozen=True)
-class Rescored:
+class RescoreOutcome:
     """What came of the first question.
 
     Args:
@@ -38,7 +38,7 @@ class Rescored:
     wrong: tuple[RunRecord, ...]
 
 
-def rescored(store: ResultStore, records: Iterable[RunRecord], data: Path | None) -> Rescored:
+def rescore_records(store: ResultStore, records: Iterable[RunRecord], data: Path | None) -> RescoreOutcome:
     """Score stored predictions again.
 
     Args:
@@ -57,11 +57,11 @@ def rescored(store: ResultStore, records: Iterable[RunRecord], data: Path | None
             unasked[record.suite] = f"{record.suite} keeps no predictions: its scores were not computed again"
             continue
         try:
-            tasks = tasks_of(record, data)
+            tasks = load_record_tasks(record, data)
         except (InputError, NotComparableError) as error:
             unasked[record.suite] = f"scores of {record.suite} were not computed again: {error.what}"
             continue
-        lines = rescore(record, tasks, store.predictions(record)).wrong
+        lines = rescore_record(record, tasks, store.predictions(record)).wrong
         equal += not lines
         if lines:
             wrong.setdefault(key, []).append((record, lines[0]))
@@ -78,12 +78,12 @@ def rescored(store: ResultStore, records: Iterable[RunRecord], data: Path | None
         for key, found in sorted(wrong.items())
     )
     records = tuple(record for found in wrong.values() for record, _ in found)
-    return Rescored(cells, equal, tuple(unasked.values()), records)
+    return RescoreOutcome(cells, equal, tuple(unasked.values()), records)
 
 
-def moved(
+def measure_similarity_changes(
     reference: ResultStore, source: ResultStore, then: Sequence[RunRecord], now: Sequence[RunRecord]
-) -> dict[Place, float]:
+) -> dict[RecordPlace, float]:
     """Return the largest difference of a similarity of every deterministic cell that both sides have."""
     by_place = {record.place: record for record in now if record.status == "ok"}
     found = {}
@@ -91,13 +91,13 @@ def moved(
         new = by_place.get(record.place)
         if new is None or record.seed is not None or record.predictions is None or new.predictions is None:
             continue
-        by = _largest(reference.predictions(record), source.predictions(new))
+        by = _largest_difference(reference.predictions(record), source.predictions(new))
         if by is not None:
             found[record.place] = by
     return found
 
 
-def _largest(one: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> float | None:
+def _largest_difference(one: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> float | None:
     if {name: array.shape for name, array in one.items()} != {n: a.shape for n, a in other.items()}:
         return None
     differences = (np.abs(array.astype(np.float64) - other[name]) for name, array in one.items())
@@ -106,7 +106,7 @@ def _largest(one: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> 
 
 
 @dataclass(frozen=True)
-class Asked:
+class GateQuestions:
     """How the questions are asked.
 
     Args:
@@ -140,25 +140,25 @@ class Asked:
         Returns:
             The verdict over what was asked, and the new records.
         """
-        first = rescored(self.reference, then, self.data)
-        gate = self._gate(first.cells, first)
+        first = rescore_records(self.reference, then, self.data)
+        gate = self._build_gate(first.cells, first)
         if first.cells and not self.all:
-            return _unasked(gate, "recompute and retrain were"), []
-        if found := sorted(changed(planned, then).items()):
+            return _warn_unasked(gate, "recompute and retrain were"), []
+        if found := sorted(find_specification_changes(planned, then).items()):
             refused = tuple(CellVerdict(key, Status.DIFFERENT, (), (), reasons=why) for key, why in found)
             if not self.all:
-                return self._gate((*first.cells, *refused), first), []
+                return self._build_gate((*first.cells, *refused), first), []
         alone = [record for record in then if record.seed is None]
         steps: list[tuple[Sequence[RunRecord], Sequence[Plan]]] = [(then, planned)]
         if alone and len(alone) < len(then):
-            steps.insert(0, (alone, [_unseeded(plan) for plan in planned]))
+            steps.insert(0, (alone, [_select_unseeded(plan) for plan in planned]))
         for records, plans in steps:
             for plan in filter(lambda plan: plan.jobs, plans):
                 self.run(plan)
-            new = made(source)
+            new = load_new_records(source)
             gate = self.judged(records, source, new, first)
             if gate.exit_code and not self.all and len(records) < len(then):
-                return _unasked(gate, "retrain was"), new
+                return _warn_unasked(gate, "retrain was"), new
         return gate, new
 
     def judged(
@@ -166,7 +166,7 @@ class Asked:
         then: Sequence[RunRecord],
         source: ResultStore,
         new: Sequence[RunRecord],
-        first: Rescored,
+        first: RescoreOutcome,
         *,
         repeated: bool = True,
     ) -> Gate:
@@ -177,7 +177,7 @@ class Asked:
             level=self.level,
             repeated=repeated,
             strict=self.strict,
-            moved=moved(self.reference, source, then, new),
+            moved=measure_similarity_changes(self.reference, source, then, new),
         )
         broken = {cell.key for cell in gate.having(*BROKEN)}  # such a cell is no new reference
         scored = [cell for cell in first.cells if cell.key not in broken]
@@ -186,7 +186,7 @@ class Asked:
         warnings = (*first.unasked, *gate.warnings)
         return replace(gate, cells=cells, warnings=warnings, rescored=first.records)
 
-    def _gate(self, cells: tuple[CellVerdict, ...], first: Rescored) -> Gate:
+    def _build_gate(self, cells: tuple[CellVerdict, ...], first: RescoreOutcome) -> Gate:
         return Gate(
             cells,
             self.tolerance,
@@ -198,9 +198,9 @@ class Asked:
         )
 
 
-def _unseeded(plan: Plan) -> Plan:
+def _select_unseeded(plan: Plan) -> Plan:
     return replace(plan, jobs=tuple(job for job in plan.jobs if job.cell.seed is None))
 
 
-def _unasked(gate: Gate, what: str) -> Gate:
+def _warn_unasked(gate: Gate, what: str) -> Gate:
     return replace(gate, warnings=(*gate.warnings, f"{what} not asked, as an earlier question failed"))

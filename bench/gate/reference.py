@@ -9,20 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from statistics import fmean
 
-from bench.comparison.select import row_meant
+from bench.comparison.select import match_method_id
 from bench.config.method_ids import split_outside_brackets
 from bench.config.spec import MethodRequest, Plugin, RunSpec
-from bench.data.tar import members
-from bench.errors import CellFailedError, DataError, InputError, printable, unknown
-from bench.execution.rerun import spec_of
-from bench.gate.evidence import by_seed, run_name
-from bench.gate.reference_encoders import CAMPAIGN, folder_of, is_kept
+from bench.data.tar import iter_members
+from bench.errors import CellFailedError, DataError, InputError, printable, unknown_name
+from bench.execution.rerun import build_rerun_spec
+from bench.gate.evidence import sort_records_by_seed, name_run
+from bench.gate.reference_encoders import CAMPAIGN, find_encoder_folder, has_encoder
 from bench.gate.verdict import AVERAGE, BROKEN, CellVerdict, Key, cell_name
 from bench.plan.plan import Plan, make_plan
-from bench.records.environment import git
-from bench.records.files import write_whole
-from bench.records.fingerprint import JUDGED, KEYED, differing
-from bench.records.integrity import copies
+from bench.records.environment import run_git
+from bench.records.files import write_atomically
+from bench.records.fingerprint import JUDGED, KEYED, find_fact_differences
+from bench.records.integrity import find_record_copies
 from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
 from bench.version import __version__
@@ -53,15 +53,15 @@ def open_reference(text: str, scratch: Path, *, new: bool = False) -> ResultStor
         resolved = folder.resolve()
         return ResultStore(resolved.parent, resolved.name)
     archive = scratch / "reference.tar"
-    _archive(text, archive)
-    extract(archive, scratch / "reference")
+    _archive_revision(text, archive)
+    extract_reference(archive, scratch / "reference")
     return ResultStore(scratch, "reference")
 
 
-def _archive(text: str, target: Path) -> None:
+def _archive_revision(text: str, target: Path) -> None:
     """Write the tar file of a revision's folder."""
     revision, _, path = text.partition(":")
-    commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = run_git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise InputError(
             f"'{text}' is neither a campaign folder nor a git revision",
@@ -70,22 +70,22 @@ def _archive(text: str, target: Path) -> None:
             hint=f"{_MADE_BY}; a revision that isn't here yet: git fetch",
         )
     path = path.strip("/") or DEFAULT
-    tree = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}:{path}")
-    if tree is None or git("cat-file", "-t", tree) != "tree":
+    tree = run_git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}:{path}")
+    if tree is None or run_git("cat-file", "-t", tree) != "tree":
         raise InputError(f"revision {revision} has no folder '{path}'", where="--reference", hint=_MADE_BY)
-    root = git("rev-parse", "--show-toplevel") or git("rev-parse", "--git-dir") or "."
-    if git("-C", root, "archive", "--format=tar", f"--output={target}", tree) is None:
+    root = run_git("rev-parse", "--show-toplevel") or run_git("rev-parse", "--git-dir") or "."
+    if run_git("-C", root, "archive", "--format=tar", f"--output={target}", tree) is None:
         raise InputError(f"git can't archive '{text}'", where="--reference")
 
 
-def extract(archive: Path, folder: Path) -> None:
+def extract_reference(archive: Path, folder: Path) -> None:
     """Copy a tar file's regular files into a folder, and nothing else.
 
     Raises:
         DataError: a link, a device, or a name that leads out of the folder.
     """
     folder.mkdir()
-    for member in members(archive, MAX_REFERENCE):
+    for member in iter_members(archive, MAX_REFERENCE):
         if not member.is_safe:
             raise DataError(
                 f"'{member.name}' is not a plain file below its folder",
@@ -100,7 +100,7 @@ def extract(archive: Path, folder: Path) -> None:
             stream.writelines(member.chunks())
 
 
-def load(
+def load_gate_records(
     store: ResultStore,
     methods: str | None = None,
     seeds: Sequence[int] | None = None,
@@ -122,10 +122,10 @@ def load(
     records = store.records()
     if methods is not None:
         known = {record.method for record in records}
-        wanted = [row_meant(each, known, records) for each in split_outside_brackets(methods)]
+        wanted = [match_method_id(each, known, records) for each in split_outside_brackets(methods)]
         for name in wanted:
             if name not in known:
-                raise unknown("method", name, known, where=f"--methods, campaign {store.campaign}")
+                raise unknown_name("method", name, known, where=f"--methods, campaign {store.campaign}")
         records = [record for record in records if record.method in wanted]
     if seeds is not None:
         kept = [record for record in records if record.seed is None or record.seed in seeds]
@@ -150,8 +150,8 @@ def _check_seeds(
     """Raise InputError for a seed that no record has, and for a cell of which no seed is left."""
     known = sorted({record.seed for record in records if record.seed is not None})
     absent = ", ".join(str(seed) for seed in seeds if seed not in known)
-    left = {_key(record) for record in kept}
-    lost = ", ".join(dict.fromkeys(cell_name(_key(r)) for r in records if _key(r) not in left))
+    left = {_cell_key(record) for record in kept}
+    lost = ", ".join(dict.fromkeys(cell_name(_cell_key(r)) for r in records if _cell_key(r) not in left))
     if known and (absent or lost):
         raise InputError(
             f"no record has seed {absent}" if absent else f"{lost} has none of these seeds",
@@ -160,7 +160,7 @@ def _check_seeds(
         )
 
 
-def made(store: ResultStore) -> list[RunRecord]:
+def load_new_records(store: ResultStore) -> list[RunRecord]:
     """Return the records that the gate itself has made; seeds that are copies of others are failed ones.
 
     Raises:
@@ -169,7 +169,7 @@ def made(store: ResultStore) -> list[RunRecord]:
     records, damaged = store.scan(with_copies=True)
     for error in damaged.values():
         raise error
-    same = {second.place: f"{run_name(first)} and this {why}" for first, second, why in copies(records)}
+    same = {second.place: f"{name_run(first)} and this {why}" for first, second, why in find_record_copies(records)}
     return [
         replace(record, status="failed", scores=(), reason=same[record.place])
         if record.place in same
@@ -178,7 +178,7 @@ def made(store: ResultStore) -> list[RunRecord]:
     ]
 
 
-def check_whole(records: Sequence[RunRecord], campaign: str) -> None:
+def check_reference_records(records: Sequence[RunRecord], campaign: str) -> None:
     """Raise DataError if a record of the reference failed."""
     for record in records:
         if record.status != "ok":
@@ -190,7 +190,7 @@ def check_whole(records: Sequence[RunRecord], campaign: str) -> None:
             )
 
 
-def repeatable(store: ResultStore, records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[str]]:
+def select_repeatable_records(store: ResultStore, records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[str]]:
     """Return the records whose cells can be repeated from what they say, and why others can't, a line each.
 
     Raises:
@@ -198,7 +198,7 @@ def repeatable(store: ResultStore, records: Sequence[RunRecord]) -> tuple[list[R
     """
     found, others = [], dict[str, str]()
     for record in records:
-        external = record.name in EXTERNAL and not is_kept(store, record)
+        external = record.name in EXTERNAL and not has_encoder(store, record)
         if external or "@" in record.profile:
             others[record.method] = (
                 f"{record.method} was left out: it was made with a model that its profile doesn't name; "
@@ -215,7 +215,7 @@ def repeatable(store: ResultStore, records: Sequence[RunRecord]) -> tuple[list[R
     return found, list(others.values())
 
 
-def plans(
+def plan_reference(
     store: ResultStore,
     records: Sequence[RunRecord],
     data: Path | None,
@@ -234,7 +234,7 @@ def plans(
     """
     cells: dict[Key, list[RunRecord]] = {}
     for record in records:
-        cells.setdefault(_key(record), []).append(record)
+        cells.setdefault(_cell_key(record), []).append(record)
     methods: dict[RunSpec, list[MethodRequest]] = {}
     for found in cells.values():
         spec = _cell_spec(store, found, data, results)
@@ -245,8 +245,8 @@ def plans(
 
 def _cell_spec(store: ResultStore, records: Sequence[RunRecord], data: Path | None, results: Path) -> RunSpec:
     record = records[0]
-    folder = folder_of(store, record.place) if record.name in EXTERNAL else None
-    spec = spec_of(record, data, None if folder is None else str(folder), None, (), results)
+    folder = find_encoder_folder(store, record.place) if record.name in EXTERNAL else None
+    spec = build_rerun_spec(record, data, None if folder is None else str(folder), None, (), results)
     (request,) = spec.methods
     if record.method == record.name:
         spec, request = replace(spec, overrides=()), replace(request, options=())
@@ -256,7 +256,7 @@ def _cell_spec(store: ResultStore, records: Sequence[RunRecord], data: Path | No
     return replace(spec, methods=(request,), seeds=tuple(seeds) or spec.seeds)
 
 
-def changed(planned: Sequence[Plan], records: Sequence[RunRecord]) -> dict[Key, tuple[str, ...]]:
+def find_specification_changes(planned: Sequence[Plan], records: Sequence[RunRecord]) -> dict[Key, tuple[str, ...]]:
     """Return what of each cell's specification is no longer the reference's, in words."""
     by_place = {record.place: record for record in records}
     found: dict[Key, tuple[str, ...]] = {}
@@ -266,12 +266,12 @@ def changed(planned: Sequence[Plan], records: Sequence[RunRecord]) -> dict[Key, 
             key = (job.cell.profile, job.cell.method, job.suite)
             if record is None:
                 found[key] = ("the reference's records carry other seeds than this method takes now",)
-            elif differences := differing(record, job.record, _REPEATED):
+            elif differences := find_fact_differences(record, job.record, _REPEATED):
                 found[key] = tuple(map(str, differences))
     return found
 
 
-def update(
+def update_reference(
     reference: ResultStore,
     source: ResultStore,
     new: Sequence[RunRecord],
@@ -297,11 +297,11 @@ def update(
         names = ", ".join(cell.key[1] for cell in broken)
         raise CellFailedError(f"the reference stays as it was: {names} failed or is missing")
     keys = {cell.key for cell in cells}
-    records = [record for record in new if _key(record) in keys]
+    records = [record for record in new if _cell_key(record) in keys]
     whole = [(record, source.predictions(record)) for record in records]
     there = reference.records() if reference.root.is_dir() else []
-    old = [record for record in there if _key(record) in keys]
-    changes = [_change(cell, old, records) for cell in cells]
+    old = [record for record in there if _cell_key(record) in keys]
+    changes = [_describe_change(cell, old, records) for cell in cells]
     reference.prepare()
     for record, predictions in whole:
         with reference.claim(record.place, wait=True):
@@ -315,29 +315,29 @@ def update(
     return changes
 
 
-def _key(record: RunRecord) -> Key:
+def _cell_key(record: RunRecord) -> Key:
     return record.profile, record.method, record.suite
 
 
-def note(reference: ResultStore, why: str, changes: Sequence[str]) -> None:
+def append_change_note(reference: ResultStore, why: str, changes: Sequence[str]) -> None:
     """Add a paragraph to a reference's ``CHANGES.md``: the date, by what, why, and what changed."""
     file = reference.root / CHANGES
     before = file.read_text("utf-8") if file.is_file() else _HEAD
-    commit = git("rev-parse", "--short=12", "HEAD")
+    commit = run_git("rev-parse", "--short=12", "HEAD")
     by = f"bench {__version__}" + (f", commit {commit}" if commit else "")
-    lines = [f"\n## {datetime.now(UTC):%Y-%m-%d}, {by}\n", f"{_one_line(why)}\n"]
-    lines += [f"- {_one_line(change)}" for change in changes]
-    write_whole(file, (before + "\n".join(lines) + "\n").encode("utf-8"))
+    lines = [f"\n## {datetime.now(UTC):%Y-%m-%d}, {by}\n", f"{_escape_line(why)}\n"]
+    lines += [f"- {_escape_line(change)}" for change in changes]
+    write_atomically(file, (before + "\n".join(lines) + "\n").encode("utf-8"))
 
 
-def _change(cell: CellVerdict, old: Sequence[RunRecord], new: Sequence[RunRecord]) -> str:
+def _describe_change(cell: CellVerdict, old: Sequence[RunRecord], new: Sequence[RunRecord]) -> str:
     """Return what changes of a cell, scores over all seeds of a side; raises InputError if it loses some."""
     name = cell_name(cell.key)
-    was, now = ([record for record in side if _key(record) == cell.key] for side in (old, new))
+    was, now = ([record for record in side if _cell_key(record) == cell.key] for side in (old, new))
     if not was:
         return f"{name}: new"
     seeds = [{record.seed for record in side} for side in (was, now)]
-    lost = ", ".join(str(record.seed) for record in by_seed(was) if record.seed not in seeds[1])
+    lost = ", ".join(str(record.seed) for record in sort_records_by_seed(was) if record.seed not in seeds[1])
     if seeds[1] < seeds[0]:
         raise InputError(
             f"{name} would lose seeds {lost} of the reference: the new records lack them",
@@ -345,19 +345,19 @@ def _change(cell: CellVerdict, old: Sequence[RunRecord], new: Sequence[RunRecord
             expected="all seeds of a cell, which are replaced together",
             hint="run them too",
         )
-    scores = " to ".join(_average(side) for side in (was, now))
+    scores = " to ".join(_format_average(side) for side in (was, now))
     line = f"{name}: {scores}, {cell.status}"
     if cell.average is None and cell.reasons:
         line += f" ({'; '.join(cell.reasons)})"
     return line + (f"; seeds {lost} gave way to others" if lost else "")
 
 
-def _average(records: Sequence[RunRecord]) -> str:
+def _format_average(records: Sequence[RunRecord]) -> str:
     scores = [record.score(AVERAGE) for record in records]
     found = [score for score in scores if score is not None]
     return f"{100 * fmean(found):.2f}" if found else "no score"
 
 
-def _one_line(text: str) -> str:
+def _escape_line(text: str) -> str:
     """What markdown shows as the text, in a line: nothing in it can add a heading or an entry."""
     return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", printable(" ".join(text.split())))

@@ -13,8 +13,8 @@ from bench.errors import CellFailedError, InputError
 from bench.execution.runner import run_plan
 from bench.plan.job import Job
 from bench.plan.plan import Plan, make_plan
-from bench.records.files import whole_folder
-from bench.records.record import EXTERNAL, Place, RunRecord
+from bench.records.files import create_folder_atomically
+from bench.records.record import EXTERNAL, RecordPlace, RunRecord
 from bench.records.store import ResultStore
 
 CAMPAIGN = "check"
@@ -24,17 +24,17 @@ METHOD, ENDING = "exported", ".kept"
 _FOLDER = "encoder"
 
 
-def folder_of(store: ResultStore, place: Place) -> Path:
+def find_encoder_folder(store: ResultStore, place: RecordPlace) -> Path:
     """Where the weights of a record lie that is not trained by a profile: next to it."""
     return store.root / place.folder / _FOLDER
 
 
-def is_kept(store: ResultStore, record: RunRecord) -> bool:
+def has_encoder(store: ResultStore, record: RunRecord) -> bool:
     """True if a reference keeps the encoder of a record next to it."""
-    return record.name in EXTERNAL and folder_of(store, record.place).is_dir()
+    return record.name in EXTERNAL and find_encoder_folder(store, record.place).is_dir()
 
 
-def lacking(store: ResultStore, records: Sequence[RunRecord]) -> list[str]:
+def find_missing_encoders(store: ResultStore, records: Sequence[RunRecord]) -> list[str]:
     """Methods of these records that are trained and of which the reference keeps no encoder."""
     names = {record.method for record in store.records()}
     trained = dict.fromkeys(r.method for r in records if r.training.get("stages") and r.seed is not None)
@@ -52,21 +52,21 @@ def export_halved(plan: Plan, job: Job, out: Path) -> None:
     Raises:
         InputError: an encoder that can't be exported.
     """
-    from bench.execution.builder import Builder
+    from bench.execution.builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
     from bench.nn.export import export_encoder
 
     cache = StageCache(plan.spec.results / ".stages")
-    encoder = Builder(job.cell, plan.spec.device, plan.training, cache).encoder()
+    encoder = EncoderBuilder(job.cell, plan.spec.device, plan.training, cache).encoder()
     if isinstance(encoder, PairScorer):
         raise InputError(f"{job.cell.method} has no vectors", where="--keep-encoders")
     export_encoder(encoder, out, card="")
     (out / "README.md").unlink()  # the record says what it is
     for file in out.rglob("*.safetensors"):
-        _halve(file)
+        _halve_weights(file)
 
 
-def _halve(file: Path) -> None:
+def _halve_weights(file: Path) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -108,7 +108,7 @@ def keep_encoders(
             if outcome.record is None or outcome.record.status != "ok":
                 why = outcome.record.reason if outcome.record else "no record"
                 raise CellFailedError(f"the encoder of {method} can't be kept: {why}")
-            _put(store, kept.store, outcome.record, weights)
+            _write_encoder(store, kept.store, outcome.record, weights)
         size = sum(file.stat().st_size for file in weights.rglob("*") if file.is_file())
         yield f"kept the encoder of {job.cell.describe()} as {alias}, {size / 1e6:.1f} MB"
 
@@ -124,12 +124,12 @@ def _first_job(planned: Sequence[Plan], method: str) -> tuple[Plan, Job]:
     return min(found, key=lambda pair: pair[1].cell.seed or 0)
 
 
-def _put(store: ResultStore, source: ResultStore, record: RunRecord, weights: Path) -> None:
+def _write_encoder(store: ResultStore, source: ResultStore, record: RunRecord, weights: Path) -> None:
     """Put a record and its encoder into a reference, the weights first."""
-    target = folder_of(store, record.place)
+    target = find_encoder_folder(store, record.place)
     predictions = source.predictions(record) if record.predictions else None
     with store.claim(record.place, wait=True):
         if not target.is_dir():
-            with whole_folder(target) as folder:
+            with create_folder_atomically(target) as folder:
                 shutil.copytree(weights, folder, dirs_exist_ok=True)
         store.write(record.place, record, predictions)

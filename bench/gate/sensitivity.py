@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from bench.gate.evidence import Sides, display_name, limit, seed_design
+from bench.gate.evidence import Sides, name_test, compute_drop_limit, choose_seed_design
 from bench.gate.verdict import AVERAGE, POWER
 from bench.records.record import RunRecord
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.pair_test import PAIRED
 from bench.stats.seeds import satterthwaite, side_parts
 
@@ -22,7 +22,7 @@ _SEED = 1
 _LEAST = 1e-70  # variance of a reference that doesn't vary, whose degrees of freedom would be 0 / 0
 
 
-def sees(
+def smallest_detectable_drop(
     sides: Sides, level: float, tolerance: float, power: float = POWER, *, correlation: float = 0.0
 ) -> float | None:
     """Return the smallest true drop of a cell's average that fails the gate with a chance of ``power``.
@@ -58,20 +58,20 @@ def sees(
     if len(sides.reference) < 2:
         return None
     if sides.test is None and min(len(sides.then), len(sides.now)) > 1:  # equal bytes had no test
-        sides = replace(sides, test=display_name(seed_design(sides.then, sides.now)))
-    drawn, errors = _draws(sides, level, correlation)
-    beyond = limit(sides, level)
+        sides = replace(sides, test=name_test(choose_seed_design(sides.then, sides.now)))
+    drawn, errors = _simulate_drops(sides, level, correlation)
+    beyond = compute_drop_limit(sides, level)
     shown = [each for each in (errors, beyond) if each is not None]
     needed = np.minimum.reduce(np.broadcast_arrays(*shown)) if shown else 0.0
     found = np.quantile(np.maximum(needed, tolerance) - drawn, power)
     return max(tolerance, float(found))
 
 
-def _draws(
+def _simulate_drops(
     sides: Sides, level: float, correlation: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Drops of new runs that are no worse, and half the width of their intervals; None without a test."""
-    rng, then, every = generator(_SEED, "sight"), _averages(sides.then), _averages(sides.reference)
+    rng, then, every = make_generator(_SEED, "sight"), _read_averages(sides.then), _read_averages(sides.reference)
     freedom, new = len(every) - 1, len(sides.now)
     sigma = every.std(ddof=1) * np.sqrt(freedom / rng.chisquare(freedom, (_DRAWS, 1)))
     mean = every.mean() + sigma * rng.normal(size=(_DRAWS, 1)) / math.sqrt(len(every))
@@ -94,5 +94,5 @@ def _draws(
     return drawn, stdtrit(degrees, (1 + level) / 2) * np.sqrt(variance)
 
 
-def _averages(records: Sequence[RunRecord]) -> NDArray[np.float64]:
+def _read_averages(records: Sequence[RunRecord]) -> NDArray[np.float64]:
     return np.array([record.score(AVERAGE) for record in records], dtype=np.float64)

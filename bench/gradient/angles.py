@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 
 FloatArray = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ def sample_positives(means: FloatArray, batches: int = BATCHES, seed: int = 0) -
         [[0.5, 0.49], [1.57, 1.52]]
     """
     _check_batches(batches)
-    draws = generator(seed, "gradient/positive").standard_normal((len(means), batches))
+    draws = make_generator(seed, "gradient/positive").standard_normal((len(means), batches))
     return means[:, None] + POSITIVE_SD * draws
 
 
@@ -112,7 +112,7 @@ def sample_negatives(
     _check_batches(batches)
     if negatives < 1 or not all(tau > 0 for tau in taus):
         raise ValueError(f"{negatives} negatives, taus {tuple(taus)}; expected at least 1, and above 0")
-    rng = generator(seed, "gradient/negative")
+    rng = make_generator(seed, "gradient/negative")
     largest = np.empty((len(means), batches))
     log_sums = {tau: np.empty_like(largest) for tau in taus}
     for number, mean in enumerate(means):
@@ -153,10 +153,10 @@ def dissipation_grid(
     """
     angles = sample_positives(positive_means() if positive is None else positive, batches, seed)
     drawn = sample_negatives(negative_means() if negative is None else negative, batches, seed=seed)
-    return {loss: np.stack([dissipation(loss, row, drawn).mean(axis=1) for row in angles]) for loss in losses}
+    return {loss: np.stack([batch_dissipation(loss, row, drawn).mean(axis=1) for row in angles]) for loss in losses}
 
 
-def dissipation(loss: str, angles: FloatArray, negatives: Negatives) -> FloatArray:
+def batch_dissipation(loss: str, angles: FloatArray, negatives: Negatives) -> FloatArray:
     """Gradient dissipation of every batch (Table 1).
 
     Args:
@@ -172,7 +172,7 @@ def dissipation(loss: str, angles: FloatArray, negatives: Negatives) -> FloatArr
 
     Example:
         >>> negatives = sample_negatives(np.array([0.5, 1.5]), batches=3)
-        >>> dissipation("mpt", np.array([0.5, 0.5, 0.5]), negatives).tolist()
+        >>> batch_dissipation("mpt", np.array([0.5, 0.5, 0.5]), negatives).tolist()
         [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
     """
     if loss in ("infonce", "arccon"):
@@ -182,12 +182,12 @@ def dissipation(loss: str, angles: FloatArray, negatives: Negatives) -> FloatArr
     if loss == "mpt":
         return (np.cos(angles) - negatives.largest < MARGINS[loss]).astype(np.float64)
     if loss == "met":
-        gap = distance(negatives.largest) - distance(np.cos(angles))
+        gap = euclidean_distance(negatives.largest) - euclidean_distance(np.cos(angles))
         return (gap < MARGINS[loss]).astype(np.float64)
     raise ValueError(f"loss '{loss}' must be one of {', '.join(LOSSES)}")
 
 
-def hardest_share(
+def sampled_hardest_share(
     taus: Sequence[float] = TAUS,
     negative: FloatArray | None = None,
     *,
@@ -216,7 +216,7 @@ def hardest_share(
         ValueError: no batch, or a temperature that isn't above 0.
 
     Example:
-        >>> hardest_share((0.3, 0.05), np.array([0.5, 1.5]), batches=50).round(2).tolist()
+        >>> sampled_hardest_share((0.3, 0.05), np.array([0.5, 1.5]), batches=50).round(2).tolist()
         [[0.01, 0.02], [0.04, 0.25]]
     """
     drawn = sample_negatives(negative_means() if negative is None else negative, batches, taus, seed)
@@ -261,14 +261,14 @@ def ratio_grid(
     columns = negative_means() if negative is None else negative
     if sampled:
         own = np.cos(sample_positives(rows, batches, seed))
-        nearest = distance(sample_negatives(columns, batches, seed=seed).largest)
+        nearest = euclidean_distance(sample_negatives(columns, batches, seed=seed).largest)
     else:
-        own, nearest = np.cos(rows)[:, None], distance(np.cos(columns))[:, None]
+        own, nearest = np.cos(rows)[:, None], euclidean_distance(np.cos(columns))[:, None]
     arccon = arccon_ratio(own).mean(axis=1, keepdims=True).repeat(len(columns), axis=1)
-    return {"arccon": arccon, "met": (1 / distance(own)) @ nearest.T / own.shape[1]}
+    return {"arccon": arccon, "met": (1 / euclidean_distance(own)) @ nearest.T / own.shape[1]}
 
 
-def shaded(
+def shade_cells(
     loss: str, positive: FloatArray | None = None, negative: FloatArray | None = None
 ) -> NDArray[np.bool_]:
     """Cells of Figure 4 that don't occur: mu_pos above mu_neg, or dissipated at the means themselves.
@@ -285,7 +285,7 @@ def shaded(
         ValueError: another loss.
 
     Example:
-        >>> shaded("met", np.array([0.5, 1.5]), np.array([1.0, 1.6])).tolist()
+        >>> shade_cells("met", np.array([0.5, 1.5]), np.array([1.0, 1.6])).tolist()
         [[True, True], [True, False]]
     """
     rows = (positive_means() if positive is None else positive)[:, None]
@@ -294,18 +294,18 @@ def shaded(
         log_sum = np.cos(columns) / TAU + math.log(NEGATIVES)
         dissipated = expit(log_sum - np.cos(rows + ANGLE) / TAU) < DISSIPATED
     elif loss == "met":
-        dissipated = distance(np.cos(columns)) - distance(np.cos(rows)) >= MARGINS[loss]
+        dissipated = euclidean_distance(np.cos(columns)) - euclidean_distance(np.cos(rows)) >= MARGINS[loss]
     else:
         raise ValueError(f"loss '{loss}' must be arccon or met")
     mask: NDArray[np.bool_] = (rows > columns) | dissipated
     return mask
 
 
-def distance(cosine: FloatArray) -> FloatArray:
+def euclidean_distance(cosine: FloatArray) -> FloatArray:
     """Distance of unit vectors by their cosine, sqrt(2 - 2 c), of any shape; its square is at least 1e-4.
 
     Example:
-        >>> distance(np.array([1.0, 0.5, -1.0])).tolist()
+        >>> euclidean_distance(np.array([1.0, 0.5, -1.0])).tolist()
         [0.01, 1.0, 2.0]
     """
     values: FloatArray = np.sqrt(np.maximum(2 - 2 * cosine, _LEAST_SQUARE))

@@ -38,8 +38,8 @@ def write_sampled(out: Path, seed: int) -> list[Path]:
     for sampled, kind in ((True, "sampled"), (False, "at_means")):
         ratios = probe.ratio_grid(sampled=sampled, seed=seed)
         grids |= {f"ratio_{name}_{kind}": grid for name, grid in ratios.items()}
-    grids |= {f"shaded_{name}": probe.shaded(name).astype(float) for name in ("arccon", "met")}
-    _table(
+    grids |= {f"shaded_{name}": probe.shade_cells(name).astype(float) for name in ("arccon", "met")}
+    _write_grid_table(
         out / SAMPLED,
         ("mu_pos", "mu_neg", *grids),
         (
@@ -48,9 +48,9 @@ def write_sampled(out: Path, seed: int) -> list[Path]:
             for j, n in enumerate(columns)
         ),
     )
-    paper = probe.hardest_share(seed=seed)
-    released = probe.hardest_share(positive=0.5, least_dissipation=probe.DISSIPATED, seed=seed)
-    _table(
+    paper = probe.sampled_hardest_share(seed=seed)
+    released = probe.sampled_hardest_share(positive=0.5, least_dissipation=probe.DISSIPATED, seed=seed)
+    _write_grid_table(
         out / HARDEST,
         ("mu_neg", "tau", "share", "share_released"),
         (
@@ -62,14 +62,14 @@ def write_sampled(out: Path, seed: int) -> list[Path]:
     return sampled_files(out)
 
 
-def _table(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
+def _write_grid_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)
         writer.writerows([f"{value:.6g}" for value in row] for row in rows)
 
 
-def check_watched(plan: Plan) -> None:
+def check_watched_plan(plan: Plan) -> None:
     """Raise InputError for a plan that isn't one training of [CLS] in one stage, here and in float32."""
     if plan.spec.ranks > 1:
         raise InputError("this training is watched in one process", where=f"--ranks {plan.spec.ranks}")
@@ -95,7 +95,7 @@ def check_watched(plan: Plan) -> None:
         )
 
 
-def check_same(plan: Plan, file: Path) -> None:
+def check_same_stage(plan: Plan, file: Path) -> None:
     """Raise InputError for a measurement that is there of another text, backbone, version or option."""
     try:
         there = json.loads(file.read_text(encoding="utf-8")).get("stage")
@@ -109,19 +109,19 @@ def check_same(plan: Plan, file: Path) -> None:
         )
 
 
-def folder_of(plan: Plan, out: Path) -> Path:
+def measurement_folder(plan: Plan, out: Path) -> Path:
     """Return the folder of a plan's training below another."""
     cell = plan.jobs[0].cell
     return out / f"{safe_name(cell.method)}-seed-{cell.seed}"
 
 
-def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
+def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
     """Train one method and write what was measured into a new folder; return the file.
 
     "after" is the selected checkpoint, as it is evaluated. The folder gets its name when all of it is there,
     and holds no weights: a campaign's records are looked for where they would lie.
     """
-    from bench.execution.builder import Builder
+    from bench.execution.builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
     from bench.gradient.training import watch_training
     from bench.gradient.views import dropout_views, embedding_figures
@@ -142,10 +142,10 @@ def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
         set_dropout(encoder.model, dropout)
         return embedding_figures(*dropout_views(encoder, sentences, seed))
 
-    stage, total = cell.stages[0], _sentences(plan)
+    stage, total = cell.stages[0], _count_sentences(plan)
     with torch_threads(plan.spec.threads, needs_torch=True), progress("training", total) as advance:
         cache = StageCache(plan.spec.results / ".stages")
-        builder = Builder(cell, plan.spec.device, plan.training, cache, advance)
+        builder = EncoderBuilder(cell, plan.spec.device, plan.training, cache, advance)
         facts, held, found = watch_training(stage.spec.train, builder.context(stage, {}, folder), most=most)
         measured = {
             "method": cell.method,
@@ -164,7 +164,7 @@ def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
     return final / MEASURED
 
 
-def _sentences(plan: Plan) -> int:
+def _count_sentences(plan: Plan) -> int:
     """Sentences that the training will see, about."""
     from bench.stages import planned_steps
 

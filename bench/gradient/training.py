@@ -11,13 +11,13 @@ import torch
 
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.gradient.angles import ANGLE, FloatArray, arccon_ratio, distance
-from bench.gradient.views import BATCH, MARGIN, batch_cosines, dropout_views, own_and_hardest, pair_cosines
+from bench.gradient.angles import ANGLE, FloatArray, arccon_ratio, euclidean_distance
+from bench.gradient.views import BATCH, MARGIN, batch_cosines, dropout_views, find_hardest, pair_cosines
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.dropout import set_dropout
 from bench.stages import StageContext
 from bench.training.randomness import generator
-from bench.training.sentence_encoder import Watched
+from bench.training.sentence_encoder import RecordingEncoder
 
 HELD_OUT = 0.1
 
@@ -66,7 +66,7 @@ class Snapshot:
     negative_angle: tuple[float, float]
 
 
-def snapshot(
+def take_snapshot(
     step: int,
     first: FloatArray,
     second: FloatArray,
@@ -87,16 +87,16 @@ def snapshot(
 
     Example:
         >>> first, second = np.eye(2), np.array([[0.8, 0.6], [0.6, 0.8]])
-        >>> shot = snapshot(0, first, second, batch=2)
+        >>> shot = take_snapshot(0, first, second, batch=2)
         >>> shot.kept, round(shot.met_ratio, 3), round(shot.positive_cosine, 3)
         (1.0, 1.414, 0.8)
     """
     cosines = batch_cosines(first, second, batch)
     positive, negative = pair_cosines(cosines)
-    own, values, _ = own_and_hardest(cosines)
+    own, values, _ = find_hardest(cosines)
     kept = own - values < m
     some = bool(kept.any())
-    ratio = distance(values[kept]) / distance(own[kept])
+    ratio = euclidean_distance(values[kept]) / euclidean_distance(own[kept])
     angles = np.arccos(positive), np.arccos(negative)
     return Snapshot(
         step,
@@ -146,8 +146,8 @@ def watch_training(
     found: list[Snapshot] = []
 
     def measure(encoder: Encoder) -> None:
-        views = dropout_views(_measurable(encoder), held, context.seed)
-        found.append(snapshot(every * len(found), *views, m=m, batch=batch))
+        views = dropout_views(_unwrap_transformer(encoder), held, context.seed)
+        found.append(take_snapshot(every * len(found), *views, m=m, batch=batch))
 
     def dev_score(encoder: Encoder, *select: str) -> float:
         measure(encoder)
@@ -166,9 +166,9 @@ def watch_training(
     return facts, held, found
 
 
-def _measurable(encoder: Encoder) -> TransformerEncoder:
+def _unwrap_transformer(encoder: Encoder) -> TransformerEncoder:
     """The transformer whose [CLS] is measured; raises BenchError for any other encoder."""
-    if isinstance(encoder, Watched):
+    if isinstance(encoder, RecordingEncoder):
         encoder = encoder.encoder
     if not isinstance(encoder, TransformerEncoder):
         raise BenchError("the gradient probe measures methods that train one transformer")

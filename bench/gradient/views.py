@@ -91,7 +91,7 @@ def pair_cosines(cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
     return cosines[:, own].ravel(), cosines[:, ~own].ravel()
 
 
-def density(values: FloatArray, bins: int = 200) -> tuple[FloatArray, FloatArray]:
+def cosine_density(values: FloatArray, bins: int = 200) -> tuple[FloatArray, FloatArray]:
     """Histogram density of cosines on [-1, 1] (Figure 5).
 
     Args:
@@ -102,7 +102,7 @@ def density(values: FloatArray, bins: int = 200) -> tuple[FloatArray, FloatArray
         Edges (bins + 1,) and density (bins,), which integrates to 1.
 
     Example:
-        >>> edges, heights = density(np.array([-0.5, 0.5, 0.6, 0.7]), bins=4)
+        >>> edges, heights = cosine_density(np.array([-0.5, 0.5, 0.6, 0.7]), bins=4)
         >>> edges.tolist(), heights.tolist()
         ([-1.0, -0.5, 0.0, 0.5, 1.0], [0.0, 0.5, 0.0, 1.5])
     """
@@ -111,7 +111,7 @@ def density(values: FloatArray, bins: int = 200) -> tuple[FloatArray, FloatArray
 
 
 @dataclass(frozen=True)
-class Hardest:
+class HardestNegatives:
     """Every kept anchor's positive and hardest negative.
 
     Args:
@@ -127,7 +127,7 @@ class Hardest:
 
 def hardest_negatives(
     first: FloatArray, second: FloatArray, m: float = MARGIN, batch: int = BATCH
-) -> Hardest:
+) -> HardestNegatives:
     """Find the anchors that the baseline keeps, s_ii - max_{k != i} s_ik < m, and their hardest negatives.
 
     Args:
@@ -146,7 +146,7 @@ def hardest_negatives(
         ([0.8, 0.8], [0.6, 0.6], [0.0, 0.0])
     """
     cosines = batch_cosines(first, second, batch)
-    own, values, places = own_and_hardest(cosines)
+    own, values, places = find_hardest(cosines)
     kept = own - values < m
     numbers = np.flatnonzero(kept)
     near, far = second[numbers], second[(np.arange(len(cosines))[:, None] * batch + places).ravel()[numbers]]
@@ -154,10 +154,10 @@ def hardest_negatives(
     # between tangent directions: (h' . h_j - s_ii s_ij) / (sin sin)
     sines = np.sqrt(np.maximum((1 - s_near**2) * (1 - s_far**2), 1e-24))
     between = ((near * far).sum(axis=1) - s_near * s_far) / sines
-    return Hardest(s_near, s_far, np.arccos(np.clip(between, -1, 1)))
+    return HardestNegatives(s_near, s_far, np.arccos(np.clip(between, -1, 1)))
 
 
-def required_ratios(hardest: Hardest, strength: float, *, acute: bool = False) -> RatioBounds:
+def required_ratios(hardest: HardestNegatives, strength: float, *, acute: bool = False) -> RatioBounds:
     """Lemma 1's bounds for the hardest negative of every kept anchor (Figure 8a).
 
     Args:
@@ -166,7 +166,7 @@ def required_ratios(hardest: Hardest, strength: float, *, acute: bool = False) -
         acute: Only where theta_ii, theta_ij and alpha are below a right angle, as the released code does.
 
     Example:
-        >>> hardest = Hardest(np.array([0.8]), np.array([0.6]), np.array([0.0]))
+        >>> hardest = HardestNegatives(np.array([0.8]), np.array([0.6]), np.array([0.0]))
         >>> required_ratios(hardest, strength=1.0).lower.round(3).tolist()
         [1.333]
     """
@@ -212,13 +212,13 @@ def hardest_shares(
     if form not in ("paper", "released") or not all(tau > 0 for tau in taus):
         raise ValueError(f"form '{form}', taus {tuple(taus)}; expected paper or released, and above 0")
     cosines = batch_cosines(first, second, batch)
-    own, values, places = own_and_hardest(cosines)
+    own, values, places = find_hardest(cosines)
     kept = own - values < m
     if form == "released" and not kept.any():
         raise BenchError(f"no anchor is kept at margin {m}")
     shares = []
     for tau in taus:
-        weights = np.exp((_without_own(cosines) - values[..., None]) / tau)
+        weights = np.exp((_mask_positives(cosines) - values[..., None]) / tau)
         weights /= weights.sum(axis=2, keepdims=True)
         top = np.take_along_axis(weights, places[..., None], axis=2)[..., 0]
         if form == "paper":
@@ -283,28 +283,28 @@ def embedding_figures(
         )
     return {
         "density": {
-            "positive": density(positive)[1].tolist(),
-            "negative": density(negative)[1].tolist(),
+            "positive": cosine_density(positive)[1].tolist(),
+            "negative": cosine_density(negative)[1].tolist(),
         },
         "hardest_share": {"taus": list(taus), "paper": paper, "released": released},
         "lemma": lemma,
     }
 
 
-def own_and_hardest(cosines: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+def find_hardest(cosines: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
     """Cosine with the positive, largest with a negative, and its place, each (batches, batch).
 
     Example:
-        >>> own, largest, places = own_and_hardest(np.array([[[0.8, 0.6], [0.5, 0.9]]]))
+        >>> own, largest, places = find_hardest(np.array([[[0.8, 0.6], [0.5, 0.9]]]))
         >>> own.tolist(), largest.tolist(), places.tolist()
         ([[0.8, 0.9]], [[0.6, 0.5]], [[1, 0]])
     """
-    others = _without_own(cosines)
+    others = _mask_positives(cosines)
     places = others.argmax(axis=2)
     values = np.take_along_axis(others, places[..., None], axis=2)[..., 0]
     return np.diagonal(cosines, axis1=1, axis2=2), values, places
 
 
-def _without_own(cosines: FloatArray) -> FloatArray:
+def _mask_positives(cosines: FloatArray) -> FloatArray:
     """The same with -inf for the positive."""
     return np.where(np.eye(cosines.shape[1], dtype=bool), -math.inf, cosines)

@@ -3,13 +3,13 @@
 from bench.losses import modified as modified
 from bench.losses import paradigm as paradigm
 from bench.losses.bootstrap import byol_loss as byol_loss
-from bench.losses.checks import check_alike as check_alike
+from bench.losses.checks import check_same_shape as check_same_shape
 from bench.losses.checks import check_tau as check_tau
 from bench.losses.contrastive import cosine_matrix as cosine_matrix
 from bench.losses.contrastive import hard_negative_nce as hard_negative_nce
 from bench.losses.contrastive import info_nce as info_nce
 from bench.losses.contrastive import queue_nce as queue_nce
-from bench.losses.decorrelation import Barlow as Barlow
+from bench.losses.decorrelation import BarlowTwins as BarlowTwins
 from bench.losses.decorrelation import CorInfoMax as CorInfoMax
 from bench.losses.decorrelation import vicreg as vicreg
 from bench.losses.masked_lm import masked_lm_loss as masked_lm_loss

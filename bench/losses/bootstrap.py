@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from bench.losses.checks import check_alike
+from bench.losses.checks import check_same_shape
 
 
 def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
@@ -29,6 +29,6 @@ def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
         >>> byol_loss(predictions, torch.tensor([[1.0, 0.0], [1.0, 0.0]])).item()  # 0 and 2
         1.0
     """
-    check_alike("(B, H)", predictions=predictions, targets=targets)
+    check_same_shape("(B, H)", predictions=predictions, targets=targets)
     unit, goal = (functional.normalize(x, dim=1, eps=1e-8) for x in (predictions, targets))
     return (2 - 2 * (unit * goal).sum(1)).mean()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def check_alike(wanted: str, **matrices: Tensor) -> None:
+def check_same_shape(wanted: str, **matrices: Tensor) -> None:
     """Raise ValueError, with the arguments' names, unless all are matrices of one shape.
 
     Args:
@@ -14,7 +14,7 @@ def check_alike(wanted: str, **matrices: Tensor) -> None:
 
     Example:
         >>> import torch
-        >>> check_alike("(B, H)", anchors=torch.ones(2, 3), positives=torch.ones(3, 3))
+        >>> check_same_shape("(B, H)", anchors=torch.ones(2, 3), positives=torch.ones(3, 3))
         Traceback (most recent call last):
         ValueError: anchors (2, 3) and positives (3, 3) must be (B, H)
     """

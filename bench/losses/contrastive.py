@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.losses.checks import check_alike, check_tau
+from bench.losses.checks import check_same_shape, check_tau
 
 
 def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
@@ -126,7 +126,7 @@ def hard_negative_nce(
     """
     if negatives is None:
         return info_nce(anchors, positives, tau)
-    check_alike("(B, H)", anchors=anchors, positives=positives, negatives=negatives)
+    check_same_shape("(B, H)", anchors=anchors, positives=positives, negatives=negatives)
     check_tau(tau)
     a, p, n = (functional.normalize(x, dim=1, eps=1e-8) for x in (anchors, positives, negatives))
     own = torch.eye(len(a), dtype=a.dtype, device=a.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bench.losses.checks import check_alike
+from bench.losses.checks import check_same_shape
 from bench.nn.device import to_float64
 
 BARLOW_OFF_DIAGONAL = 0.0051
@@ -15,7 +15,7 @@ CORINFOMAX_WEIGHTS = (0.2, 2000.0)
 """Of the covariance term, of the mean squared error."""
 
 
-def barlow(z: Tensor, y: Tensor) -> Tensor:
+def barlow_twins(z: Tensor, y: Tensor) -> Tensor:
     """Return sum_k (C_kk - 1)^2 + 0.0051 sum_{k != l} C_kl^2 with C = z^T y / N (Zbontar et al. 2021, eq. 1).
 
     Args:
@@ -30,12 +30,12 @@ def barlow(z: Tensor, y: Tensor) -> Tensor:
 
     Example:
         >>> z = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])  # C is the identity
-        >>> barlow(z, z).item()
+        >>> barlow_twins(z, z).item()
         0.0
-        >>> round(barlow(z, z[:, [0, 0]]).item(), 4)  # C = [[1, 1], [0, 0]]
+        >>> round(barlow_twins(z, z[:, [0, 0]]).item(), 4)  # C = [[1, 1], [0, 0]]
         1.0051
     """
-    check_alike("(N, d)", z=z, y=y)
+    check_same_shape("(N, d)", z=z, y=y)
     c = z.T @ y / len(z)
     diagonal = c.diagonal()
     off = c.square().sum() - diagonal.square().sum()
@@ -63,30 +63,30 @@ def vicreg(z: Tensor, y: Tensor) -> Tensor:
         >>> [round(vicreg(z, z).item(), 2) for z in (spread, torch.ones(4, 2))]
         [0.0, 24.75]
     """
-    check_alike("(N, d)", z=z, y=y)
+    check_same_shape("(N, d)", z=z, y=y)
     if len(z) < 2:
         raise ValueError("variance of one row")
     invariance, variance, covariance = VICREG_WEIGHTS
-    spread = (_missing_spread(z) + _missing_spread(y)) / 2
+    spread = (_variance_hinge(z) + _variance_hinge(y)) / 2
     return (
         invariance * (z - y).square().mean()
         + variance * spread
-        + covariance * (_off_diagonal(z) + _off_diagonal(y))
+        + covariance * (_covariance_penalty(z) + _covariance_penalty(y))
     )
 
 
-def _missing_spread(x: Tensor) -> Tensor:
+def _variance_hinge(x: Tensor) -> Tensor:
     return torch.relu(1 - (x.var(0) + 1e-4).sqrt()).mean()
 
 
-def _off_diagonal(x: Tensor) -> Tensor:
+def _covariance_penalty(x: Tensor) -> Tensor:
     centred = x - x.mean(0)
     covariance = centred.T @ centred / (len(x) - 1)
     off = covariance.square().sum() - covariance.diagonal().square().sum()
     return off / x.shape[1]
 
 
-class Barlow(nn.Module):
+class BarlowTwins(nn.Module):
     """:func:`barlow` of both arguments after the same batch normalisation (each with its own statistics).
 
     Args:
@@ -94,7 +94,7 @@ class Barlow(nn.Module):
 
     Example:
         >>> z = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
-        >>> round(Barlow(2)(3 * z + 1, z).item(), 4)
+        >>> round(BarlowTwins(2)(3 * z + 1, z).item(), 4)
         0.0
     """
 
@@ -104,7 +104,7 @@ class Barlow(nn.Module):
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """See :func:`barlow`."""
-        return barlow(self.norm(z), self.norm(y))
+        return barlow_twins(self.norm(z), self.norm(y))
 
 
 class CorInfoMax(nn.Module):
@@ -137,13 +137,13 @@ class CorInfoMax(nn.Module):
         Raises:
             ValueError: different shapes.
         """
-        check_alike("(N, d)", z=z, y=y)
+        check_same_shape("(N, d)", z=z, y=y)
         spread, invariance = CORINFOMAX_WEIGHTS
         z64, y64 = to_float64(z), to_float64(y)
-        logdets = self._logdet("z", z64) + self._logdet("y", y64)
+        logdets = self._update_logdet("z", z64) + self._update_logdet("y", y64)
         return -spread * logdets / z.shape[1] + invariance * (z64 - y64).square().mean()
 
-    def _logdet(self, name: str, x: Tensor) -> Tensor:
+    def _update_logdet(self, name: str, x: Tensor) -> Tensor:
         mu = self.keep * self.get_buffer(f"mu_{name}") + (1 - self.keep) * x.mean(0)
         centred = x - mu
         r = self.keep * self.get_buffer(f"r_{name}") + (1 - self.keep) * centred.T @ centred / len(x)

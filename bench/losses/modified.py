@@ -27,9 +27,9 @@ from bench.losses.paradigm import (
     LEAST_BASE,
     check_form,
     check_views,
-    distance,
-    no_loss,
-    with_diagonal,
+    unit_distance,
+    zero_loss,
+    fill_diagonal,
 )
 
 FACTORS = ("nearest", "farthest")
@@ -38,7 +38,7 @@ _ADDED_SQUARE = 1e-4
 
 
 @dataclass(frozen=True)
-class Steps:
+class ModifiedSteps:
     """Which of the three steps are taken, and with what.
 
     Args:
@@ -70,7 +70,7 @@ class Steps:
     kernel_power: float = 4.0
 
 
-def mhe(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> Tensor:
+def mhe(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "released") -> Tensor:
     """Alignment and minimum hyperspherical energy; with all steps eq. 14 with the gradient of eq. 16.
 
     ``paper``: w_ij = e^(s_ij/tau) / (tau sum_{k<l} e^(s_kl/tau)) with w; else tau = 1/2, times nu (eq. 8).
@@ -92,19 +92,19 @@ def mhe(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
-        >>> every = Steps(gd=True, w=True, r=True, tau=1.0)
-        >>> [round(mhe(first, second, steps).item(), 4) for steps in (Steps(), every)]
+        >>> every = ModifiedSteps(gd=True, w=True, r=True, tau=1.0)
+        >>> [round(mhe(first, second, steps).item(), 4) for steps in (ModifiedSteps(), every)]
         [0.8, 1.0]
     """
-    if _nothing_to_do(first, second, steps, form):
-        return no_loss(first, second)
+    if _is_single_sentence(first, second, steps, form):
+        return zero_loss(first, second)
     strength = steps.nu_after if steps.w else steps.nu
     if form == "paper":
         t = steps.tau if steps.w else 0.5
-        return _paper(first, second, steps, lambda h, _: strength * _energy_weights(h, t))
-    first, second = (_without_dropped(view, steps) for view in (first, second))
+        return _sum_over_anchors(first, second, steps, lambda h, _: strength * _energy_weights(h, t))
+    first, second = (_detach_dropped(view, steps) for view in (first, second))
     t = steps.tau if steps.w else 1.0
-    energies = torch.stack([_off_diagonal(h @ h.T / t).logsumexp(0) - math.log(2) for h in (first, second)])
+    energies = torch.stack([_select_off_diagonal(h @ h.T / t).logsumexp(0) - math.log(2) for h in (first, second)])
     weight = (
         sum(_energy_weights(h.detach(), t).sum(1) for h in (first, second)) if steps.w else 2 / len(first)
     )
@@ -112,7 +112,7 @@ def mhe(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
     return strength * energies.sum() + align.sum()
 
 
-def mhs(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> Tensor:
+def mhs(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "released") -> Tensor:
     """Alignment and maximum hyperspherical separation; with gd and r eq. 15 with the gradient of eq. 17.
 
     ``paper``: w_ij = nu / ||h_i - h_j|| at the nearest j (square held at 1e-4 or more), else 0 (eq. 9).
@@ -134,26 +134,26 @@ def mhs(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
-        >>> every = Steps(gd=True, w=True, r=True, tau=1.0)
-        >>> [round(mhs(first, second, steps).item(), 4) for steps in (Steps(), every)]
+        >>> every = ModifiedSteps(gd=True, w=True, r=True, tau=1.0)
+        >>> [round(mhs(first, second, steps).item(), 4) for steps in (ModifiedSteps(), every)]
         [-2.1087, -2.1262]
     """
     if steps.factor not in FACTORS:
         raise ValueError(f"factor '{steps.factor}' must be one of {', '.join(FACTORS)}")
-    if _nothing_to_do(first, second, steps, form):
-        return no_loss(first, second)
+    if _is_single_sentence(first, second, steps, form):
+        return zero_loss(first, second)
     strength = steps.nu_after if steps.r else steps.nu
     if form == "paper":
         farthest = _farthest_weight if steps.factor == "farthest" else None
-        return _paper(first, second, steps, lambda h, _: strength * _nearest_weights(h), total=farthest)
-    first, second = (_without_dropped(view, steps) for view in (first, second))
+        return _sum_over_anchors(first, second, steps, lambda h, _: strength * _nearest_weights(h), total=farthest)
+    first, second = (_detach_dropped(view, steps) for view in (first, second))
     nearest = [_nearest_in_other(a, b) for a, b in ((first, second), (second, first))]
     align = 1 - (first * second).sum(1)
     weight = steps.ratio * sum(1 / d.detach() for d in nearest) if steps.r else 2.0
     return (align * weight - strength * (nearest[0] + nearest[1])).mean()
 
 
-def barlow(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> Tensor:
+def modified_barlow(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "released") -> Tensor:
     """Barlow Twins in its gradient-equivalent form on unit vectors (eq. 10); with all steps eq. 6, 18.
 
     w_ij = 2 nu s'_ij / N^2 by the other view's cosines, with w e^(s'_ij/tau) / sum_{k != l} e^(s'_kl/tau)
@@ -177,22 +177,22 @@ def barlow(first: Tensor, second: Tensor, steps: Steps, form: str = "released") 
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
-        >>> every = Steps(gd=True, w=True, r=True, tau=1.0)
-        >>> [round(barlow(first, second, steps).item(), 4) for steps in (Steps(), every)]
+        >>> every = ModifiedSteps(gd=True, w=True, r=True, tau=1.0)
+        >>> [round(modified_barlow(first, second, steps).item(), 4) for steps in (ModifiedSteps(), every)]
         [-1.6, 3.0101]
     """
     return _correlation_loss(first, second, steps, form, by_other_view=True)
 
 
-def vicreg(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> Tensor:
+def modified_vicreg(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "released") -> Tensor:
     """VICReg in its gradient-equivalent form on unit vectors (eq. 11); with all steps eq. 13, 19.
 
     As :func:`barlow` with the own view's s_ij for s'_ij and A = I. Arguments, range and errors as there.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
-        >>> every = Steps(gd=True, w=True, r=True, tau=1.0)
-        >>> [round(vicreg(first, second, steps).item(), 4) for steps in (Steps(), every)]
+        >>> every = ModifiedSteps(gd=True, w=True, r=True, tau=1.0)
+        >>> [round(modified_vicreg(first, second, steps).item(), 4) for steps in (ModifiedSteps(), every)]
         [-1.24, 3.0101]
     """
     return _correlation_loss(first, second, steps, form, by_other_view=False)
@@ -201,16 +201,16 @@ def vicreg(first: Tensor, second: Tensor, steps: Steps, form: str = "released") 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "mhe": mhe,
     "mhs": mhs,
-    "barlow": barlow,
-    "vicreg": vicreg,
+    "barlow": modified_barlow,
+    "vicreg": modified_vicreg,
 }
 
 
 def _correlation_loss(
-    first: Tensor, second: Tensor, steps: Steps, form: str, *, by_other_view: bool
+    first: Tensor, second: Tensor, steps: ModifiedSteps, form: str, *, by_other_view: bool
 ) -> Tensor:
-    if _nothing_to_do(first, second, steps, form):
-        return no_loss(first, second)
+    if _is_single_sentence(first, second, steps, form):
+        return zero_loss(first, second)
     count, strength = len(first), steps.nu_after if steps.w else steps.nu
 
     def weights(h: Tensor, other: Tensor) -> Tensor:
@@ -218,7 +218,7 @@ def _correlation_loss(
         view = other if by_other_view else h
         s = view @ view.T
         if steps.w:
-            return strength * _step_w(s, steps)
+            return strength * _exponential_weights(s, steps)
         return 2 * strength * s / count**2
 
     def pulled(h: Tensor, other: Tensor) -> Tensor:
@@ -228,33 +228,33 @@ def _correlation_loss(
         return 2 / count * (1 - (1 - strength) * (h * other).mean(0)) * other
 
     if form == "paper":
-        return _paper(first, second, steps, lambda h, other: with_diagonal(weights(h, other)), pulled)
-    first, second = (_without_dropped(view, steps) for view in (first, second))
+        return _sum_over_anchors(first, second, steps, lambda h, other: fill_diagonal(weights(h, other)), pulled)
+    first, second = (_detach_dropped(view, steps) for view in (first, second))
     losses = []
     for h, other in ((first, second), (second, first)):
         constant, positive = h.detach(), other.detach()
         w = weights(constant, positive)
-        push = (with_diagonal(w) * (h @ constant.T)).sum() + (w.diagonal() * (constant**2).sum(1)).sum()
+        push = (fill_diagonal(w) * (h @ constant.T)).sum() + (w.diagonal() * (constant**2).sum(1)).sum()
         if steps.r:
-            pull = (steps.ratio * with_diagonal(w).sum(1) * (h * other).sum(1)).sum()
+            pull = (steps.ratio * fill_diagonal(w).sum(1) * (h * other).sum(1)).sum()
         else:
             pull = (h * pulled(constant, positive)).sum()
         losses.append(push - pull)
     return torch.stack(losses).sum()
 
 
-def _step_w(s: Tensor, steps: Steps) -> Tensor:
+def _exponential_weights(s: Tensor, steps: ModifiedSteps) -> Tensor:
     """Weights of step w, (N, N): 1 in all without the diagonal, where they stand too."""
     if steps.kernel == "power":
         weights = s.clamp_min(LEAST_BASE) ** steps.kernel_power
-        return weights / _off_diagonal(weights).sum()
-    return (s / steps.tau - _off_diagonal(s / steps.tau).logsumexp(0)).exp()
+        return weights / _select_off_diagonal(weights).sum()
+    return (s / steps.tau - _select_off_diagonal(s / steps.tau).logsumexp(0)).exp()
 
 
-def _paper(
+def _sum_over_anchors(
     first: Tensor,
     second: Tensor,
-    steps: Steps,
+    steps: ModifiedSteps,
     weights: Callable[[Tensor, Tensor], Tensor],
     pulled: Callable[[Tensor, Tensor], Tensor] | None = None,
     *,
@@ -281,12 +281,12 @@ def _paper(
         rows = (w * (h @ constant.T)).sum(1) - (h * pull).sum(1)
         if steps.gd:
             s = constant @ positive.T
-            rows = rows * (s.diagonal() - with_diagonal(s, -math.inf).amax(1) < steps.m)
+            rows = rows * (s.diagonal() - fill_diagonal(s, -math.inf).amax(1) < steps.m)
         losses.append(rows.sum())
     return torch.stack(losses).sum()
 
 
-def _nothing_to_do(first: Tensor, second: Tensor, steps: Steps, form: str) -> bool:
+def _is_single_sentence(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str) -> bool:
     """Check the arguments; True for a single sentence."""
     check_views(first, second, steps.tau)
     if steps.kernel not in KERNELS:
@@ -295,25 +295,25 @@ def _nothing_to_do(first: Tensor, second: Tensor, steps: Steps, form: str) -> bo
     return len(first) < 2
 
 
-def _without_dropped(view: Tensor, steps: Steps) -> Tensor:
+def _detach_dropped(view: Tensor, steps: ModifiedSteps) -> Tensor:
     """The released gd: rows with a margin of m to all others of their view become constants."""
     if not steps.gd:
         return view
     constant = view.detach()
-    kept = 1 - with_diagonal(constant @ constant.T, -math.inf).amax(1) < steps.m
+    kept = 1 - fill_diagonal(constant @ constant.T, -math.inf).amax(1) < steps.m
     return torch.where(kept[:, None], view, constant)
 
 
 def _energy_weights(h: Tensor, t: float) -> Tensor:
     """e^(s_ij/t) / (t sum_{k<l} e^(s_kl/t)), diagonal 0; they add up to 2/t."""
     s = h @ h.T / t
-    return with_diagonal((s - _off_diagonal(s).logsumexp(0)).exp()) * 2 / t
+    return fill_diagonal((s - _select_off_diagonal(s).logsumexp(0)).exp()) * 2 / t
 
 
 def _nearest_weights(h: Tensor) -> Tensor:
     """1 / ||h_i - h_j|| at the nearest j of the same view, else 0."""
-    found = with_diagonal(h @ h.T, -math.inf).max(dim=1)
-    values = 1 / distance(found.values)
+    found = fill_diagonal(h @ h.T, -math.inf).max(dim=1)
+    values = 1 / unit_distance(found.values)
     return torch.zeros(len(h), len(h), dtype=h.dtype, device=h.device).scatter(
         1, found.indices[:, None], values[:, None]
     )
@@ -321,16 +321,16 @@ def _nearest_weights(h: Tensor) -> Tensor:
 
 def _farthest_weight(h: Tensor) -> Tensor:
     """1 / max_{j != i} ||h_i - h_j||."""
-    return 1 / distance(with_diagonal(h @ h.T, math.inf).amin(1))
+    return 1 / unit_distance(fill_diagonal(h @ h.T, math.inf).amin(1))
 
 
 def _nearest_in_other(anchors: Tensor, others: Tensor) -> Tensor:
     """min_{j != i} sqrt(||h_i - h'_j||^2 + 1e-4), h'_j constant, (N,)."""
-    hardest = with_diagonal(anchors @ others.detach().T, -math.inf).max(dim=1).values
+    hardest = fill_diagonal(anchors @ others.detach().T, -math.inf).max(dim=1).values
     return (2 - 2 * hardest + _ADDED_SQUARE).sqrt()
 
 
-def _off_diagonal(matrix: Tensor) -> Tensor:
+def _select_off_diagonal(matrix: Tensor) -> Tensor:
     """All entries with k != l, row by row, (N^2 - N,).
 
     Between two entries of the diagonal lie N others: no mask, whose count the host would have to wait for.

@@ -54,7 +54,7 @@ class Paradigm:
     power: float = 1.0
 
 
-def infonce(anchors: Tensor, positives: Tensor, tau: float = 0.05) -> Tensor:
+def unit_info_nce(anchors: Tensor, positives: Tensor, tau: float = 0.05) -> Tensor:
     """InfoNCE of each anchor against all positives of the batch; its gradient is eq. 1.
 
     L = mean_i -log(e^(s_ii/tau) / sum_j e^(s_ij/tau)), one direction; gradient flows to both views.
@@ -72,7 +72,7 @@ def infonce(anchors: Tensor, positives: Tensor, tau: float = 0.05) -> Tensor:
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
-        >>> round(infonce(first, second, tau=1.0).item(), 4)
+        >>> round(unit_info_nce(first, second, tau=1.0).item(), 4)
         0.4557
     """
     check_views(anchors, positives, tau)
@@ -106,7 +106,7 @@ def arccon(anchors: Tensor, positives: Tensor, tau: float = 0.05, u: float = ANG
     check_views(anchors, positives, tau)
     s = anchors @ positives.T
     own = s.diagonal()
-    logits = s + torch.diag(_pushed(own, u) - own)
+    logits = s + torch.diag(_cosine_with_margin(own, u) - own)
     return functional.cross_entropy(logits / tau, torch.arange(len(s), device=s.device))
 
 
@@ -131,9 +131,9 @@ def mpt(anchors: Tensor, positives: Tensor, m: float = 0.23) -> Tensor:
     """
     check_views(anchors, positives)
     if len(anchors) < 2:
-        return no_loss(anchors, positives)
+        return zero_loss(anchors, positives)
     s = anchors @ positives.T
-    return functional.relu(_hardest(s)[0] - s.diagonal() + m).mean()
+    return functional.relu(_find_hardest(s)[0] - s.diagonal() + m).mean()
 
 
 def met(anchors: Tensor, positives: Tensor, m: float = 0.45) -> Tensor:
@@ -159,9 +159,9 @@ def met(anchors: Tensor, positives: Tensor, m: float = 0.45) -> Tensor:
     """
     check_views(anchors, positives)
     if len(anchors) < 2:
-        return no_loss(anchors, positives)
+        return zero_loss(anchors, positives)
     s = anchors @ positives.T
-    return functional.relu(distance(s.diagonal()) - distance(_hardest(s)[0]) + m).mean()
+    return functional.relu(unit_distance(s.diagonal()) - unit_distance(_find_hardest(s)[0]) + m).mean()
 
 
 def mat(anchors: Tensor, positives: Tensor, m: float = 0.15) -> Tensor:
@@ -187,12 +187,12 @@ def mat(anchors: Tensor, positives: Tensor, m: float = 0.15) -> Tensor:
     """
     check_views(anchors, positives)
     if len(anchors) < 2:
-        return no_loss(anchors, positives)
+        return zero_loss(anchors, positives)
     s = anchors @ positives.T
-    return functional.relu(_angle(s.diagonal()) - _angle(_hardest(s)[0]) + m * math.pi).mean()
+    return functional.relu(_angle(s.diagonal()) - _angle(_find_hardest(s)[0]) + m * math.pi).mean()
 
 
-def dissipation(s: Tensor, parts: Paradigm) -> Tensor:
+def gradient_dissipation(s: Tensor, parts: Paradigm) -> Tensor:
     """Gradient dissipation of every anchor (Table 1, first column).
 
     "infonce", "arccon": 1 / (1 + e^(c_i/tau) / sum_{k != i} e^(s_ik/tau)), c_i = s_ii or cos(theta_ii + u).
@@ -210,18 +210,18 @@ def dissipation(s: Tensor, parts: Paradigm) -> Tensor:
 
     Example:
         >>> s = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
-        >>> dissipation(s, Paradigm(gd="indicator", m=0.3)).tolist()  # gaps 1 and 0.2
+        >>> gradient_dissipation(s, Paradigm(gd="indicator", m=0.3)).tolist()  # gaps 1 and 0.2
         [0.0, 1.0]
     """
     own = s.diagonal()
     if parts.gd in ("infonce", "arccon"):
-        positive = own if parts.gd == "infonce" else _pushed(own, parts.u)
-        return (with_diagonal(s / parts.tau, -math.inf).logsumexp(1) - positive / parts.tau).sigmoid()
-    hardest = _hardest(s)[0]
+        positive = own if parts.gd == "infonce" else _cosine_with_margin(own, parts.u)
+        return (fill_diagonal(s / parts.tau, -math.inf).logsumexp(1) - positive / parts.tau).sigmoid()
+    hardest = _find_hardest(s)[0]
     if parts.gd in ("indicator", "mpt"):
         return (own - hardest < (parts.m if parts.gd == "indicator" else parts.mpt_m)).to(s.dtype)
     if parts.gd == "met":
-        return (distance(hardest) - distance(own) < parts.met_m).to(s.dtype)
+        return (unit_distance(hardest) - unit_distance(own) < parts.met_m).to(s.dtype)
     if parts.gd == "none":
         return torch.ones_like(own)
     raise ValueError(f"gd '{parts.gd}' must be one of {', '.join(DISSIPATIONS)}")
@@ -249,15 +249,15 @@ def negative_weights(s: Tensor, parts: Paradigm) -> Tensor:
         [[0.0, 0.5, 0.5], [0.27, 0.0, 0.73], [0.08, 0.92, 0.0]]
     """
     if parts.w in ("softmax", "infonce"):
-        weights = with_diagonal(s / parts.tau, -math.inf).softmax(1)
+        weights = fill_diagonal(s / parts.tau, -math.inf).softmax(1)
         return weights if parts.w == "softmax" else weights / parts.tau
     if parts.w in ("hardest", "met"):
-        values, places = _hardest(s)
-        at_hardest = torch.ones_like(values) if parts.w == "hardest" else 1 / distance(values)
+        values, places = _find_hardest(s)
+        at_hardest = torch.ones_like(values) if parts.w == "hardest" else 1 / unit_distance(values)
         return torch.zeros_like(s).scatter(1, places[:, None], at_hardest[:, None])
     if parts.w in ("uniform", "power"):
         power = 0.0 if parts.w == "uniform" else parts.power
-        weights = with_diagonal(s.clamp_min(LEAST_BASE).pow(power))
+        weights = fill_diagonal(s.clamp_min(LEAST_BASE).pow(power))
         return weights / weights.sum(1, keepdim=True)
     raise ValueError(f"w '{parts.w}' must be one of {', '.join(WEIGHTS)}")
 
@@ -289,7 +289,7 @@ def positive_ratio(s: Tensor, parts: Paradigm) -> Tensor:
         theta = _angle(own)
         return (theta + parts.u).sin() / theta.sin()
     if parts.r == "met":
-        return distance(s) / distance(own)
+        return unit_distance(s) / unit_distance(own)
     raise ValueError(f"r '{parts.r}' must be one of {', '.join(RATIOS)}")
 
 
@@ -324,15 +324,15 @@ def paradigm_loss(first: Tensor, second: Tensor, parts: Paradigm, form: str = "r
     check_views(first, second, parts.tau)
     check_form(form)
     if len(first) < 2:
-        return no_loss(first, second)
-    losses = [_one_direction(a, b, parts, form) for a, b in ((first, second), (second, first))]
+        return zero_loss(first, second)
+    losses = [_direction_loss(a, b, parts, form) for a, b in ((first, second), (second, first))]
     return torch.stack(losses).sum()
 
 
-def _one_direction(anchors: Tensor, others: Tensor, parts: Paradigm, form: str) -> Tensor:
+def _direction_loss(anchors: Tensor, others: Tensor, parts: Paradigm, form: str) -> Tensor:
     s = anchors @ others.detach().T
     constant = s.detach()
-    kept = dissipation(constant, parts)
+    kept = gradient_dissipation(constant, parts)
     weights, ratio = negative_weights(constant, parts), positive_ratio(constant, parts)
     own = s.diagonal() if form == "paper" else (anchors * others).sum(1)
     total = (kept[:, None] * weights * (s - ratio * own[:, None])).sum()
@@ -341,13 +341,13 @@ def _one_direction(anchors: Tensor, others: Tensor, parts: Paradigm, form: str) 
     return total / (len(anchors) * (kept > 0).sum().clamp_min(1))
 
 
-def distance(cosine: Tensor) -> Tensor:
+def unit_distance(cosine: Tensor) -> Tensor:
     """Distance of unit vectors by their cosine, sqrt(2 - 2 c), of any shape; its square is at least 1e-4.
 
-    >>> distance(torch.tensor([0.5, -1.0])).tolist()
+    >>> unit_distance(torch.tensor([0.5, -1.0])).tolist()
     [1.0, 2.0]
     """
-    return _held(2 - 2 * cosine, _LEAST_SQUARE, math.inf).sqrt()
+    return _clamp_value(2 - 2 * cosine, _LEAST_SQUARE, math.inf).sqrt()
 
 
 def check_views(first: Tensor, second: Tensor, tau: float = 1.0) -> None:
@@ -364,37 +364,37 @@ def check_form(form: str) -> None:
         raise ValueError(f"form '{form}' must be one of {', '.join(FORMS)}")
 
 
-def no_loss(first: Tensor, second: Tensor) -> Tensor:
+def zero_loss(first: Tensor, second: Tensor) -> Tensor:
     """Scalar 0 with gradient 0 in both views, (N, H) each."""
     return (first * 0).sum() + (second * 0).sum()
 
 
-def _pushed(cosine: Tensor, u: float) -> Tensor:
+def _cosine_with_margin(cosine: Tensor, u: float) -> Tensor:
     """cos(theta + u) of the angle with this cosine."""
-    held = _held(cosine, -_INSIDE, _INSIDE)
+    held = _clamp_value(cosine, -_INSIDE, _INSIDE)
     return held * math.cos(u) - (1 - held**2).sqrt() * math.sin(u)
 
 
 def _angle(cosine: Tensor) -> Tensor:
     """Angle of unit vectors by their cosine, in radians."""
-    return _held(cosine, -_INSIDE, _INSIDE).acos()
+    return _clamp_value(cosine, -_INSIDE, _INSIDE).acos()
 
 
-def _held(values: Tensor, low: float, high: float) -> Tensor:
+def _clamp_value(values: Tensor, low: float, high: float) -> Tensor:
     """Values within bounds; the gradient passes unchanged."""
     return values + (values.clamp(low, high) - values).detach()
 
 
-def with_diagonal(matrix: Tensor, value: float = 0.0) -> Tensor:
+def fill_diagonal(matrix: Tensor, value: float = 0.0) -> Tensor:
     """The matrix with another diagonal.
 
-    >>> with_diagonal(torch.ones(2, 2)).tolist()
+    >>> fill_diagonal(torch.ones(2, 2)).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
     return matrix.masked_fill(torch.eye(len(matrix), dtype=torch.bool, device=matrix.device), value)
 
 
-def _hardest(s: Tensor) -> tuple[Tensor, Tensor]:
+def _find_hardest(s: Tensor) -> tuple[Tensor, Tensor]:
     """Largest cosine with a negative and its place, each (N,)."""
-    found = with_diagonal(s, -math.inf).max(dim=1)
+    found = fill_diagonal(s, -math.inf).max(dim=1)
     return found.values, found.indices

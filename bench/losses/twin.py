@@ -74,7 +74,7 @@ def tower_nce(states: Tensor, tau: float, form: str = "released") -> Tensor:
         >>> [round(tower_nce(views, 1.0, form).item(), 4) for form in FORMS]  # paper: ln((e + 1) / e)
         [0.5514, 0.3133]
     """
-    if _paper(form, FORMS, "form"):
+    if _is_paper_form(form, FORMS, "form"):
         _check_interleaved(states)
         return info_nce(states[0::2], states[1::2], tau)
     return nce_released(states, states, tau)
@@ -104,7 +104,7 @@ def cross_nce(first: Tensor, second: Tensor, tau: float, form: str = "released")
         >>> [round(cross_nce(first, first.flip(0), 1.0, form).item(), 4) for form in FORMS]
         [1.862, 1.3133]
     """
-    if _paper(form, FORMS, "form"):
+    if _is_paper_form(form, FORMS, "form"):
         _check_interleaved(first, second)
         return info_nce(first[0::2], second[0::2], tau)
     return nce_released(first, second, tau)
@@ -160,14 +160,14 @@ def ltn(
     _check_interleaved(pooled_a, pooled_b)
     if len(cls_a) != len(pooled_a):
         raise ValueError(f"{len(cls_a)} [CLS] rows and {len(pooled_a)} pooler rows must be as many")
-    view = cls_b[0::2] if _paper(angle, ANGLES, "angle") else cls_b[1::2]
+    view = cls_b[0::2] if _is_paper_form(angle, ANGLES, "angle") else cls_b[1::2]
     cosine = functional.cosine_similarity(cls_a[0::2], view, dim=1, eps=SMALLEST)
     # masked before the logarithm: a NaN or infinity there would reach the gradient even of rows not used
     cosine = cosine.masked_fill(cosine < 0, NEGATIVE_COSINE).clamp(SMALLEST, 1)
-    return scale * (-cosine.log() * norm_ratio(pooled_a[0::2], pooled_b[1::2])).mean()
+    return scale * (-cosine.log() * tensor_norm_ratio(pooled_a[0::2], pooled_b[1::2])).mean()
 
 
-def norm_ratio(a: Tensor, b: Tensor) -> Tensor:
+def tensor_norm_ratio(a: Tensor, b: Tensor) -> Tensor:
     """Norm factor of each row, l_TN = ||a - b|| / (||a|| + ||b||) (TNCSE eq. 1).
 
     Symmetric, and the same for (s a, s b). The denominator is at least 1e-8, and the gradient of a norm at 0
@@ -185,7 +185,7 @@ def norm_ratio(a: Tensor, b: Tensor) -> Tensor:
 
     Example:
         >>> a, b = torch.tensor([[1.0], [1.0], [3.0]]), torch.tensor([[1.0], [-1.0], [1.0]])
-        >>> norm_ratio(a, b).tolist()
+        >>> tensor_norm_ratio(a, b).tolist()
         [0.0, 1.0, 0.5]
     """
     if a.shape != b.shape or a.ndim != 2:
@@ -195,7 +195,7 @@ def norm_ratio(a: Tensor, b: Tensor) -> Tensor:
     return ratio
 
 
-def _paper(value: str, known: tuple[str, ...], name: str) -> bool:
+def _is_paper_form(value: str, known: tuple[str, ...], name: str) -> bool:
     if value not in known:
         raise ValueError(f"{name} '{value}' must be one of {', '.join(known)}")
     return value == "paper"

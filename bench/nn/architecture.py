@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 
 from bench.errors import InputError
-from bench.nn.states import layered
+from bench.nn.states import is_layered
 
 ENCODERS_OF_PAIRS = ("t5", "mt5", "umt5")
 """Encoder-decoders of which the encoder alone is read; BART's kind reads a sentence with both."""
@@ -25,7 +25,7 @@ _PROBE = 8  # tokens of a row alone, which is padded to twice as many
 _INSTEAD = ("eos_token", "bos_token", "unk_token")
 
 
-class Shape(NamedTuple):
+class ModelTraits(NamedTuple):
     """What one look at a model shows.
 
     Args:
@@ -39,12 +39,12 @@ class Shape(NamedTuple):
     sees_padding: bool
 
 
-def class_for(kind: object) -> Any:
+def select_auto_class(kind: object) -> Any:
     """The class of transformers that reads sentences for a ``model_type``."""
     return AutoModelForTextEncoding if kind in ENCODERS_OF_PAIRS else AutoModel
 
 
-def shape_of(model: Any, where: str) -> Shape:
+def inspect_model(model: Any, where: str) -> ModelTraits:
     """Look at a model: its states' size, whether it is causal, and whether padding changes its states.
 
     By a row that is padded beside a longer one that begins alike; and by that row alone, unless the model is
@@ -54,33 +54,33 @@ def shape_of(model: Any, where: str) -> Shape:
         InputError: it can't be run on token ids alone, gives no state for each token, or needs padding that
             changes its states.
     """
-    if layered(model):
-        return Shape(int(model.config.hidden_size), causal=False, sees_padding=False)
-    middle, long = _table(model) // 2, min(2 * _PROBE, positions_of(model) or 2 * _PROBE)
+    if is_layered(model):
+        return ModelTraits(int(model.config.hidden_size), causal=False, sees_padding=False)
+    middle, long = _count_embeddings(model) // 2, min(2 * _PROBE, count_positions(model) or 2 * _PROBE)
     short = max(1, long // 2)
     row = [middle, *(middle + 1 + i % 2 for i in range(short - 1))]
-    states = _states(model, [row, [middle, *(middle - 1 - i % 2 for i in range(long - 1))]], where)
+    states = _compute_states(model, [row, [middle, *(middle - 1 - i % 2 for i in range(long - 1))]], where)
     one, other = states[:, 0]
     causal = bool((one - other).abs().max() <= _EQUAL * one.abs().max())
     if causal:
-        return Shape(int(states.shape[-1]), causal, sees_padding=False)
-    (alone,) = _states(model, [row], where)
+        return ModelTraits(int(states.shape[-1]), causal, sees_padding=False)
+    (alone,) = _compute_states(model, [row], where)
     sees = bool((alone - states[0, :short]).abs().max() > _NEAR * alone.abs().max())
     if sees:  # so that sentences of one length are read together, the shortest ones too
         try:
-            _states(model, [row[:2]], where)
+            _compute_states(model, [row[:2]], where)
         except InputError as error:
             raise InputError(
                 f"padding changes the states of {type(model).__name__}, which can't read two tokens without",
                 where=where,
                 expected="a model that reads short sentences or masks padding",
             ) from error
-    return Shape(int(states.shape[-1]), causal, sees_padding=sees)
+    return ModelTraits(int(states.shape[-1]), causal, sees_padding=sees)
 
 
-def check_positions(model: Any, where: str) -> None:
+def check_padding_index(model: Any, where: str) -> None:
     """Raise InputError for a model that counts positions from its padding id and has none, as RoBERTa can."""
-    if layered(model) and getattr(model.embeddings, "padding_idx", 0) is None:
+    if is_layered(model) and getattr(model.embeddings, "padding_idx", 0) is None:
         raise InputError(
             f"{type(model).__name__} counts positions from pad_token_id, which config.json leaves out",
             where=where,
@@ -90,16 +90,16 @@ def check_positions(model: Any, where: str) -> None:
 
 def state_size(model: Any) -> int:
     """Components of a state of the last layer: in OPT-350m, say, fewer than its hidden size."""
-    if layered(model):
+    if is_layered(model):
         return int(model.config.hidden_size)
     was_training = model.training
-    size = shape_of(model.eval(), type(model).__name__).dim
+    size = inspect_model(model.eval(), type(model).__name__).dim
     model.train(was_training)
     return size
 
 
 @torch.no_grad()
-def _states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Tensor:
+def _compute_states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Tensor:
     """States of rows of token ids, padded to the longest, (B, L, H) in float32."""
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=model.device)
@@ -132,7 +132,7 @@ def check_first_token(model: Any, tokenizer: Any, *, causal: bool, where: str) -
             expected="pooling last, weighted_mean or avg",
             hint="name it after a colon, as in hf:PATH:last; or prompteol:PATH, echo:PATH",
         )
-    before, after = specials(tokenizer)
+    before, after = find_special_ids(tokenizer)
     mark = tokenizer.cls_token_id
     if mark is not None and mark in after and mark not in before:
         raise InputError(
@@ -142,7 +142,7 @@ def check_first_token(model: Any, tokenizer: Any, *, causal: bool, where: str) -
         )
 
 
-def specials(tokenizer: Any) -> tuple[list[int], list[int]]:
+def find_special_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
     """The ids that a tokenizer puts before a sentence and behind it.
 
     Raises:
@@ -181,7 +181,7 @@ class TokenTypes(NamedTuple):
         return types.masked_fill(mask == 0, 0)
 
 
-def token_types(model: Any, tokenizer: Any) -> TokenTypes | None:
+def find_token_types(model: Any, tokenizer: Any) -> TokenTypes | None:
     """Return the token types that a tokenizer gives and a model reads; None where all are 0.
 
     Raises:
@@ -196,18 +196,18 @@ def token_types(model: Any, tokenizer: Any) -> TokenTypes | None:
             f"the tokenizer gives the token type {max(given)}, and the model has {known}",
             where=Path(str(tokenizer.name_or_path)).name,
         )
-    before, after = map(len, specials(tokenizer))
+    before, after = map(len, find_special_ids(tokenizer))
     return TokenTypes(given[:before], given[before], given[len(given) - after :])
 
 
-def read_by(model: Any) -> str | None:
+def find_output_side(model: Any) -> str | None:
     """Whose states a model gives, the encoder's or the decoder's, if its kind has both; else None."""
     if model.config.model_type in ENCODERS_OF_PAIRS:
         return "encoder"
     return "decoder" if model.config.is_encoder_decoder else None
 
 
-def layers_of(output: Any) -> Sequence[Tensor]:
+def get_layer_states(output: Any) -> Sequence[Tensor]:
     """States of every layer, of the decoder where a model has two sides."""
     states = getattr(output, "hidden_states", None)
     found: Sequence[Tensor] = output.decoder_hidden_states if states is None else states
@@ -221,15 +221,15 @@ def first_position(model: Any) -> int:
     return 0 if padding is None else int(padding) + 1
 
 
-def positions_of(model: Any) -> int | None:
+def count_positions(model: Any) -> int | None:
     """Tokens that a transformer has positions for; None where its configuration names no number."""
     found = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     return None if found is None or found < 0 else int(found) - first_position(model)
 
 
-def longest_input(model: Any, tokenizer: Any) -> int:
+def find_longest_input(model: Any, tokenizer: Any) -> int:
     """Longest input in tokens, specials included; raises InputError where no word has room."""
-    positions, given = positions_of(model), tokenizer.model_max_length
+    positions, given = count_positions(model), tokenizer.model_max_length
     if not isinstance(given, int | float) or not given >= 3 or (positions is not None and positions < 3):
         raise InputError(
             f"its longest input is {given!r} tokens by its tokenizer, {positions} by its positions",
@@ -241,13 +241,13 @@ def longest_input(model: Any, tokenizer: Any) -> int:
     return int(min(positions, given))
 
 
-def settle_padding(model: Any, tokenizer: Any, where: str) -> None:
+def set_padding_token(model: Any, tokenizer: Any, where: str) -> None:
     """Give a causal model's tokenizer something to pad with: what stands behind a sentence is never read.
 
     Raises:
         InputError: there is no padding token, and none that could take its place.
     """
-    size, pad = _table(model), tokenizer.pad_token_id
+    size, pad = _count_embeddings(model), tokenizer.pad_token_id
     if pad is not None and pad < size:
         return
     for name in _INSTEAD:
@@ -265,15 +265,15 @@ def check_vocabulary(model: Any, tokenizer: Any, where: str) -> None:
     Raises:
         InputError: a token whose id is beyond the model's table.
     """
-    size, added = _table(model), tokenizer.added_tokens_decoder
+    size, added = _count_embeddings(model), tokenizer.added_tokens_decoder
     if len(tokenizer) <= size:
         return
     beyond = {i: token for token, i in tokenizer.get_vocab().items() if i >= size and i not in added}
     if beyond:
-        raise not_in_table(size, min(beyond), beyond[min(beyond)], where)
+        raise missing_embedding_error(size, min(beyond), beyond[min(beyond)], where)
 
 
-def not_in_table(size: int, number: int, token: str, where: str) -> InputError:
+def missing_embedding_error(size: int, number: int, token: str, where: str) -> InputError:
     """The error for a token that a model has no embedding of."""
     return InputError(
         f"the tokenizer's token {token!a} has the id {number}, the model's table of embeddings {size} rows",
@@ -282,13 +282,13 @@ def not_in_table(size: int, number: int, token: str, where: str) -> InputError:
     )
 
 
-def table_size(model: Any, tokenizer: Any) -> int | None:
+def find_table_limit(model: Any, tokenizer: Any) -> int | None:
     """Rows of the model's table of embeddings, if the tokenizer has ids beyond it; else None."""
-    size = _table(model)
+    size = _count_embeddings(model)
     return size if max(tokenizer.get_vocab().values(), default=0) >= size else None
 
 
-def _table(model: Any) -> int:
+def _count_embeddings(model: Any) -> int:
     try:
         return int(model.get_input_embeddings().weight.shape[0])
     except (NotImplementedError, AttributeError) as error:

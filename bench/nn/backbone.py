@@ -20,47 +20,47 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.architecture import (
     check_first_token,
-    check_positions,
+    check_padding_index,
     check_vocabulary,
-    class_for,
-    layers_of,
-    longest_input,
-    not_in_table,
-    read_by,
-    settle_padding,
-    shape_of,
-    table_size,
-    token_types,
+    select_auto_class,
+    get_layer_states,
+    find_longest_input,
+    missing_embedding_error,
+    find_output_side,
+    set_padding_token,
+    inspect_model,
+    find_table_limit,
+    find_token_types,
 )
 from bench.nn.prompt import Prompt
-from bench.nn.states import attention_mask, layered, masked_token, pool
+from bench.nn.states import build_attention_mask, is_layered, select_mask_state, pool_states
 from bench.nn.tokens import (
     BUCKET,
     Chunk,
-    chunk_of,
+    pad_chunk,
     default_batch_tokens,
     length_sorted_batches,
-    on_device,
-    places,
-    sent,
+    move_to_device,
+    invert_order,
+    send_tensor,
 )
 from bench.nn.untrusted import (
     check_folder,
     check_tokenizer,
     check_weights,
-    ignored_code,
-    model_type,
-    not_loadable,
-    offline,
+    find_ignored_code,
+    read_model_type,
+    loading_error,
+    forbid_hub,
 )
-from bench.nn.whole_folder import check_read, check_types, dtype_facts, later_projection, projections
+from bench.nn.whole_folder import check_unread_weights, check_weight_types, dtype_facts, projection_error, find_projections
 
 _UNREAD = "_bench_unread"
 _TOGETHER = 32  # batches that CUDA encodes before the host waits for them
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_libraries() -> Iterator[None]:
     """Keep libraries from printing what they notice in a folder; what matters is checked here and raised."""
     loggers = [logging.getLogger(name) for name in ("sentence_transformers", "transformers")]
     levels, bars = [logger.level for logger in loggers], transformers_logging.is_progress_bar_enabled()
@@ -96,8 +96,8 @@ def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any
     Raises:
         InputError: no model in the folder, weights missing from the checkpoint, no padding token.
     """
-    with quiet(), torch.random.fork_rng(devices=[]):  # transformers draws what the checkpoint lacks
-        return _load(folder, needs_pooler=needs_pooler)
+    with silence_libraries(), torch.random.fork_rng(devices=[]):  # transformers draws what the checkpoint lacks
+        return _load_whole_model(folder, needs_pooler=needs_pooler)
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
@@ -115,7 +115,7 @@ def remove_layer_norms(model: Any, count: int) -> None:
         )
     for layer in layers[len(layers) - count :]:
         for norm in (module for module in layer.modules() if "Norm" in type(module).__name__):
-            norm.forward = _unchanged
+            norm.forward = _pass_through
 
 
 def transformer_layers(model: Any) -> list[nn.Module]:
@@ -135,11 +135,11 @@ def transformer_layers(model: Any) -> list[nn.Module]:
     return max(found, key=lambda layers: sum(p.numel() for layer in layers for p in layer.parameters()))
 
 
-def _unchanged(states: Tensor) -> Tensor:
+def _pass_through(states: Tensor) -> Tensor:
     return states
 
 
-def token_rows(tokenizer: Any, sentences: Sequence[str], max_length: int) -> list[list[int]]:
+def tokenize_rows(tokenizer: Any, sentences: Sequence[str], max_length: int) -> list[list[int]]:
     """Token ids of each sentence, specials included, cut to ``max_length``."""
     if not sentences:
         return []
@@ -147,7 +147,7 @@ def token_rows(tokenizer: Any, sentences: Sequence[str], max_length: int) -> lis
     return ids
 
 
-class Rows(Protocol):
+class IndexedRows(Protocol):
     """As much of a list as training needs: rows by number, the number of rows."""
 
     def __len__(self) -> int:
@@ -182,16 +182,16 @@ class TokenRows:
 
     def __getitem__(self, index: int) -> Any:
         """Token ids of one sentence."""
-        (row,) = token_rows(self._tokenizer, [self._sentences[index]], self._max_length)
+        (row,) = tokenize_rows(self._tokenizer, [self._sentences[index]], self._max_length)
         return (index, row) if self._numbered else row
 
 
-def padded(rows: Sequence[list[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:
+def pad_rows(rows: Sequence[list[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:
     """Pad rows on the right to the longest: (ids, mask), each (B, L)."""
     longest = max(len(row) for row in rows)
     ids = torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-    return sent(ids, device), sent(mask, device)
+    return send_tensor(ids, device), send_tensor(mask, device)
 
 
 class TransformerEncoder:
@@ -200,7 +200,7 @@ class TransformerEncoder:
     Args:
         source: Model folder (see :func:`load_backbone`), or a loaded (model, tokenizer).
         pooling: cls, avg, avg_first_last, avg_last_two, pooler, last, weighted_mean or mask.
-        first_layer: "embedding" or "layer1", see :func:`bench.nn.states.pool`.
+        first_layer: "embedding" or "layer1", see :func:`bench.nn.states.pool_states`.
         template: For "mask", see :class:`bench.nn.prompt.Prompt`; "auto" takes PromptBERT's.
         device: "cpu", "cuda" or "mps".
 
@@ -219,21 +219,21 @@ class TransformerEncoder:
         device: str = "cpu",
     ) -> None:
         self.pooling, self.first_layer, self.device = pooling, first_layer, device
-        with quiet():
+        with silence_libraries():
             self.model, self.tokenizer = (
                 source
                 if isinstance(source, tuple)
                 else load_backbone(source, needs_pooler=pooling == "pooler")
             )
             where = Path(str(self.tokenizer.name_or_path)).name
-            self.dim, self.causal, self.sees_padding = shape_of(self.model.eval(), where)
-        if pooling == "cls" and not layered(self.model):
+            self.dim, self.causal, self.sees_padding = inspect_model(self.model.eval(), where)
+        if pooling == "cls" and not is_layered(self.model):
             check_first_token(self.model, self.tokenizer, causal=self.causal, where=where)
         self.model.to(device)
-        self.max_length = longest_input(self.model, self.tokenizer)
-        self._table = table_size(self.model, self.tokenizer)
+        self.max_length = find_longest_input(self.model, self.tokenizer)
+        self._table = find_table_limit(self.model, self.tokenizer)
         self._specials = bool(self.tokenizer("")["input_ids"])
-        self._types = token_types(self.model, self.tokenizer)
+        self._types = find_token_types(self.model, self.tokenizer)
         self.facts: dict[str, str | int] = {
             "attention": str(self.model.config._attn_implementation),
             "max_length": self.max_length,
@@ -241,9 +241,9 @@ class TransformerEncoder:
             "parameters": self.model.num_parameters(),
             **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
             **dtype_facts(source if isinstance(source, Path) else None),
-            **(ignored_code(source) if isinstance(source, Path) else {}),
+            **(find_ignored_code(source) if isinstance(source, Path) else {}),
         }
-        if side := read_by(self.model):
+        if side := find_output_side(self.model):
             self.facts["states"] = f"the {side}'s"
         if unread := vars(self.model).get(_UNREAD):
             self.facts["unread"] = ", ".join(unread)
@@ -265,13 +265,13 @@ class TransformerEncoder:
         """Encode rows of token ids, as :meth:`token_ids` makes them; otherwise as :meth:`encode`."""
         output = np.empty((len(ids), self.dim), dtype=np.float32)
         waiting: list[tuple[list[int], Tensor]] = []
-        batches = list(self._batches(ids, batch_tokens))
+        batches = list(self._batch_rows(ids, batch_tokens))
         for number, batch in enumerate(batches, start=1):
             with torch.inference_mode():
-                vectors = self._embed(self._sent([ids[index] for index in batch]))
+                vectors = self._embed_rows(self._prepare_on_device([ids[index] for index in batch]))
                 waiting.append((batch, vectors.contiguous()))  # not the states that [CLS] is a view of
             if self.device == "cpu" or number % _TOGETHER == 0 or number == len(batches):
-                for rows, found in zip(*_fetched(waiting), strict=True):
+                for rows, found in zip(*_fetch_vectors(waiting), strict=True):
                     output[rows] = found
                     if progress:
                         progress(len(rows))
@@ -286,79 +286,79 @@ class TransformerEncoder:
         See :class:`bench.encoder.TensorEncoder`.
         """
         ids = self.token_ids(sentences)
-        batches = list(self._batches(ids, batch_tokens))
-        parts = tuple(self._prepare([ids[index] for index in batch]) for batch in batches)
-        return parts, places([index for batch in batches for index in batch])
+        batches = list(self._batch_rows(ids, batch_tokens))
+        parts = tuple(self._prepare_rows([ids[index] for index in batch]) for batch in batches)
+        return parts, invert_order([index for batch in batches for index in batch])
 
     @torch.no_grad()
     def embed(self, prepared: tuple[tuple[Any, ...], Tensor]) -> Tensor:
         """The vectors; see :class:`bench.encoder.TensorEncoder`."""
         parts, place = prepared
-        return torch.cat([self._embed(part).float() for part in parts])[place]
+        return torch.cat([self._embed_rows(part).float() for part in parts])[place]
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids with specials, cut at the model's maximum ("mask": the sentence inside the template)."""
         if self.prompt is not None:
             return self.prompt.rows(sentences, self.max_length)
-        return token_rows(self.tokenizer, sentences, self.max_length)
+        return tokenize_rows(self.tokenizer, sentences, self.max_length)
 
-    def _batches(self, ids: list[list[int]], batch_tokens: int | None) -> Iterator[list[int]]:
+    def _batch_rows(self, ids: list[list[int]], batch_tokens: int | None) -> Iterator[list[int]]:
         budget = batch_tokens or default_batch_tokens(self.device)
         return length_sorted_batches([len(row) for row in ids], budget, equal=self.sees_padding)
 
-    def _sent(self, rows: list[list[int]]) -> Any:
-        return on_device(self._prepare(rows), self.device)
+    def _prepare_on_device(self, rows: list[list[int]]) -> Any:
+        return move_to_device(self._prepare_rows(rows), self.device)
 
-    def _prepare(self, rows: list[list[int]]) -> Any:
+    def _prepare_rows(self, rows: list[list[int]]) -> Any:
         """The host's half of :meth:`_embed`."""
         if self._table is not None and (largest := max(max(row, default=0) for row in rows)) >= self._table:
             token = self.tokenizer.convert_ids_to_tokens(largest)
             where = Path(str(self.tokenizer.name_or_path)).name
-            raise not_in_table(self._table, largest, token, where)
+            raise missing_embedding_error(self._table, largest, token, where)
         multiple = 1 if self.device == "cpu" or self.sees_padding else BUCKET
         pad = self.tokenizer.pad_token_id
-        return chunk_of(rows, pad, multiple=multiple, room=self.max_length, masked=True)
+        return pad_chunk(rows, pad, multiple=multiple, room=self.max_length, masked=True)
 
-    def _embed(self, prepared: Any) -> Tensor:
+    def _embed_rows(self, prepared: Any) -> Tensor:
         """Vectors of the rows that go through the model together."""
         chunk: Chunk = prepared
         every_layer = self.pooling in ("avg_first_last", "avg_last_two")
-        output = self._read(chunk, every_layer=every_layer)
+        output = self._run_model(chunk, every_layer=every_layer)
         if self.pooling == "pooler":
             pooled: Tensor = output.pooler_output
             return pooled
         if self.pooling == "mask":
-            return masked_token(output.last_hidden_state, chunk.ids, self.tokenizer.mask_token_id)
-        states = layers_of(output) if every_layer else (output.last_hidden_state,)
-        vectors = pool(states, chunk.mask, self.pooling, first_layer=self.first_layer)
+            return select_mask_state(output.last_hidden_state, chunk.ids, self.tokenizer.mask_token_id)
+        states = get_layer_states(output) if every_layer else (output.last_hidden_state,)
+        vectors = pool_states(states, chunk.mask, self.pooling, first_layer=self.first_layer)
         if self._specials:
             return vectors
         return torch.where(chunk.mask.any(1, keepdim=True), vectors, 0)  # no token, no vector: zeros
 
-    def _read(self, chunk: Chunk, *, every_layer: bool = False) -> Any:
+    def _run_model(self, chunk: Chunk, *, every_layer: bool = False) -> Any:
         """What the model gives for a chunk."""
         mask: Tensor | None = chunk.mask
-        if layered(self.model):  # transformers would read a mask of tokens back
-            mask = attention_mask(self.model.config, chunk, self.model.dtype)
+        if is_layered(self.model):  # transformers would read a mask of tokens back
+            mask = build_attention_mask(self.model.config, chunk, self.model.dtype)
         types = {} if self._types is None else {"token_type_ids": self._types.of(chunk.mask)}
         return self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer, **types)
 
 
-def _fetched(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int]], list[FloatArray]]:
+def _fetch_vectors(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int]], list[FloatArray]]:
     """The rows of batches and their vectors, read from the device together."""
     numbers = [rows for rows, _ in waiting]
     vectors = torch.cat([found for _, found in waiting]).float().cpu().numpy()
     return numbers, np.split(vectors, np.cumsum([len(rows) for rows in numbers])[:-1])
 
 
-def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
+def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for anything that isn't whole."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing, unread = load_folder(folder, class_for(model_type(folder)), expected=expected)
+    model, tokenizer, missing, unread = load_folder(folder, select_auto_class(read_model_type(folder)), expected=expected)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     check_weights([key for key in missing if key not in missing_pooler], where)
-    if needs_pooler and (trained := projections(unread)):
-        raise later_projection(trained, where)
+    if needs_pooler and (trained := find_projections(unread)):
+        raise projection_error(trained, where)
     if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
         raise InputError(
             "the checkpoint has no pooler weights, so pooling 'pooler' is not possible",
@@ -367,10 +367,10 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
         )
     if missing_pooler:
         model.pooler = None  # transformers drew one at random, which would differ from load to load
-    vars(model)[_UNREAD] = projections(unread)
+    vars(model)[_UNREAD] = find_projections(unread)
     check_vocabulary(model, tokenizer, where)
-    settle_padding(model, tokenizer, where)
-    check_positions(model, where)
+    set_padding_token(model, tokenizer, where)
+    check_padding_index(model, where)
     return model, tokenizer
 
 
@@ -391,15 +391,15 @@ def load_folder(
     """
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     check_folder(folder)
-    check_types(folder)
+    check_weight_types(folder)
     try:
-        with quiet(), offline():
+        with silence_libraries(), forbid_hub():
             model, info = kind.from_pretrained(
                 folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
-        raise not_loadable(error, folder.name, what, expected) from error
+        raise loading_error(error, folder.name, what, expected) from error
     check_tokenizer(tokenizer, folder, model.config)
     missing = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
-    return model, tokenizer, missing, check_read(model, sorted(info["unexpected_keys"]), folder.name)
+    return model, tokenizer, missing, check_unread_weights(model, sorted(info["unexpected_keys"]), folder.name)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from bench.errors import InputError
-from bench.nn.architecture import specials
+from bench.nn.architecture import find_special_ids
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.states import last_token
+from bench.nn.states import select_last_state
 from bench.nn.tokens import Chunk
 
 ONE_WORD = 'This sentence : "{sentence}" means in one word:"'
@@ -22,13 +22,13 @@ ECHO = "Rewrite the sentence: {sentence}, rewritten sentence: {sentence}"
 _PLACE = "{sentence}"
 
 
-def finished(sentence: str) -> str:
+def end_prompt_sentence(sentence: str) -> str:
     """The sentence as PromptEOL's code puts it into its template.
 
     It ends with a full stop unless it ends with one of . ? " ', its double quotes become single ones, and a
     question mark at its end becomes a full stop.
 
-    >>> finished('He said "why?"'), finished("Is it?"), finished("A dog"), finished("")
+    >>> end_prompt_sentence('He said "why?"'), end_prompt_sentence("Is it?"), end_prompt_sentence("A dog"), end_prompt_sentence("")
     ("He said 'why?'", 'Is it.', 'A dog.', '')
     """
     if sentence and sentence[-1] not in ".?\"'":
@@ -44,7 +44,7 @@ class TemplateEncoder(TransformerEncoder):
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence}.
         places: How often it has to stand there.
-        pooling: See :func:`bench.nn.states.pool`.
+        pooling: See :func:`bench.nn.states.pool_states`.
         device: "cpu", "cuda" or "mps".
 
     Raises:
@@ -68,10 +68,10 @@ class TemplateEncoder(TransformerEncoder):
                 expected="once" if places == 1 else "twice",
             )
         self.template = template
-        self._first = specials(self.tokenizer)[0]  # what the tokenizer appends would come behind the prompt
+        self._first = find_special_ids(self.tokenizer)[0]  # what the tokenizer appends would come behind the prompt
         self.facts["template"] = template
 
-    def _plain(self, texts: Sequence[str]) -> list[list[int]]:
+    def _tokenize_plain(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts of any length, without special tokens."""
         if not texts:
             return []
@@ -79,7 +79,7 @@ class TemplateEncoder(TransformerEncoder):
         ids: list[list[int]] = found["input_ids"]
         return ids
 
-    def _no_room(self, taken: int) -> InputError:
+    def _room_error(self, taken: int) -> InputError:
         return InputError(
             f"the template '{self.template}' takes {taken} tokens of {self.max_length}",
             expected="room for a sentence",
@@ -109,30 +109,30 @@ class OneWordEncoder(TemplateEncoder):
     ) -> None:
         super().__init__(source, template.strip(), 1, "last", device)
         self.form = form
-        if (taken := len(self._rows([""])[0])) >= self.max_length:
-            raise self._no_room(taken)
+        if (taken := len(self._tokenize_prompts([""])[0])) >= self.max_length:
+            raise self._room_error(taken)
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids of the prompts; of one that is too long the sentence is cut, never the template."""
-        ready = [finished(each) if self.form == "released" else each for each in sentences]
-        rows = self._rows(ready)
+        ready = [end_prompt_sentence(each) if self.form == "released" else each for each in sentences]
+        rows = self._tokenize_prompts(ready)
         return [
-            row if len(row) <= self.max_length else self._cut(sentence, len(row) - self.max_length)
+            row if len(row) <= self.max_length else self._cut_sentence(sentence, len(row) - self.max_length)
             for sentence, row in zip(ready, rows, strict=True)
         ]
 
-    def _rows(self, sentences: Sequence[str]) -> list[list[int]]:
+    def _tokenize_prompts(self, sentences: Sequence[str]) -> list[list[int]]:
         """Prompts are tokenised as a whole: a quotation mark may be one token with what it encloses."""
         texts = [self.template.replace(_PLACE, each) for each in sentences]
-        return [[*self._first, *row] for row in self._plain(texts)]
+        return [[*self._first, *row] for row in self._tokenize_plain(texts)]
 
-    def _cut(self, sentence: str, excess: int) -> list[int]:
-        (ids,) = self._plain([sentence])
+    def _cut_sentence(self, sentence: str, excess: int) -> list[int]:
+        (ids,) = self._tokenize_plain([sentence])
         kept = len(ids)
         while excess > 0:
             kept = max(0, kept - excess)
             text = self.tokenizer.decode(ids[:kept], clean_up_tokenization_spaces=False)
-            (row,) = self._rows([text])
+            (row,) = self._tokenize_prompts([text])
             excess = len(row) - self.max_length if kept else 0
         return row
 
@@ -169,32 +169,32 @@ class EchoEncoder(TemplateEncoder):
                 expected="a blank before both, or before none",
             )
         texts = [before.removesuffix(" "), between.removesuffix(" "), after]
-        self._before, self._between, self._after = (self._plain([text])[0] for text in texts)
+        self._before, self._between, self._after = (self._tokenize_plain([text])[0] for text in texts)
         fixed = (self._first, self._before, self._between, self._after)
         self._fixed = sum(map(len, fixed))
         if self._fixed + 2 > self.max_length:
-            raise self._no_room(self._fixed)
+            raise self._room_error(self._fixed)
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids of the prompts; a long sentence is cut both times."""
         room = (self.max_length - self._fixed) // 2
         start = [*self._first, *self._before]
-        found = self._plain([self._blank + each for each in sentences])
+        found = self._tokenize_plain([self._blank + each for each in sentences])
         return [[*start, *row[:room], *self._between, *row[:room], *self._after] for row in found]
 
-    def _prepare(self, rows: list[list[int]]) -> Any:
-        chunk: Chunk = super()._prepare(rows)
+    def _prepare_rows(self, rows: list[list[int]]) -> Any:
+        chunk: Chunk = super()._prepare_rows(rows)
         read = torch.zeros_like(chunk.mask)
         for number, row in enumerate(rows):
             end = len(row) - len(self._after)
             read[number, end - (len(row) - self._fixed) // 2 if self.pooling == "avg" else 0 : end] = 1
         return chunk, read
 
-    def _embed(self, prepared: Any) -> Tensor:
+    def _embed_rows(self, prepared: Any) -> Tensor:
         chunk, read = prepared
-        states = self._read(chunk).last_hidden_state
+        states = self._run_model(chunk).last_hidden_state
         if self.pooling == "last":
-            return last_token(states, read)
+            return select_last_state(states, read)
         weights = read.to(states.dtype).unsqueeze(-1)
         total = (states * weights).sum(1)
         mean: Tensor = total / weights.sum(1).clamp(min=1)  # no token, no vector: zeros

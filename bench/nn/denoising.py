@@ -14,8 +14,8 @@ from bench.errors import InputError
 from bench.nn.architecture import first_position
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.prompt import Prompt
-from bench.nn.states import layered, masked_token, run_layers
-from bench.nn.tokens import on_device
+from bench.nn.states import is_layered, select_mask_state, run_layers
+from bench.nn.tokens import move_to_device
 
 POSITIONS = ("released", "aligned", "unshifted")
 
@@ -43,7 +43,7 @@ class BareTemplates(NamedTuple):
     lengths: Tensor
 
 
-def bare_templates(
+def build_bare_templates(
     model: Any, prompt: Prompt, rows: Sequence[Sequence[int]], positions: str = "released"
 ) -> BareTemplates:
     """What :func:`noise` of rows in a template reads: the host's half, on the CPU.
@@ -79,20 +79,20 @@ def bare_templates(
     )
 
 
-def noise(model: Any, templates: BareTemplates, mask_id: int) -> Tensor:
+def compute_template_noise(model: Any, templates: BareTemplates, mask_id: int) -> Tensor:
     """What a template alone says at its mask, delta(l), for each sentence, (B, H), with gradient.
 
     In training every length has its own dropout mask.
     """
-    if layered(model):
+    if is_layered(model):
         states = model.embeddings(input_ids=templates.ids, position_ids=templates.places)
         states = run_layers(model.encoder.layer, states, None)
     else:
         states = model(input_ids=templates.ids, position_ids=templates.places).last_hidden_state
-    return masked_token(states, templates.ids, mask_id)[templates.lengths]
+    return select_mask_state(states, templates.ids, mask_id)[templates.lengths]
 
 
-def denoised(
+def denoise_states(
     model: Any, prompt: Prompt, rows: Sequence[list[int]], states: Tensor, positions: str = "released"
 ) -> Tensor:
     """Return h - delta(l) of each row, l its length without the template; (B, H).
@@ -104,8 +104,8 @@ def denoised(
         states: h, (B, H).
         positions: See :func:`bare_templates`.
     """
-    templates = on_device(bare_templates(model, prompt, rows, positions), model.device)
-    return states - noise(model, templates, prompt.tokenizer.mask_token_id)
+    templates = move_to_device(build_bare_templates(model, prompt, rows, positions), model.device)
+    return states - compute_template_noise(model, templates, prompt.tokenizer.mask_token_id)
 
 
 class DenoisedEncoder(TransformerEncoder):
@@ -129,9 +129,9 @@ class DenoisedEncoder(TransformerEncoder):
         super().__init__(source, "mask", template=template, device=device)
         self.positions, self.template = positions, Prompt(self.tokenizer, template)
 
-    def _prepare(self, rows: list[list[int]]) -> Any:
-        return super()._prepare(rows), bare_templates(self.model, self.template, rows, self.positions)
+    def _prepare_rows(self, rows: list[list[int]]) -> Any:
+        return super()._prepare_rows(rows), build_bare_templates(self.model, self.template, rows, self.positions)
 
-    def _embed(self, prepared: Any) -> Tensor:
+    def _embed_rows(self, prepared: Any) -> Tensor:
         chunk, templates = prepared
-        return super()._embed(chunk) - noise(self.model, templates, self.tokenizer.mask_token_id)
+        return super()._embed_rows(chunk) - compute_template_noise(self.model, templates, self.tokenizer.mask_token_id)

@@ -95,7 +95,7 @@ def to_float64(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(float64_device(tensor.device)).double()
 
 
-def move(module: Module, device: torch.device | str) -> Module:
+def move_module(module: Module, device: torch.device | str) -> Module:
     """Send a module to a device; its tensors in float64 go to :func:`float64_device` of it."""
     if has_float64(device):
         return module.to(device)

@@ -29,7 +29,7 @@ def set_dropout(model: nn.Module, probability: float) -> None:
     """
     if not 0 <= probability < 1:
         raise InputError(f"dropout {probability}", expected="0 or more and less than 1")
-    configs, nulls = _configurations(model), _nulls(model)
+    configs, nulls = _find_configs(model), _find_null_rates(model)
     for config in configs:
         first = {n: value for n, value in vars(config).items() if n in nulls or _is_rate(n, value)}
         vars(model).setdefault(_SAVED, {}).setdefault(id(config), (config, first))
@@ -47,20 +47,20 @@ def set_dropout(model: nn.Module, probability: float) -> None:
         _set_numbers(vars(config), probability)
 
 
-def _nulls(model: nn.Module) -> set[str]:
+def _find_null_rates(model: nn.Module) -> set[str]:
     """Names of the rates that a configuration calls null, which its layers copy and which mean 0."""
     return {
         name
-        for config in _configurations(model)
+        for config in _find_configs(model)
         for name, value in vars(config).items()
         if value is None and name.endswith(_RATES) and "classif" not in name
     }
 
 
-def dropout_places(model: nn.Module) -> list[str]:
+def find_dropout_classes(model: nn.Module) -> list[str]:
     """Return the classes of the modules that draw dropout, or could: what :func:`set_dropout` sets."""
     found: dict[str, None] = {}
-    nulls = _nulls(model)
+    nulls = _find_null_rates(model)
     for module in model.modules():
         children = dict(module.named_children())
         own = any(isinstance(child, nn.modules.dropout._DropoutNd) for child in children.values())
@@ -72,7 +72,7 @@ def dropout_places(model: nn.Module) -> list[str]:
 
 
 @contextmanager
-def configured(model: nn.Module) -> Iterator[None]:
+def configured_dropout(model: nn.Module) -> Iterator[None]:
     """Give a model's configuration the dropout that it came with, within the block: what a folder keeps."""
     saved: Mapping[int, tuple[Any, dict[str, float | None]]] = vars(model).get(_SAVED, {})
     present = [(config, {name: getattr(config, name) for name in first}) for config, first in saved.values()]
@@ -85,7 +85,7 @@ def configured(model: nn.Module) -> Iterator[None]:
             vars(config).update(values)
 
 
-def _configurations(model: nn.Module) -> list[Any]:
+def _find_configs(model: nn.Module) -> list[Any]:
     """Every configuration that a module of the model reads."""
     found = {id(c): c for module in model.modules() if (c := vars(module).get("config")) is not None}
     return [*found.values()]

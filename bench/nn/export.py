@@ -21,13 +21,13 @@ from safetensors import SafetensorError
 
 from bench.encoder import Encoder
 from bench.errors import BenchError, DataError, InputError
-from bench.nn.backbone import TransformerEncoder, quiet
+from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.decoders import TemplateEncoder
 from bench.nn.prefix import DOCUMENT, QUERY, PrefixedEncoder
-from bench.nn.readme import front_matter
+from bench.nn.readme import format_front_matter
 from bench.nn.static import StaticEncoder, load_static, save_static
 from bench.nn.sum_encoder import SumEncoder
-from bench.records.files import whole_folder
+from bench.records.files import create_folder_atomically
 
 SCHEMA = 1
 SETTINGS, TWIN = "bench.json", "twin.json"
@@ -102,7 +102,7 @@ def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, A
         encoder: A transformer, with prompts or without, a table of token vectors, or a sum of such encoders.
         out: Folder to write; it must not exist, or be empty.
         card: Model card in markdown, without front matter; how to load the folder is added.
-        about: For the front matter, see :func:`bench.nn.readme.front_matter`.
+        about: For the front matter, see :func:`bench.nn.readme.format_front_matter`.
 
     Raises:
         InputError: the folder isn't empty; another kind of encoder, or one that its files don't determine.
@@ -110,9 +110,9 @@ def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, A
     """
     check_target(out)
     try:
-        with whole_folder(out.resolve()) as folder:
-            _write(encoder, folder)
-            (folder / "README.md").write_text(_readme(encoder, card, about or {}), "utf-8", newline="\n")
+        with create_folder_atomically(out.resolve()) as folder:
+            _write_encoder(encoder, folder)
+            (folder / "README.md").write_text(_format_readme(encoder, card, about or {}), "utf-8", newline="\n")
             _check_reloaded(encoder, folder)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -138,22 +138,22 @@ def load_encoder(path: Path, device: str = "cpu") -> Encoder:
     if (path / SETTINGS).is_file():
         return _load_part(path, device)
     file = path / TWIN
-    values = _read(file, {"parts": list, "weights": list}, kind="sum")
+    values = _read_settings(file, {"parts": list, "weights": list}, kind="sum")
     parts, weights = values["parts"], values["weights"]
     if not all(_is_number(weight) for weight in weights) or len(weights) != len(parts):
-        raise _damaged(path / TWIN, f"weights {weights!r}", "a finite number for each part")
+        raise _damage_error(path / TWIN, f"weights {weights!r}", "a finite number for each part")
     if len(parts) < 2 or not all(isinstance(part, str) and _PART.fullmatch(part) for part in parts):
-        raise _damaged(path / TWIN, f"parts {parts!r}", "the names of two or more folders next to it")
+        raise _damage_error(path / TWIN, f"parts {parts!r}", "the names of two or more folders next to it")
     for part in parts:
         if (path / part).resolve().parent != path.resolve():
-            raise _damaged(path / TWIN, f"part {part!r} leads out of the folder", "a folder next to it")
+            raise _damage_error(path / TWIN, f"part {part!r} leads out of the folder", "a folder next to it")
     return SumEncoder([_load_part(path / part, device) for part in parts], weights)
 
 
-def _parts(encoder: Encoder) -> tuple[Encoder, ...]:
+def _exportable_parts(encoder: Encoder) -> tuple[Encoder, ...]:
     """The encoder itself or the parts of a sum; raises InputError for a kind that no folder holds."""
     parts = encoder.parts if isinstance(encoder, SumEncoder) else (encoder,)
-    for part in map(_transformer, parts):
+    for part in map(_strip_prompts, parts):
         if isinstance(part, TemplateEncoder):
             raise InputError(
                 f"the template '{part.template}' stands around a sentence, and neither "
@@ -162,7 +162,7 @@ def _parts(encoder: Encoder) -> tuple[Encoder, ...]:
                 hint="its weights are those of the folder that it was made from: name the method with it",
             )
     kinds = TransformerEncoder | StaticEncoder
-    if names := {type(part).__name__ for part in parts if not isinstance(_transformer(part), kinds)}:
+    if names := {type(part).__name__ for part in parts if not isinstance(_strip_prompts(part), kinds)}:
         raise InputError(
             f"an encoder of the kind {' and '.join(sorted(names))} can't be exported",
             expected="a transformer with a pooling, or a sum of such encoders",
@@ -170,13 +170,13 @@ def _parts(encoder: Encoder) -> tuple[Encoder, ...]:
     return parts
 
 
-def _transformer(part: Encoder) -> Any:
+def _strip_prompts(part: Encoder) -> Any:
     """What encodes behind the prompts."""
     return part.base if isinstance(part, PrefixedEncoder) else part
 
 
-def _write(encoder: Encoder, folder: Path) -> None:
-    parts = _parts(encoder)
+def _write_encoder(encoder: Encoder, folder: Path) -> None:
+    parts = _exportable_parts(encoder)
     if not isinstance(encoder, SumEncoder):
         _write_part(parts[0], folder)
         return
@@ -204,7 +204,7 @@ def _write_part(part: Encoder, folder: Path) -> None:
 
 
 def _write_transformer(part: Encoder, folder: Path) -> None:
-    encoder: TransformerEncoder = _transformer(part)
+    encoder: TransformerEncoder = _strip_prompts(part)
     model, tokenizer = encoder.model, copy.deepcopy(encoder.tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:  # it would save what the latest call cut and padded to
@@ -219,7 +219,7 @@ def _write_transformer(part: Encoder, folder: Path) -> None:
         for name, weight in model.state_dict().items()
         if not (drop and "pooler" in name.split("."))
     }
-    with quiet():
+    with silence_libraries():
         model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
     shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors keeps others out
@@ -235,13 +235,13 @@ def _write_transformer(part: Encoder, folder: Path) -> None:
     if isinstance(part, PrefixedEncoder):
         settings["prompts"] = part.used
     _write_json(folder / SETTINGS, settings)
-    if _for_sentence_transformers(encoder):
+    if _fits_sentence_transformers(encoder):
         _write_sentence_transformers(encoder, folder)
         if isinstance(part, PrefixedEncoder):
             _write_prompts(part, folder)
 
 
-def _for_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
+def _fits_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
     if isinstance(encoder, StaticEncoder):
         return True
     return encoder.pooling in _MODES and not encoder.sees_padding
@@ -276,7 +276,7 @@ def _check_reloaded(encoder: Encoder, folder: Path) -> None:
     expected = encoder.encode(sentences)
     hint = "its files don't determine it, as after a change of its layers"
     try:
-        found = load_encoder(folder, device=_transformer(_parts(encoder)[0]).device).encode(sentences)
+        found = load_encoder(folder, device=_strip_prompts(_exportable_parts(encoder)[0]).device).encode(sentences)
     except InputError as error:
         raise InputError(f"the encoder can't be exported: {error.what}", hint=hint) from error
     scale = max(1.0, float(np.abs(expected).max()))
@@ -287,28 +287,28 @@ def _check_reloaded(encoder: Encoder, folder: Path) -> None:
         )
 
 
-def _readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str:
+def _format_readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str:
     """The card between its front matter and how the folder is loaded."""
     if isinstance(encoder, SumEncoder):
         terms = " + ".join(f"{w:g} x part-{i}" for i, w in enumerate(encoder.weights, start=1))
         library, loading = "cse-bench", _WITH_BENCH.format(why=_SUM.format(terms=terms))
-    elif _for_sentence_transformers(_transformer(encoder)):
+    elif _fits_sentence_transformers(_strip_prompts(encoder)):
         library, loading = "sentence-transformers", _WITH_SENTENCE_TRANSFORMERS
     else:
-        why = _SEES_PADDING if _transformer(encoder).pooling in _MODES else _PLAIN
+        why = _SEES_PADDING if _strip_prompts(encoder).pooling in _MODES else _PLAIN
         library, loading = "transformers", _WITH_BENCH.format(why=why)
-    return _FRONT_MATTER.format(library=library, about=front_matter(about)) + card + loading
+    return _FRONT_MATTER.format(library=library, about=format_front_matter(about)) + card + loading
 
 
 def _load_part(folder: Path, device: str) -> Encoder:
     """Load a folder of one encoder, a table or, as all other kinds are refused there, a transformer."""
     file = folder / SETTINGS
-    if _parsed(file).get("kind") != "static":
+    if _parse_object(file).get("kind") != "static":
         return _load_transformer(folder, device)
-    values = _read(file, {"dim": int}, kind="static")
+    values = _read_settings(file, {"dim": int}, kind="static")
     encoder = load_static(folder, device)
     if encoder.dim != values["dim"]:
-        raise _damaged(file, f"dim {values['dim']}", f"{encoder.dim}, as the table says")
+        raise _damage_error(file, f"dim {values['dim']}", f"{encoder.dim}, as the table says")
     encoder.facts["pooling_from"] = SETTINGS
     return encoder
 
@@ -316,15 +316,15 @@ def _load_part(folder: Path, device: str) -> Encoder:
 def _load_transformer(folder: Path, device: str) -> Encoder:
     file = folder / SETTINGS
     types = {"pooling": str, "first_layer": str, "template": str | None, "max_length": int, "dim": int}
-    values = _read(file, types, kind="transformer", optional={"prompts": dict})
+    values = _read_settings(file, types, kind="transformer", optional={"prompts": dict})
     for name, choices in (("pooling", _POOLINGS), ("first_layer", _FIRST_LAYERS)):
         if values[name] not in choices:
-            raise _damaged(file, f"{name} {values[name]!r}", f"one of {', '.join(choices)}")
+            raise _damage_error(file, f"{name} {values[name]!r}", f"one of {', '.join(choices)}")
     template = values["template"]
     if (template is not None) != (values["pooling"] == "mask") or not (template or "").isprintable():
-        raise _damaged(file, f"template {template!r}", "text for pooling 'mask', else null")
+        raise _damage_error(file, f"template {template!r}", "text for pooling 'mask', else null")
     if not (folder / "model.safetensors").is_file():
-        raise _damaged(folder, "the weights are missing", "model.safetensors")
+        raise _damage_error(folder, "the weights are missing", "model.safetensors")
     encoder = TransformerEncoder(
         folder,
         values["pooling"],
@@ -335,48 +335,48 @@ def _load_transformer(folder: Path, device: str) -> Encoder:
     for name in ("max_length", "dim"):
         found = getattr(encoder, name)
         if found != values[name]:
-            raise _damaged(file, f"{name} {values[name]}", f"{found}, as model and tokenizer say")
+            raise _damage_error(file, f"{name} {values[name]}", f"{found}, as model and tokenizer say")
     encoder.facts["pooling_from"] = SETTINGS
     prompts = values.get("prompts")
     if prompts is None:
         return encoder
     if set(prompts) != {"", QUERY, DOCUMENT} or not all(isinstance(text, str) for text in prompts.values()):
-        raise _damaged(file, f"prompts {prompts!r}", f"a text for each of '', '{QUERY}' and '{DOCUMENT}'")
+        raise _damage_error(file, f"prompts {prompts!r}", f"a text for each of '', '{QUERY}' and '{DOCUMENT}'")
     return PrefixedEncoder(encoder, prompts[""], prompts[QUERY], prompts[DOCUMENT], source=SETTINGS)
 
 
-def _read(
+def _read_settings(
     file: Path, types: dict[str, Any], *, kind: str, optional: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Read a settings file with exactly the fields schema, kind, those of ``types`` and any ``optional``."""
-    values = _parsed(file)
+    values = _parse_object(file)
     schema = values.get("schema")
     if type(schema) is not int or schema != SCHEMA:
-        raise _damaged(
+        raise _damage_error(
             file, f"schema {schema!r}", f"schema {SCHEMA}", "another bench wrote it: upgrade cse-bench"
         )
     if values.get("kind") != kind:
-        raise _damaged(file, f"kind {values.get('kind')!r}", f"kind '{kind}'")
+        raise _damage_error(file, f"kind {values.get('kind')!r}", f"kind '{kind}'")
     types = types | {name: wanted for name, wanted in (optional or {}).items() if name in values}
     if set(values) != {"schema", "kind", *types}:
-        raise _damaged(file, f"fields {sorted(values)}", f"schema, kind, {', '.join(types)}")
+        raise _damage_error(file, f"fields {sorted(values)}", f"schema, kind, {', '.join(types)}")
     for name, wanted in types.items():
         if not isinstance(values[name], wanted) or isinstance(values[name], bool):
-            raise _damaged(file, f"{name} {values[name]!r}", "a value of its type")
+            raise _damage_error(file, f"{name} {values[name]!r}", "a value of its type")
     return values
 
 
-def _parsed(file: Path) -> dict[str, Any]:
+def _parse_object(file: Path) -> dict[str, Any]:
     try:
         values = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(file, "it can't be read", "JSON") from error
+        raise _damage_error(file, "it can't be read", "JSON") from error
     if not isinstance(values, dict):
-        raise _damaged(file, "it holds no fields", "a JSON object")
+        raise _damage_error(file, "it holds no fields", "a JSON object")
     return values
 
 
-def _damaged(place: Path, what: str, expected: str, hint: str = "export the encoder again") -> DataError:
+def _damage_error(place: Path, what: str, expected: str, hint: str = "export the encoder again") -> DataError:
     short = what if len(what) < 200 else f"{what[:200]}..."
     return DataError(short, where=f"{place.parent.name}/{place.name}", expected=expected, hint=hint)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.config.method_ids import split_argument
 from bench.config.spec import MethodRequest
-from bench.data.word_vectors import FORM, dimension, stem
+from bench.data.word_vectors import FORM, read_dimension, strip_endings
 from bench.errors import BenchError, InputError
 from bench.records.environment import ROUNDED
 from bench.registry import discover
@@ -27,10 +27,10 @@ _LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 
 
 @cache
-def kinds(name: str) -> frozenset[str]:
+def list_model_types(name: str) -> frozenset[str]:
     """Return a list of ``kinds.toml``: values of ``model_type`` that have something in common.
 
-    >>> "llama" in kinds("causal"), "bert" in kinds("causal")
+    >>> "llama" in list_model_types("causal"), "bert" in list_model_types("causal")
     (True, False)
     """
     text = resources.files(__package__).joinpath("kinds.toml").read_text(encoding="utf-8")
@@ -82,24 +82,24 @@ class FolderFacts:
     dropout: str
 
 
-def dropout_of(folder: Path) -> str:
+def find_dropout_scope(folder: Path) -> str:
     """Return where training sets the dropout of a folder's model: part of what determines a result.
 
     Until 2026-11-28 it set modules alone, whatever the architecture; most decoders then trained without any.
     """
-    kind = str(json_object(folder / "config.json").get("model_type"))
-    return MODULES if kind in kinds("dropout_in_modules") else ARCHITECTURE
+    kind = str(read_json_object(folder / "config.json").get("model_type"))
+    return MODULES if kind in list_model_types("dropout_in_modules") else ARCHITECTURE
 
 
-def folder_facts(folder: Path) -> FolderFacts:
+def read_folder_facts(folder: Path) -> FolderFacts:
     """Read what a transformers folder says of its architecture; a damaged file says nothing."""
-    config = json_object(folder / "config.json")
+    config = read_json_object(folder / "config.json")
     kind = str(config.get("model_type", ""))
-    names = [name for file in folder.glob("*.safetensors") for name in tensor_header(file) or ()]
+    names = [name for file in folder.glob("*.safetensors") for name in read_tensor_header(file) or ()]
     parts = {part for name in names for part in name.split(".")}
     known = bool(names)
     decoder = bool(config.get("is_decoder"))
-    layers = layers_in(config)
+    layers = count_layers(config)
     causal = _is_causal(kind, config)
     head = {"bert": "predictions", "roberta": "lm_head"}.get(kind)
     masked_lm = (head in parts if known else None) if head else (False if causal else None)
@@ -107,33 +107,33 @@ def folder_facts(folder: Path) -> FolderFacts:
         kind=kind,
         layers=layers,
         positions=positions if type(positions := config.get("max_position_embeddings")) is int else None,
-        layered=kind in kinds("layered") and not decoder,
+        layered=kind in list_model_types("layered") and not decoder,
         causal=causal,
-        first_token=_first_token(folder),
-        mask_token=_mask_token(folder),
+        first_token=_has_first_token(folder),
+        mask_token=_has_mask_token(folder),
         pooler="pooler" in parts if known else None,
-        pooler_layer=False if causal or kind in kinds("no_pooler_layer") else None,
+        pooler_layer=False if causal or kind in list_model_types("no_pooler_layer") else None,
         masked_lm=masked_lm,
         mlm_head=masked_lm if head else False,
         embeddings="embeddings" in parts if known else None,
-        position_ids=False if kind in kinds("no_position_ids") else None,
-        own_layers=kind not in kinds("shared_layers"),
-        drops=False if kind in kinds("no_dropout") else None,
-        masks_padding=False if kind in kinds("reads_padding") else None,
-        reads_ids=False if kind in kinds("not_ids_alone") else None,
-        dropout=dropout_of(folder),
+        position_ids=False if kind in list_model_types("no_position_ids") else None,
+        own_layers=kind not in list_model_types("shared_layers"),
+        drops=False if kind in list_model_types("no_dropout") else None,
+        masks_padding=False if kind in list_model_types("reads_padding") else None,
+        reads_ids=False if kind in list_model_types("not_ids_alone") else None,
+        dropout=find_dropout_scope(folder),
     )
 
 
 def _is_causal(kind: str, config: Mapping[str, Any]) -> bool | None:
     if config.get("use_bidirectional_attention") or config.get("is_causal") is False:
         return None
-    if kind in kinds("causal"):
+    if kind in list_model_types("causal"):
         return True
     return True if config.get("is_decoder") and not config.get("is_encoder_decoder") else None
 
 
-def tensor_header(file: Path) -> dict[str, Any] | None:
+def read_tensor_header(file: Path) -> dict[str, Any] | None:
     """Return what a file of safetensors says of its tensors, by name; None where its header can't be read."""
     try:
         with file.open("rb") as stream:
@@ -146,16 +146,16 @@ def tensor_header(file: Path) -> dict[str, Any] | None:
     return {name: entry for name, entry in header.items() if name != "__metadata__"}
 
 
-def layers_in(config: Mapping[str, Any]) -> int | None:
+def count_layers(config: Mapping[str, Any]) -> int | None:
     """How many layers a configuration names, None for no number."""
     return next((config[name] for name in _LAYERS if type(config.get(name)) is int), None)
 
 
-def _first_token(folder: Path) -> bool | None:
+def _has_first_token(folder: Path) -> bool | None:
     """False where the tokenizer puts its classification token behind the sentence alone, as XLNet's does."""
-    settings = json_object(folder / "tokenizer_config.json")
-    mark = _content(settings.get("cls_token"))
-    post = json_object(folder / "tokenizer.json").get("post_processor")
+    settings = read_json_object(folder / "tokenizer_config.json")
+    mark = _get_token_text(settings.get("cls_token"))
+    post = read_json_object(folder / "tokenizer.json").get("post_processor")
     single = post.get("single") if isinstance(post, dict) else None
     if not isinstance(single, list) or mark is None:
         return None
@@ -164,28 +164,28 @@ def _first_token(folder: Path) -> bool | None:
         return None
     at = order.index("Sequence")
     before, after = (
-        [_content(piece.get("SpecialToken", {}).get("id")) for piece in side]
+        [_get_token_text(piece.get("SpecialToken", {}).get("id")) for piece in side]
         for side in (single[:at], single[at + 1 :])
     )
     return not (mark in after and mark not in before)
 
 
-def _mask_token(folder: Path) -> bool | None:
-    settings = json_object(folder / "tokenizer_config.json")
-    if _content(settings.get("mask_token")) or _content(
-        json_object(folder / "special_tokens_map.json").get("mask_token")
+def _has_mask_token(folder: Path) -> bool | None:
+    settings = read_json_object(folder / "tokenizer_config.json")
+    if _get_token_text(settings.get("mask_token")) or _get_token_text(
+        read_json_object(folder / "special_tokens_map.json").get("mask_token")
     ):
         return True
     kind = str(settings.get("tokenizer_class")).removesuffix("Fast")
-    return False if kind in kinds("no_mask_tokenizers") else None  # other classes may have one of their own
+    return False if kind in list_model_types("no_mask_tokenizers") else None  # other classes may have one of their own
 
 
-def _content(token: object) -> str | None:
+def _get_token_text(token: object) -> str | None:
     found = token.get("content") if isinstance(token, dict) else token
     return found if isinstance(found, str) and found else None
 
 
-def json_object(file: Path) -> dict[str, Any]:
+def read_json_object(file: Path) -> dict[str, Any]:
     """A file's JSON object; empty where there is none."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -230,7 +230,7 @@ class ModelFolder:
 
 
 @dataclass(frozen=True)
-class MadeModel(ModelFolder):
+class RecipeModel(ModelFolder):
     """A backbone that ``bench pretrain`` makes on first use; its ``sha256`` is "" until it is there.
 
     Args:
@@ -242,15 +242,15 @@ class MadeModel(ModelFolder):
     command: tuple[str, ...]
 
 
-def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFolder:
+def resolve_folder(reference: str, *, where: str, name: str | None = None) -> ModelFolder:
     """Find a model by folder, or by hub name in the local model cache (never over the network).
 
     Raises:
         InputError: no such folder, a name that can't be printed, a folder without configuration or weights.
     """
-    path = local_path(reference)
+    path = expand_path(reference)
     if not os.path.isdir(path):
-        path, name = _from_cache(reference, where), name or reference
+        path, name = _find_cached_model(reference, where), name or reference
     if not any((path / name).is_file() for name in ("config.json", "modules.json", "twin.json")):
         raise InputError(
             f"'{reference}' is not a model folder",
@@ -263,7 +263,7 @@ def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFold
             where=where,
             expected="model.safetensors (or pytorch_model.bin) in it",
         )
-    return ModelFolder(path, _printable_name(name or path.resolve().name, where), content_hash(path))
+    return ModelFolder(path, _check_printable(name or path.resolve().name, where), hash_model(path))
 
 
 def resolve_file(reference: str, *, where: str) -> ModelFolder:
@@ -272,30 +272,30 @@ def resolve_file(reference: str, *, where: str) -> ModelFolder:
     Raises:
         InputError: no such file, or not one of word vectors as far as its first lines show.
     """
-    path = local_path(reference)
+    path = expand_path(reference)
     if not os.path.isfile(path):
         raise InputError(f"'{reference}' is not a file", where=where, expected=FORM)
-    dimension(path)
-    return ModelFolder(path, _printable_name(stem(path), where), content_hash(path))
+    read_dimension(path)
+    return ModelFolder(path, _check_printable(strip_endings(path), where), hash_model(path))
 
 
-def local_path(reference: str) -> Path:
+def expand_path(reference: str) -> Path:
     """Return a path with ``~`` or ``~user`` replaced by the home folder, if there is such a user."""
     return Path(os.path.expanduser(reference))
 
 
-def _printable_name(name: str, where: str) -> str:
+def _check_printable(name: str, where: str) -> str:
     if not name.isprintable():
         raise InputError(f"the name {name!a} can't be printed", where=where, hint="rename the folder or file")
     return name
 
 
-def content_hash(path: Path) -> str:
+def hash_model(path: Path) -> str:
     """Return the sha256 over names and bytes of the files that determine embeddings, or of a single file."""
     if path.is_file():
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
-    files = {file.relative_to(path).as_posix(): file for file in parts(path)}
+    files = {file.relative_to(path).as_posix(): file for file in list_hashed_files(path)}
     digest = hashlib.sha256()
     for name in sorted(files):
         with files[name].open("rb") as stream:
@@ -303,7 +303,7 @@ def content_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def parts(path: Path) -> Iterator[Path]:
+def list_hashed_files(path: Path) -> Iterator[Path]:
     """Yield the files of a model's folder that determine embeddings.
 
     Raises:
@@ -324,13 +324,13 @@ def parts(path: Path) -> Iterator[Path]:
             yield entry
 
 
-def hash_note(path: Path) -> str:
+def explain_hash_change(path: Path) -> str:
     """Say which files of a folder made its hash another than it was; "" where none did."""
     later = sorted(entry.name for pattern in _LATER_PARTS for entry in path.rglob(pattern) if path.is_dir())
     return f"its hash covers {' and '.join(dict.fromkeys(later))} since 2026-11-28" if later else ""
 
 
-def shape(path: Path) -> tuple[int, bool]:
+def read_layer_count(path: Path) -> tuple[int, bool]:
     """Return the number of transformer layers, and whether a pretrained pooler is among the weights.
 
     Raises:
@@ -354,7 +354,7 @@ def shape(path: Path) -> tuple[int, bool]:
     return layers, not names or any("pooler" in name.split(".") for name in names)
 
 
-def _from_cache(reference: str, where: str) -> Path:
+def _find_cached_model(reference: str, where: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -367,13 +367,13 @@ def _from_cache(reference: str, where: str) -> Path:
         ) from error
 
 
-def asked_hash(asked: MethodRequest) -> str | None:
+def hash_requested_model(asked: MethodRequest) -> str | None:
     """Return the hash of the folder or file that a request names; None where it names none."""
     try:
         card = discover().get(asked.name).card
         if not card.takes_path or asked.alias:
             return None
         path, _ = split_argument(asked, card)
-        return (resolve_file if card.takes_file else resolve)(path or "", where=asked.text).sha256
+        return (resolve_file if card.takes_file else resolve_folder)(path or "", where=asked.text).sha256
     except (BenchError, OSError):
         return None

@@ -23,24 +23,24 @@ def has_halves(encoder: Encoder) -> bool:
     return embed <= encode
 
 
-def device_of(encoder: object) -> str:
+def find_device(encoder: object) -> str:
     """Where an encoder computes, as far as it says so, else "cpu"; a sum of encoders where its first does."""
     device = getattr(encoder, "device", None)
     if isinstance(device, str | torch.device):
         return str(device)
     inner = [getattr(encoder, name, None) for name in ("base", "encoder")]
     inner += getattr(encoder, "parts", ())[:1]
-    return next((device_of(one) for one in inner if one is not None), "cpu")
+    return next((find_device(one) for one in inner if one is not None), "cpu")
 
 
-def prepared_by(encoder: Encoder, sentences: Sequence[str], batch_tokens: int | None = None) -> Any:
+def prepare_sentences(encoder: Encoder, sentences: Sequence[str], batch_tokens: int | None = None) -> Any:
     """The host's half: what the encoder prepares, or where it has no halves its vectors as a tensor."""
     if has_halves(encoder):
         return encoder.prepare(sentences, batch_tokens)  # type: ignore[attr-defined]
     return torch.tensor(encoder.encode(sentences, batch_tokens), dtype=torch.float32)
 
 
-def embedded(encoder: Any, prepared: Any) -> Tensor:
+def embed_prepared(encoder: Any, prepared: Any) -> Tensor:
     """The device's half: float32 (n, dim), without gradient.
 
     Args:

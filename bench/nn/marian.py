@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.data.rtt import Translated
-from bench.data.tasks import normalise
+from bench.data.tasks import normalise_spaces
 from bench.encoder import Progress
 from bench.errors import BenchError, InputError
-from bench.nn.folder import ModelFolder, content_hash, resolve
+from bench.nn.folder import ModelFolder, hash_model, resolve_folder
 from bench.nn.tokens import length_sorted_batches
-from bench.nn.untrusted import check_folder, check_weights, not_loadable, offline
+from bench.nn.untrusted import check_folder, check_weights, loading_error, forbid_hub
 
 HUB = "Helsinki-NLP"
 BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768, "mps": 8192}
@@ -44,13 +44,13 @@ class TranslationModel(ModelFolder):
         return {name: value for name, value in asdict(self).items() if name != "path"}
 
 
-def check_installed() -> None:
+def check_sentencepiece() -> None:
     """Raise InputError if the package that reads OPUS-MT's tokenizers isn't there."""
     if find_spec("sentencepiece") is None:
         raise InputError("translation needs the package sentencepiece", hint="pip install 'cse-bench[rtt]'")
 
 
-def find_model(source: str, target: str, models: Path | None) -> TranslationModel:
+def find_translation_model(source: str, target: str, models: Path | None) -> TranslationModel:
     """Find ``opus-mt-SOURCE-TARGET``, below ``models`` or else in the hub's local cache (no network).
 
     Raises:
@@ -60,7 +60,7 @@ def find_model(source: str, target: str, models: Path | None) -> TranslationMode
     if models is None:
         where = "bench data rtt"
         try:
-            found = resolve(f"{HUB}/{name}", where=where)
+            found = resolve_folder(f"{HUB}/{name}", where=where)
         except InputError as error:
             hint = f"{error.hint or f'hf download {HUB}/{name}'}, or name a folder of models with --models"
             raise InputError(error.what, where=where, expected=error.expected, hint=hint) from error
@@ -73,13 +73,13 @@ def find_model(source: str, target: str, models: Path | None) -> TranslationMode
                 expected=f"config.json, {', '.join(_TOKENIZER)} and model.safetensors (or pytorch_model.bin)",
                 hint=f"get it with: hf download {HUB}/{name} --local-dir {folder}",
             )
-        found = resolve(str(folder), where=where, name=name)
+        found = resolve_folder(str(folder), where=where, name=name)
     missing = [file for file in _TOKENIZER if not (found.path / file).is_file()]
     if missing:
         raise InputError(f"the model {name} has no {', '.join(missing)}", where=where)
     snapshot = found.path.parent.name == "snapshots"
     return TranslationModel(
-        found.path, found.name, _fingerprint(found.path), found.path.name if snapshot else None
+        found.path, found.name, _hash_marian(found.path), found.path.name if snapshot else None
     )
 
 
@@ -112,8 +112,8 @@ class MarianTranslator:
         code: str | None = None,
     ) -> None:
         self.device, self.batch_tokens = device, batch_tokens or BATCH_TOKENS[device]
-        self.model, self.tokenizer = _load(model)
-        self._prefix = _prefix(model.name, self.tokenizer.supported_language_codes, code)
+        self.model, self.tokenizer = _load_marian(model)
+        self._prefix = _language_prefix(model.name, self.tokenizer.supported_language_codes, code)
         config = self.model.config
         self.longest: int = config.max_position_embeddings
         self.eos: int = config.eos_token_id
@@ -137,10 +137,10 @@ class MarianTranslator:
         """
         import torch
 
-        from bench.nn.backbone import quiet
+        from bench.nn.backbone import silence_libraries
 
         try:
-            with quiet(), torch.inference_mode():
+            with silence_libraries(), torch.inference_mode():
                 return self._translate(sentences, progress)
         except torch.OutOfMemoryError as error:
             raise BenchError(
@@ -148,13 +148,13 @@ class MarianTranslator:
             ) from error
 
     def _translate(self, sentences: Sequence[str], progress: Progress | None) -> Translated:
-        from bench.nn.backbone import padded
+        from bench.nn.backbone import pad_rows
 
-        rows, truncated = self._rows(sentences)
+        rows, truncated = self._tokenize_sentences(sentences)
         texts = [""] * len(rows)
         unfinished = 0
-        for limit, batch in limited_batches([len(row) for row in rows], self.batch_tokens):
-            ids, mask = padded([rows[index] for index in batch], self.pad, self.device)
+        for limit, batch in split_by_limit([len(row) for row in rows], self.batch_tokens):
+            ids, mask = pad_rows([rows[index] for index in batch], self.pad, self.device)
             longest = min(limit, self.longest - 1)
             output = self.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=longest)
             translations = output[:, 1:].tolist()  # padded behind their ends
@@ -163,12 +163,12 @@ class MarianTranslator:
                 translations, skip_special_tokens=True, clean_up_tokenization_spaces=False
             )
             for index, text in zip(batch, decoded, strict=True):
-                texts[index] = normalise(text)
+                texts[index] = normalise_spaces(text)
             if progress:
                 progress(len(batch))
         return Translated(texts, truncated, unfinished)
 
-    def _rows(self, sentences: Sequence[str]) -> tuple[list[list[int]], int]:
+    def _tokenize_sentences(self, sentences: Sequence[str]) -> tuple[list[list[int]], int]:
         """Token ids of each sentence, cut to what the model takes, and how many were cut."""
         if not sentences:
             return [], 0
@@ -179,7 +179,7 @@ class MarianTranslator:
         return rows, len(longer)
 
 
-def limited_batches(lengths: Sequence[int], budget: int) -> Iterator[tuple[int, list[int]]]:
+def split_by_limit(lengths: Sequence[int], budget: int) -> Iterator[tuple[int, list[int]]]:
     """Yield (longest translation, indices): rising length, and one limit for all sentences of a batch.
 
     The limit is twice the sentence's tokens, rounded up to a multiple of 16, and 16 more.
@@ -195,17 +195,17 @@ def limited_batches(lengths: Sequence[int], budget: int) -> Iterator[tuple[int, 
             yield (2 * step + 1) * _STEP, [group[index] for index in batch]
 
 
-def _load(model: TranslationModel) -> tuple[Any, Any]:
+def _load_marian(model: TranslationModel) -> tuple[Any, Any]:
     """Load model and tokenizer in float32, quietly; safetensors, or .bin with weights_only."""
     import torch
     from transformers import AutoConfig, MarianMTModel, MarianTokenizer
 
-    from bench.nn.backbone import quiet
+    from bench.nn.backbone import silence_libraries
 
     model_class: Any = MarianMTModel
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     check_folder(model.path)
-    with quiet(), offline(), warnings.catch_warnings():
+    with silence_libraries(), forbid_hub(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used
         try:
             config = AutoConfig.from_pretrained(model.path, **safe)
@@ -216,13 +216,13 @@ def _load(model: TranslationModel) -> tuple[Any, Any]:
             )
             tokenizer = MarianTokenizer.from_pretrained(model.path, **safe)
         except Exception as error:  # transformers raises many kinds here; all mean that it can't be used
-            raise not_loadable(error, model.name, expected="a Marian model of OPUS-MT") from error
+            raise loading_error(error, model.name, expected="a Marian model of OPUS-MT") from error
     missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
     check_weights(missing, model.name)
     return loaded, tokenizer
 
 
-def _prefix(name: str, codes: Sequence[str], code: str | None) -> str:
+def _language_prefix(name: str, codes: Sequence[str], code: str | None) -> str:
     """Return what every sentence starts with: the code of the target language, or nothing."""
     known = sorted(text.strip("<>") for text in codes)
     if code in known:
@@ -238,9 +238,9 @@ def _prefix(name: str, codes: Sequence[str], code: str | None) -> str:
     return ""
 
 
-def _fingerprint(folder: Path) -> str:
+def _hash_marian(folder: Path) -> str:
     """content_hash, with the SentencePiece models that it leaves out."""
-    digest = hashlib.sha256(content_hash(folder).encode())
+    digest = hashlib.sha256(hash_model(folder).encode())
     for name in ("source.spm", "target.spm"):
         digest.update((folder / name).read_bytes())
     return digest.hexdigest()

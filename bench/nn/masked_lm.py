@@ -16,7 +16,7 @@ from transformers import (
 
 from bench.errors import InputError
 from bench.nn.backbone import load_folder
-from bench.nn.states import ARCHITECTURES, IMPLEMENTATIONS, attention_mask
+from bench.nn.states import ARCHITECTURES, IMPLEMENTATIONS, build_attention_mask
 from bench.nn.tokens import Chunk
 from bench.nn.untrusted import check_weights
 
@@ -43,11 +43,11 @@ def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def lm_logits(model: Any, chunk: Chunk) -> Tensor:
+def compute_lm_logits(model: Any, chunk: Chunk) -> Tensor:
     """A masked language model's logits of every token, (b, L, V); the known kinds read no mask back."""
     known = isinstance(model, BertForMaskedLM | RobertaForMaskedLM | DistilBertForMaskedLM)
     whole = known and model.config._attn_implementation in IMPLEMENTATIONS
-    mask = attention_mask(model.config, chunk) if whole else chunk.mask
+    mask = build_attention_mask(model.config, chunk) if whole else chunk.mask
     logits: Tensor = model(input_ids=chunk.ids, attention_mask=mask).logits
     return logits
 
@@ -63,7 +63,7 @@ def check_same_vocabulary(tokenizer: Any, other: Any, *, where: str) -> None:
         )
 
 
-def check_layers(model: Any) -> None:
+def check_callable_layers(model: Any) -> None:
     """Raise InputError unless the transformer is one whose layers can be called here one by one."""
     if not isinstance(model, ARCHITECTURES):
         raise InputError(
@@ -72,7 +72,7 @@ def check_layers(model: Any) -> None:
         )
 
 
-def mlm_head(model: Any) -> nn.Module:
+def copy_mlm_head(model: Any) -> nn.Module:
     """Return a copy of a masked language model's head: states to logits, its decoder no longer tied.
 
     Raises:
@@ -86,7 +86,7 @@ def mlm_head(model: Any) -> nn.Module:
     return copy.deepcopy(head)
 
 
-def new_layers(model: Any, count: int) -> nn.ModuleList:
+def init_layers(model: Any, count: int) -> nn.ModuleList:
     """Return fresh transformer layers of a model's kind and sizes, initialised as BERT is."""
     kind = type(model.encoder.layer[0])
     layers = nn.ModuleList(kind(model.config) for _ in range(count))

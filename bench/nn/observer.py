@@ -16,7 +16,7 @@ class UntraceableError(BenchError):
     """A transformer whose layers can't be watched (exit code 1)."""
 
 
-class Tower(NamedTuple):
+class ObservedTower(NamedTuple):
     """One transformer of an encoder.
 
     Args:

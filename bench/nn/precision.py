@@ -13,7 +13,7 @@ from bench.errors import BenchError
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def at_precision(encoder: Encoder | PairScorer, precision: str) -> Any:
+def cast_encoder(encoder: Encoder | PairScorer, precision: str) -> Any:
     """Return an encoder whose weights and activations have another precision; the given one is unchanged.
 
     Args:
@@ -27,7 +27,7 @@ def at_precision(encoder: Encoder | PairScorer, precision: str) -> Any:
         return encoder
     lowered: Any = copy.copy(encoder)
     if hasattr(encoder, "parts"):
-        lowered.parts = tuple(at_precision(part, precision) for part in encoder.parts)
+        lowered.parts = tuple(cast_encoder(part, precision) for part in encoder.parts)
     elif isinstance(getattr(encoder, "model", None), torch.nn.Module):
         lowered.model = copy.deepcopy(encoder.model).to(DTYPES[precision])  # type: ignore[union-attr]
     else:

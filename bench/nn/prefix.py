@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bench.encoder import Encoder, FloatArray, Progress
-from bench.nn.halves import embedded, prepared_by
+from bench.nn.halves import embed_prepared, prepare_sentences
 
 QUERY, DOCUMENT = "query", "document"
 """What mteb calls the two sides of retrieval and reranking; any other text is neither: ""."""
@@ -70,12 +70,12 @@ class PrefixedEncoder:
 
     def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> Any:
         """The host's half; see :class:`bench.encoder.TensorEncoder`."""
-        return prepared_by(self.base, [self.used[""] + sentence for sentence in sentences], batch_tokens)
+        return prepare_sentences(self.base, [self.used[""] + sentence for sentence in sentences], batch_tokens)
 
     def embed(self, prepared: Any) -> Tensor:
         """The device's half; see :class:`bench.encoder.TensorEncoder`."""
         with torch.no_grad():
-            return embedded(self.base, prepared)
+            return embed_prepared(self.base, prepared)
 
 
 def prompt_facts(used: Mapping[str, str], source: str) -> dict[str, str | int]:

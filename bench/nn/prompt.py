@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.errors import InputError
-from bench.nn.architecture import specials
+from bench.nn.architecture import find_special_ids
 
 TEMPLATES = {
     "[MASK]": 'This sentence of "{sentence}" means{mask}.',
@@ -51,9 +51,9 @@ class Prompt:
         self.text: str = TEMPLATES.get(mask, template) if template == "auto" else template
         places = _SENTENCE.findall(self.text)
         if mask is None or len(places) != 1 or self.text.count("{mask}") != 1:
-            raise self._unusable()
+            raise self._template_error()
         before, after = _SENTENCE.sub("\0", self.text.replace("{mask}", mask)).split("\0")
-        if [len(ids) for ids in specials(tokenizer)] != [1, 1]:
+        if [len(ids) for ids in find_special_ids(tokenizer)] != [1, 1]:
             raise InputError(
                 f"the template '{self.text}' can't be used with this model",
                 expected="a tokenizer that puts one special token before a sentence and one behind it",
@@ -64,7 +64,7 @@ class Prompt:
         self.after: list[int] = tokenizer(after, add_special_tokens=False)["input_ids"]
         self.length = len(self.before) + len(self.after) + 2
         if [*self.before, *self.after].count(tokenizer.mask_token_id) != 1:
-            raise self._unusable()
+            raise self._template_error()
 
     def finished(self, sentence: str) -> str:
         """The sentence with the ending that the template asks for."""
@@ -100,7 +100,7 @@ class Prompt:
             for row in found
         ]
 
-    def _unusable(self) -> InputError:
+    def _template_error(self) -> InputError:
         return InputError(
             f"the template '{self.text}' can't be used with this model",
             expected="a tokenizer with a mask token, and {sentence} and {mask} once each in the template",

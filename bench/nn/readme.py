@@ -10,7 +10,7 @@ from typing import Any
 _LONGEST = 1_000_000  # bytes of a card that is read
 
 
-def about_folder(folder: Path) -> dict[str, Any]:
+def read_model_card(folder: Path) -> dict[str, Any]:
     """Return "license" and "training_datasets" as far as the front matter of a folder's README.md says them.
 
     Nothing is raised for a card that is missing, damaged or of another form: it says nothing.
@@ -33,18 +33,18 @@ def about_folder(folder: Path) -> dict[str, Any]:
     return found
 
 
-def front_matter(about: Mapping[str, Any]) -> str:
+def format_front_matter(about: Mapping[str, Any]) -> str:
     """Return the same and the YAML of "model_index" as lines of a front matter, nothing for what isn't known.
 
-    >>> print(front_matter({"license": "mit", "training_datasets": ["wiki.txt"]}))
+    >>> print(format_front_matter({"license": "mit", "training_datasets": ["wiki.txt"]}))
     license: "mit"
     datasets: ["wiki.txt"]
     <BLANKLINE>
     """
     lines = {"license": about.get("license"), "datasets": about.get("training_datasets")}
-    known = "".join(f"{name}: {_inline(value)}\n" for name, value in lines.items() if value is not None)
+    known = "".join(f"{name}: {_format_yaml(value)}\n" for name, value in lines.items() if value is not None)
     return known + str(about.get("model_index", ""))
 
 
-def _inline(value: str | Sequence[str]) -> str:
+def _format_yaml(value: str | Sequence[str]) -> str:
     return json.dumps(value if isinstance(value, str) else list(value), ensure_ascii=False)

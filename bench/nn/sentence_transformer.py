@@ -12,12 +12,12 @@ import numpy as np
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn.backbone import quiet
+from bench.nn.backbone import silence_libraries
 from bench.nn.prefix import prompt_facts
-from bench.nn.st_modules import Part, check_part, parts_of
+from bench.nn.st_modules import ModulePart, check_module_part, match_modules
 from bench.nn.tokens import default_batch_tokens, length_sorted_batches
-from bench.nn.untrusted import check_modules, inner_places, not_loadable, offline
-from bench.nn.whole_folder import check_kind, check_types, dtype_facts
+from bench.nn.untrusted import check_modules, list_inner_folders, loading_error, forbid_hub
+from bench.nn.whole_folder import check_folder_kind, check_weight_types, dtype_facts
 
 _SETTINGS = "config_sentence_transformers.json"
 _NEAR = 1e-4  # of the largest component, see bench.nn.architecture
@@ -48,12 +48,12 @@ class SentenceTransformerEncoder:
         from sentence_transformers import SentenceTransformer  # slow, and the probes import this module
 
         places = check_modules(folder)
-        check_kind(folder)
-        for place in dict.fromkeys((folder, *inner_places(places))):
-            check_types(place)
+        check_folder_kind(folder)
+        for place in dict.fromkeys((folder, *list_inner_folders(places))):
+            check_weight_types(place)
         found: dict[str, str | int] = {}
         try:
-            with quiet(), offline():
+            with silence_libraries(), forbid_hub():
                 self.model = SentenceTransformer(
                     str(folder),
                     device=device,
@@ -61,12 +61,12 @@ class SentenceTransformerEncoder:
                     trust_remote_code=False,
                     model_kwargs={"dtype": "float32"},
                 )
-                parts = parts_of(self.model, folder)
+                parts = match_modules(self.model, folder)
                 for part in parts:
-                    found |= check_part(part)
+                    found |= check_module_part(part)
             self.model.float().eval()  # tables of static models too, which keep their folder's type
             self.dim = int(self.model.get_embedding_dimension() or 0)
-            with quiet():  # of a router it says which length of its routes is taken
+            with silence_libraries():  # of a router it says which length of its routes is taken
                 limit = self.model.max_seq_length
             self.max_length = int(limit) if limit and math.isfinite(limit) else 0  # 0: no limit
             self._alone = False
@@ -74,7 +74,7 @@ class SentenceTransformerEncoder:
         except InputError:
             raise
         except Exception as error:  # many kinds; all mean that the folder can't be used
-            raise not_loadable(error, folder.name) from error
+            raise loading_error(error, folder.name) from error
         self.prompts: dict[str, str] = {name: text or "" for name, text in self.model.prompts.items()}
         self.similarity = str(self.model.similarity_fn_name)
         kinds = [type(module).__name__ for module in self.model]
@@ -86,11 +86,11 @@ class SentenceTransformerEncoder:
             "dim": self.dim,
             "parameters": parameters,
             **_pooling_facts(parts),
-            **prompt_facts(self._used(), _SETTINGS),
-            **self._named(),
+            **prompt_facts(self._map_prompts(), _SETTINGS),
+            **self._task_prompt_facts(),
             "similarity": self.similarity,
             "similarity_from": _SETTINGS
-            if _says(folder / _SETTINGS, "similarity_fn_name")
+            if _names_setting(folder / _SETTINGS, "similarity_fn_name")
             else "the default",
             **dtype_facts(*dict.fromkeys((folder, *(part.folder for part in parts)))),
             **found,
@@ -118,7 +118,7 @@ class SentenceTransformerEncoder:
         own = {"query": self.model.encode_query, "document": self.model.encode_document}
         encode: Any = own.get(kind, self.model.encode)
         budget = 1 if self._alone else batch_tokens or default_batch_tokens(self.device)
-        for batch in length_sorted_batches(self._lengths(sentences), budget):
+        for batch in length_sorted_batches(self._measure_lengths(sentences), budget):
             try:
                 vectors = encode(
                     [sentences[index] for index in batch],
@@ -147,19 +147,19 @@ class SentenceTransformerEncoder:
         (alone,), (padded, _) = self.encode(["a"]), self.encode(["a", "a" + 14 * " b"])
         return bool(np.abs(padded - alone).max() > _NEAR * np.abs(alone).max())
 
-    def _used(self) -> dict[str, str]:
+    def _map_prompts(self) -> dict[str, str]:
         """The prompt of each kind of text, as sentence-transformers looks it up."""
         document = next(name for name in ("document", "passage", "corpus", "") if name in {*self.prompts, ""})
         names = {"": self.model.default_prompt_name or "", "query": "query", "document": document}
         return {kind: self.prompts.get(name, "") for kind, name in names.items()}
 
-    def _named(self) -> dict[str, str | int]:
+    def _task_prompt_facts(self) -> dict[str, str | int]:
         """The prompts of single tasks and types of task, which mteb looks up by their names."""
         others = {"query", "document", "passage", "corpus", self.model.default_prompt_name}
         found = prompt_facts({name: text for name, text in self.prompts.items() if name not in others}, "")
         return {} if found["prompt"] == "none" else {"prompts": found["prompt"], "prompts_from": _SETTINGS}
 
-    def _lengths(self, sentences: Sequence[str]) -> list[int]:
+    def _measure_lengths(self, sentences: Sequence[str]) -> list[int]:
         """Tokens of each sentence, or its characters where the model has no transformers tokenizer."""
         if not callable(self.model.tokenizer):
             return [len(sentence) + 1 for sentence in sentences]
@@ -167,28 +167,28 @@ class SentenceTransformerEncoder:
         return [min(len(row), self.max_length or len(row)) for row in rows]
 
 
-def _pooling_facts(parts: Sequence[Part]) -> dict[str, str | int]:
+def _pooling_facts(parts: Sequence[ModulePart]) -> dict[str, str | int]:
     """The pooling of the modules and the file that says it, and what each route of a router is made of."""
     facts: dict[str, str | int] = {}
     poolings = [part for part in parts if part.kind == "Pooling" and not part.route]
     for part in poolings[:1]:
-        facts |= {"pooling": _pooling(part), "pooling_from": f"{part.folder.name}/config.json"}
+        facts |= {"pooling": _format_pooling(part), "pooling_from": f"{part.folder.name}/config.json"}
     routes: dict[str, list[str]] = {}
     for part in parts:
         if part.route:
-            more = f" {_pooling(part)}" if part.kind == "Pooling" else ""
+            more = f" {_format_pooling(part)}" if part.kind == "Pooling" else ""
             routes.setdefault(part.route, []).append(part.kind + more)
     if routes:
         facts["routes"] = "; ".join(f"{name}: {'+'.join(kinds)}" for name, kinds in routes.items())
     return facts
 
 
-def _pooling(part: Part) -> str:
+def _format_pooling(part: ModulePart) -> str:
     mode = getattr(part.module, "pooling_mode", "unknown")
     return mode if isinstance(mode, str) else "+".join(map(str, mode))
 
 
-def _says(file: Path, name: str) -> bool:
+def _names_setting(file: Path, name: str) -> bool:
     try:
         return json.loads(file.read_text("utf-8")).get(name) is not None
     except (OSError, ValueError, AttributeError):

@@ -11,16 +11,16 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.errors import InputError
-from bench.nn.architecture import check_vocabulary, longest_input
-from bench.nn.folder import json_object
-from bench.nn.untrusted import check_tokenizer, check_weights, ignored_code
-from bench.nn.whole_folder import OTHER_KINDS, check_read, later_projection, projections
+from bench.nn.architecture import check_vocabulary, find_longest_input
+from bench.nn.folder import read_json_object
+from bench.nn.untrusted import check_tokenizer, check_weights, find_ignored_code
+from bench.nn.whole_folder import OTHER_KINDS, check_unread_weights, projection_error, find_projections
 
 _ROUTERS = ("Router", "Asym")  # the second is the older name of the first
 _ROUTER_SETTINGS = ("router_config.json", "config.json")
 
 
-class Part(NamedTuple):
+class ModulePart(NamedTuple):
     """A module of a model.
 
     Args:
@@ -36,7 +36,7 @@ class Part(NamedTuple):
     route: str
 
 
-def parts_of(model: Any, folder: Path) -> list[Part]:
+def match_modules(model: Any, folder: Path) -> list[ModulePart]:
     """Return a model's modules with those inside routers, each with its folder.
 
     Raises:
@@ -44,12 +44,12 @@ def parts_of(model: Any, folder: Path) -> list[Part]:
     """
     entries = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     named = [(folder / entry["path"], str(entry.get("type"))) for entry in entries]
-    return list(_matched([*model], named, folder, ""))
+    return list(_match_level([*model], named, folder, ""))
 
 
-def _matched(
+def _match_level(
     modules: Sequence[Any], named: Sequence[tuple[Path, str]], folder: Path, route: str
-) -> Iterator[Part]:
+) -> Iterator[ModulePart]:
     where = f"{folder.name}{f', route {route}' if route else ''}"
     if len(modules) != len(named):
         raise InputError(
@@ -71,26 +71,26 @@ def _matched(
                 where=where,
                 expected="a module that gives one vector of a sentence",
             )
-        yield Part(module, place, wanted, route)
+        yield ModulePart(module, place, wanted, route)
         if built in _ROUTERS:
-            yield from _routed(module, place, route)
+            yield from _match_routes(module, place, route)
 
 
-def _routed(router: Any, place: Path, outer: str) -> Iterator[Part]:
+def _match_routes(router: Any, place: Path, outer: str) -> Iterator[ModulePart]:
     """The modules of a router's routes; one that several share is listed once."""
-    settings = next((found for name in _ROUTER_SETTINGS if (found := json_object(place / name))), {})
+    settings = next((found for name in _ROUTER_SETTINGS if (found := read_json_object(place / name))), {})
     types, structure = settings.get("types", {}), settings.get("structure", {})
     seen: set[int] = set()
     for name, modules in router.sub_modules.items():
         inner = structure.get(name, [])
         named = [(place / path, str(types.get(path))) for path in inner]
-        for part in _matched([*modules], named, place, f"{outer}/{name}".strip("/")):
+        for part in _match_level([*modules], named, place, f"{outer}/{name}".strip("/")):
             if id(part.module) not in seen:
                 yield part
             seen.add(id(part.module))
 
 
-def check_part(part: Part) -> dict[str, Any]:
+def check_module_part(part: ModulePart) -> dict[str, Any]:
     """Check a transformer's weights, vocabulary and padding, and bring its length within its positions.
 
     Returns:
@@ -103,7 +103,7 @@ def check_part(part: Part) -> dict[str, Any]:
     model, folder = getattr(part.module, "auto_model", None), part.folder
     if not isinstance(model, PreTrainedModel):
         return {}
-    facts = {**ignored_code(folder), **_check_weights(model, part)}
+    facts = {**find_ignored_code(folder), **_check_weights(model, part)}
     tokenizer = getattr(part.module, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return facts
@@ -116,14 +116,14 @@ def check_part(part: Part) -> dict[str, Any]:
             expected='a "pad_token" in tokenizer_config.json',
             hint="hf:PATH with the folder's pooling, such as hf:PATH:last, does without",
         )
-    asked, most = part.module.max_seq_length, longest_input(model, tokenizer)
+    asked, most = part.module.max_seq_length, find_longest_input(model, tokenizer)
     if asked is not None and asked > most:
         part.module.max_seq_length = most
         facts["length_from"] = f"the model's positions; the folder says {asked}"
     return facts
 
 
-def _check_weights(model: PreTrainedModel, part: Part) -> dict[str, Any]:
+def _check_weights(model: PreTrainedModel, part: ModulePart) -> dict[str, Any]:
     kind: Any = type(model)
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "weights_only": True}
     with torch.random.fork_rng(devices=[]):
@@ -132,9 +132,9 @@ def _check_weights(model: PreTrainedModel, part: Part) -> dict[str, Any]:
     if not _reads_pooler(part.module):
         missing = [key for key in missing if "pooler" not in key.split(".")]
     check_weights(missing, part.folder.name)
-    unread = projections(check_read(model, sorted(info["unexpected_keys"]), part.folder.name))
+    unread = find_projections(check_unread_weights(model, sorted(info["unexpected_keys"]), part.folder.name))
     if unread and _reads_pooler(part.module):
-        raise later_projection(unread, part.folder.name)
+        raise projection_error(unread, part.folder.name)
     return {"unread": ", ".join(unread)} if unread else {}
 
 

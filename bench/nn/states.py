@@ -14,7 +14,7 @@ from transformers.models.bert.modeling_bert import eager_attention_forward
 from bench.nn.tokens import Chunk
 
 
-def mean_tokens(states: Tensor, mask: Tensor) -> Tensor:
+def average_states(states: Tensor, mask: Tensor) -> Tensor:
     """Mean of the attended token states, [CLS] and [SEP] included, padding excluded.
 
     Args:
@@ -28,7 +28,7 @@ def mean_tokens(states: Tensor, mask: Tensor) -> Tensor:
     return (states * weights).sum(1) / weights.sum(1)
 
 
-def last_token(states: Tensor, mask: Tensor) -> Tensor:
+def select_last_state(states: Tensor, mask: Tensor) -> Tensor:
     """State of each row's last token that is no padding, (B, H); padding stands on the right.
 
     Args:
@@ -38,7 +38,7 @@ def last_token(states: Tensor, mask: Tensor) -> Tensor:
     return states[torch.arange(len(states), device=states.device), mask.sum(1) - 1]
 
 
-def weighted_mean(states: Tensor, mask: Tensor) -> Tensor:
+def average_by_position(states: Tensor, mask: Tensor) -> Tensor:
     """sum_i (i / sum_j j) h_i over a row's tokens i = 1 ... n (Muennighoff 2022, SGPT), (B, H).
 
     In a causal model later tokens have read more. Padding, on the right, weighs nothing.
@@ -52,7 +52,7 @@ def weighted_mean(states: Tensor, mask: Tensor) -> Tensor:
     return (states * weights.to(states.dtype).unsqueeze(-1)).sum(1)
 
 
-def pool(states: Sequence[Tensor], mask: Tensor, pooling: str, *, first_layer: str = "embedding") -> Tensor:
+def pool_states(states: Sequence[Tensor], mask: Tensor, pooling: str, *, first_layer: str = "embedding") -> Tensor:
     """Pool the hidden states of a transformer (Gao et al. 2021, SimCSE, and its evaluation.py).
 
     Args:
@@ -74,19 +74,19 @@ def pool(states: Sequence[Tensor], mask: Tensor, pooling: str, *, first_layer: s
     if pooling == "cls":
         return states[-1][:, 0]
     if pooling == "avg":
-        return mean_tokens(states[-1], mask)
+        return average_states(states[-1], mask)
     if pooling == "avg_first_last":
-        return mean_tokens((states[0 if first_layer == "embedding" else 1] + states[-1]) / 2, mask)
+        return average_states((states[0 if first_layer == "embedding" else 1] + states[-1]) / 2, mask)
     if pooling == "avg_last_two":
-        return mean_tokens((states[-2] + states[-1]) / 2, mask)
+        return average_states((states[-2] + states[-1]) / 2, mask)
     if pooling == "last":
-        return last_token(states[-1], mask)
+        return select_last_state(states[-1], mask)
     if pooling == "weighted_mean":
-        return weighted_mean(states[-1], mask)
+        return average_by_position(states[-1], mask)
     raise ValueError(f"pooling {pooling!r}")
 
 
-def masked_token(states: Tensor, ids: Tensor, mask_id: int) -> Tensor:
+def select_mask_state(states: Tensor, ids: Tensor, mask_id: int) -> Tensor:
     """State of the mask token (PromptBERT's embedding).
 
     Args:
@@ -105,7 +105,7 @@ ARCHITECTURES = (BertModel, RobertaModel)
 IMPLEMENTATIONS = ("eager", "sdpa")
 
 
-class Heads(NamedTuple):
+class AttentionInput(NamedTuple):
     """What the self-attention of a layer works on.
 
     Args:
@@ -121,7 +121,7 @@ class Heads(NamedTuple):
     mask: Tensor | None
 
 
-def layered(model: Any) -> bool:
+def is_layered(model: Any) -> bool:
     """True for a model whose layers can be called here: an encoder of a known kind and attention."""
     return (
         isinstance(model, ARCHITECTURES)
@@ -130,7 +130,7 @@ def layered(model: Any) -> bool:
     )
 
 
-def attention_mask(config: Any, chunk: Chunk, dtype: torch.dtype = torch.float32) -> Tensor | None:
+def build_attention_mask(config: Any, chunk: Chunk, dtype: torch.dtype = torch.float32) -> Tensor | None:
     """The mask that layers of :func:`layered` models take: boolean, or added to the scores (eager)."""
     if chunk.attention is None or config._attn_implementation == "sdpa":
         return chunk.attention
@@ -138,7 +138,7 @@ def attention_mask(config: Any, chunk: Chunk, dtype: torch.dtype = torch.float32
     return torch.where(chunk.attention, zero, torch.finfo(dtype).min)
 
 
-def last_states(model: Any, chunk: Chunk, *, cls_only: bool = False) -> Tensor:
+def compute_last_states(model: Any, chunk: Chunk, *, cls_only: bool = False) -> Tensor:
     """States of a transformer's last layer, (b, L, H), with gradient; the pooler is not called.
 
     Args:
@@ -148,11 +148,11 @@ def last_states(model: Any, chunk: Chunk, *, cls_only: bool = False) -> Tensor:
             remains is keys and values, which [CLS] needs of every token, and 1/L of the rest: about a sixth
             of the layer. State and gradient are those of the whole layer, up to rounding; dropout draws less.
     """
-    if not layered(model):
+    if not is_layered(model):
         states: Tensor = model(input_ids=chunk.ids, attention_mask=chunk.mask).last_hidden_state
         return states
     states = model.embeddings(input_ids=chunk.ids)
-    mask = attention_mask(model.config, chunk, states.dtype)
+    mask = build_attention_mask(model.config, chunk, states.dtype)
     return run_layers(model.encoder.layer, states, mask, cls_only=cls_only)
 
 
@@ -174,31 +174,31 @@ def run_layers(
     for layer in first:
         states = layer(states, mask)
     if cls_only:
-        return run_layer(last, heads_of(last, states, mask, cls_only=True))
+        return run_layer(last, project_heads(last, states, mask, cls_only=True))
     whole: Tensor = last(states, mask)
     return whole
 
 
-def heads_of(layer: Any, states: Tensor, mask: Tensor | None, *, cls_only: bool = False) -> Heads:
+def project_heads(layer: Any, states: Tensor, mask: Tensor | None, *, cls_only: bool = False) -> AttentionInput:
     """Queries, keys and values of a layer; the queries of [CLS] alone with ``cls_only``."""
     own = layer.attention.self
     query = own.query(states[:, :1] if cls_only else states)
-    return Heads(states, query, own.key(states), own.value(states), mask)
+    return AttentionInput(states, query, own.key(states), own.value(states), mask)
 
 
-def run_layer(layer: Any, heads: Heads) -> Tensor:
+def run_layer(layer: Any, heads: AttentionInput) -> Tensor:
     """What a layer gives for each of its queries, (B, R, H)."""
-    context = attend(layer.attention.self, heads.query, heads.key, heads.value, heads.mask)
-    return behind_attention(layer, context, heads.states[:, : heads.query.shape[1]])
+    context = compute_attention(layer.attention.self, heads.query, heads.key, heads.value, heads.mask)
+    return apply_layer_output(layer, context, heads.states[:, : heads.query.shape[1]])
 
 
-def behind_attention(layer: Any, context: Tensor, residual: Tensor) -> Tensor:
+def apply_layer_output(layer: Any, context: Tensor, residual: Tensor) -> Tensor:
     """The rest of a layer: what follows its attention, token by token."""
     given: Tensor = layer.feed_forward_chunk(layer.attention.output(context, residual))
     return given
 
 
-def attend(attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+def compute_attention(attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     """softmax(Q K^T / sqrt(d_head) + mask) V of a layer, heads apart, then side by side, with its dropout.
 
     Computed by the function that computes the layer's own context.
@@ -217,9 +217,9 @@ def attend(attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tens
     function = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
     context, _ = function(
         attention,
-        _heads(query, attention),
-        _heads(key, attention),
-        _heads(value, attention),
+        _split_heads(query, attention),
+        _split_heads(key, attention),
+        _split_heads(value, attention),
         mask,
         dropout=attention.dropout.p if attention.training else 0.0,
         scaling=attention.scaling,
@@ -228,6 +228,6 @@ def attend(attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tens
     return flat
 
 
-def _heads(projected: Tensor, attention: Any) -> Tensor:
+def _split_heads(projected: Tensor, attention: Any) -> Tensor:
     """Split (B, T, H) into heads: (B, heads, T, H / heads)."""
     return projected.view(*projected.shape[:2], -1, attention.attention_head_size).transpose(1, 2)

@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn.tokens import on_device
-from bench.nn.untrusted import model_type
+from bench.nn.tokens import move_to_device
+from bench.nn.untrusted import read_model_type
 from bench.nn.whole_folder import dtype_facts
 
 WEIGHTS, VOCABULARY = "model.safetensors", "tokenizer.json"
@@ -80,7 +80,7 @@ class StaticEncoder:
         output = np.empty((len(sentences), self.dim), dtype=np.float32)
         for start in range(0, len(sentences), _CHUNK):
             chunk = sentences[start : start + _CHUNK]
-            prepared = on_device(self.prepare(chunk), self.device)
+            prepared = move_to_device(self.prepare(chunk), self.device)
             output[start : start + _CHUNK] = self.embed(prepared).cpu().numpy()
             if progress:
                 progress(len(chunk))
@@ -118,10 +118,10 @@ def load_static(folder: Path, device: str = "cpu") -> StaticEncoder:
     Raises:
         InputError: files that are missing or damaged.
     """
-    table = _tensors(folder).get(_TABLE)
+    table = _load_tensors(folder).get(_TABLE)
     if table is None:
         raise InputError(f"{WEIGHTS} has no '{_TABLE}'", where=folder.name)
-    return _encoder(folder, table, normalize=True, device=device)
+    return _build_encoder(folder, table, normalize=True, device=device)
 
 
 def is_model2vec(folder: Path) -> bool:
@@ -132,7 +132,7 @@ def is_model2vec(folder: Path) -> bool:
     """
     if (folder / "modules.json").is_file() or not (folder / WEIGHTS).is_file():
         return False
-    if model_type(folder) == "model2vec":
+    if read_model_type(folder) == "model2vec":
         return True
     try:
         with safe_open(folder / WEIGHTS, framework="pt") as weights:
@@ -150,13 +150,13 @@ def load_model2vec(folder: Path, device: str = "cpu") -> StaticEncoder:
     Raises:
         InputError: files that are missing or damaged, or tensors that don't fit each other.
     """
-    tensors, config = _tensors(folder), _config(folder)
+    tensors, config = _load_tensors(folder), _read_config(folder)
     table, mapping, weights = (tensors.get(name) for name in (_EMBEDDINGS, "mapping", "weights"))
     if table is None or table.ndim != 2:
         raise InputError(f"{WEIGHTS} has no table '{_EMBEDDINGS}'", where=folder.name)
     table = table.float()
     if mapping is not None:
-        if mapping.ndim != 1 or mapping.dtype not in _INTEGERS or not _within(mapping, len(table)):
+        if mapping.ndim != 1 or mapping.dtype not in _INTEGERS or not _is_within(mapping, len(table)):
             raise InputError(
                 "the mapping of tokens leads out of the table", where=folder.name, expected="rows of it"
             )
@@ -172,10 +172,10 @@ def load_model2vec(folder: Path, device: str = "cpu") -> StaticEncoder:
         raise InputError(
             f"normalize {normalize!r}", where=f"{folder.name}/config.json", expected="true or false"
         )
-    return _encoder(folder, table, normalize=normalize, device=device, skip_unknown=True)
+    return _build_encoder(folder, table, normalize=normalize, device=device, skip_unknown=True)
 
 
-def _encoder(
+def _build_encoder(
     folder: Path, table: Tensor, *, normalize: bool, device: str, skip_unknown: bool = False
 ) -> StaticEncoder:
     try:
@@ -193,7 +193,7 @@ def _encoder(
     return encoder
 
 
-def _tensors(folder: Path) -> dict[str, Tensor]:
+def _load_tensors(folder: Path) -> dict[str, Tensor]:
     try:
         return load_file(folder / WEIGHTS)
     except (OSError, SafetensorError, ValueError) as error:
@@ -201,7 +201,7 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
         raise InputError(f"{WEIGHTS} can't be read: {reason}", where=folder.name) from error
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -211,5 +211,5 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _within(rows: Tensor, size: int) -> bool:
+def _is_within(rows: Tensor, size: int) -> bool:
     return not rows.numel() or bool(int(rows.min()) >= 0 and int(rows.max()) < size)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
-from bench.nn.halves import embedded, prepared_by
+from bench.nn.halves import embed_prepared, prepare_sentences
 
 
 class SumEncoder:
@@ -50,13 +50,13 @@ class SumEncoder:
             self.parts += whole.parts if whole else (encoder,)
             self.weights += tuple(weight * factor for factor in (whole.weights if whole else (1.0,)))
         self.dim: int = dims[0]
-        self.facts = self._facts()
+        self.facts = self._merge_facts()
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
         """Encode with one part after the other; see :class:`bench.encoder.Encoder`."""
-        count = _Shared(progress, len(self.parts)) if progress else None
+        count = _SharedProgress(progress, len(self.parts)) if progress else None
         output = np.zeros((len(sentences), self.dim), dtype=np.float32)
         for part, weight in zip(self.parts, self.weights, strict=True):
             output += np.float32(weight) * part.encode(sentences, batch_tokens, count)
@@ -64,18 +64,18 @@ class SumEncoder:
 
     def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> tuple[Any, ...]:
         """The host's half of every part; see :class:`bench.encoder.TensorEncoder`."""
-        return tuple(prepared_by(part, sentences, batch_tokens) for part in self.parts)
+        return tuple(prepare_sentences(part, sentences, batch_tokens) for part in self.parts)
 
     @torch.no_grad()
     def embed(self, prepared: tuple[Any, ...]) -> Tensor:
         """The weighted sum of the parts' vectors; see :class:`bench.encoder.TensorEncoder`."""
-        found = [embedded(part, own) for part, own in zip(self.parts, prepared, strict=True)]
+        found = [embed_prepared(part, own) for part, own in zip(self.parts, prepared, strict=True)]
         output = torch.zeros_like(found[0])
         for vectors, weight in zip(found, self.weights, strict=True):
             output += weight * vectors
         return output
 
-    def _facts(self) -> dict[str, str | int]:
+    def _merge_facts(self) -> dict[str, str | int]:
         """Facts that all parts share as they are, others joined with +."""
         facts: dict[str, str | int] = {"parts": len(self.parts)}
         if set(self.weights) != {1.0}:
@@ -86,7 +86,7 @@ class SumEncoder:
         return facts
 
 
-class _Shared:
+class _SharedProgress:
     """Progress over several passes: a sentence is finished when its share of all passes is."""
 
     def __init__(self, progress: Progress, passes: int) -> None:

@@ -46,7 +46,7 @@ def length_sorted_batches(lengths: Sequence[int], budget: int, *, equal: bool = 
 
 
 @contextmanager
-def looked_up_once(model: Any, known: torch.Tensor | None) -> Iterator[None]:
+def share_embedding_lookup(model: Any, known: torch.Tensor | None) -> Iterator[None]:
     """While the block calls the model, its word embeddings come out of one lookup of the known ids.
 
     The gradient of a lookup is as large as the table, whatever it looked up: this way there is one such a
@@ -60,14 +60,14 @@ def looked_up_once(model: Any, known: torch.Tensor | None) -> Iterator[None]:
     if known is None or not isinstance(embeddings, torch.nn.Embedding):
         yield
         return
-    vars(embeddings)["forward"] = partial(_take, known, embeddings(known))
+    vars(embeddings)["forward"] = partial(_look_up_shared, known, embeddings(known))
     try:
         yield
     finally:
         del vars(embeddings)["forward"]
 
 
-def _take(known: torch.Tensor, table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+def _look_up_shared(known: torch.Tensor, table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     """Stands in for the embeddings' forward call: rows of the batch's own table."""
     return torch.nn.functional.embedding(torch.searchsorted(known, ids), table)
 
@@ -101,7 +101,7 @@ class TokenBatch(NamedTuple):
     known: torch.Tensor | None
 
 
-def chunk_of(
+def pad_chunk(
     rows: Sequence[Sequence[int]],
     pad_id: int,
     *,
@@ -131,14 +131,14 @@ def chunk_of(
     return Chunk(ids, mask, None if whole else mask.bool()[:, None, None, :])
 
 
-def chunk_from(ids: torch.Tensor, mask: torch.Tensor | None) -> Chunk:
+def wrap_chunk(ids: torch.Tensor, mask: torch.Tensor | None) -> Chunk:
     """A chunk of tensors that are there already; None where nothing is masked."""
     if mask is None:
         return Chunk(ids, torch.ones_like(ids), None)
     return Chunk(ids, mask, mask.bool()[:, None, None, :])
 
 
-def in_chunks(
+def split_into_chunks(
     rows: Sequence[Sequence[int]],
     pad_id: int,
     budget: int,
@@ -161,35 +161,35 @@ def in_chunks(
     if budget:
         numbers = list(length_sorted_batches([len(row) for row in rows], budget))
     chunks = (
-        chunk_of([rows[i] for i in chunk], pad_id, multiple=multiple, room=room, masked=masked)
+        pad_chunk([rows[i] for i in chunk], pad_id, multiple=multiple, room=room, masked=masked)
         for chunk in numbers
     )
     return tuple(chunks), [i for chunk in numbers for i in chunk]
 
 
-def places(order: Sequence[int]) -> torch.Tensor:
+def invert_order(order: Sequence[int]) -> torch.Tensor:
     """Where each of the numbers 0 ... n - 1 stands in ``order``, (n,)."""
     place = torch.empty(len(order), dtype=torch.long)
     place[torch.tensor(order)] = torch.arange(len(order))
     return place
 
 
-def on_device(tree: Any, device: torch.device | str) -> Any:
+def move_to_device(tree: Any, device: torch.device | str) -> Any:
     """Send every tensor of nested tuples, lists and dictionaries to a device; other values stay as they are.
 
     To CUDA they go from pinned memory, so that the host waits for no copy; see :func:`sent`.
     """
     if isinstance(tree, torch.Tensor):
-        return sent(tree, device)
+        return send_tensor(tree, device)
     if isinstance(tree, dict):
-        return {name: on_device(value, device) for name, value in tree.items()}
+        return {name: move_to_device(value, device) for name, value in tree.items()}
     if isinstance(tree, tuple | list):
-        values = [on_device(value, device) for value in tree]
+        values = [move_to_device(value, device) for value in tree]
         return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
     return tree
 
 
-def sent(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+def send_tensor(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
     """A CPU tensor on a device; to CUDA from pinned memory, so that the host needn't wait for the copy.
 
     One in float64 stays on the CPU where the device has no float64 (:mod:`bench.nn.device`).

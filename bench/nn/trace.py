@@ -18,22 +18,22 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from bench.nn.observer import LayerView, Observer, Tower, UntraceableError
+from bench.nn.observer import LayerView, Observer, ObservedTower, UntraceableError
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.states import IMPLEMENTATIONS
 from bench.nn.sum_encoder import SumEncoder
 
 
-def towers(encoder: object) -> tuple[Tower, ...]:
+def find_towers(encoder: object) -> tuple[ObservedTower, ...]:
     """Return the transformers of an encoder: a sum's in order, of an encoder on another one the latter's.
 
     Empty for an encoder without a transformer. A transformer that several parts share is listed once.
     """
     if isinstance(encoder, SumEncoder):
-        found = [tower for part in encoder.parts for tower in towers(part)]
+        found = [tower for part in encoder.parts for tower in find_towers(part)]
         return tuple({id(tower.model): tower for tower in found}.values())
     if hasattr(encoder, "base"):
-        return towers(encoder.base)
+        return find_towers(encoder.base)
     model = getattr(encoder, "model", None)
     if not isinstance(model, nn.Module):
         return ()
@@ -42,12 +42,12 @@ def towers(encoder: object) -> tuple[Tower, ...]:
             foreign = isinstance(encoder, SentenceTransformerEncoder)  # may have drawn a missing pooler
             has_pooler = not foreign and getattr(module, "pooler", None) is not None
             tokenizer = model.tokenizer if foreign else getattr(encoder, "tokenizer", None)
-            return (Tower(module, tokenizer, str(getattr(encoder, "pooling", "")), has_pooler),)
+            return (ObservedTower(module, tokenizer, str(getattr(encoder, "pooling", "")), has_pooler),)
     return ()
 
 
 @contextmanager
-def traced(watched: Sequence[Tower], observers: Sequence[Observer]) -> Iterator[list[int]]:
+def watch_towers(watched: Sequence[ObservedTower], observers: Sequence[Observer]) -> Iterator[list[int]]:
     """Tell observers of every batch that the towers see while the block encodes.
 
     A call without an attention mask isn't told: it is a template, not a sentence.
@@ -64,21 +64,21 @@ def traced(watched: Sequence[Tower], observers: Sequence[Observer]) -> Iterator[
             left; at the block's end if that was seen on CUDA, which is asked once.
     """
     rows = [0] * len(watched)
-    calls = [_Calls(number, tower, observers, rows) for number, tower in enumerate(watched)]
+    calls = [_TowerCalls(number, tower, observers, rows) for number, tower in enumerate(watched)]
     with ExitStack() as stack:
-        owner: dict[nn.Module, _Calls] = {}
+        owner: dict[nn.Module, _TowerCalls] = {}
         for call in calls:
             owner |= dict.fromkeys(call.tower.model.modules(), call)
             for take_off in call.attach():
                 stack.callback(take_off)
         for name in IMPLEMENTATIONS:
-            stack.enter_context(_watched_function(name, owner))
+            stack.enter_context(_watch_attention(name, owner))
         yield rows
         for call in calls:
             call.check_padding()
 
 
-def attention_weights(
+def compute_attention_weights(
     query: Tensor,
     key: Tensor,
     mask: Tensor | None,
@@ -118,10 +118,10 @@ def attention_weights(
     return weights.masked_fill_(~mask.any(-1, keepdim=True), 0)
 
 
-class _Calls:
+class _TowerCalls:
     """Follows the calls of one tower."""
 
-    def __init__(self, number: int, tower: Tower, observers: Sequence[Observer], rows: list[int]) -> None:
+    def __init__(self, number: int, tower: ObservedTower, observers: Sequence[Observer], rows: list[int]) -> None:
         self.number, self.tower, self.observers, self.rows = number, tower, observers, rows
         self.layer = 0
         self.mask: Tensor | None = None  # of the batch at hand; None between batches
@@ -148,9 +148,9 @@ class _Calls:
 
         @wraps(forward)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            self._begin(args, kwargs)
+            self._begin_batch(args, kwargs)
             output = forward(*args, **kwargs)
-            self._end(output)
+            self._end_batch(output)
             return output
 
         def take_off() -> None:
@@ -175,12 +175,12 @@ class _Calls:
         if self.padded_left is not None and self.padded_left.item():
             raise UntraceableError("the tokenizer pads on the left", where=type(self.tower.model).__name__)
 
-    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _begin_batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids, mask = kwargs.get("input_ids", *args[:1]), kwargs.get("attention_mask")
         self.layer, self.mask, self.weights = 0, None, None
         if mask is None:
             return
-        self.mask = _of_tokens(mask)
+        self.mask = _reduce_mask(mask)
         if mask.dim() == 2 or mask.is_cpu:  # what a GPU gets as a mask of attention is padded here
             left = ~self.mask[:, 0].all()
             self.padded_left = left if self.padded_left is None else self.padded_left | left
@@ -189,7 +189,7 @@ class _Calls:
         for observer in self.observers:
             observer.on_batch(self.number, ids, self.mask)
 
-    def _end(self, output: Any) -> None:
+    def _end_batch(self, output: Any) -> None:
         if self.mask is None:
             return
         where, layers = type(self.tower.model).__name__, self.tower.model.config.num_hidden_layers
@@ -216,14 +216,14 @@ class _Calls:
             self.attention(args[0], lambda: weights)
 
 
-def _of_tokens(mask: Tensor) -> Tensor:
+def _reduce_mask(mask: Tensor) -> Tensor:
     """True on tokens, (B, T), of a mask of tokens or of attention, boolean or added to the scores."""
     rows = mask if mask.dim() == 2 else mask[:, 0, 0]
     return rows == 0 if rows.is_floating_point() else rows.bool()
 
 
 @contextmanager
-def _watched_function(name: str, owner: dict[nn.Module, _Calls]) -> Iterator[None]:
+def _watch_attention(name: str, owner: dict[nn.Module, _TowerCalls]) -> Iterator[None]:
     """Put a watched function in the place of transformers' attention function of a name."""
 
     def attend(
@@ -234,7 +234,7 @@ def _watched_function(name: str, owner: dict[nn.Module, _Calls]) -> Iterator[Non
         if module in owner:
             causal = options.get("is_causal")
             again = partial(
-                attention_weights,
+                compute_attention_weights,
                 query,
                 key,
                 mask,

@@ -19,12 +19,12 @@ from bench.errors import InputError
 from bench.nn.states import (
     ARCHITECTURES,
     IMPLEMENTATIONS,
-    Heads,
-    attend,
-    attention_mask,
-    behind_attention,
-    heads_of,
-    last_states,
+    AttentionInput,
+    compute_attention,
+    build_attention_mask,
+    apply_layer_output,
+    project_heads,
+    compute_last_states,
     run_layer,
 )
 from bench.nn.tokens import Chunk
@@ -57,10 +57,10 @@ class LayerRecord(NamedTuple):
     """
 
     layer: Any
-    heads: Heads
+    heads: AttentionInput
 
 
-def cael_layers(layers: int, count: int) -> tuple[int, ...]:
+def list_cael_layers(layers: int, count: int) -> tuple[int, ...]:
     """Positions of the CAELs, {j : 1 <= j <= L, j mod k = 0} with k = L / n; the last is always layer L.
 
     Args:
@@ -82,7 +82,7 @@ def cael_layers(layers: int, count: int) -> tuple[int, ...]:
     return tuple(range(step, layers + 1, step))
 
 
-def twin_states(
+def compute_twin_states(
     first: Any,
     second: Any,
     chunk: Chunk,
@@ -105,14 +105,14 @@ def twin_states(
         cross_stream: "carry": the stream starts as the states that enter the first CAEL, passes from CAEL to
             CAEL and skips the layers between. "last": the last CAEL alone, its residual from the primitive
             stream.
-        cls_only: The primitive streams' [CLS] alone, (B, 1, H); see :func:`bench.nn.states.last_states`.
+        cls_only: The primitive streams' [CLS] alone, (B, 1, H); see :func:`bench.nn.states.compute_last_states`.
 
     Raises:
         InputError: with CAELs, towers that don't fit (see :func:`check_towers`), positions outside the layers
             or not ascending, or an unknown cross stream.
     """
     if not caels:
-        one, two = (last_states(model, chunk, cls_only=cls_only) for model in (first, second))
+        one, two = (compute_last_states(model, chunk, cls_only=cls_only) for model in (first, second))
         return TwinStates(one, two, None, None)
     check_towers(first, second)
     if cross_stream not in CROSS_STREAMS:
@@ -121,9 +121,9 @@ def twin_states(
     if list(caels) != sorted(set(caels)) or not 1 <= caels[0] <= caels[-1] <= layers:
         raise InputError(f"cross-attention layers {list(caels)}", expected=f"ascending, within 1 to {layers}")
     used = caels if cross_stream == "carry" else caels[-1:]
-    one, own = recorded_states(first, chunk, used, cls_only=cls_only)
-    two, other = recorded_states(second, chunk, used, cls_only=cls_only)
-    return TwinStates(one, two, _cross_cls(own, other), _cross_cls(other, own))
+    one, own = record_layer_states(first, chunk, used, cls_only=cls_only)
+    two, other = record_layer_states(second, chunk, used, cls_only=cls_only)
+    return TwinStates(one, two, _compute_cross_cls(own, other), _compute_cross_cls(other, own))
 
 
 def check_towers(first: Any, second: Any) -> None:
@@ -155,26 +155,26 @@ def check_towers(first: Any, second: Any) -> None:
         )
 
 
-def recorded_states(
+def record_layer_states(
     model: Any, chunk: Chunk, positions: Sequence[int], *, cls_only: bool = False
 ) -> tuple[Tensor, list[LayerRecord]]:
-    """:func:`bench.nn.states.last_states`, and the records of the layers at ``positions`` (from 1)."""
+    """:func:`bench.nn.states.compute_last_states`, and the records of the layers at ``positions`` (from 1)."""
     states, records = model.embeddings(input_ids=chunk.ids), []
-    mask, layers = attention_mask(model.config, chunk, states.dtype), list(model.encoder.layer)
+    mask, layers = build_attention_mask(model.config, chunk, states.dtype), list(model.encoder.layer)
     for position, layer in enumerate(layers, start=1):
         alone = cls_only and position == len(layers)
         recorded = any(position == each for each in positions)  # torch.compile takes "in" for identity
         if not recorded and not alone:
             states = layer(states, mask)
             continue
-        heads = heads_of(layer, states, mask, cls_only=alone)
+        heads = project_heads(layer, states, mask, cls_only=alone)
         if recorded:
             records.append(LayerRecord(layer, heads))
         states = run_layer(layer, heads)
     return states, records
 
 
-def cross_context(own: LayerRecord, other: LayerRecord, rows: int | None = None) -> Tensor:
+def compute_cross_context(own: LayerRecord, other: LayerRecord, rows: int | None = None) -> Tensor:
     """CACT = softmax(Q_a K_a^T / sqrt(d_head) + mask) V_b, heads apart, then side by side (JTCSE eq. 8, 10).
 
     Computed by the function that computes the layer's own context: with equal towers it is that context.
@@ -188,12 +188,12 @@ def cross_context(own: LayerRecord, other: LayerRecord, rows: int | None = None)
         (B, rows, H).
     """
     heads = own.heads
-    return attend(own.layer.attention.self, heads.query[:, :rows], heads.key, other.heads.value, heads.mask)
+    return compute_attention(own.layer.attention.self, heads.query[:, :rows], heads.key, other.heads.value, heads.mask)
 
 
-def _cross_cls(own: Sequence[LayerRecord], other: Sequence[LayerRecord]) -> Tensor:
+def _compute_cross_cls(own: Sequence[LayerRecord], other: Sequence[LayerRecord]) -> Tensor:
     """[CLS] of the cross stream after the last CAEL, (B, H)."""
     stream = own[0].heads.states[:, :1]
     for mine, theirs in zip(own, other, strict=True):
-        stream = behind_attention(mine.layer, cross_context(mine, theirs, rows=1), stream)
+        stream = apply_layer_output(mine.layer, compute_cross_context(mine, theirs, rows=1), stream)
     return stream[:, 0]

@@ -47,7 +47,7 @@ _HARMLESS = {
 
 
 @contextmanager
-def offline() -> Iterator[None]:
+def forbid_hub() -> Iterator[None]:
     """Forbid the hub while a folder is loaded: its settings can name another model, which would be fetched.
 
     ``local_files_only`` reaches the folder's own files alone.
@@ -77,7 +77,7 @@ def check_folder(folder: Path) -> None:
             hint="merge the adapter into its base model and save that",
         )
     for file in sorted(folder.glob("*.index.json")):
-        shards = _read(file).get("weight_map")
+        shards = _read_settings(file).get("weight_map")
         for name in sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else ():
             if not _SHARD.fullmatch(name):
                 raise InputError(
@@ -86,7 +86,7 @@ def check_folder(folder: Path) -> None:
                     expected="files beside it, NAME.safetensors or pytorch_model*.bin",
                 )
     if (folder / "config.json").is_file():
-        settings = _read(folder / "config.json")
+        settings = _read_settings(folder / "config.json")
         if "transformers_weights" in settings:
             raise InputError(
                 "it names another file of weights (transformers_weights)",
@@ -96,22 +96,22 @@ def check_folder(folder: Path) -> None:
         _check_settings(settings, f"{folder.name}/config.json")
 
 
-def model_type(folder: Path) -> object:
+def read_model_type(folder: Path) -> object:
     """What config.json calls the architecture; None where there is no such file.
 
     Raises:
         InputError: the file is not JSON, or calls it by something else than a text.
     """
     file = folder / "config.json"
-    kind = _read(file).get("model_type") if file.is_file() else None
+    kind = _read_settings(file).get("model_type") if file.is_file() else None
     if isinstance(kind, list | dict):
         raise InputError(f"model_type is {kind!r}", where=f"{folder.name}/config.json", expected="a text")
     return kind
 
 
-def ignored_code(folder: Path) -> dict[str, str]:
+def find_ignored_code(folder: Path) -> dict[str, str]:
     """Return a fact that names a class of the folder's own, which isn't executed; empty for none."""
-    settings = _read(folder / "config.json") if (folder / "config.json").is_file() else {}
+    settings = _read_settings(folder / "config.json") if (folder / "config.json").is_file() else {}
     auto = settings.get("auto_map")
     named = auto.get("AutoModel") if isinstance(auto, dict) else None
     return {"own_code": f"{named}, not executed"} if isinstance(named, str) and named.isprintable() else {}
@@ -168,7 +168,7 @@ def check_modules(folder: Path) -> list[Path]:
         InputError: a class that isn't sentence-transformers' own (it would be imported), a path that leads
             out, or settings that decide how weights and tokenizer are loaded.
     """
-    modules = _read(folder / "modules.json", kind=list)
+    modules = _read_settings(folder / "modules.json", kind=list)
     places = []
     for number, module in enumerate(modules, 1):
         entry = module if isinstance(module, dict) else {}
@@ -184,9 +184,9 @@ def check_modules(folder: Path) -> list[Path]:
         if file.name in ("modules.json", "tokenizer.json", "vocab.json") or file.name.endswith("index.json"):
             continue
         with suppress(_UnreadableError):  # sentence-transformers reads it with the same parser, or not at all
-            if isinstance(settings := _read(file, kind=object), dict):
-                _check_module(settings, file.relative_to(folder.parent).as_posix())
-    for place in (folder, *inner_places(places)):
+            if isinstance(settings := _read_settings(file, kind=object), dict):
+                _check_module_settings(settings, file.relative_to(folder.parent).as_posix())
+    for place in (folder, *list_inner_folders(places)):
         check_folder(place)
     for place, module in zip(places, modules, strict=True):
         if module["type"].endswith(".Pooling") and not (place / "config.json").is_file():
@@ -201,7 +201,7 @@ def check_modules(folder: Path) -> list[Path]:
     return places
 
 
-def inner_places(places: Iterable[Path]) -> list[Path]:
+def list_inner_folders(places: Iterable[Path]) -> list[Path]:
     """Return modules' folders with those of the routes that routers among them name, at any depth."""
     found: dict[Path, None] = {}
     waiting = list(places)
@@ -210,7 +210,7 @@ def inner_places(places: Iterable[Path]) -> list[Path]:
         found[place] = None
         for name in ("router_config.json", "config.json"):
             with suppress(InputError):
-                settings = _read(place / name) if (place / name).is_file() else {}
+                settings = _read_settings(place / name) if (place / name).is_file() else {}
                 types = settings.get("types") if "structure" in settings else None
                 inner = (
                     [place / path for path in types if isinstance(path, str)]
@@ -221,7 +221,7 @@ def inner_places(places: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def _check_module(settings: dict[str, Any], where: str) -> None:
+def _check_module_settings(settings: dict[str, Any], where: str) -> None:
     tokenizer, parts = settings.get("tokenizer_class"), settings.get("types")
     if isinstance(tokenizer, str) and "." in tokenizer:
         _check_class(tokenizer, where)
@@ -266,7 +266,7 @@ def _check_path(text: str, where: str) -> None:
         )
 
 
-def not_loadable(
+def loading_error(
     error: Exception, where: str, what: str = "this model", expected: str | None = None
 ) -> InputError:
     """Return the error for a folder that a library couldn't load, in words that help.
@@ -314,7 +314,7 @@ class _UnreadableError(InputError):
     """A settings file that is not JSON."""
 
 
-def _read(file: Path, kind: type = dict) -> Any:
+def _read_settings(file: Path, kind: type = dict) -> Any:
     try:
         settings = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:

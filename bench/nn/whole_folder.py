@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.nn.folder import json_object, layers_in, tensor_header
-from bench.nn.untrusted import VOCABULARY, check_folder, model_type
+from bench.nn.folder import read_json_object, count_layers, read_tensor_header
+from bench.nn.untrusted import VOCABULARY, check_folder, read_model_type
 
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _SCALE = re.compile(r"(^|\.)((weight|input)_scale(_inv)?|scales|qweight|qzeros|SCB|absmax|quant_state.*)$")
@@ -20,27 +20,27 @@ _INDEX = re.compile(r"(_ids|mask|masked_bias|attn\.bias|attention\.bias|mapping|
 _POINTER = b"version https://git-lfs"
 
 
-def stored_dtypes(*folders: Path) -> tuple[str, ...]:
+def read_stored_dtypes(*folders: Path) -> tuple[str, ...]:
     """Return the floating types of the weights in safetensors files of folders, the most used first.
 
     Empty where there are none: a pickle isn't opened for it.
     """
     found: dict[str, int] = {}
     for file in (file for folder in folders for file in sorted(folder.glob("*.safetensors"))):
-        for tensor in (tensor_header(file) or {}).values():
+        for tensor in (read_tensor_header(file) or {}).values():
             name = tensor.get("dtype") if isinstance(tensor, dict) else None
             if name in _NAMES:
                 found[_NAMES[name]] = found.get(_NAMES[name], 0) + 1
     return tuple(sorted(found, key=lambda name: -found[name]))
 
 
-def check_types(folder: Path) -> None:
+def check_weight_types(folder: Path) -> None:
     """Refuse weights that stand for other numbers than they hold: quantised ones, whose scales are apart.
 
     Raises:
         InputError: a tensor of 8 bits or fewer that isn't a flag, or one of scales.
     """
-    for file in opened(folder):
+    for file in list_weight_files(folder):
         with file.open("rb") as stream:
             if stream.read(len(_POINTER)) == _POINTER:
                 raise InputError(
@@ -48,7 +48,7 @@ def check_types(folder: Path) -> None:
                     where=f"{folder.name}/{file.name}",
                     hint="fetch them with: git lfs pull",
                 )
-        for name, kind, dimensions in _tensors(file):
+        for name, kind, dimensions in _list_tensors(file):
             flag = dimensions < 2 and not name.endswith(("weight", "bias"))
             if _SCALE.search(name) or not (kind in _NAMES or flag or _INDEX.search(name)):
                 raise InputError(
@@ -59,7 +59,7 @@ def check_types(folder: Path) -> None:
                 )
 
 
-def opened(folder: Path) -> list[Path]:
+def list_weight_files(folder: Path) -> list[Path]:
     """Return the files of weights that loading a folder opens, of several forms the first."""
     for pattern, index in (
         ("model.safetensors", "model.safetensors.index.json"),
@@ -72,10 +72,10 @@ def opened(folder: Path) -> list[Path]:
     return sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")))
 
 
-def _tensors(file: Path) -> Iterator[tuple[str, str, int]]:
+def _list_tensors(file: Path) -> Iterator[tuple[str, str, int]]:
     """Name, type and number of dimensions of a file's tensors; none of what can't be read."""
     if file.suffix == ".safetensors":
-        for name, tensor in (tensor_header(file) or {}).items():
+        for name, tensor in (read_tensor_header(file) or {}).items():
             if isinstance(tensor, dict):
                 yield name, str(tensor.get("dtype")), len(tensor.get("shape", ()))
         return
@@ -93,7 +93,7 @@ def _tensors(file: Path) -> Iterator[tuple[str, str, int]]:
 
 def dtype_facts(*folders: Path | None) -> dict[str, str | int]:
     """Return what a record says of the types of an encoder loaded as float32; None: from no folder."""
-    names = stored_dtypes(*(folder for folder in folders if folder))
+    names = read_stored_dtypes(*(folder for folder in folders if folder))
     return {"dtype": "float32", **({"folder_dtype": "+".join(names)} if names else {})}
 
 
@@ -107,7 +107,7 @@ _HEAD = re.compile(
 """Heads for words, classes and spans, which a sentence's vector doesn't pass."""
 
 
-def check_read(model: Any, unread: Sequence[str], where: str) -> list[str]:
+def check_unread_weights(model: Any, unread: Sequence[str], where: str) -> list[str]:
     """Refuse a checkpoint of whose encoder something isn't read; return what else nothing reads.
 
     Args:
@@ -144,14 +144,14 @@ def check_read(model: Any, unread: Sequence[str], where: str) -> list[str]:
     return list(unread)
 
 
-def projections(unread: Sequence[str]) -> list[str]:
+def find_projections(unread: Sequence[str]) -> list[str]:
     """Return the matrices among those that nothing reads that may project an encoder's vectors."""
     return [
         name for name in unread if name.endswith(".weight") and not _HEAD.match(name) and "orm" not in name
     ]
 
 
-def later_projection(names: Sequence[str], where: str) -> InputError:
+def projection_error(names: Sequence[str], where: str) -> InputError:
     """Return the error for a pooler that comes from before the training of a projection."""
     return InputError(
         f"its pooler is the one from before the training that made {names[0]}, which nothing reads",
@@ -173,7 +173,7 @@ _POOLINGS = {
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
 
 
-def check_whole(folder: Path) -> None:
+def check_model_files(folder: Path) -> None:
     """Check the files of a transformers folder: what would fail when the model is loaded.
 
     Shapes of single tensors are not compared, nor what an architecture's class would name them.
@@ -183,21 +183,21 @@ def check_whole(folder: Path) -> None:
             layers in it than the configuration names.
     """
     check_folder(folder)
-    if model_type(folder) is None:
+    if read_model_type(folder) is None:
         return  # transformers may know it by the folder's name
-    if not any(True for name in (*VOCABULARY, *_named_files(folder)) for _ in folder.glob(name)):
+    if not any(True for name in (*VOCABULARY, *_list_tokenizer_files(folder)) for _ in folder.glob(name)):
         raise InputError(
             "the tokenizer's vocabulary is missing",
             where=folder.name,
             expected="tokenizer.json, vocab.txt or another file of the model's tokenizer",
         )
-    headers = {file: tensor_header(file) for file in opened(folder) if file.suffix == ".safetensors"}
+    headers = {file: read_tensor_header(file) for file in list_weight_files(folder) if file.suffix == ".safetensors"}
     for file, header in headers.items():
         _check_length(file, header)
     _check_layers(folder, [name for header in headers.values() for name in header or ()])
 
 
-def check_kind(folder: Path) -> None:
+def check_folder_kind(folder: Path) -> None:
     """Raise InputError for a folder of another kind, of which mean pooling would be made.
 
     A Model2Vec folder has no modules.json, and needs none.
@@ -209,7 +209,7 @@ def check_kind(folder: Path) -> None:
             expected="modules.json in it",
             hint="use hf:PATH:pooling for a plain transformers folder",
         )
-    kind = json_object(folder / _SETTINGS).get("model_type", "SentenceTransformer")
+    kind = read_json_object(folder / _SETTINGS).get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise InputError(
             f"it is a {kind}, which gives no single vector of a sentence here",
@@ -220,9 +220,9 @@ def check_kind(folder: Path) -> None:
 
 
 def _is_model2vec(folder: Path) -> bool:
-    if model_type(folder) == "model2vec":
+    if read_model_type(folder) == "model2vec":
         return True
-    return any("embeddings" in (tensor_header(file) or ()) for file in folder.glob("model.safetensors"))
+    return any("embeddings" in (read_tensor_header(file) or ()) for file in folder.glob("model.safetensors"))
 
 
 def check_transformer_alone(folder: Path) -> None:
@@ -248,7 +248,7 @@ def check_transformer_alone(folder: Path) -> None:
         )
 
 
-def unread_settings(folder: Path, pooling: str, *, prompted: bool = False) -> str:
+def describe_unread_settings(folder: Path, pooling: str, *, prompted: bool = False) -> str:
     """Say which of a folder's own settings the transformer alone with a pooling leaves out; "" for none.
 
     Args:
@@ -256,14 +256,14 @@ def unread_settings(folder: Path, pooling: str, *, prompted: bool = False) -> st
         pooling: The pooling that is taken, as the option names it.
         prompted: A prompt is given as an option.
     """
-    settings = json_object(folder / _SETTINGS)
+    settings = read_json_object(folder / _SETTINGS)
     kind = settings.get("model_type", "SentenceTransformer")
-    if kind == "CrossEncoder" or "sentence_transformers" in json_object(folder / "config.json"):
+    if kind == "CrossEncoder" or "sentence_transformers" in read_json_object(folder / "config.json"):
         return "it is a CrossEncoder, which scores pairs by a head: hf: leaves the head out"
     if kind != "SentenceTransformer":
         return f"it is a {kind}, of which hf: reads the transformer alone"
     parts = []
-    own = [name for place in _poolings(folder) for name in place]
+    own = [name for place in _list_poolings(folder) for name in place]
     if own and own != [pooling]:
         parts.append(f"its own pooling is {'+'.join(own)}, not {pooling}")
     prompts = sorted(name for name, text in (settings.get("prompts") or {}).items() if text)
@@ -273,7 +273,7 @@ def unread_settings(folder: Path, pooling: str, *, prompted: bool = False) -> st
     return f"{' and '.join(parts)}{way}" if parts else ""
 
 
-def _poolings(folder: Path) -> Iterator[list[str]]:
+def _list_poolings(folder: Path) -> Iterator[list[str]]:
     """Yield the poolings that each Pooling module of a folder names, as the option ``pooling`` does."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
@@ -284,7 +284,7 @@ def _poolings(folder: Path) -> Iterator[list[str]]:
     for module in modules if isinstance(modules, list) else ():
         if not isinstance(module, dict) or not str(module.get("type")).endswith("Pooling"):
             continue
-        said = json_object(folder / str(module.get("path", "")) / "config.json")
+        said = read_json_object(folder / str(module.get("path", "")) / "config.json")
         named = said.get("pooling_mode")
         if isinstance(named, str):
             yield [_POOLINGS.get(mode, mode) for mode in named.split("+")]
@@ -293,9 +293,9 @@ def _poolings(folder: Path) -> Iterator[list[str]]:
             yield [_POOLINGS[mode] for mode in modes if mode in _POOLINGS]
 
 
-def _named_files(folder: Path) -> Iterator[str]:
+def _list_tokenizer_files(folder: Path) -> Iterator[str]:
     """Files that the tokenizer's settings name, such as spiece.model."""
-    settings = json_object(folder / "tokenizer_config.json")
+    settings = read_json_object(folder / "tokenizer_config.json")
     yield from (
         value
         for key, value in settings.items()
@@ -321,8 +321,8 @@ def _check_length(file: Path, header: Mapping[str, Any] | None) -> None:
 def _check_layers(folder: Path, names: Sequence[str]) -> None:
     """Refuse a folder of one stack of numbered layers that has fewer of them than its configuration names."""
     numbers = {int(match[1]) for name in names if (match := _LAYER.search(name))}
-    layers = layers_in(json_object(folder / "config.json"))
-    shared = "num_hidden_groups" in json_object(folder / "config.json")
+    layers = count_layers(read_json_object(folder / "config.json"))
+    shared = "num_hidden_groups" in read_json_object(folder / "config.json")
     if numbers and layers is not None and not shared and max(numbers) + 1 < layers:
         raise InputError(
             f"its weights have {max(numbers) + 1} layers, its config.json names {layers}",

@@ -36,10 +36,10 @@ def train_wordpiece(sentences: Sequence[str], size: int, *, max_length: int) -> 
     trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=fixed, show_progress=False)
     tokenizer.train_from_iterator(sentences, trainer)
     vocabulary = tokenizer.get_vocab()
-    return wordpiece_tokenizer(sorted(vocabulary, key=vocabulary.__getitem__), max_length=max_length)
+    return build_wordpiece_tokenizer(sorted(vocabulary, key=vocabulary.__getitem__), max_length=max_length)
 
 
-def wordpiece_tokenizer(vocabulary: Sequence[str], *, max_length: int) -> Any:
+def build_wordpiece_tokenizer(vocabulary: Sequence[str], *, max_length: int) -> Any:
     """Return a lower-casing ``BertTokenizer`` whose token of id i is ``vocabulary[i]``."""
     from transformers import BertTokenizer
 

@@ -43,7 +43,7 @@ def token_operations(length: int) -> float:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedStage:
     """A stage of a method: the stage, its passes a sentence, and what it is distilled from, or ""."""
 
     stage: StageSpec
@@ -71,84 +71,84 @@ class Trained:
 
 
 @cache
-def stages(method: str, profile: str) -> tuple[Trained, ...]:
+def method_stages(method: str, profile: str) -> tuple[TrainedStage, ...]:
     """All stages of a method as ``--methods`` names it, those of what it builds on first, each once."""
-    found, texts = discover().get(_parsed(method).name), builds_on(method, profile)
-    inner = [stage for text in texts.values() for stage in stages(text, profile)]
+    found, texts = discover().get(_parse_method(method).name), base_methods(method, profile)
+    inner = [stage for text in texts.values() for stage in method_stages(text, profile)]
     own: tuple[StageSpec, ...] = ()
     if isinstance(found, TrainedMethod) and found.card.needs_backbone:
-        own = found.stages(options_of(method, profile))
-    teacher = _parsed(texts["teacher"]).name if "teacher" in texts else ""
+        own = found.stages(resolve_options(method, profile))
+    teacher = _parse_method(texts["teacher"]).name if "teacher" in texts else ""
     passes = STUDENT + TOWERS.get(teacher, 0)
-    made = (Trained(stage, _passes(stage.kind) or passes, teacher) for stage in own)
+    made = (TrainedStage(stage, _stage_passes(stage.kind) or passes, teacher) for stage in own)
     return tuple(dict.fromkeys((*inner, *made)))
 
 
-def _passes(kind: str) -> float:
+def _stage_passes(kind: str) -> float:
     """Passes a sentence of a kind of stage, where every state is computed; 0 where no card says them."""
     name = "simcse" if kind in LIKE_SIMCSE else kind
     return discover().get(name).card.passes if name in discover().names() else 0.0
 
 
-def builds_on(method: str, profile: str) -> dict[str, str]:
+def base_methods(method: str, profile: str) -> dict[str, str]:
     """The methods that one builds on, as ``--methods`` names them, by role."""
-    found = discover().get(_parsed(method).name)
+    found = discover().get(_parse_method(method).name)
     if not isinstance(found, ComposedMethod) or found.card.name == "released":  # which is trained already
         return {}
-    return dict(found.members(options_of(method, profile)))
+    return dict(found.members(resolve_options(method, profile)))
 
 
 @cache
-def options_of(method: str, profile: str) -> Mapping[str, OptionValue]:
+def resolve_options(method: str, profile: str) -> Mapping[str, OptionValue]:
     """Value of every option of a method as ``--methods`` names it; raises InputError for one that is none."""
-    request = _parsed(method)
+    request = _parse_method(method)
     card = discover().get(request.name, where=method).card
     short = card.short_option if request.argument is not None and not card.takes_path else None
     given = [*([(short, request.argument)] if short else []), *request.options]
     own = {name: card.option(name, method).parse(value, method) for name, value in given if value is not None}
-    return MappingProxyType(profile_options(card, profiles.load(profile), own) | own)
+    return MappingProxyType(profile_options(card, profiles.load_profile(profile), own) | own)
 
 
-def _parsed(method: str) -> MethodRequest:
+def _parse_method(method: str) -> MethodRequest:
     return parse_methods(method)[0]
 
 
-def hours(method: str, profile: str, *, own: bool = False) -> float:
+def training_hours(method: str, profile: str, *, own: bool = False) -> float:
     """Of a seed of a method on one H200, with all that it builds on, or its own stages alone."""
-    others = [stage for name in builds_on(method, profile).values() for stage in stages(name, profile)]
-    found = [stage for stage in stages(method, profile) if not own or stage not in others]
+    others = [stage for name in base_methods(method, profile).values() for stage in method_stages(name, profile)]
+    found = [stage for stage in method_stages(method, profile) if not own or stage not in others]
     return sum(stage.operations for stage in found) / SUSTAINED / 3600
 
 
-def trained(profile: str) -> list[str]:
+def trained_methods(profile: str) -> list[str]:
     """Bench's own methods with stages of the papers' size, by the hours of a seed with all it builds on."""
     registry = discover()
     own = [
         name
         for name, method in registry
         if registry.origin(name).startswith("bench.") and name != "whitening"
-        if not method.card.takes_methods and not method.card.takes_path and stages(name, profile)
+        if not method.card.takes_methods and not method.card.takes_path and method_stages(name, profile)
     ]
-    return sorted(own, key=lambda name: (hours(name, profile), name))
+    return sorted(own, key=lambda name: (training_hours(name, profile), name))
 
 
 def grid_hours(profile: str) -> float:
     """Of all methods and seeds on one H200, every stage once, with their evaluation on sts7."""
-    kept = {stage for name in trained(profile) for stage in stages(name, profile)}
-    towers = sum(TOWERS.get(name, 1) for name in trained(profile))
+    kept = {stage for name in trained_methods(profile) for stage in method_stages(name, profile)}
+    towers = sum(TOWERS.get(name, 1) for name in trained_methods(profile))
     evaluation = 2 * towers * SUITE_TOKENS * token_operations(SHORT)  # the selected and the last checkpoint
     return SEEDS * (sum(stage.operations for stage in kept) + evaluation) / SUSTAINED / 3600
 
 
-def longest(profile: str) -> tuple[str, float]:
+def longest_method(profile: str) -> tuple[str, float]:
     """The method whose seed takes longest, and its hours: its stages wait for each other on any machine."""
-    name = trained(profile)[-1]
-    return name, hours(name, profile)
+    name = trained_methods(profile)[-1]
+    return name, training_hours(name, profile)
 
 
-def rows() -> Iterator[tuple[str, ...]]:
+def hour_rows() -> Iterator[tuple[str, ...]]:
     """Method, passes x tokens (x epochs) of its stages, hours of a seed, and of its own stages alone."""
-    for name in trained("bert-base"):
-        parts = " + ".join(stage.described for stage in stages(name, "bert-base"))
-        both = (hours(name, "bert-base", own=own) for own in (False, True))
+    for name in trained_methods("bert-base"):
+        parts = " + ".join(stage.described for stage in method_stages(name, "bert-base"))
+        both = (training_hours(name, "bert-base", own=own) for own in (False, True))
         yield f"`{name}`", parts, *(f"{each:.1f}" for each in both)

@@ -9,15 +9,15 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from bench.data.published import PAPERS, Figure, figures
-from bench.errors import DataError, unknown
-from bench.schema import Block, Each, Rows, fault, label, text
+from bench.data.published import PAPERS, PublishedFigure, load_figures
+from bench.errors import DataError, unknown_name
+from bench.schema import Block, MapOf, ListOf, find_fault, is_label, is_text
 
-_LABELS, _TEXTS = Rows(label), Each(label)
+_LABELS, _TEXTS = ListOf(is_label), MapOf(is_label)
 _ITEM = Block(
-    {"title": label},
+    {"title": is_label},
     {
-        **dict.fromkeys(("says", "note", "nothing", "seeds", "sweep", "set", "formula"), text),
+        **dict.fromkeys(("says", "note", "nothing", "seeds", "sweep", "set", "formula"), is_text),
         **dict.fromkeys(("backbones", "suites", "probes", "sections", "tables", "rows", "columns"), _LABELS),
         **dict.fromkeys(("draws", "keep", "gradient"), _LABELS),
         **dict.fromkeys(("names", "methods", "tasks", "metrics"), _TEXTS),
@@ -109,9 +109,9 @@ class Item:
         return bool(self.suites) and bool(self.sweep or any(self.methods.values()))
 
     @property
-    def figures(self) -> tuple[Figure, ...]:
+    def figures(self) -> tuple[PublishedFigure, ...]:
         """The stored figures that stand in it, in the paper's order."""
-        own = (figure for figure in figures() if figure.paper == self.paper)
+        own = (figure for figure in load_figures() if figure.paper == self.paper)
         return tuple(
             figure
             for figure in own
@@ -120,35 +120,35 @@ class Item:
 
 
 @cache
-def items() -> Mapping[str, Item]:
+def load_items() -> Mapping[str, Item]:
     """Return every item by its id, in the papers' order; raises DataError for a damaged file."""
-    return {item.id: item for paper in PAPERS for item in _read(paper)}
+    return {item.id: item for paper in PAPERS for item in _read_paper(paper)}
 
 
-def chosen(names: str) -> tuple[Item, ...]:
+def select_items(names: str) -> tuple[Item, ...]:
     """Return the items of "PAPER" or "PAPER:ITEM", several with commas, each once; raises InputError."""
-    return tuple(dict.fromkeys(item for name in names.split(",") for item in _named(name.strip())))
+    return tuple(dict.fromkeys(item for name in names.split(",") for item in _find_items(name.strip())))
 
 
-def _named(name: str) -> tuple[Item, ...]:
+def _find_items(name: str) -> tuple[Item, ...]:
     paper, colon, _ = name.partition(":")
     if paper not in PAPERS:
-        raise unknown("paper", paper, PAPERS, where="bench reproduce")
-    own = [item for item in items().values() if item.paper == paper]
+        raise unknown_name("paper", paper, PAPERS, where="bench reproduce")
+    own = [item for item in load_items().values() if item.paper == paper]
     if not colon:
         return tuple(own)
-    if name not in items():
-        raise unknown("item", name, [item.id for item in own], where="bench reproduce")
-    return (items()[name],)
+    if name not in load_items():
+        raise unknown_name("item", name, [item.id for item in own], where="bench reproduce")
+    return (load_items()[name],)
 
 
-def _read(paper: str) -> list[Item]:
+def _read_paper(paper: str) -> list[Item]:
     where = f"bench/papers/{paper}.toml"
     try:
         data = tomllib.loads((resources.files(__package__) / f"{paper}.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"not a paper's items: {error}", where=where) from error
-    if place := fault(data, Each(_ITEM)):
+    if place := find_fault(data, MapOf(_ITEM)):
         raise DataError(f"'{place}' is missing, unknown or of another type", where=where)
     return [_item(paper, name, table) for name, table in data.items()]
 

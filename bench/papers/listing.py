@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from bench.data.published import PAPERS
 from bench.papers.items import Item
-from bench.papers.work import Work, cpu_seconds, done, gpu_hours
-from bench.render.grid import DASH, Grid, Value, plain
+from bench.papers.work import ItemPlan, cpu_seconds, count_finished, gpu_hours
+from bench.render.grid import DASH, Grid, Value, plain_text
 
 _HEADER = ("item", "profiles", "printed", "done", "to do costs", "shows")
 
 
-def listing(items: Sequence[Item], works: Mapping[str, Sequence[Work]]) -> Grid:
+def list_items(items: Sequence[Item], works: Mapping[str, Sequence[ItemPlan]]) -> Grid:
     """Return a table of all items, by paper.
 
     Args:
@@ -24,7 +24,7 @@ def listing(items: Sequence[Item], works: Mapping[str, Sequence[Work]]) -> Grid:
     for paper, name in PAPERS.items():
         own = [item for item in items if item.paper == paper]
         groups.append((len(rows), name))
-        rows += [_row(item, works[item.id]) for item in own]
+        rows += [_item_row(item, works[item.id]) for item in own]
     return Grid("Tables and figures of the papers", _HEADER, tuple(rows), _NOTES, tuple(groups))
 
 
@@ -35,20 +35,20 @@ _NOTES = (
 )
 
 
-def lines(grid: Grid) -> str:
+def format_listing(grid: Grid) -> str:
     """Return the table for a terminal or a file: words begin below each other."""
-    cells = [grid.header, *(tuple(map(plain, row)) for row in grid.rows)]
+    cells = [grid.header, *(tuple(map(plain_text, row)) for row in grid.rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(grid.header))]
     shown = []
     for heading, row in [(None, grid.header), *grid.lines]:
         shown += [f"\n{heading}"] if heading else []
         shown.append(
-            "  ".join(plain(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            "  ".join(plain_text(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         )
     return "\n".join([*shown, "", *grid.notes]) + "\n"
 
 
-def _row(item: Item, works: Sequence[Work]) -> tuple[Value, ...]:
+def _item_row(item: Item, works: Sequence[ItemPlan]) -> tuple[Value, ...]:
     printed = str(len(item.figures)) if item.figures else DASH
     profiles = ", ".join(work.spec.profile for work in works) or DASH
     if item.nothing:
@@ -56,13 +56,13 @@ def _row(item: Item, works: Sequence[Work]) -> tuple[Value, ...]:
     if not item.runs and not item.gradient:
         what = "a formula" if item.formula else "options of the profiles"
         return item.id, profiles, printed, DASH, what, item.title
-    counts = [done(work) for work in works]
+    counts = [count_finished(work) for work in works]
     finished, planned = (sum(count[i] for count in counts) for i in (0, 1))
-    cost = DASH if finished == planned else "bench gradient" if item.gradient else _cost(works)
+    cost = DASH if finished == planned else "bench gradient" if item.gradient else _cost_text(works)
     return item.id, profiles, printed, f"{finished} of {planned}", cost, item.title
 
 
-def _cost(works: Sequence[Work]) -> str:
+def _cost_text(works: Sequence[ItemPlan]) -> str:
     """What the cells to do take."""
     papers = [work for work in works if work.spec.profile in work.item.backbones]
     others = [work for work in works if work.spec.profile not in work.item.backbones]

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.card import OptionValue
-from bench.data.published import Figure
+from bench.data.published import PublishedFigure
 from bench.errors import DataError
-from bench.papers.flops import options_of
+from bench.papers.flops import resolve_options
 from bench.papers.items import Item
-from bench.papers.places import matching
+from bench.papers.places import match_figure
 
-SAID = "= "
+LITERAL_PREFIX = "= "
 """Begins what is so here where no option has a printed hyperparameter."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class Hyperparameter:
     """A printed hyperparameter and ours.
 
     Args:
@@ -27,7 +27,7 @@ class Setting:
         differs: Why ours is another, or "".
     """
 
-    figure: Figure
+    figure: PublishedFigure
     option: str
     ours: str
     differs: str = ""
@@ -43,38 +43,38 @@ class Setting:
             return self.figure.text == self.ours
 
 
-def settings(item: Item) -> tuple[Setting, ...]:
+def compare_hyperparameters(item: Item) -> tuple[Hyperparameter, ...]:
     """Return an item's printed hyperparameters with ours; raises DataError for one that nothing names."""
-    return tuple(_setting(item, figure) for figure in item.figures)
+    return tuple(_compare_figure(item, figure) for figure in item.figures)
 
 
-def _setting(item: Item, figure: Figure) -> Setting:
+def _compare_figure(item: Item, figure: PublishedFigure) -> Hyperparameter:
     where = f"bench/papers: {item.id}"
-    text = _entry(item.settings, figure)
+    text = _find_entry(item.settings, figure)
     if text is None:
         raise DataError(f"no option for the printed {figure.method} {figure.metric}", where=where)
-    differs = _entry(item.differs, figure) or ""
-    if text.startswith(SAID):
-        return Setting(figure, "", text.removeprefix(SAID), differs)
+    differs = _find_entry(item.differs, figure) or ""
+    if text.startswith(LITERAL_PREFIX):
+        return Hyperparameter(figure, "", text.removeprefix(LITERAL_PREFIX), differs)
     profile = figure.backbone or item.backbones[0]
-    ours = dict.fromkeys(_value(name.strip(), profile, where) for name in text.split(","))
-    return Setting(figure, text, ", ".join(ours), differs)
+    ours = dict.fromkeys(_option_text(name.strip(), profile, where) for name in text.split(","))
+    return Hyperparameter(figure, text, ", ".join(ours), differs)
 
 
-def _value(name: str, profile: str, where: str) -> str:
+def _option_text(name: str, profile: str, where: str) -> str:
     """Value of METHOD.OPTION in a profile; raises DataError where there is no such option."""
     method, _, option = name.partition(".")
-    values: Mapping[str, OptionValue] = options_of(method, profile)
+    values: Mapping[str, OptionValue] = resolve_options(method, profile)
     if option not in values:
         raise DataError(f"{method} has no option '{option}'", where=where)
     value = values[option]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _entry(table: Mapping[str, str], figure: Figure) -> str | None:
+def _find_entry(table: Mapping[str, str], figure: PublishedFigure) -> str | None:
     """The entry of "METHOD[ KEY=VALUE,...] METRIC" for a figure."""
     keys = {}
     for key, value in table.items():
         method, *pairs, metric = key.split(" ")
         keys[f"{method} {','.join((*pairs, f'metric={metric}'))}"] = value
-    return matching(keys, figure)
+    return match_figure(keys, figure)

@@ -13,14 +13,14 @@ from bench.config.spec import MethodRequest, RunSpec
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import Backbone
 from bench.errors import InputError
-from bench.nn.folder import ModelFolder, resolve
+from bench.nn.folder import ModelFolder, resolve_folder
 from bench.papers import flops as scale
 from bench.papers.items import Item
-from bench.papers.places import Place, methods, places
+from bench.papers.places import ItemCell, cell_methods, lay_out_cells
 from bench.plan.backbones import backbone_shape, profile_backbone
 from bench.plan.cells import make_cells
-from bench.records.record import Place as Kept
-from bench.records.record import safe_name, training_seconds
+from bench.records.record import RecordPlace as Kept
+from bench.records.record import safe_name, sum_training_seconds
 from bench.records.store import ResultStore
 from bench.registry import discover
 
@@ -33,7 +33,7 @@ PAPERS_BACKBONE = Backbone(layers=12, pooler=True)
 
 
 @dataclass(frozen=True)
-class Work:
+class ItemPlan:
     """An item in a profile.
 
     Args:
@@ -47,7 +47,7 @@ class Work:
 
     item: Item
     spec: RunSpec
-    places: tuple[Place, ...]
+    places: tuple[ItemCell, ...]
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     impossible: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
@@ -58,7 +58,7 @@ class Work:
         return tuple(request.text for request in self.spec.methods)
 
 
-def work(item: Item, spec: RunSpec, profile: str) -> Work:
+def plan_item(item: Item, spec: RunSpec, profile: str) -> ItemPlan:
     """Return what has to run for an item.
 
     Args:
@@ -70,20 +70,20 @@ def work(item: Item, spec: RunSpec, profile: str) -> Work:
         InputError: an unknown profile.
         DataError: the item's own data contradict each other.
     """
-    known = profiles.load(profile)
-    folder = resolve(spec.backbone, where="--backbone") if spec.backbone else _own(known, spec.data)
+    known = profiles.load_profile(profile)
+    folder = resolve_folder(spec.backbone, where="--backbone") if spec.backbone else _profile_folder(known, spec.data)
     backbone = Backbone(*backbone_shape(known, folder)) if folder else PAPERS_BACKBONE
     label = f"{known.name}@{folder.sha256[:8]}" if folder and spec.backbone else known.name
-    found = () if item.settings or item.nothing else places(item, profile, backbone)
-    wanted = methods(found) if item.runs else ()
-    impossible = {text: why for text in wanted if (why := _impossible(text, backbone))}
+    found = () if item.settings or item.nothing else lay_out_cells(item, profile, backbone)
+    wanted = cell_methods(found) if item.runs else ()
+    impossible = {text: why for text in wanted if (why := _why_impossible(text, backbone))}
     suites = tuple(dict.fromkeys(known.stand_ins.get(suite, suite) for suite in item.suites))
     requests = tuple(request for text in wanted if text not in impossible for request in parse_methods(text))
     own = replace(spec, methods=requests, suites=suites, probes=item.probes, profile=profile)
-    return Work(item, own, found, known.stand_ins, impossible, label)
+    return ItemPlan(item, own, found, known.stand_ins, impossible, label)
 
 
-def _own(profile: profiles.Profile, data: Path | None) -> ModelFolder | None:
+def _profile_folder(profile: profiles.Profile, data: Path | None) -> ModelFolder | None:
     """A profile's backbone; None where its folder isn't here."""
     try:
         return profile_backbone(profile, data)
@@ -91,7 +91,7 @@ def _own(profile: profiles.Profile, data: Path | None) -> ModelFolder | None:
         return None
 
 
-def _impossible(method: str, backbone: Backbone) -> str:
+def _why_impossible(method: str, backbone: Backbone) -> str:
     """Why a backbone of so many layers can't have a method's options, or ""."""
     options = dict(pair for request in parse_methods(method) for pair in request.options)
     layers = f"the backbone has {backbone.layers} layers"
@@ -103,99 +103,99 @@ def _impossible(method: str, backbone: Backbone) -> str:
     return "the backbone has no pooler" if options.get("pooling") == "pooler" and not backbone.pooler else ""
 
 
-def ids(made: Work) -> dict[str, tuple[str, tuple[int | None, ...]]]:
+def item_method_ids(made: ItemPlan) -> dict[str, tuple[str, tuple[int | None, ...]]]:
     """Return the method id in results, and the seeds, of each method by its text."""
-    return {request.text: _id(made, request) for request in made.spec.methods}
+    return {request.text: _method_id(made, request) for request in made.spec.methods}
 
 
-def _id(made: Work, request: MethodRequest) -> tuple[str, tuple[int | None, ...]]:
-    profile = profiles.load(made.spec.profile)
+def _method_id(made: ItemPlan, request: MethodRequest) -> tuple[str, tuple[int | None, ...]]:
+    profile = profiles.load_profile(made.spec.profile)
     card = discover().get(request.name, where=request.text).card
     cells = make_cells(request, card, made.spec, profile, profile.name, None, 0, lambda load: None)
     return cells[0].method, tuple(cell.seed for cell in cells)
 
 
-def done(made: Work) -> tuple[int, int]:
+def count_finished(made: ItemPlan) -> tuple[int, int]:
     """Return how many cells (or watched trainings) of an item are finished, and how many there are."""
     store = ResultStore(made.spec.results, made.spec.campaign)
     if made.item.gradient:
-        files = list(_watched(made))
+        files = list(_watched_files(made))
         return sum(file.exists() for file in files), len(files)
     wanted = [
         Kept(made.label, method, seed, suite)
-        for method, seeds in ids(made).values()
+        for method, seeds in item_method_ids(made).values()
         for seed in seeds
         for suite in made.spec.suites
     ]
-    return sum(_finished(store, place) for place in wanted), len(wanted)
+    return sum(_is_finished(store, place) for place in wanted), len(wanted)
 
 
-def gradient_folder(made: Work) -> Path:
+def gradient_folder(made: ItemPlan) -> Path:
     """Return where ``bench gradient`` for an item writes, and the report reads."""
     return made.spec.results / made.spec.campaign / GRADIENT
 
 
-def watched_folder(made: Work, method: str, seed: int | None) -> Path:
+def watched_folder(made: ItemPlan, method: str, seed: int | None) -> Path:
     """Return the folder of one watched training, by the method's id."""
     return gradient_folder(made) / safe_name(f"{made.label}-{method}-seed-{seed}")
 
 
-def _watched(made: Work) -> Iterator[Path]:
+def _watched_files(made: ItemPlan) -> Iterator[Path]:
     for text in made.item.gradient:
         if not text:
             yield gradient_folder(made) / SAMPLED
             continue
-        method, seeds = _id(made, parse_methods(text)[0])
+        method, seeds = _method_id(made, parse_methods(text)[0])
         yield from (watched_folder(made, method, seed) / MEASURED for seed in seeds)
 
 
-def missing(made: Work) -> list[tuple[str, str, int | None]]:
+def missing_runs(made: ItemPlan) -> list[tuple[str, str, int | None]]:
     """Return text, id and seed of what lacks a finished record on a suite."""
     store = ResultStore(made.spec.results, made.spec.campaign)
     return [
         (text, method, seed)
-        for text, (method, seeds) in ids(made).items()
+        for text, (method, seeds) in item_method_ids(made).items()
         for seed in seeds
-        if not all(_finished(store, Kept(made.label, method, seed, suite)) for suite in made.spec.suites)
+        if not all(_is_finished(store, Kept(made.label, method, seed, suite)) for suite in made.spec.suites)
     ]
 
 
-def _finished(store: ResultStore, place: Kept) -> bool:
+def _is_finished(store: ResultStore, place: Kept) -> bool:
     record = store.read(place) if store.path(place).exists() else None
     return record is not None and record.status == "ok"
 
 
-def gpu_hours(made: Iterable[Work]) -> float:
+def gpu_hours(made: Iterable[ItemPlan]) -> float:
     """Hours of one H200 for what is missing, each stage of a seed once; see :mod:`bench.papers.flops`."""
     stages = {
         (each.spec.profile, seed, stage)
         for each in made
-        for text, _, seed in missing(each)
-        for stage in scale.stages(text, each.spec.profile)
+        for text, _, seed in missing_runs(each)
+        for stage in scale.method_stages(text, each.spec.profile)
     }
     return sum(stage.operations for _, _, stage in stages) / scale.SUSTAINED / 3600
 
 
-def cpu_seconds(made: Work) -> tuple[float, int]:
+def cpu_seconds(made: ItemPlan) -> tuple[float, int]:
     """Return what is missing takes by records of the same profile here, and how many none tells of."""
-    known = _seconds(made.spec.results, made.label)
-    each = [known.get(method, known.get(method.partition("[")[0])) for _, method, _ in missing(made)]
+    known = _seconds_by_method(made.spec.results, made.label)
+    each = [known.get(method, known.get(method.partition("[")[0])) for _, method, _ in missing_runs(made)]
     return sum(filter(None, each)), each.count(None)
 
 
-def _seconds(results: Path, profile: str) -> dict[str, float]:
+def _seconds_by_method(results: Path, profile: str) -> dict[str, float]:
     """CPU seconds of a seed of each method, training included, by the records of all campaigns."""
     found: dict[str, list[float]] = {}
     for folder in sorted(results.iterdir()) if results.is_dir() else ():
         for record in ResultStore(results, folder.name).records() if (folder / profile).is_dir() else ():
             if record.profile == profile and record.status == "ok":
                 # a stage that another cell trained isn't in the cell's own time
-                took = max(record.timing.get("cpu_seconds", 0.0), training_seconds(record))
+                took = max(record.timing.get("cpu_seconds", 0.0), sum_training_seconds(record))
                 found.setdefault(record.method, []).append(took)
     return {method: fmean(values) for method, values in found.items()}
 
 
-def manifest(made: Work, ids: Mapping[str, str]) -> Manifest | None:
+def item_manifest(made: ItemPlan, ids: Mapping[str, str]) -> Manifest | None:
     """Return the grid of an item that is a sweep, for its figures; None for another.
 
     Args:

@@ -38,16 +38,16 @@ from bench.errors import DataError, InputError
 from bench.nn.folder import (
     PRETRAINING,
     FolderFacts,
-    MadeModel,
+    RecipeModel,
     ModelFolder,
-    content_hash,
-    folder_facts,
-    resolve,
-    shape,
+    hash_model,
+    read_folder_facts,
+    resolve_folder,
+    read_layer_count,
 )
-from bench.nn.whole_folder import check_whole
+from bench.nn.whole_folder import check_model_files
 from bench.plan.cell import Cell
-from bench.records.fingerprint import digest
+from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
 from bench.stages import TrainedMethod
 
@@ -73,21 +73,21 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
     """
     where, name = f"profile {profile.name}", profile.backbone["name"]
     if not profiles.makes_backbone(profile):
-        return resolve(profiles.backbone_reference(profile), where=where, name=name)
-    recipe = _recipe(profile)
-    path = Path(profiles.backbone_reference(profile) or kept_backbones() / f"{name}-{recipe[:12]}")
+        return resolve_folder(profiles.backbone_reference(profile), where=where, name=name)
+    recipe = _profile_recipe(profile)
+    path = Path(profiles.backbone_reference(profile) or backbone_cache_folder() / f"{name}-{recipe[:12]}")
     words = ["pretrain", "--profile", profile.backbone["profile"], "--steps", str(profile.backbone["steps"])]
     words += ["--seed", str(_SEED), "--threads", str(THREADS)]
     words += ["--data", str(data)] if data else []
     if not path.exists():
-        return MadeModel(path, name, "", recipe, tuple(words))
-    check_made(path, recipe)
-    return MadeModel(path, name, content_hash(path), recipe, tuple(words))
+        return RecipeModel(path, name, "", recipe, tuple(words))
+    check_backbone_recipe(path, recipe)
+    return RecipeModel(path, name, hash_model(path), recipe, tuple(words))
 
 
-def other_weights(profile: Profile, models: Iterable[ModelFolder | None]) -> str | None:
+def describe_weight_difference(profile: Profile, models: Iterable[ModelFolder | None]) -> str | None:
     """Say where a made backbone isn't the one that the profile names; None where nothing is to be said."""
-    own = next((model for model in models if isinstance(model, MadeModel)), None)
+    own = next((model for model in models if isinstance(model, RecipeModel)), None)
     made = profile.backbone.get("made")
     if own is None or made is None or not (weights := own.path / "model.safetensors").is_file():
         return None
@@ -102,24 +102,24 @@ def other_weights(profile: Profile, models: Iterable[ModelFolder | None]) -> str
 
 
 def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
-    """Return what :func:`bench.nn.folder.shape` does, also of a backbone that is still to be made."""
+    """Return what :func:`bench.nn.folder.read_layer_count` does, also of a backbone that is still to be made."""
     if model.sha256:
-        return shape(model.path)
-    layers, _ = shape(Path(profiles.backbone_reference(profiles.load(profile.backbone["profile"]))))
+        return read_layer_count(model.path)
+    layers, _ = read_layer_count(Path(profiles.backbone_reference(profiles.load_profile(profile.backbone["profile"]))))
     return layers, False  # a language model has no pooler
 
 
-def kept_backbones() -> Path:
+def backbone_cache_folder() -> Path:
     """Return the folder of the backbones that were made here: BENCH_CACHE, else the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("BENCH_CACHE") or Path(cache) / "cse-bench") / "backbones"
 
 
-def check_made(path: Path, recipe: str) -> None:
+def check_backbone_recipe(path: Path, recipe: str) -> None:
     """Raise DataError unless the folder holds what the recipe makes, by what its training said of itself."""
     try:
         facts = json.loads((path / PRETRAINING).read_text(encoding="utf-8"))
-        made = _digest(facts["settings"], facts["seed"], facts["backbone"]["sha256"], facts["text"]["sha256"])
+        made = _recipe_hash(facts["settings"], facts["seed"], facts["backbone"]["sha256"], facts["text"]["sha256"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{PRETRAINING} does not say how this model was made", where=path.name, hint=f"remove {path}"
@@ -133,15 +133,15 @@ def check_made(path: Path, recipe: str) -> None:
         )
 
 
-def _recipe(profile: Profile) -> str:
+def _profile_recipe(profile: Profile) -> str:
     own = profile.backbone
-    settings = {**profiles.load(own["profile"]).pretrain, "steps": own["steps"]}
-    return _digest(settings, _SEED, own["from"], own["text"])
+    settings = {**profiles.load_profile(own["profile"]).pretrain, "steps": own["steps"]}
+    return _recipe_hash(settings, _SEED, own["from"], own["text"])
 
 
-def _digest(settings: Mapping[str, Any], seed: int, model: str, text: str) -> str:
+def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) -> str:
     numbers = {name: float(value) for name, value in settings.items()}
-    return digest({"version": _VERSION, "settings": numbers, "seed": seed, "from": model, "text": text})
+    return hash_canonical_json({"version": _VERSION, "settings": numbers, "seed": seed, "from": model, "text": text})
 
 
 _TRAINED = (Need(IDS_ALONE), Need(PADDING))
@@ -164,23 +164,23 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
     refused = {}
     asked = list(dict.fromkeys(cells))
     for model in dict.fromkeys(
-        model for cell in asked for part in _with_members(cell) for model in _models(part)
+        model for cell in asked for part in _walk_members(cell) for model in _transformer_folders(part)
     ):
-        check_whole(model.path)
+        check_model_files(model.path)
     for cell in asked:
         check = getattr(METHODS.get(cell.card.name), "check_folder", None)
         if check is not None and cell.model is not None:
             check(cell.model.path)
     for cell in asked:
         if training is not None:
-            _check_lengths(cell, training)
-        if cell.method not in refused and (found := list(lacks(cell))):
+            _check_sentence_lengths(cell, training)
+        if cell.method not in refused and (found := list(find_missing_needs(cell))):
             refused[cell.method] = found
     if refused:
-        raise _refusal(list(refused.values()))
+        raise _build_refusal(list(refused.values()))
 
 
-def _check_lengths(cell: Cell, training: TrainingData) -> None:
+def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
     """Refuse sentences that some stage reads whole and the backbone has no positions for.
 
     Words are counted, of which every one is a token at least, so what is refused would surely fail.
@@ -188,7 +188,7 @@ def _check_lengths(cell: Cell, training: TrainingData) -> None:
     for _, owner, stage in cell.named_stages:
         if owner.model is None or not (owner.model.path / "config.json").is_file():
             continue
-        length, most = dict(stage.spec.config).get("max_length"), _facts(owner.model).positions
+        length, most = dict(stage.spec.config).get("max_length"), _read_folder_facts(owner.model).positions
         if not isinstance(length, int) or most is None or length <= most:
             continue
         sentences = training.texts[stage.spec.text].sentences
@@ -203,7 +203,7 @@ def _check_lengths(cell: Cell, training: TrainingData) -> None:
 
 
 @dataclass(frozen=True)
-class Lack:
+class MissingNeed:
     """What a model lacks that a method needs.
 
     Args:
@@ -219,49 +219,49 @@ class Lack:
     model: ModelFolder
 
 
-def lacks(cell: Cell) -> Iterator[Lack]:
+def find_missing_needs(cell: Cell) -> Iterator[MissingNeed]:
     """Yield what a cell's models lack, and its members'."""
-    for part in _with_members(cell):
+    for part in _walk_members(cell):
         options = dict(part.options)
-        for need in needs_of(part.card, options):
-            if model := _lacking(part, need, options):
-                yield Lack(cell, part, need, model)
+        for need in method_needs(part.card, options):
+            if model := _find_lacking_model(part, need, options):
+                yield MissingNeed(cell, part, need, model)
 
 
-def _lacking(part: Cell, need: Need, options: Mapping[str, OptionValue]) -> ModelFolder | None:
+def _find_lacking_model(part: Cell, need: Need, options: Mapping[str, OptionValue]) -> ModelFolder | None:
     """The model that lacks what is needed, if any."""
     models = {"": part.model, **dict(part.auxiliaries)}
     model = models.get(need.of)
     if model is None or not (model.path / "config.json").is_file():
         return None  # made on first use, or of another kind of folder
-    return None if fulfils(_facts(model), need.what, options) else model
+    return None if fulfils_need(_read_folder_facts(model), need.what, options) else model
 
 
-def needs_of(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
+def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
     """Return what a method needs with these options, of its backbone and of the models that options name."""
-    by_pooling = _by_pooling(card) if options.get("pooler", "cls") == "cls" else ()  # else its pooler reads
+    by_pooling = _pooling_needs(card) if options.get("pooler", "cls") == "cls" else ()  # else its pooler reads
     found = [
         need
-        for need in (*(_TRAINED if _trains(card) else ()), *card.needs, *by_pooling)
+        for need in (*(_TRAINED if _trains_transformer(card) else ()), *card.needs, *by_pooling)
         if need.holds(options)
     ]
     made = any(need.what == POOLER_LAYER for need in found)  # such a method trains a pooler of its own
     return [need for need in found if not (made and need.what == POOLER)]
 
 
-def _trains(card: MethodCard) -> bool:
+def _trains_transformer(card: MethodCard) -> bool:
     """True if the method trains a transformer."""
     return any(option.name.split(".")[-1] == "dropout" for option in card.options)
 
 
-def _by_pooling(card: MethodCard) -> Iterator[Need]:
+def _pooling_needs(card: MethodCard) -> Iterator[Need]:
     """What the option ``pooling`` of any method needs; avg does without, where the method has it."""
     has_avg = any(option.name == "pooling" and "avg" in option.choices for option in card.options)
     for pooling, what in _POOLINGS.items():
         yield Need(what, "pooling", (pooling,), instead="pooling=avg" if has_avg else "")
 
 
-def fulfils(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
+def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
     """Return whether a folder has what is needed, or doesn't say that it hasn't.
 
     Args:
@@ -291,11 +291,11 @@ def _asks_for_dropout(options: Mapping[str, OptionValue]) -> bool:
     return any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
 
 
-def _refusal(refused: Sequence[Sequence[Lack]]) -> InputError:
+def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
     """One error for all methods that are refused: the first in full, of the others what they need."""
     first = refused[0][0]
     cell, part, need, model = first.cell, first.part, first.need, first.model
-    facts = _facts(model)
+    facts = _read_folder_facts(model)
     kind = f" ({facts.kind})" if facts.kind else ""
     where = "--methods" if need.of or cell.card.takes_path else "--backbone"
     if cell.card.takes_path:
@@ -306,7 +306,7 @@ def _refusal(refused: Sequence[Sequence[Lack]]) -> InputError:
         hint = f"bench show hf:{model.path} says what is read of it"
     else:
         named = f"{part.card.name}.{need.of}: {model.name}" if need.of else f"the backbone {model.name}"
-        expected = " or ".join(["another model", *dict.fromkeys(filter(None, map(_way_out, refused)))])
+        expected = " or ".join(["another model", *dict.fromkeys(filter(None, map(_suggest_options, refused)))])
         hint = f"bench show hf:{model.path} lists the methods that can train on it"
     through = "" if part is cell else f", by its {part.card.name},"
     others = "".join(f"; {lack.cell.describe()} {NEEDS[lack.need.what]}" for lack, *_ in refused[1:])
@@ -318,13 +318,13 @@ def _refusal(refused: Sequence[Sequence[Lack]]) -> InputError:
     )
 
 
-def _way_out(found: Sequence[Lack]) -> str:
+def _suggest_options(found: Sequence[MissingNeed]) -> str:
     """Options, as they are typed, with which a method lacks nothing; "" where there are none."""
     cell = found[0].cell
     asked = parse_method(cell.method, "--methods", recorded=True)
     aliased, brackets, others = asked.name != cell.card.name, cell.method, []
     for part in dict.fromkeys(lack.part for lack in found):
-        options = options_without(part.card, dict(part.options), partial(_lacking, part))
+        options = find_sufficient_options(part.card, dict(part.options), partial(_find_lacking_model, part))
         if options is None:
             return ""
         texts = {name: str(value).lower() for name, value in options.items()}
@@ -338,7 +338,7 @@ def _way_out(found: Sequence[Lack]) -> str:
     return " ".join([brackets, *others])
 
 
-def options_without(
+def find_sufficient_options(
     card: MethodCard,
     options: Mapping[str, OptionValue],
     lacking: Callable[[Need, Mapping[str, OptionValue]], object],
@@ -351,7 +351,7 @@ def options_without(
         lacking: Of a need and the options, true where a model lacks it.
     """
     now, changed = dict(options), dict[str, OptionValue]()
-    while need := next((need for need in needs_of(card, now) if lacking(need, now)), None):
+    while need := next((need for need in method_needs(card, now) if lacking(need, now)), None):
         name, _, text = need.instead.partition("=")
         if not name or name in changed:
             return None
@@ -365,13 +365,13 @@ def options_without(
     return changed
 
 
-def _with_members(cell: Cell) -> Iterator[Cell]:
+def _walk_members(cell: Cell) -> Iterator[Cell]:
     yield cell
     for _, member in cell.members:
-        yield from _with_members(member)
+        yield from _walk_members(member)
 
 
-def _models(part: Cell) -> Iterator[ModelFolder]:
+def _transformer_folders(part: Cell) -> Iterator[ModelFolder]:
     """A cell's folders in transformers' format that are there."""
     for model in (part.model, *(model for _, model in part.auxiliaries)):
         if model is not None and (model.path / "config.json").is_file():
@@ -379,6 +379,6 @@ def _models(part: Cell) -> Iterator[ModelFolder]:
 
 
 @cache
-def _facts(model: ModelFolder) -> FolderFacts:
+def _read_folder_facts(model: ModelFolder) -> FolderFacts:
     """Read a model's folder once: its hash says which one it is."""
-    return folder_facts(model.path)
+    return read_folder_facts(model.path)

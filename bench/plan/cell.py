@@ -9,7 +9,7 @@ from typing import Any
 from bench.card import SUPERVISED, MethodCard, OptionValue
 from bench.config.plugins import plugin_facts
 from bench.nn.folder import ModelFolder
-from bench.records.record import Place
+from bench.records.record import RecordPlace
 from bench.registry import METHODS
 from bench.stages import PAIRS, Stage
 
@@ -33,8 +33,8 @@ class Cell:
         auxiliaries: Each model it needs in training in addition to the backbone, by the option that names it.
         ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
         train_precision: Arithmetic of its transformers in training, see
-            :func:`bench.training.mixed_precision.training_at`.
-        compiled: How its steps are compiled, see :func:`bench.training.two_phase_step.compiling`.
+            :func:`bench.training.mixed_precision.train_at_precision`.
+        compiled: How its steps are compiled, see :func:`bench.training.two_phase_step.compile_steps`.
     """
 
     profile: str
@@ -97,16 +97,16 @@ class Cell:
         """Names of all methods that it builds on, at any depth."""
         return {name for _, member in self.members for name in (member.card.name, *member.member_names)}
 
-    def place(self, suite: str) -> Place:
+    def place(self, suite: str) -> RecordPlace:
         """Where the cell's record for a suite belongs."""
-        return Place(self.profile, self.method, self.seed, suite)
+        return RecordPlace(self.profile, self.method, self.seed, suite)
 
     def describe(self) -> str:
         """For messages: method id and seed."""
         return self.method if self.seed is None else f"{self.method} seed {self.seed}"
 
 
-def plugins_of(cell: Cell) -> dict[str, dict[str, Any]]:
+def collect_cell_plugins(cell: Cell) -> dict[str, dict[str, Any]]:
     """Where its method and those it builds on came from, by method, of those that aren't bench's own."""
     names = {name for name in (cell.card.name, *cell.member_names) if not METHODS.is_own(name)}
     found = {name: plugin_facts(name) for name in sorted(names)}

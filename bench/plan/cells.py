@@ -14,25 +14,25 @@ from bench.card import MethodCard, Option, OptionValue
 from bench.config.method_ids import (
     misquoted_hint,
     parse_method,
-    quoted,
+    quote_value,
     quoting_hint,
     split_argument,
     split_outside_brackets,
     split_path,
 )
-from bench.config.profiles import Profile, counted_by_epochs
-from bench.config.profiles import names as profile_names
+from bench.config.profiles import Profile, zero_steps
+from bench.config.profiles import profile_names as profile_names
 from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.errors import InputError
-from bench.nn.folder import ModelFolder, resolve, resolve_file
+from bench.nn.folder import ModelFolder, resolve_folder, resolve_file
 from bench.plan.cell import Cell
-from bench.plan.job import check_match, matched_length
+from bench.plan.job import check_match, compute_matching_length
 from bench.records.files import model_stem
 from bench.registry import METHODS
 from bench.stages import ComposedMethod, TrainedMethod
 
 
-def with_members(
+def add_members(
     cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: tuple[str, ...] = ()
 ) -> Cell:
     """Return the cell with the cells of the methods that it builds on, of the same seed.
@@ -57,12 +57,12 @@ def with_members(
         found = [member for member in make(request) if member.seed in (cell.seed, None)]
         number = 1 + sum(member.card.name == request.name for _, member in members)
         copy = ".".join(filter(None, (cell.copy, str(number) if number > 1 else "")))
-        members.append((role, with_members(replace(found[0], copy=copy), make, (*above, cell.card.name))))
+        members.append((role, add_members(replace(found[0], copy=copy), make, (*above, cell.card.name))))
         named[text] = members[-1][1]
-    return _without_paths(replace(cell, members=tuple(members)), named)
+    return _replace_member_paths(replace(cell, members=tuple(members)), named)
 
 
-def _without_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
+def _replace_member_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
     """Name members from this machine by their ids, so that no path enters an id, an option or a key."""
     for text in sorted(named, key=len, reverse=True):  # one path may begin another
         member = named[text]
@@ -78,7 +78,7 @@ def _without_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
     return cell
 
 
-def without_idle_seeds(cells: list[Cell]) -> list[Cell]:
+def drop_idle_seeds(cells: list[Cell]) -> list[Cell]:
     """Return one cell without seed in place of cells that no seed enters.
 
     Those are sums of deterministic methods, and what is made of one without drawing anything.
@@ -94,7 +94,7 @@ def without_idle_seeds(cells: list[Cell]) -> list[Cell]:
     return list(kept.values())
 
 
-def refuse_twins(requested: Iterable[Sequence[Cell]]) -> None:
+def check_duplicate_names(requested: Iterable[Sequence[Cell]]) -> None:
     """Raise InputError if the cells of two requests have one name: no table could tell them apart."""
     names = Counter(name for cells in requested for name in {cell.method for cell in cells})
     for method, count in names.items():
@@ -140,20 +140,20 @@ def make_cells(
             can't be.
     """
     path, short = split_argument(request, card)
-    given = given_options(request, card, spec, short)
+    given = collect_user_options(request, card, spec, short)
     base = profile_options(card, profile, given)
-    options = base | counted_by_epochs(given, base) | given
+    options = base | zero_steps(given, base) | given
     model = backbone if card.needs_backbone else None
     if path is not None:
-        model = _model(path, request, card)
-    auxiliaries = _auxiliaries(card, options, backbone, find)
+        model = _find_brought_model(path, request, card)
+    auxiliaries = _find_auxiliaries(card, options, backbone, find)
     options |= {name: folder.name for name, folder in auxiliaries if options[name] != BACKBONE}
     changed = {name: value for name, value in sorted(options.items()) if value != base[name]}
     identity = _method_id(request, card, model, short, changed)
     if match := str(options.pop("match", "")):  # what it gives says it, so it isn't part of the identity
         check_match(match, given, matching, f"--methods {request.text}")
-        other = bare_cell(MethodRequest(match, match), spec, profile, corpus_size, (*matching, match))
-        length = matched_length(match, other, options, corpus_size)
+        other = make_bare_cell(MethodRequest(match, match), spec, profile, corpus_size, (*matching, match))
+        length = compute_matching_length(match, other, options, corpus_size)
         options |= {name: value for name, value in length.items() if name not in given}
     noted = profile.note and card.needs_backbone and spec.backbone is None
     first = Cell(
@@ -172,9 +172,9 @@ def make_cells(
     return [replace(first, seed=seed) for seed in spec.seeds]
 
 
-def _model(path: str, request: MethodRequest, card: MethodCard) -> ModelFolder:
+def _find_brought_model(path: str, request: MethodRequest, card: MethodCard) -> ModelFolder:
     """Find the model that a method brings; raises InputError, with what to type where quotes are wrong."""
-    find, where = resolve_file if card.takes_file else resolve, f"--methods {request.text}"
+    find, where = resolve_file if card.takes_file else resolve_folder, f"--methods {request.text}"
     try:
         return find(path, where=where)
     except InputError as error:
@@ -186,7 +186,7 @@ def _model(path: str, request: MethodRequest, card: MethodCard) -> ModelFolder:
         raise
 
 
-def bare_cell(
+def make_bare_cell(
     request: MethodRequest,
     spec: RunSpec,
     profile: Profile,
@@ -202,10 +202,10 @@ def bare_cell(
         card, name = METHODS.get(asked.name, where=asked.text).card, profile.name
         return make_cells(asked, card, spec, profile, name, None, corpus_size, lambda _load: None, matching)
 
-    return with_members(make(request)[0], make)
+    return add_members(make(request)[0], make)
 
 
-def given_options(
+def collect_user_options(
     request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
 ) -> dict[str, OptionValue]:
     """Options that the user gave: after a colon, in brackets, by ``--set``, whose last one wins.
@@ -218,13 +218,13 @@ def given_options(
     if short and short[0] in dict(request.options):
         raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
     typed = (*((short,) if short else ()), *request.options)
-    said = {name: _option(card, name, request).parse(value, where) for name, value in typed}
+    said = {name: _find_option(card, name, request).parse(value, where) for name, value in typed}
     given = dict(said)
     of_all, of_row = (
         [one for one in spec.overrides if one.method == name] for name in (card.name, request.alias)
     )
     for override in (*of_all, *of_row):  # what one row is given holds against what all of its method are
-        name, text, place = _checked_stage(override, card)
+        name, text, place = _resolve_override(override, card)
         value = card.option(name, place).parse(text, place)
         if name in said and said[name] != value and not override.forced:
             raise InputError(
@@ -237,7 +237,7 @@ def given_options(
     return given
 
 
-def _option(card: MethodCard, name: str, request: MethodRequest) -> Option:
+def _find_option(card: MethodCard, name: str, request: MethodRequest) -> Option:
     """Return an option that was typed; raises InputError, which says how a path with brackets is typed."""
     where = f"--methods {request.text}"
     try:
@@ -270,14 +270,14 @@ def _method_id(
     if of_methods:
         stem = f"{stem}:{of_methods[1]}"
     texts = [
-        f"{name}={quoted(str(value))}"
+        f"{name}={quote_value(str(value))}"
         for name, value in changed.items()
         if not of_methods or name != of_methods[0]
     ]
     return f"{stem}[{','.join(texts)}]" if texts else stem
 
 
-def _auxiliaries(
+def _find_auxiliaries(
     card: MethodCard,
     options: Mapping[str, OptionValue],
     backbone: ModelFolder | None,
@@ -292,18 +292,18 @@ def _auxiliaries(
         if reference == BACKBONE:
             folder = backbone
         else:
-            folder = find(partial(_auxiliary, reference, f"{card.name}.{name}"))
+            folder = find(partial(_find_auxiliary, reference, f"{card.name}.{name}"))
         if folder is not None:
             found.append((name, folder))
     return tuple(found)
 
 
-def _auxiliary(reference: str, where: str) -> ModelFolder:
+def _find_auxiliary(reference: str, where: str) -> ModelFolder:
     """Find a model that an option names; raises InputError."""
     hint = f"make it with: bench pretrain --profile {reference} --out {reference}"
     made_here = reference in profile_names() and not Path(reference).is_dir()
     try:
-        return resolve(reference, where=where)
+        return resolve_folder(reference, where=where)
     except InputError as error:
         raise InputError(error.what, where=error.where, hint=hint if made_here else error.hint) from error
 
@@ -317,15 +317,15 @@ def profile_options(
     user gave; where the budget is one of equal terms, every method does, but for what its table says.
     """
     options = {option.name: option.default for option in card.options}
-    return options | budget_options(card, profile, given) | _own_table(card, profile)
+    return options | budget_options(card, profile, given) | _read_method_table(card, profile)
 
 
-def _own_table(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:
+def _read_method_table(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:
     """What the profile's table of a method says."""
     where = f"profile {profile.name}"
     return {
         name: card.option(name, where).parse(value, f"{where}: {name}")
-        for name, value in flattened(profile.methods.get(card.name, {}))
+        for name, value in flatten_table(profile.methods.get(card.name, {}))
     }
 
 
@@ -337,20 +337,20 @@ def budget_options(
     if budget is None or (card.name in profile.methods and not budget.equal):
         return {}
     terms = budget.terms(card)
-    options = {option.name: option.default for option in card.options} | terms | _own_table(card, profile)
+    options = {option.name: option.default for option in card.options} | terms | _read_method_table(card, profile)
     return terms | budget.options(card, options | dict(given))
 
 
-def flattened(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def flatten_table(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Names and values of a table, those of an inner one as TABLE.NAME."""
     rows: list[tuple[str, Any]] = []
     for name, value in table.items():
-        inner = [(f"{name}.{key}", v) for key, v in flattened(value)] if isinstance(value, dict) else None
+        inner = [(f"{name}.{key}", v) for key, v in flatten_table(value)] if isinstance(value, dict) else None
         rows += [(name, value)] if inner is None else inner
     return rows
 
 
-def _checked_stage(override: Override, card: MethodCard) -> tuple[str, str, str]:
+def _resolve_override(override: Override, card: MethodCard) -> tuple[str, str, str]:
     where = f"--set {override.text}"
     if override.stage is None:
         return override.option, override.value, where

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from bench.card import MethodCard
 from bench.config import profiles
-from bench.config.method_ids import find_unquoted, quoting_hint, split_argument
+from bench.config.method_ids import find_unquoted_path, quoting_hint, split_argument
 from bench.config.spec import MethodRequest, RunSpec
 from bench.data.training import TrainingData
 from bench.errors import InputError, not_one_of
-from bench.nn.folder import resolve, resolve_file
+from bench.nn.folder import resolve_folder, resolve_file
 from bench.plan.cell import Cell
-from bench.plan.cells import bare_cell
+from bench.plan.cells import make_bare_cell
 from bench.registry import METHODS
 from bench.stages import copy_name
 
 _MOST = 3  # methods that a refusal names
 
 
-def method_cards(requests: Sequence[MethodRequest]) -> list[MethodCard]:
+def find_method_cards(requests: Sequence[MethodRequest]) -> list[MethodCard]:
     """Return the card of each method; raises InputError for an unknown one, which may be part of a path."""
     found = []
     for index, request in enumerate(requests):
@@ -38,10 +38,10 @@ def _path_hint(before: MethodRequest, request: MethodRequest) -> str | None:
     text, card = f"{before.text},{request.text}", METHODS.get(before.name).card
     if not card.takes_path or before.in_quotes:
         return None
-    if (unquoted := find_unquoted(text)) is None:
+    if (unquoted := find_unquoted_path(text)) is None:
         try:
             path, _ = split_argument(before, card)
-            (resolve_file if card.takes_file else resolve)(path or "", where=before.text)
+            (resolve_file if card.takes_file else resolve_folder)(path or "", where=before.text)
         except InputError:
             return quoting_hint(text)
     return unquoted.error.hint if unquoted else None
@@ -57,7 +57,7 @@ def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
     options = [option for request in spec.methods for option in request.options]
     options += [(override.option, override.value) for override in spec.overrides]
     for match in {value for name, value in options if name == "match" and value}:
-        other = bare_cell(MethodRequest(match, match), spec, profiles.load(spec.profile), 0)
+        other = make_bare_cell(MethodRequest(match, match), spec, profiles.load_profile(spec.profile), 0)
         known |= {match, *other.member_names}
     for override in spec.overrides:
         if override.method not in known:
@@ -99,7 +99,7 @@ def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData |
     if short:
         faults = (
             f"the training text has {count:,} {unit}{'s' * (count != 1)}, less than a batch of "
-            f"{size:,} of {_some(list(names))}"
+            f"{size:,} of {_format_some_names(list(names))}"
             for (unit, count, size), names in short.items()
         )
         unit, most, _ = min(short, key=lambda each: each[1])
@@ -111,6 +111,6 @@ def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData |
         )
 
 
-def _some(names: Sequence[str]) -> str:
+def _format_some_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + more

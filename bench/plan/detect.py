@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from bench.comparison.confounders import pairing
-from bench.comparison.item_bootstrap import Run
-from bench.comparison.select import Group, by_seed, grouped
+from bench.comparison.confounders import describe_pairing
+from bench.comparison.item_bootstrap import CampaignRun
+from bench.comparison.select import Group, sort_runs_by_seed, group_by
 from bench.errors import NewerRecordError, UnreadableRecordError
 from bench.plan.job import Job
 from bench.plan.plan import Plan
-from bench.records.fingerprint import SPECIFICATION, differing
+from bench.records.fingerprint import SPECIFICATION, find_fact_differences
 from bench.records.store import ResultStore
 from bench.stats.design import common_seeds
-from bench.stats.planning import POWER, Range, detectable, plan
-from bench.stats.planning import Plan as SeedPlan
+from bench.stats.planning import POWER, Range, detectable_difference, plan_seeds
+from bench.stats.planning import SeedPlan as SeedPlan
 from bench.stats.spread import Spread, spread_of_correlated, spread_of_pairs, spread_of_sides
 
 LEVEL = 0.95
@@ -97,7 +97,7 @@ class Detection:
     first: str | None
 
 
-def detection(wanted: Plan, points: float, spread: float | None = None) -> Detection:
+def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> Detection:
     """Say for the methods of a plan how many seeds show a difference, and what the planned ones show.
 
     Args:
@@ -109,14 +109,14 @@ def detection(wanted: Plan, points: float, spread: float | None = None) -> Detec
     """
     order = list(dict.fromkeys(wanted.ids.values()))
     jobs = sorted(wanted.jobs, key=lambda job: order.index(job.place.method))
-    suites = grouped(jobs, lambda job: (job.place.profile, job.suite))
-    methods = [grouped(of_suite, lambda job: job.place.method) for of_suite in suites.values()]
-    each = [_pairs_of(list(by_method)) for by_method in methods]
+    suites = group_by(jobs, lambda job: (job.place.profile, job.suite))
+    methods = [group_by(of_suite, lambda job: job.place.method) for of_suite in suites.values()]
+    each = [_method_pairs(list(by_method)) for by_method in methods]
     family = max(map(len, each), default=0)
     level = 1 - (1 - LEVEL) / max(1, family)
-    campaigns = _campaigns(wanted)
+    campaigns = _list_stores(wanted)
     found = [
-        _planned(_Two(wanted.store, by_method[a], by_method[b]), campaigns, points, spread, level)
+        _plan_pair(_MethodPair(wanted.store, by_method[a], by_method[b]), campaigns, points, spread, level)
         for by_method, pairs in zip(methods, each, strict=True)
         for a, b in pairs
     ]
@@ -124,12 +124,12 @@ def detection(wanted: Plan, points: float, spread: float | None = None) -> Detec
     return Detection(points, POWER, level, tuple(found), family, first)
 
 
-def _pairs_of(methods: Sequence[str]) -> list[tuple[str, str]]:
+def _method_pairs(methods: Sequence[str]) -> list[tuple[str, str]]:
     found = list(combinations(methods, 2))
     return found if len(methods) <= MOST_METHODS else found[: len(methods) - 1]
 
 
-def _campaigns(wanted: Plan) -> list[ResultStore]:
+def _list_stores(wanted: Plan) -> list[ResultStore]:
     """The plan's own campaign first, then all others of the results folder."""
     folder, own = wanted.spec.results, wanted.store.campaign
     names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
@@ -137,16 +137,16 @@ def _campaigns(wanted: Plan) -> list[ResultStore]:
     return [wanted.store, *(ResultStore(folder, name) for name in others)]
 
 
-class _Two:
+class _MethodPair:
     """The jobs of two methods on a suite, as groups of runs that are still to come."""
 
     def __init__(self, store: ResultStore, first: Sequence[Job], second: Sequence[Job]) -> None:
         self.jobs = first[0], second[0]
         self.groups = tuple(
-            Group(jobs[0].place.method, tuple(by_seed(Run(store, job.record) for job in jobs)))
+            Group(jobs[0].place.method, tuple(sort_runs_by_seed(CampaignRun(store, job.record) for job in jobs)))
             for jobs in (first, second)
         )
-        self.shared = pairing(*self.groups)
+        self.shared = describe_pairing(*self.groups)
         self.seeds = max(len(group.seeds) for group in self.groups)
 
     def pilot(self, store: ResultStore) -> list[Group] | None:
@@ -158,13 +158,13 @@ class _Two:
             except (NewerRecordError, UnreadableRecordError):  # it can't be read here, and need not be
                 return None
             runs = [
-                Run(store, record)
+                CampaignRun(store, record)
                 for record in records.values()
-                if record.status == "ok" and not differing(record, job.record, _SAME)
+                if record.status == "ok" and not find_fact_differences(record, job.record, _SAME)
             ]
             if not runs:
                 return None
-            found.append(Group(job.place.method, tuple(by_seed(runs))))
+            found.append(Group(job.place.method, tuple(sort_runs_by_seed(runs))))
         return found
 
     def spread(self, store: ResultStore) -> Spread | str | None:
@@ -173,8 +173,8 @@ class _Two:
         if pilot is None:
             return None
         if self.shared is not None:
-            pilot = _with_common_seeds(pilot)
-            if pairing(*pilot) is None:
+            pilot = _keep_common_seeds(pilot)
+            if describe_pairing(*pilot) is None:
                 return None
         scores = [[POINTS * score for score in group.scores("avg")] for group in pilot]
         known = [len(one) for one, group in zip(scores, self.groups, strict=True) if not group.deterministic]
@@ -189,7 +189,7 @@ class _Two:
         return found
 
 
-def _with_common_seeds(pilot: Sequence[Group]) -> list[Group]:
+def _keep_common_seeds(pilot: Sequence[Group]) -> list[Group]:
     common = common_seeds(pilot[0].seeds, pilot[1].seeds)
     return [
         Group(group.label, tuple(run for run in group.runs if run.record.seed in seeds))
@@ -197,8 +197,8 @@ def _with_common_seeds(pilot: Sequence[Group]) -> list[Group]:
     ]
 
 
-def _planned(
-    two: _Two, campaigns: Sequence[ResultStore], points: float, given: float | None, level: float
+def _plan_pair(
+    two: _MethodPair, campaigns: Sequence[ResultStore], points: float, given: float | None, level: float
 ) -> PlannedPair:
     """Plan one pair of methods."""
     place = two.jobs[0].place
@@ -207,14 +207,14 @@ def _planned(
     if not two.seeds:
         return PlannedPair(*facts, reason="neither has seeds; bench compare tests them on the items")
     if given is not None:
-        spreads = [(_given(two, given, r), r) for r in (CORRELATIONS if two.shared else (None,))]
-        return PlannedPair(*facts, tuple(_outlooks(spreads, two.seeds, points, level)))
+        spreads = [(_assumed_spread(two, given, r), r) for r in (CORRELATIONS if two.shared else (None,))]
+        return PlannedPair(*facts, tuple(_build_outlooks(spreads, two.seeds, points, level)))
     found = [(store, spread) for store in campaigns if (spread := two.spread(store)) is not None]
     known = [(store, spread) for store, spread in found if isinstance(spread, Spread)]
     if known:  # the largest pilot, of equal ones the first
         store, spread = max(known, key=lambda one: one[1].pilot or 0)
         return PlannedPair(
-            *facts, tuple(_outlooks([(spread, None)], two.seeds, points, level)), source=store.campaign
+            *facts, tuple(_build_outlooks([(spread, None)], two.seeds, points, level)), source=store.campaign
         )
     if found:
         store, why = found[0]
@@ -227,7 +227,7 @@ def _planned(
     )
 
 
-def _given(two: _Two, sd: float, correlation: float | None) -> Spread:
+def _assumed_spread(two: _MethodPair, sd: float, correlation: float | None) -> Spread:
     if correlation is not None:
         return spread_of_correlated(sd, correlation)
     if any(group.deterministic for group in two.groups):
@@ -235,9 +235,9 @@ def _given(two: _Two, sd: float, correlation: float | None) -> Spread:
     return Spread("sides", sd, sd)
 
 
-def _outlooks(
+def _build_outlooks(
     spreads: Iterable[tuple[Spread, float | None]], seeds: int, points: float, level: float
 ) -> Iterator[Outlook]:
     for spread, correlation in spreads:
-        shows = detectable(spread, seeds, level=level) if seeds > 1 else None
-        yield Outlook(spread, correlation, plan(points, spread, level=level), shows)
+        shows = detectable_difference(spread, seeds, level=level) if seeds > 1 else None
+        yield Outlook(spread, correlation, plan_seeds(points, spread, level=level), shows)

@@ -12,15 +12,15 @@ from bench.data.corpus import Corpus
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES, suite_label
 from bench.data.source import DataSource
-from bench.data.suites import MINI_SUITES, accepted, pair_task
+from bench.data.suites import MINI_SUITES, is_accepted, make_pair_task
 from bench.data.training import TrainingData
 from bench.errors import InputError
 from bench.eval.suite import SuiteTask, measure_of
-from bench.nn.folder import ARCHITECTURE, MadeModel, ModelFolder, dropout_of
-from bench.plan.cell import Cell, plugins_of
-from bench.records.environment import rounding
-from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, digest, key_of, values, without_latest
-from bench.records.record import Place, RunRecord
+from bench.nn.folder import ARCHITECTURE, RecipeModel, ModelFolder, find_dropout_scope
+from bench.plan.cell import Cell, collect_cell_plugins
+from bench.records.environment import read_rounding
+from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, hash_canonical_json, compute_record_key, fact_values, drop_latest_defaults
+from bench.records.record import RecordPlace, RunRecord
 from bench.registry import METHODS
 from bench.stages import (
     ARITHMETIC,
@@ -38,14 +38,14 @@ from bench.stages import (
 
 def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) -> RunRecord:
     """Return the record of a cell on no suite yet; it is failed until there are scores."""
-    plugins = plugins_of(cell)
+    plugins = collect_cell_plugins(cell)
     return RunRecord(
         profile=cell.profile,
         method=cell.method,
         name=cell.card.name,
         version=cell.card.version,
         options=dict(cell.options),
-        backbone=named_model(cell),
+        backbone=cell_model_block(cell),
         seed=cell.seed,
         suite="",
         tasks={},
@@ -62,14 +62,14 @@ def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) ->
 
 def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord:
     """Return the record of a training of the cell's own, for what enters the keys of its stages."""
-    plugin = plugins_of(cell).get(cell.card.name)
+    plugin = collect_cell_plugins(cell).get(cell.card.name)
     record = expected_record(replace(cell, members=()), spec, None)
     shared = {
         "dev": {"sha256": training.dev.sha256},
         "arithmetic": ARITHMETIC,
         "precision": cell.train_precision,
-        **_compiled([cell]),
-        **_dropout([cell]),
+        **_compilation_block([cell]),
+        **_dropout_block([cell]),
         "ranks": cell.ranks,
     }
     # without the method's name: methods of one file share their stages
@@ -79,7 +79,7 @@ def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord
 
 def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
     """What a record says of its training before it has begun; nothing without stages and members."""
-    block = _built_on(cell) | ({"supervised": True} if cell.supervised else {})
+    block = _dependency_blocks(cell) | ({"supervised": True} if cell.supervised else {})
     if training is None or not cell.trains:
         return block
     trained = [owner for _, owner, _ in cell.named_stages]
@@ -88,46 +88,46 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
     text = {"name": corpus.name, "sha256": corpus.sha256, **size}
     return block | {
         "corpus": text | ({"source": corpus.source} if corpus.source else {}),
-        "dev": {"task": dev.id, "sha256": dev.sha256, **({"reference": False} if accepted(dev) else {})},
+        "dev": {"task": dev.id, "sha256": dev.sha256, **({"reference": False} if is_accepted(dev) else {})},
         "arithmetic": ARITHMETIC,
         "precision": max((each.train_precision for each in trained), key=lambda name: name != "fp32"),
-        **_compiled(trained),
-        **_dropout(trained),
+        **_compilation_block(trained),
+        **_dropout_block(trained),
         "ranks": max(each.ranks for each in trained),
-        "stages": {role: _stage(stage, owner, training) for role, owner, stage in cell.named_stages},
+        "stages": {role: _stage_block(stage, owner, training) for role, owner, stage in cell.named_stages},
     }
 
 
-def _compiled(cells: Sequence[Cell]) -> dict[str, str]:
+def _compilation_block(cells: Sequence[Cell]) -> dict[str, str]:
     """How the steps of any of them are compiled, nothing where they aren't."""
     return next(({"compiled": cell.compiled} for cell in cells if cell.compiled != "none"), {})
 
 
-def _dropout(cells: Sequence[Cell]) -> dict[str, str]:
+def _dropout_block(cells: Sequence[Cell]) -> dict[str, str]:
     """Where the training of any of them sets dropout, nothing where it is in modules alone."""
     for cell in cells:
         models = [model for model in (cell.model, *(m for _, m in cell.auxiliaries)) if model is not None]
         drawing = any(name.split(".")[-1] == "dropout" for name, _ in cell.options)
         # A backbone that is made on first use is a BERT, whether it is there already or not
-        found = [dropout_of(m.path) for m in models if drawing and not isinstance(m, MadeModel)]
+        found = [find_dropout_scope(m.path) for m in models if drawing and not isinstance(m, RecipeModel)]
         if ARCHITECTURE in found:
             return {"dropout": ARCHITECTURE}
     return {}
 
 
-def _stage(stage: Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:
+def _stage_block(stage: Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:
     """What is known of a stage of a cell."""
     text = training.texts[stage.spec.text]
-    settings = _settings(stage.spec, dict(cell.options))
+    settings = _stage_settings(stage.spec, dict(cell.options))
     return {
         "key": stage.key,
         "version": stage.spec.version,
-        **({} if stage.spec.text == TRAIN else {"text": _text(text, stage.spec.text)}),
+        **({} if stage.spec.text == TRAIN else {"text": _text_block(text, stage.spec.text)}),
         **({"settings": settings} if settings else {}),
     }
 
 
-def _settings(stage: StageSpec, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+def _stage_settings(stage: StageSpec, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
     """What a stage depends on that the options don't say, such as the model of another package."""
     return {
         name: value
@@ -136,35 +136,35 @@ def _settings(stage: StageSpec, options: Mapping[str, OptionValue]) -> dict[str,
     }
 
 
-def _text(text: Corpus, name: str) -> dict[str, Any]:
+def _text_block(text: Corpus, name: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"name": text.name, "sha256": text.sha256}
     if text.partners:
         facts["pairs"] = len(text.partners)
     return {**facts, "paired": True} if is_paired(name) else facts
 
 
-def _member(cell: Cell) -> dict[str, Any]:
+def _member_block(cell: Cell) -> dict[str, Any]:
     """What a record says of a method that its own builds on, apart from the stages."""
     said = {"method": cell.method, "version": cell.card.version, "options": dict(cell.options)}
-    return said | ({"backbone": _named(cell.model)} if cell.model else {}) | _built_on(cell)
+    return said | ({"backbone": _model_block(cell.model)} if cell.model else {}) | _dependency_blocks(cell)
 
 
-def _built_on(cell: Cell) -> dict[str, Any]:
+def _dependency_blocks(cell: Cell) -> dict[str, Any]:
     """The methods that a cell builds on, and the models it needs in training in addition to its own."""
     blocks = {
-        "members": {role: _member(member) for role, member in cell.members},
-        "auxiliaries": {option: _named(folder) for option, folder in cell.auxiliaries},
+        "members": {role: _member_block(member) for role, member in cell.members},
+        "auxiliaries": {option: _model_block(folder) for option, folder in cell.auxiliaries},
     }
     return {name: block for name, block in blocks.items() if block}
 
 
-def named_model(cell: Cell) -> dict[str, str] | None:
+def cell_model_block(cell: Cell) -> dict[str, str] | None:
     """What a record says of the model that a cell starts from, or brings."""
-    return _named(cell.model) if cell.model else None
+    return _model_block(cell.model) if cell.model else None
 
 
-def _named(folder: ModelFolder) -> dict[str, str]:
-    recipe = {"recipe": folder.recipe} if isinstance(folder, MadeModel) else {}
+def _model_block(folder: ModelFolder) -> dict[str, str]:
+    recipe = {"recipe": folder.recipe} if isinstance(folder, RecipeModel) else {}
     return {"name": folder.name, "sha256": folder.sha256, **recipe}
 
 
@@ -191,10 +191,10 @@ def check_match(match: str, given: Collection[str], matching: Collection[str], w
         raise InputError(f"'{match}' is matched to itself", where=where)
     other = METHODS.get(match, where=f"match={match}")
     if not isinstance(other, TrainedMethod | ComposedMethod):
-        raise _trains_nothing(match)
+        raise _no_training_error(match)
 
 
-def matched_length(match: str, other: Cell, options: Mapping[str, OptionValue], size: int) -> dict[str, int]:
+def compute_matching_length(match: str, other: Cell, options: Mapping[str, OptionValue], size: int) -> dict[str, int]:
     """Steps that show a method as many sentences as another's stages see, and as many dev evaluations.
 
     Args:
@@ -206,35 +206,35 @@ def matched_length(match: str, other: Cell, options: Mapping[str, OptionValue], 
     Raises:
         InputError: the other method trains nothing, or on labelled pairs.
     """
-    other = _with_planned_stages(other)
+    other = _add_planned_stages(other)
     if other.card.kind == SUPERVISED or other.supervised:
         raise InputError(f"'{match}' learns from pairs, not from the training text", where=f"match={match}")
     configs = [dict(stage.spec.config) for stage in other.all_stages]
     if not any(config["steps"] or config["epochs"] for config in configs):
-        raise _trains_nothing(match)
+        raise _no_training_error(match)
     sentences = sum(planned_steps(config, size) * int(config["batch_size"]) for config in configs)
     steps = -(-sentences // int(options["batch_size"]))
     evaluations = max(1, planned_steps(options, size) // int(options["eval_every"]))
     return {"steps": steps, "eval_every": max(1, steps // evaluations)}
 
 
-def _with_planned_stages(cell: Cell) -> Cell:
+def _add_planned_stages(cell: Cell) -> Cell:
     """The cell and its members with their stages, keyed by what is known without models and texts."""
-    members = tuple((role, _with_planned_stages(member)) for role, member in cell.members)
+    members = tuple((role, _add_planned_stages(member)) for role, member in cell.members)
     method = METHODS.get(cell.card.name)
     specs = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
-    keys = {role: digest([member.card.name, member.options, member.copy]) for role, member in members}
+    keys = {role: hash_canonical_json([member.card.name, member.options, member.copy]) for role, member in members}
     texts = {spec.text: spec.text for spec in specs}
-    return replace(cell, members=members, stages=keyed_stages(specs, 0, {}, texts, keys, cell.copy))
+    return replace(cell, members=members, stages=assign_stage_keys(specs, 0, {}, texts, keys, cell.copy))
 
 
-def _trains_nothing(match: str) -> InputError:
+def _no_training_error(match: str) -> InputError:
     return InputError(f"'{match}' doesn't train, so there is no budget to match", where=f"match={match}")
 
 
-def with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cell:
+def add_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cell:
     """Return the cell with its training stages keyed, its members' before its own."""
-    members = tuple((role, with_stages(member, spec, training)) for role, member in cell.members)
+    members = tuple((role, add_stages(member, spec, training)) for role, member in cell.members)
     cell = replace(cell, members=members)
     method = METHODS.get(cell.card.name)
     if not isinstance(method, TrainedMethod) or training is None or cell.model is None:
@@ -243,16 +243,16 @@ def with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cel
     seed = 0 if cell.seed is None else cell.seed  # a deterministic method's stage draws nothing
     texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
     keys = {role: encoder_key(member, spec, training) for role, member in members}
-    facts = values(stage_record(cell, spec, training), IN_STAGE)
-    return replace(cell, stages=keyed_stages(specs, seed, facts, texts, keys, cell.copy))
+    facts = fact_values(stage_record(cell, spec, training), IN_STAGE)
+    return replace(cell, stages=assign_stage_keys(specs, seed, facts, texts, keys, cell.copy))
 
 
 def encoder_key(cell: Cell, spec: RunSpec, training: TrainingData | None) -> str:
     """Return the sha256 of everything that determines a cell's encoder, whatever it is measured on."""
-    return digest([values(expected_record(cell, spec, training), ENCODER_FACTS), cell.copy])
+    return hash_canonical_json([fact_values(expected_record(cell, spec, training), ENCODER_FACTS), cell.copy])
 
 
-def keyed_stages(
+def assign_stage_keys(
     specs: Sequence[StageSpec],
     seed: int,
     facts: Mapping[str, object],
@@ -289,14 +289,14 @@ def keyed_stages(
             "role": spec.role,
             "kind": spec.kind,
             "version": spec.version,
-            "config": without_latest(dict(spec.config)),
+            "config": drop_latest_defaults(dict(spec.config)),
             "seed": seed,
             "inputs": {role: keys[role] for role in spec.inputs},
             "facts": facts,
             "text": texts[spec.text],
             "copy": copy,
         }
-        keys[spec.role] = digest(identity)
+        keys[spec.role] = hash_canonical_json(identity)
         stages.append(Stage(spec, seed, keys[spec.role], copy))
     return tuple(stages)
 
@@ -326,7 +326,7 @@ class Job:
         return self.record.key
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RecordPlace:
         """Where the record belongs."""
         return self.cell.place(self.suite)
 
@@ -350,7 +350,7 @@ def make_job(
                 measure.counted: task.items,
                 "sha256": task.sha256,
                 "reference": measure.is_reference(task),
-                **_pairs(task, name),
+                **_pairs_hash(task, name),
             }
             for task in tasks
         },
@@ -364,17 +364,17 @@ def make_job(
             *_supervision_notes(cell, training),
             *_weight_notes(cell),
         ),
-        world=_world(cell, suite, spec, training),
+        world=_world_block(cell, suite, spec, training),
     )
-    return Job(cell, replace(record, key=key_of(record)), "" if name == suite else name)
+    return Job(cell, replace(record, key=compute_record_key(record)), "" if name == suite else name)
 
 
-def _pairs(task: SuiteTask, suite: str) -> dict[str, str]:
+def _pairs_hash(task: SuiteTask, suite: str) -> dict[str, str]:
     """Fingerprint of the pairs alone of a file of the user's own: a dev set of them has the same."""
     local: LocalTask | None = getattr(task, "local", None)
     if local is None or local.type != "sts" or not suite.startswith(FILES):
         return {}
-    return {"pairs_sha256": pair_task(local.name, local.table("file")).sha256}
+    return {"pairs_sha256": make_pair_task(local.name, local.table("file")).sha256}
 
 
 def _text_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
@@ -384,7 +384,7 @@ def _text_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
 
 def _dev_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
     """The footnote where the dev set isn't the reference version of its name."""
-    if training is None or not cell.trains or not accepted(training.dev):
+    if training is None or not cell.trains or not is_accepted(training.dev):
         return ()
     return (f"Dev set {training.dev.id} differs from the reference version ({training.dev.sha256[:12]}).",)
 
@@ -409,13 +409,13 @@ def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
 
 def _weight_notes(cell: Cell) -> tuple[str, ...]:
     """What must be said of a model whose weights `bench pack` rounded."""
-    found = rounding(cell.model.path) if cell.model else {}
+    found = read_rounding(cell.model.path) if cell.model else {}
     if not found or cell.model is None:
         return ()
     return (f"Weights of {cell.model.name} are rounded to {found['weights']}, from {found['sha256'][:12]}.",)
 
 
-def _world(cell: Cell, suite: str, spec: RunSpec, training: TrainingData | None) -> dict[str, int] | None:
+def _world_block(cell: Cell, suite: str, spec: RunSpec, training: TrainingData | None) -> dict[str, int] | None:
     """Name the made-up world where the suite, the training text or the dev set comes from it."""
     world = DataSource.of_run(spec).world.facts
     trained = training is not None and cell.trains and training.text_of(cell.texts).world == world

@@ -21,25 +21,25 @@ from bench.data.training import (
     check_world_seed,
     missing_texts,
     read_training_data,
-    with_texts,
+    add_texts,
 )
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
 from bench.eval.suite import SuiteTask, measure_of
-from bench.nn.folder import ModelFolder, hash_note, resolve
+from bench.nn.folder import ModelFolder, explain_hash_change, resolve_folder
 from bench.plan.backbones import profile_backbone
 from bench.plan.cell import Cell
-from bench.plan.cells import make_cells, refuse_twins, with_members, without_idle_seeds
-from bench.plan.checks import check_batches, check_copies, check_overrides, method_cards
-from bench.plan.job import Job, make_job, with_stages
-from bench.records.files import check_new, check_new_campaign, safe_name
-from bench.records.fingerprint import FAMILY, KEYED, differing, explain
-from bench.records.record import Place, RunRecord
+from bench.plan.cells import make_cells, check_duplicate_names, add_members, drop_idle_seeds
+from bench.plan.checks import check_batches, check_copies, check_overrides, find_method_cards
+from bench.plan.job import Job, make_job, add_stages
+from bench.records.files import check_new_name, check_new_campaign, safe_name
+from bench.records.fingerprint import FAMILY, KEYED, find_fact_differences, explain_differences
+from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
 from bench.stages import TRAIN, ComposedMethod, TrainedMethod
 
 
-class Inputs:
+class PlanInputs:
     """Reads each suite, each training text and each backbone once, however many plans are made from it.
 
     For one look at many records, as ``bench verify`` takes it; what is changed in between isn't seen.
@@ -62,7 +62,7 @@ class Inputs:
         of_all = replace(spec, methods=(), seeds=(), suites=(), overrides=(), backbone=None)
         key = of_all, bool(trained), frozenset(texts)
         if key not in self._texts:
-            self._texts[key] = read_training_data(spec, profiles.load(spec.profile), trained, texts)
+            self._texts[key] = read_training_data(spec, profiles.load_profile(spec.profile), trained, texts)
         return self._texts[key]
 
     def backbone(self, spec: RunSpec, profile: Profile) -> ModelFolder:
@@ -73,7 +73,7 @@ class Inputs:
             self._backbones[key] = (
                 profile_backbone(profile, data)
                 if spec.backbone is None
-                else resolve(spec.backbone, where="--backbone")
+                else resolve_folder(spec.backbone, where="--backbone")
             )
         return self._backbones[key]
 
@@ -82,7 +82,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class State:
+class JobState:
     """What is at a job's place.
 
     Args:
@@ -110,7 +110,7 @@ class Plan:
     ids: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def states(self) -> Mapping[Place, State]:
+    def states(self) -> Mapping[RecordPlace, JobState]:
         """What is at each job's place, read once: before anything runs.
 
         A finished record of another specification there, or at another seed of the same method, is a
@@ -121,8 +121,8 @@ class Plan:
             UnsealedRecordError: one without a seal, or of an older schema.
             UnreadableRecordError: one that the system won't read.
         """
-        found: dict[Place, State] = {}
-        seeds: dict[tuple[str, str, str], tuple[dict[Place, RunRecord], dict[Path, DataError]]] = {}
+        found: dict[RecordPlace, JobState] = {}
+        seeds: dict[tuple[str, str, str], tuple[dict[RecordPlace, RunRecord], dict[Path, DataError]]] = {}
         for job in self.jobs:
             group = (job.place.profile, job.place.method, job.suite)
             if group not in seeds:
@@ -130,10 +130,10 @@ class Plan:
             found[job.place] = self._state(job, *seeds[group])
         return found
 
-    def _state(self, job: Job, seeds: Mapping[Place, RunRecord], damaged: Mapping[Path, DataError]) -> State:
+    def _state(self, job: Job, seeds: Mapping[RecordPlace, RunRecord], damaged: Mapping[Path, DataError]) -> JobState:
         there, error = seeds.get(job.place), damaged.get(self.store.path(job.place))
         if isinstance(error, MisplacedRecordError):
-            return State(
+            return JobState(
                 "conflict", conflict=NotComparableError(error.what, where=error.where, hint=error.hint)
             )
         replaced = {other.place for other in self.jobs} if self.spec.force else set()
@@ -141,24 +141,24 @@ class Plan:
             own = place == job.place
             if record.status != "ok" or place in replaced or (own and not self.store.is_whole(place, record)):
                 continue
-            if why := explain(record, job.record, KEYED if own else FAMILY):
+            if why := explain_differences(record, job.record, KEYED if own else FAMILY):
                 seed = "" if place.seed is None else f" seed {place.seed}"
                 conflict = NotComparableError(
                     f"{job.cell.method}{seed} on {job.suite} was finished under "
                     f"another specification ({why})",
                     where=str(self.store.path(place)),
-                    hint=_hash_changed(job)
+                    hint=_hash_change_note(job)
                     + "name another --campaign"
                     + (", or replace it with --force" if own else ""),
                 )
-                return State("conflict", there, conflict)
+                return JobState("conflict", there, conflict)
         if there is None:
-            return State("to do", fault=error.what if error else "")
+            return JobState("to do", fault=error.what if error else "")
         if there.status == "ok" and not self.store.is_whole(job.place, there):
-            return State("to do", fault="the record's predictions are missing or not its own")
+            return JobState("to do", fault="the record's predictions are missing or not its own")
         if there.status == "failed":
-            return State("failed")
-        return State("to do" if differing(there, job.record) else "done", there)
+            return JobState("failed")
+        return JobState("to do" if find_fact_differences(there, job.record) else "done", there)
 
     def status(self, job: Job) -> str:
         """Return "done", "failed" (runs again), "to do" or "conflict"; see :attr:`states` for errors."""
@@ -175,7 +175,7 @@ class Plan:
         return [(job, conflict) for job, conflict in found if conflict is not None]
 
 
-def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
+def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     """Resolve a specification against registry, profile, data and results; loads no torch.
 
     Args:
@@ -186,35 +186,35 @@ def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
         InputError: unknown names or options, a model folder that is none, no data.
         DataError: damaged data.
     """
-    read = inputs or Inputs()
-    profile = profiles.load(spec.profile)
+    read = inputs or PlanInputs()
+    profile = profiles.load_profile(spec.profile)
     suite_names = spec.suites or profile.suites
-    spec = replace(spec, methods=_all_named(spec.methods, suite_names))
-    methods = method_cards(spec.methods)
+    spec = replace(spec, methods=_expand_all_methods(spec.methods, suite_names))
+    methods = find_method_cards(spec.methods)
     if not suite_names:
         raise InputError(f"profile '{profile.name}' has no suite", hint="it is there for bench pretrain")
-    problems = _Problems()
-    backbone = problems.get(lambda: _backbone(spec, profile, methods, read))
+    problems = _InputErrors()
+    backbone = problems.get(lambda: _find_backbone(spec, profile, methods, read))
     label = (
         profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
     )
 
-    def new_cells(corpus_size: int, kept: _Problems, request: MethodRequest) -> list[Cell]:
+    def new_cells(corpus_size: int, kept: _InputErrors, request: MethodRequest) -> list[Cell]:
         card = METHODS.get(request.name, where=request.text).card
         return make_cells(request, card, spec, profile, label, backbone, corpus_size, kept.get)
 
-    def whole_cells(corpus_size: int, kept: _Problems, request: MethodRequest) -> list[Cell]:
+    def whole_cells(corpus_size: int, kept: _InputErrors, request: MethodRequest) -> list[Cell]:
         new = partial(new_cells, corpus_size, kept)
-        return without_idle_seeds([with_members(cell, new) for cell in new(request)])
+        return drop_idle_seeds([add_members(cell, new) for cell in new(request)])
 
-    early = partial(whole_cells, 0, _Problems())  # what they say is said again below
-    trained = [request.name for request in spec.methods if _trains(request, early)]
-    seen = set[str]().union(*(_early_texts(request, early) for request in spec.methods))
+    early = partial(whole_cells, 0, _InputErrors())  # what they say is said again below
+    trained = [request.name for request in spec.methods if _request_trains(request, early)]
+    seen = set[str]().union(*(_preliminary_texts(request, early) for request in spec.methods))
     training = problems.get(lambda: read.training(spec, trained, seen))
     size = len(training.corpus.sentences) if training else 0
     groups = [problems.get(partial(whole_cells, size, problems, request)) or [] for request in spec.methods]
     cells = [cell for group in groups for cell in group]
-    texts = set[str]().union(*map(_texts, cells))
+    texts = set[str]().union(*map(_training_texts, cells))
     problems.found += missing_texts(texts, spec, profile)
     check_world_seed(spec, profile, suite_names)
     source = DataSource.of_run(spec)
@@ -222,11 +222,11 @@ def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
     problems.check()
     check_overrides(spec, cells)
     if training:
-        training = with_texts(training, texts, spec, profile)
-    cells = [with_stages(cell, spec, training) for cell in cells]
+        training = add_texts(training, texts, spec, profile)
+    cells = [add_stages(cell, spec, training) for cell in cells]
     check_copies(spec, cells)
     check_batches(spec, cells, training)
-    refuse_twins(groups)
+    check_duplicate_names(groups)
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
     jobs = tuple(make_job(cell, name, suites[name], spec, training) for cell in cells for name in suite_names)
@@ -236,7 +236,7 @@ def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
     return Plan(spec, jobs, suites, store, training, ids)
 
 
-def _all_named(requests: Sequence[MethodRequest], suites: Sequence[str]) -> tuple[MethodRequest, ...]:
+def _expand_all_methods(requests: Sequence[MethodRequest], suites: Sequence[str]) -> tuple[MethodRequest, ...]:
     """Put every registered method that needs no path and no other method's name in the place of "all".
 
     Without those that have no vectors, where a suite is refused to them.
@@ -253,7 +253,7 @@ def _all_named(requests: Sequence[MethodRequest], suites: Sequence[str]) -> tupl
     )
 
 
-class _Problems:
+class _InputErrors:
     """Collects what is missing, so that one line names all of it: every checkpoint, every data set."""
 
     def __init__(self) -> None:
@@ -276,31 +276,31 @@ class _Problems:
             raise InputError(f"{len(found)} inputs are missing or wrong: {' | '.join(found)}")
 
 
-def _trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> bool:
+def _request_trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> bool:
     """True if a method, or one that it builds on, trains with the options that it has here."""
     try:
-        return any(_texts(cell) for cell in cells(request))
+        return any(_training_texts(cell) for cell in cells(request))
     except InputError:  # said again, and not lost, when the cells are made for good
         return isinstance(METHODS.get(request.name), TrainedMethod | ComposedMethod)
 
 
-def _early_texts(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> set[str]:
+def _preliminary_texts(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> set[str]:
     """Names of the training texts of a request's cells; the usual one where they can't be made yet."""
     try:
-        return set[str]().union(*map(_texts, cells(request)))
+        return set[str]().union(*map(_training_texts, cells(request)))
     except InputError:
         return {TRAIN}
 
 
-def _texts(cell: Cell) -> set[str]:
+def _training_texts(cell: Cell) -> set[str]:
     """Names of the training texts that a cell's stages and its members' see."""
     method = METHODS.get(cell.card.name)
     own = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
-    return {stage.text for stage in own}.union(*(_texts(member) for _, member in cell.members))
+    return {stage.text for stage in own}.union(*(_training_texts(member) for _, member in cell.members))
 
 
-def _backbone(
-    spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard], read: Inputs
+def _find_backbone(
+    spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard], read: PlanInputs
 ) -> ModelFolder | None:
     if not any(card.needs_backbone for card in cards):
         if spec.backbone is not None:
@@ -309,13 +309,13 @@ def _backbone(
     return read.backbone(spec, profile)
 
 
-def _hash_changed(job: Job) -> str:
+def _hash_change_note(job: Job) -> str:
     """Say that a model's hash covers more files than it did, where it does."""
-    note = hash_note(job.cell.model.path) if job.cell.model else ""
+    note = explain_hash_change(job.cell.model.path) if job.cell.model else ""
     return f"{note}; " if note else ""
 
 
-def check_names(plan: Plan) -> None:
+def check_folder_names(plan: Plan) -> None:
     """Refuse new names of folders that a case-insensitive file system or Windows can't hold.
 
     What the campaign has already under exactly its name goes on. A repetition in a scratch folder isn't
@@ -330,13 +330,13 @@ def check_names(plan: Plan) -> None:
     for label in dict.fromkeys(job.place.profile for job in plan.jobs):
         profile = safe_name(label)
         where = f"--profile {plan.spec.profile}"
-        check_new(plan.store.root, profile, where=where, hint="give the profile's file another name")
+        check_new_name(plan.store.root, profile, where=where, hint="give the profile's file another name")
         for name, request in rows.items():
             folder, where = plan.store.root / profile, f"--methods {request.text}"
-            check_new(folder, name, where=where, hint=_hint(request), others=rows)
+            check_new_name(folder, name, where=where, hint=_rename_hint(request), others=rows)
 
 
-def _hint(request: MethodRequest) -> str:
+def _rename_hint(request: MethodRequest) -> str:
     """What to type for the same method under a name of its own."""
     alias, method = request.alias, request.text
     if alias is not None:

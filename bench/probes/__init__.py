@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 
-from bench.errors import InputError, unknown
+from bench.errors import InputError, unknown_name
 from bench.probes.probe import Probe
 
 _NAMES = (  # in the order of the tables' columns
@@ -41,25 +41,25 @@ def parse_probes(text: str, say: Callable[[str], None] = lambda _: None) -> tupl
     """
     names = [name.strip() for name in text.split(",")]
     if names == ["all"]:
-        lacking = {name: missing for name, probe in PROBES.items() if (missing := _missing(probe))}
+        lacking = {name: missing for name, probe in PROBES.items() if (missing := _missing_packages(probe))}
         for name, missing in lacking.items():
-            say(f"probe {name} is left out: {_are_missing(missing)}")
+            say(f"probe {name} is left out: {_describe_missing(missing)}")
         return tuple(name for name in PROBES if name not in lacking)
     for name in names:
         if name not in PROBES:
-            raise unknown("probe", name, ("all", *PROBES), where="--probes")
-        if missing := _missing(PROBES[name]):
-            raise InputError(f"probe {name} can't be measured", where="--probes", hint=_are_missing(missing))
+            raise unknown_name("probe", name, ("all", *PROBES), where="--probes")
+        if missing := _missing_packages(PROBES[name]):
+            raise InputError(f"probe {name} can't be measured", where="--probes", hint=_describe_missing(missing))
     if len(set(names)) < len(names):
         raise InputError(f"'{text}' names a probe twice", where="--probes")
     return tuple(name for name in PROBES if name in names)
 
 
-def _missing(probe: Probe) -> list[str]:
+def _missing_packages(probe: Probe) -> list[str]:
     """Packages that a probe needs and that aren't here, as pip calls them."""
     return [name for module, name in probe.packages if importlib.util.find_spec(module) is None]
 
 
-def _are_missing(names: list[str]) -> str:
+def _describe_missing(names: list[str]) -> str:
     are = "is" if len(names) == 1 else "are"
     return f"{' and '.join(names)} {are} not installed (pip install {' '.join(names)})"

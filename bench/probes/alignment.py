@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.errors import BenchError
-from bench.probes.probe import VECTORS, Column, Inputs, Probe
+from bench.probes.probe import VECTORS, ProbeColumn, ProbeInputs, Probe
 from bench.probes.unit import UNIT, Vectors, unit_vectors
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def alignment(first: Vectors, second: Vectors, alpha: float = 2.0) -> float:
     return float(np.mean(distances**alpha))
 
 
-def _measure(inputs: Inputs) -> dict[str, Any]:
+def _measure_alignment(inputs: ProbeInputs) -> dict[str, Any]:
     strict = inputs.options.strict
     first, second = positive_pairs(inputs.data.tasks, strict=strict)
 
@@ -81,7 +81,7 @@ PROBE = Probe(
     "alignment",
     "mean squared distance of pairs of like meaning, unit vectors",
     needs="vectors",
-    measure=_measure,
+    measure=_measure_alignment,
     table=VECTORS,
-    columns=(Column("alignment"),),
+    columns=(ProbeColumn("alignment"),),
 )

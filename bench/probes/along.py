@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.errors import DataError
-from bench.records.files import write_whole
-from bench.schema import Block, Each, Maybe, Rows, anything, count, fault, label, number, text, whole
+from bench.records.files import write_atomically
+from bench.schema import Block, MapOf, Maybe, ListOf, accept_any, is_count, find_fault, is_label, is_number, is_text, is_whole_number
 
 if TYPE_CHECKING:
     from bench.encoder import Encoder
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from bench.probes.probe import ProbeOptions
     from bench.stages import StageContext
 
-Found = list[tuple[float, dict[str, Any]]]
+EvaluationLog = list[tuple[float, dict[str, Any]]]
 """Dev score and probes of each evaluation, in their order."""
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class ProbedEvaluation:
     """An encoder at a dev evaluation of its training.
 
     Args:
@@ -49,7 +49,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class Along:
+class TrainingProbes:
     """Dev evaluations of some trainings.
 
     Args:
@@ -60,40 +60,40 @@ class Along:
 
     profile: str
     dev: str
-    evaluations: tuple[Evaluated, ...]
+    evaluations: tuple[ProbedEvaluation, ...]
 
 
 _SHAPE = Block(
     {
-        "profile": label,
-        "dev": label,
-        "evaluations": Rows(
+        "profile": is_label,
+        "dev": is_label,
+        "evaluations": ListOf(
             Block(
                 {
-                    **{"method": label, "seed": Maybe(count), "stage": label, "step": count, "dev": number},
-                    **{"probes": Block({"data": Block({"tasks": Each(anything), "sentences": count})})},
-                    **{"stages": Rows(text), "key": text},
+                    **{"method": is_label, "seed": Maybe(is_count), "stage": is_label, "step": is_count, "dev": is_number},
+                    **{"probes": Block({"data": Block({"tasks": MapOf(accept_any), "sentences": is_count})})},
+                    **{"stages": ListOf(is_text), "key": is_text},
                 },
                 closed=True,
             )
         ),
-        "schema": whole,
-        "sha256": text,
+        "schema": is_whole_number,
+        "sha256": is_text,
     },
     closed=True,
 )
 _SCHEMA = 1
 
 
-def write_along(path: Path, found: Along) -> None:
+def write_training_probes(path: Path, found: TrainingProbes) -> None:
     """Write evaluations into a sealed JSON file, whole or not at all; raises OSError."""
-    body = _canonical({**asdict(found), "schema": _SCHEMA})
+    body = _canonical_json({**asdict(found), "schema": _SCHEMA})
     path.parent.mkdir(parents=True, exist_ok=True)
     sealed = {**json.loads(body), "sha256": hashlib.sha256(body.encode("utf-8")).hexdigest()}
-    write_whole(path, (_canonical(sealed) + "\n").encode("utf-8"))
+    write_atomically(path, (_canonical_json(sealed) + "\n").encode("utf-8"))
 
 
-def read_along(path: Path) -> Along:
+def read_training_probes(path: Path) -> TrainingProbes:
     """Read what :func:`write_along` wrote.
 
     Raises:
@@ -104,21 +104,21 @@ def read_along(path: Path) -> Along:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"this is not JSON: {error}", where=str(path), hint=hint) from error
-    if (place := fault(data, _SHAPE)) is not None or data["schema"] != _SCHEMA:
+    if (place := find_fault(data, _SHAPE)) is not None or data["schema"] != _SCHEMA:
         raise DataError(f"no probes along trainings: {place or 'schema'}", where=str(path), hint=hint)
-    body = _canonical({name: part for name, part in data.items() if name != "sha256"})
+    body = _canonical_json({name: part for name, part in data.items() if name != "sha256"})
     if hashlib.sha256(body.encode("utf-8")).hexdigest() != data["sha256"]:
         raise DataError("this file was changed since it was written", where=str(path), hint=hint)
-    found = (Evaluated(**{**one, "stages": tuple(one["stages"])}) for one in data["evaluations"])
-    return Along(data["profile"], data["dev"], tuple(found))
+    found = (ProbedEvaluation(**{**one, "stages": tuple(one["stages"])}) for one in data["evaluations"])
+    return TrainingProbes(data["profile"], data["dev"], tuple(found))
 
 
-def _canonical(data: Mapping[str, Any]) -> str:
+def _canonical_json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
-def probed_context(
-    context: StageContext, data: ProbeData, names: Sequence[str], options: ProbeOptions, found: Found
+def probe_evaluations(
+    context: StageContext, data: ProbeData, names: Sequence[str], options: ProbeOptions, found: EvaluationLog
 ) -> StageContext:
     """Return a stage's context whose dev evaluations measure the named probes too.
 
@@ -132,13 +132,13 @@ def probed_context(
         options: How.
         found: Gets the dev score and the probes of each evaluation.
     """
-    from bench.probes.measure import measure, without_curves
-    from bench.training.sentence_encoder import Watched
+    from bench.probes.measure import measure_probes, drop_curves
+    from bench.training.sentence_encoder import RecordingEncoder
 
     def dev_score(encoder: Encoder, *select: str) -> float:
         score = context.dev_score(encoder, *select)
-        own = encoder.encoder if isinstance(encoder, Watched) else encoder
-        found.append((score, without_curves(measure(own, data, names, options).probes)))
+        own = encoder.encoder if isinstance(encoder, RecordingEncoder) else encoder
+        found.append((score, drop_curves(measure_probes(own, data, names, options).probes)))
         return score
 
     return replace(context, dev_score=dev_score)

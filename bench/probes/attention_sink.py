@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.encoder import Encoder
-from bench.nn.observer import LayerView, Observer, Tower, UntraceableError
+from bench.nn.observer import LayerView, Observer, ObservedTower, UntraceableError
 from bench.probes.by_layer import LayerMeans, mean_profile
-from bench.probes.probe import TOWERS, Column, Inputs, Probe
+from bench.probes.probe import TOWERS, ProbeColumn, ProbeInputs, Probe
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,12 +110,12 @@ class AttentionMass(Observer):
         UntraceableError: a tower without a tokenizer.
     """
 
-    def __init__(self, watched: Sequence[Tower]) -> None:
-        from bench.nn.tokens import sent
+    def __init__(self, watched: Sequence[ObservedTower]) -> None:
+        from bench.nn.tokens import send_tensor
 
         self._means = [LayerMeans() for _ in watched]
-        self._separators = [_separator(tower) for tower in watched]
-        self._punctuation = [sent(punctuation_tokens(one.tokenizer), one.model.device) for one in watched]
+        self._separators = [_separator_id(tower) for tower in watched]
+        self._punctuation = [send_tensor(punctuation_tokens(one.tokenizer), one.model.device) for one in watched]
         self._with_final: list[int | Tensor] = [0 for _ in watched]
         self._classes: Tensor
 
@@ -153,7 +153,7 @@ class AttentionMass(Observer):
         }
 
 
-class _Maps(Observer):
+class _AttentionMaps(Observer):
     """Keeps the weights of one sentence, averaged over heads."""
 
     def __init__(self, count: int) -> None:
@@ -186,13 +186,13 @@ def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dic
     Raises:
         UntraceableError: no transformer, or one that can't be watched.
     """
-    from bench.nn.trace import towers, traced
+    from bench.nn.trace import find_towers, watch_towers
 
-    watched = towers(encoder)
+    watched = find_towers(encoder)
     if not watched:
         raise UntraceableError("no transformer to watch")
-    maps = _Maps(len(watched))
-    with traced(watched, [maps]):
+    maps = _AttentionMaps(len(watched))
+    with watch_towers(watched, [maps]):
         encoder.encode([sentence])
     found = []
     for number, tower in enumerate(watched):
@@ -201,7 +201,7 @@ def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dic
     return found
 
 
-def _separator(tower: Tower) -> int | None:
+def _separator_id(tower: ObservedTower) -> int | None:
     if tower.tokenizer is None:
         raise UntraceableError("its tokenizer is not known", where=type(tower.model).__name__)
     identity: int | None = tower.tokenizer.sep_token_id
@@ -215,7 +215,7 @@ def _is_punctuation(token: str) -> bool:
     return bool(text) and all(unicodedata.category(char)[0] == "P" for char in text)
 
 
-def _measure(inputs: Inputs) -> dict[str, Any]:
+def _measure_attention(inputs: ProbeInputs) -> dict[str, Any]:
     options = inputs.options
     found = inputs.observed(AttentionMass).result(per_head=options.per_head)
     if options.sentence is not None and inputs.encoder is not None:
@@ -227,13 +227,13 @@ PROBE = Probe(
     "attention_sink",
     "share of the attention on [CLS], [SEP], final punctuation and the rest, by layer",
     needs="trace",
-    measure=_measure,
+    measure=_measure_attention,
     table=TOWERS,
     columns=(
-        Column("sink"),
-        Column("on CLS", ("layers", -1, 0)),
-        Column("on SEP", ("layers", -1, 1)),
-        Column("on final punct.", ("layers", -1, 2)),
+        ProbeColumn("sink"),
+        ProbeColumn("on CLS", ("layers", -1, 0)),
+        ProbeColumn("on SEP", ("layers", -1, 1)),
+        ProbeColumn("on final punct.", ("layers", -1, 2)),
     ),
     drawn=("maps",),
     observer=AttentionMass,

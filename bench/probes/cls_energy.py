@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.nn.observer import LayerView, Observer, Tower
+from bench.nn.observer import LayerView, Observer, ObservedTower
 from bench.probes.by_layer import LayerMeans, mean_profile
-from bench.probes.probe import TOWERS, Column, Inputs, Probe
+from bench.probes.probe import TOWERS, ProbeColumn, ProbeInputs, Probe
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +48,7 @@ class ClsEnergy(Observer):
         watched: The towers.
     """
 
-    def __init__(self, watched: Sequence[Tower]) -> None:
+    def __init__(self, watched: Sequence[ObservedTower]) -> None:
         self._means = [LayerMeans() for _ in watched]
 
     def on_layer(self, view: LayerView) -> None:
@@ -66,7 +66,7 @@ class ClsEnergy(Observer):
         return {**mean_profile(found), "towers": found, "convention": CONVENTION}
 
 
-def _measure(inputs: Inputs) -> dict[str, Any]:
+def _measure_energy(inputs: ProbeInputs) -> dict[str, Any]:
     pooling = "+".join(dict.fromkeys(tower.pooling for tower in inputs.towers))
     return {**inputs.observed(ClsEnergy).result(), "pooling": pooling}
 
@@ -75,8 +75,8 @@ PROBE = Probe(
     "cls_energy",
     "norm of [CLS] in the context tensors against that of all other tokens, by layer",
     needs="trace",
-    measure=_measure,
+    measure=_measure_energy,
     table=TOWERS,
-    columns=(Column("E_CLS", form=".4f"),),
+    columns=(ProbeColumn("E_CLS", form=".4f"),),
     observer=ClsEnergy,
 )

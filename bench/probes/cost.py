@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.nn.observer import Tower
-from bench.probes.probe import TOWERS, Column, Inputs, Probe
+from bench.nn.observer import ObservedTower
+from bench.probes.probe import TOWERS, ProbeColumn, ProbeInputs, Probe
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +29,7 @@ TABLE = "; a table of token vectors: no multiply-accumulates, as thop counts no 
 _CLEAR_PEAK = "5"  # proc(5): resets the peak of the resident set
 
 
-def gmacs(model: Any, length: int = LENGTH) -> float:
+def count_gmacs(model: Any, length: int = LENGTH) -> float:
     """Multiply-accumulates of one sentence by thop on a deep copy, / 1e9; BERT-base at 64 tokens 5.44.
 
     Args:
@@ -42,12 +42,12 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
 
     >>> from transformers import BertConfig, BertModel
     >>> shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    >>> round(1e9 * gmacs(BertModel(BertConfig(vocab_size=30, **shape))))
+    >>> round(1e9 * count_gmacs(BertModel(BertConfig(vocab_size=30, **shape))))
     38976
     """
     import torch
 
-    from bench.nn.backbone import quiet
+    from bench.nn.backbone import silence_libraries
 
     thop = importlib.import_module("thop")
     if "stride" in inspect.signature(thop.profile).parameters:
@@ -61,17 +61,17 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
     twin = copy.deepcopy(model).eval()  # thop leaves buffers in what it counts
     twin.register_forward_pre_hook(lambda _, given, __: ((), {"input_ids": given[0]}), with_kwargs=True)
     ids = torch.zeros((1, length), dtype=torch.long, device=model.device)
-    with torch.inference_mode(), quiet():
+    with torch.inference_mode(), silence_libraries():
         operations, _ = thop.profile(twin, inputs=(ids,), verbose=False)
     return float(operations) / 1e9
 
 
-def parameters(models: Sequence[nn.Module]) -> int:
+def count_parameters(models: Sequence[nn.Module]) -> int:
     """Number of parameters of all models, shared ones once.
 
     >>> from torch import nn
     >>> layer = nn.Linear(3, 2)
-    >>> parameters([layer, layer])
+    >>> count_parameters([layer, layer])
     8
     """
     return sum({id(p): p.numel() for model in models for p in model.parameters()}.values())
@@ -83,7 +83,7 @@ def table_parameters(encoder: object) -> int:
     return own + sum(map(table_parameters, getattr(encoder, "parts", ())))
 
 
-def cost(towers: Sequence[Tower], table: int = 0) -> dict[str, Any]:
+def encoder_cost(towers: Sequence[ObservedTower], table: int = 0) -> dict[str, Any]:
     """Return {"gmac", "towers", "parameters", "length", "convention"}.
 
     Args:
@@ -95,17 +95,17 @@ def cost(towers: Sequence[Tower], table: int = 0) -> dict[str, Any]:
         BenchError: a tower that can't take 64 tokens.
     """
     models = [tower.model for tower in towers]
-    each = [gmacs(model) for model in models]
+    each = [count_gmacs(model) for model in models]
     return {
         "gmac": sum(each, 0.0),
         "towers": each,
-        "parameters": parameters(models) + table,
+        "parameters": count_parameters(models) + table,
         "length": LENGTH,
         "convention": CONVENTION + (TABLE if table else ""),
     }
 
 
-def speed(
+def measure_speed(
     encoder: Encoder, sentences: Sequence[str], clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, Any]:
     """Encode the sentences once more; return sentences a second (wall clock) and the peak of memory.
@@ -156,37 +156,37 @@ def _process_peak() -> float | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
 
 
-def _sample(sentences: Sequence[str]) -> Sequence[str]:
+def _sample_sentences(sentences: Sequence[str]) -> Sequence[str]:
     """Every k-th sentence: a tenth of them, but at least 32 and at most 512."""
     wanted = min(max(len(sentences) // 10, 32), 512)
     return sentences[:: max(1, len(sentences) // wanted)][:wanted]
 
 
-def _measure(inputs: Inputs) -> dict[str, Any]:
+def _measure_cost(inputs: ProbeInputs) -> dict[str, Any]:
     """Raises BenchError for an encoder that has neither a transformer nor a table of token vectors."""
     table = table_parameters(inputs.encoder)
     if not inputs.towers and not table:
         raise BenchError(inputs.missing["towers"])
-    return cost(inputs.towers, table)
+    return encoder_cost(inputs.towers, table)
 
 
-def _clock(inputs: Inputs) -> dict[str, Any]:
-    return {} if inputs.encoder is None else speed(inputs.encoder, _sample(inputs.data.sentences))
+def _measure_timing(inputs: ProbeInputs) -> dict[str, Any]:
+    return {} if inputs.encoder is None else measure_speed(inputs.encoder, _sample_sentences(inputs.data.sentences))
 
 
 PROBE = Probe(
     "cost",
     "multiply-accumulates at 64 tokens, parameters, sentences a second, peak memory",
     needs="vectors",
-    measure=_measure,
+    measure=_measure_cost,
     table=TOWERS,
     columns=(
-        Column("GMAC", ("gmac",)),
-        Column("M params", ("parameters",), ".1f", scale=1e-6),
-        Column("eta", ("eta",), ".2f"),
-        Column("sentences/s", ("sentences_per_second",), ".0f", timing=True),
-        Column("peak MB", ("peak_memory_mb",), ".0f", timing=True),
+        ProbeColumn("GMAC", ("gmac",)),
+        ProbeColumn("M params", ("parameters",), ".1f", scale=1e-6),
+        ProbeColumn("eta", ("eta",), ".2f"),
+        ProbeColumn("sentences/s", ("sentences_per_second",), ".0f", timing=True),
+        ProbeColumn("peak MB", ("peak_memory_mb",), ".0f", timing=True),
     ),
-    clock=_clock,
+    clock=_measure_timing,
     packages=(("thop", "thop"), ("distutils", "setuptools")),  # thop imports distutils
 )

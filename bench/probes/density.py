@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import BenchError
-from bench.probes.probe import VECTORS, Column, Inputs, Probe
+from bench.probes.probe import VECTORS, ProbeColumn, ProbeInputs, Probe
 
 FloatArray = NDArray[np.float64]
 GROUPS = {
@@ -80,7 +80,7 @@ def gold_groups(similarities: FloatArray, gold: FloatArray, by: str = "width") -
     ]
 
 
-def overlap(first: FloatArray, second: FloatArray) -> float:
+def density_overlap(first: FloatArray, second: FloatArray) -> float:
     """Overlap coefficient of two samples' densities, integral of min(f, g), in [0, 1].
 
     Args:
@@ -88,7 +88,7 @@ def overlap(first: FloatArray, second: FloatArray) -> float:
         second: (m,) values, at least two different ones.
 
     >>> sample = np.array([0.1, 0.2, 0.4])
-    >>> round(overlap(sample, sample), 4), round(overlap(sample, sample + 10), 4)
+    >>> round(density_overlap(sample, sample), 4), round(density_overlap(sample, sample + 10), 4)
     (1.0, 0.0)
     """
     from scipy.stats import gaussian_kde
@@ -100,7 +100,7 @@ def overlap(first: FloatArray, second: FloatArray) -> float:
     return float(np.trapezoid(np.minimum(kernels[0](grid), kernels[1](grid)), grid))
 
 
-def density(similarities: FloatArray, gold: FloatArray, by: str = "width") -> dict[str, Any]:
+def compare_densities(similarities: FloatArray, gold: FloatArray, by: str = "width") -> dict[str, Any]:
     """Return groups, the overlap of neighbouring ones, and the densities at 101 points of [-1, 1].
 
     Args:
@@ -116,7 +116,7 @@ def density(similarities: FloatArray, gold: FloatArray, by: str = "width") -> di
         BenchError: no two neighbouring groups with a density.
 
     >>> low, high = np.linspace(0.1, 0.3, 9), np.linspace(0.2, 0.4, 9)
-    >>> found = density(np.concatenate([low, high]), np.repeat([0.5, 1.5], 9))
+    >>> found = compare_densities(np.concatenate([low, high]), np.repeat([0.5, 1.5], 9))
     >>> round(found["value"], 1), [(group["low"], group["pairs"]) for group in found["groups"]]
     (0.6, [(0.0, 9), (1.0, 9)])
     """
@@ -125,7 +125,7 @@ def density(similarities: FloatArray, gold: FloatArray, by: str = "width") -> di
     groups = gold_groups(similarities, gold, by)
     dense = [len(group.similarities) >= _LEAST and np.ptp(group.similarities) > 0 for group in groups]
     overlaps = [
-        overlap(groups[i].similarities, groups[i + 1].similarities) if dense[i] and dense[i + 1] else None
+        density_overlap(groups[i].similarities, groups[i + 1].similarities) if dense[i] and dense[i + 1] else None
         for i in range(len(groups) - 1)
     ]
     known = [value for value in overlaps if value is not None]
@@ -156,17 +156,17 @@ def density(similarities: FloatArray, gold: FloatArray, by: str = "width") -> di
     }
 
 
-def _measure(inputs: Inputs) -> dict[str, Any]:
+def _measure_density(inputs: ProbeInputs) -> dict[str, Any]:
     similarities = inputs.similarities().astype(np.float64)
-    return density(similarities, np.asarray(inputs.data.gold, dtype=np.float64), inputs.options.groups)
+    return compare_densities(similarities, np.asarray(inputs.data.gold, dtype=np.float64), inputs.options.groups)
 
 
 PROBE = Probe(
     "density",
     "densities of the cosines by gold score, and how far neighbouring ones overlap",
     needs="similarities",
-    measure=_measure,
+    measure=_measure_density,
     table=VECTORS,
-    columns=(Column("overlap"),),
+    columns=(ProbeColumn("overlap"),),
     drawn=("curves",),
 )

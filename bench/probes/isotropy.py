@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bench.errors import BenchError
 from bench.eval.collapse import collapse_figures
-from bench.probes.probe import VECTORS, Column, Probe
+from bench.probes.probe import VECTORS, ProbeColumn, Probe
 
 CONVENTION = (
     "vectors as the encoder gives them, not centred: effective rank is exp of the entropy of the normalised "
@@ -71,9 +71,9 @@ PROBE = Probe(
     measure=lambda inputs: isotropy(inputs.vectors),
     table=VECTORS,
     columns=(
-        Column("effective rank", ("effective_rank",), ".1f"),
-        Column("mean cosine", ("mean_cosine",)),
-        Column("deviation", ("deviation",)),
+        ProbeColumn("effective rank", ("effective_rank",), ".1f"),
+        ProbeColumn("mean cosine", ("mean_cosine",)),
+        ProbeColumn("deviation", ("deviation",)),
     ),
     drawn=("spectrum",),
 )

@@ -13,14 +13,14 @@ import torch
 
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError, InputError
-from bench.eval.embed import Embeddings, embed, similarities
+from bench.eval.embed import Embeddings, embed_sentences, compare_pairs
 from bench.nn.observer import Observer, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import towers, traced
+from bench.nn.trace import find_towers, watch_towers
 from bench.probes import PROBES
 from bench.probes.data import VERSION, ProbeData
-from bench.probes.probe import Inputs, Need, Probe, ProbeOptions
-from bench.training.sentence_encoder import Watched
+from bench.probes.probe import ProbeInputs, Need, Probe, ProbeOptions
+from bench.training.sentence_encoder import RecordingEncoder
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Measurement:
     timing: dict[str, Any] = field(default_factory=dict)
 
 
-def measure(
+def measure_probes(
     encoder: Encoder | PairScorer,
     data: ProbeData,
     names: Sequence[str],
@@ -59,18 +59,18 @@ def measure(
     with blas.threadpool_limits(torch.get_num_threads(), user_api="blas"):  # numpy takes all cores otherwise
         wall, cpu = time.perf_counter(), time.process_time()
         wanted = [PROBES[name] for name in names]
-        inputs = _inputs(encoder, data, wanted, options or ProbeOptions(), progress)
+        inputs = _encode_inputs(encoder, data, wanted, options or ProbeOptions(), progress)
         timing: dict[str, Any] = {}
         for probe in wanted:
             if probe.clock:
                 timing |= probe.clock(inputs)
-        found = {probe.name: _facts(probe, inputs) for probe in wanted}
+        found = {probe.name: _measure_facts(probe, inputs) for probe in wanted}
         timing["wall_seconds"] = round(time.perf_counter() - wall, 3)
         timing["cpu_seconds"] = round(time.process_time() - cpu, 3)
     return Measurement({"version": VERSION, "data": data.facts, **found}, timing)
 
 
-def without_curves(probes: dict[str, Any]) -> dict[str, Any]:
+def drop_curves(probes: dict[str, Any]) -> dict[str, Any]:
     """Return the probes as a record holds them: without what is only drawn."""
     drawn = {name: probe.drawn for name, probe in PROBES.items()}
     return {
@@ -81,7 +81,7 @@ def without_curves(probes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _facts(probe: Probe, inputs: Inputs) -> dict[str, Any]:
+def _measure_facts(probe: Probe, inputs: ProbeInputs) -> dict[str, Any]:
     """What a probe finds, or why it can't; bad input stays an error."""
     if probe.needs in inputs.missing:
         return {"missing": inputs.missing[probe.needs]}
@@ -93,13 +93,13 @@ def _facts(probe: Probe, inputs: Inputs) -> dict[str, Any]:
         return {"missing": str(error)}
 
 
-def _inputs(
+def _encode_inputs(
     encoder: Encoder | PairScorer,
     data: ProbeData,
     wanted: Sequence[Probe],
     options: ProbeOptions,
     progress: Progress | None,
-) -> Inputs:
+) -> ProbeInputs:
     """Encode the sentences once, and watch the transformers meanwhile where a probe wants that."""
     missing: dict[Need, str] = {}
     if isinstance(encoder, PairScorer):
@@ -107,25 +107,25 @@ def _inputs(
         why = "it compares two sentences directly: it has no vectors"
         missing |= {"vectors": why, "towers": why, "trace": why}
         none = Embeddings({}, np.empty((0, 0), np.float32))
-        return Inputs(data, options, missing, lambda: similarities(scorer, *data.sides), None, none)
-    watched = towers(encoder)
+        return ProbeInputs(data, options, missing, lambda: compare_pairs(scorer, *data.sides), None, none)
+    watched = find_towers(encoder)
     if not watched:
         missing |= dict.fromkeys(("towers", "trace"), "it has no transformer")
-    kept = [Watched(part) for part in encoder.parts] if isinstance(encoder, SumEncoder) else []
+    kept = [RecordingEncoder(part) for part in encoder.parts] if isinstance(encoder, SumEncoder) else []
     whole = SumEncoder(kept, encoder.weights) if isinstance(encoder, SumEncoder) else encoder
     observers: list[Observer] = []
     try:
         if watched:
             observers = [probe.observer(watched) for probe in wanted if probe.observer]
-        with traced(watched if observers else (), observers) as rows:
-            embeddings = embed(whole, data.sentences, progress=progress)
+        with watch_towers(watched if observers else (), observers) as rows:
+            embeddings = embed_sentences(whole, data.sentences, progress=progress)
         if any(not count or count % len(data.sentences) for count in rows):
             seen = f"{' and '.join(map(str, rows))} of {len(data.sentences)} sentences were seen to pass"
             raise UntraceableError(f"its transformers can't be watched: {seen} through them")
     except UntraceableError as error:
         missing["trace"] = str(error)
-        embeddings = embed(whole, data.sentences, progress=progress)
-    return Inputs(
+        embeddings = embed_sentences(whole, data.sentences, progress=progress)
+    return ProbeInputs(
         data,
         options,
         missing,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.errors import BenchError
-from bench.nn.observer import Observer, Tower
-from bench.probes.probe import VECTORS, Column, Probe
+from bench.nn.observer import Observer, ObservedTower
+from bench.probes.probe import VECTORS, ProbeColumn, Probe
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,9 +49,9 @@ class Norms:
         self._unread.append((len(norms), figures))
         self.n += len(norms)
         if len(self._unread) == _TOGETHER:
-            self._read()
+            self._merge_batches()
 
-    def _read(self) -> None:
+    def _merge_batches(self) -> None:
         """Merge the batches that wait."""
         import torch
 
@@ -73,7 +73,7 @@ class Norms:
         """
         if self.n < 2:
             raise BenchError(f"norms of {self.n} vector(s) have no spread")
-        self._read()
+        self._merge_batches()
         if not self._mean < float("inf"):
             raise BenchError("a norm is not finite")
         sd = float((self._squares / (self.n - 1)) ** 0.5)
@@ -87,7 +87,7 @@ class Modulus(Observer):
         watched: The towers.
     """
 
-    def __init__(self, watched: Sequence[Tower]) -> None:
+    def __init__(self, watched: Sequence[ObservedTower]) -> None:
         self._norms = [{part: Norms() for part in PARTS} for _ in watched]
 
     def on_output(self, tower: int, states: Tensor, pooled: Tensor | None) -> None:
@@ -118,6 +118,6 @@ PROBE = Probe(
     needs="trace",
     measure=lambda inputs: inputs.observed(Modulus).result(),
     table=VECTORS,
-    columns=(Column("|CLS|", ("cls",), ".2f"), Column("|pooler|", ("pooler",), ".2f")),
+    columns=(ProbeColumn("|CLS|", ("cls",), ".2f"), ProbeColumn("|pooler|", ("pooler",), ".2f")),
     observer=Modulus,
 )

@@ -3,8 +3,8 @@
 There are three levels; each includes the one before:
 
 - ``exact``: the same string (after SentEval's white-space normalisation);
-- ``key``: the same letters and digits, that is, equal after lower-casing and dropping all but [a-z0-9];
-- ``near``: ``key``, or a run of eight words ([a-z0-9]+, lower-cased) in common.
+- ``sentence_key``: the same letters and digits, that is, equal after lower-casing and dropping all but [a-z0-9];
+- ``near``: ``sentence_key``, or a run of eight words ([a-z0-9]+, lower-cased) in common.
 
 A pair is touched if either of its sentences is.
 """
@@ -22,7 +22,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.lines import LONGEST_MAGIC, check_text, numbered
+from bench.data.lines import LONGEST_MAGIC, check_text_kind, number_sentences
 from bench.data.tasks import PairTask
 from bench.encoder import FloatArray
 from bench.errors import DataError
@@ -74,10 +74,10 @@ class CleanScore:
     high: float | None
 
 
-def key(sentence: str) -> str:
+def sentence_key(sentence: str) -> str:
     """Return a sentence in lower case with [a-z0-9] only; may be empty.
 
-    >>> key("It's 4 O'clock!")
+    >>> sentence_key("It's 4 O'clock!")
     'its4oclock'
     """
     return _NOT_KEY.sub("", sentence.lower())
@@ -94,26 +94,26 @@ def word_runs(sentence: str) -> Iterator[str]:
         yield " ".join(words[start : start + RUN])
 
 
-def training_lines(path: Path) -> Iterator[str]:
+def read_training_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 text without empty ones; see :func:`training_rows`."""
-    yield from (sentence for _, sentence in training_rows(path) if sentence)
+    yield from (sentence for _, sentence in read_training_rows(path) if sentence)
 
 
-def training_rows(path: Path) -> Iterator[tuple[int, str]]:
+def read_training_rows(path: Path) -> Iterator[tuple[int, str]]:
     """Yield number and sentence of every line of a UTF-8 text (``.xz`` is unpacked on the way).
 
     Raises:
-        DataError: missing, unreadable, of another kind, or as :func:`bench.data.lines.numbered`.
+        DataError: missing, unreadable, of another kind, or as :func:`bench.data.lines.number_sentences`.
     """
     try:
         with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as stream:
-            check_text(stream.peek(LONGEST_MAGIC), path)
-            yield from numbered(_short_lines(stream, path), str(path))
+            check_text_kind(stream.peek(LONGEST_MAGIC), path)
+            yield from number_sentences(_read_short_lines(stream, path), str(path))
     except (OSError, lzma.LZMAError, EOFError) as error:
         raise DataError(f"the training text can't be read: {error}", where=str(path)) from error
 
 
-def _short_lines(stream: BinaryIO | lzma.LZMAFile, path: Path) -> Iterator[bytes]:
+def _read_short_lines(stream: BinaryIO | lzma.LZMAFile, path: Path) -> Iterator[bytes]:
     count = 0
     while line := stream.readline(_LONGEST):
         count += 1
@@ -122,7 +122,7 @@ def _short_lines(stream: BinaryIO | lzma.LZMAFile, path: Path) -> Iterator[bytes
         yield line
 
 
-def audit(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverlap]:
+def audit_overlap(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverlap]:
     """Compare a training text with test sets; the text is streamed, only the test sets are kept in memory.
 
     Args:
@@ -134,11 +134,11 @@ def audit(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverla
 
     >>> from bench.data.tasks import PairSubset
     >>> subset = PairSubset("all", ("A man sings.", "It rains."), ("A cat.", "It pours."), (1.0, 4.0))
-    >>> [(found.level, found.clean_pairs) for found in audit(["a man sings"], [PairTask("T", (subset,))])]
+    >>> [(found.level, found.clean_pairs) for found in audit_overlap(["a man sings"], [PairTask("T", (subset,))])]
     [('exact', 2), ('key', 1), ('near', 1)]
     """
     sentences = {sentence for task in tasks for pair in task.all_pairs() for sentence in pair}
-    keys = {sentence: key(sentence) for sentence in sentences}
+    keys = {sentence: sentence_key(sentence) for sentence in sentences}
     wanted_keys = set(keys.values()) - {""}
     by_run: defaultdict[str, set[str]] = defaultdict(set)
     for sentence in sentences:
@@ -150,7 +150,7 @@ def audit(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverla
     for line in training:
         if line in sentences:
             exact.add(line)
-        line_key = key(line)
+        line_key = sentence_key(line)
         if line_key in wanted_keys:
             same_key.add(line_key)
         for run in word_runs(line):
@@ -163,7 +163,7 @@ def audit(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverla
         "key": exact | by_key,  # text without letters and digits has no key
         "near": exact | {sentence for sentence in sentences if keys[sentence] in near},
     }
-    return [_overlap(task, level, touched[level], keys) for task in tasks for level in LEVELS]
+    return [_task_overlap(task, level, touched[level], keys) for task in tasks for level in LEVELS]
 
 
 def clean_score(task: PairTask, overlap: TaskOverlap, predictions: FloatArray) -> CleanScore:
@@ -182,7 +182,7 @@ def clean_score(task: PairTask, overlap: TaskOverlap, predictions: FloatArray) -
     return CleanScore(task.id, overlap.clean_pairs, value, *spearman_interval(value, overlap.clean_pairs))
 
 
-def _overlap(task: PairTask, level: str, touched: set[str], keys: dict[str, str]) -> TaskOverlap:
+def _task_overlap(task: PairTask, level: str, touched: set[str], keys: dict[str, str]) -> TaskOverlap:
     pairs = list(task.all_pairs())
     present = {sentence for pair in pairs for sentence in pair}
     clean = np.array([first not in touched and second not in touched for first, second in pairs], dtype=bool)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from bench.encoder import Encoder, FloatArray
     from bench.eval.embed import Embeddings
-    from bench.nn.observer import Observer, Tower
+    from bench.nn.observer import Observer, ObservedTower
     from bench.probes.data import ProbeData
 
 T = TypeVar("T", bound="Observer")
@@ -21,7 +21,7 @@ Need = Literal["similarities", "vectors", "towers", "trace"]
 
 
 @dataclass(frozen=True)
-class Column:
+class ProbeColumn:
     """A column of a table of probes.
 
     Args:
@@ -57,7 +57,7 @@ class ProbeOptions:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class ProbeInputs:
     """What one pass of an encoder over the sentences gives to the probes.
 
     Args:
@@ -79,7 +79,7 @@ class Inputs:
     encoder: Encoder | None
     embeddings: Embeddings
     parts: Sequence[Embeddings] = ()
-    towers: Sequence[Tower] = ()
+    towers: Sequence[ObservedTower] = ()
     observers: Sequence[Observer] = ()
 
     @property
@@ -116,10 +116,10 @@ class Probe:
     name: str
     summary: str
     needs: Need
-    measure: Callable[[Inputs], dict[str, Any]]
+    measure: Callable[[ProbeInputs], dict[str, Any]]
     table: str
-    columns: tuple[Column, ...]
+    columns: tuple[ProbeColumn, ...]
     drawn: tuple[str, ...] = ()
-    observer: Callable[[Sequence[Tower]], Observer] | None = None
-    clock: Callable[[Inputs], dict[str, Any]] | None = None
+    observer: Callable[[Sequence[ObservedTower]], Observer] | None = None
+    clock: Callable[[ProbeInputs], dict[str, Any]] | None = None
     packages: tuple[tuple[str, str], ...] = ()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import BenchError, InputError
-from bench.probes.probe import VECTORS, Column, Inputs, Probe
+from bench.probes.probe import VECTORS, ProbeColumn, ProbeInputs, Probe
 from bench.probes.unit import UNIT, Vectors, unit_vectors
 
 MOST = 100_000
@@ -50,13 +50,13 @@ def uniformity(vectors: Vectors, t: float = 2.0) -> float:
     for start in range(0, n, _BLOCK):
         rows = units[start : start + _BLOCK]
         within = np.triu_indices(len(rows), 1)
-        total += float(_potential((rows @ rows.T)[within], t))
+        total += float(_pair_potential((rows @ rows.T)[within], t))
         for other in range(start + _BLOCK, n, _BLOCK):
-            total += float(_potential(rows @ units[other : other + _BLOCK].T, t))
+            total += float(_pair_potential(rows @ units[other : other + _BLOCK].T, t))
     return math.log(total / (n * (n - 1) / 2))
 
 
-def _potential(cosines: NDArray[np.float64], t: float) -> np.float64:
+def _pair_potential(cosines: NDArray[np.float64], t: float) -> np.float64:
     """Sum of exp(-t (2 - 2 cos)); overwrites its argument."""
     np.clip(cosines, -1.0, 1.0, out=cosines)
     cosines -= 1.0
@@ -65,7 +65,7 @@ def _potential(cosines: NDArray[np.float64], t: float) -> np.float64:
     return total
 
 
-def _measure(inputs: Inputs) -> dict[str, Any]:
+def _measure_uniformity(inputs: ProbeInputs) -> dict[str, Any]:
     n = len(inputs.vectors)
     pairs = n * (n - 1) // 2
     return {
@@ -80,7 +80,7 @@ PROBE = Probe(
     "uniformity",
     "log of the mean of exp(-2 d^2) over all pairs of distinct sentences, unit vectors",
     needs="vectors",
-    measure=_measure,
+    measure=_measure_uniformity,
     table=VECTORS,
-    columns=(Column("uniformity"),),
+    columns=(ProbeColumn("uniformity"),),
 )

@@ -46,12 +46,12 @@ def model_stem(name: str, sha256: str) -> str:
     return f"{_IN_LISTS.sub('_', name.split('/')[-1])}-{sha256[:8]}"
 
 
-def name_fault(name: str) -> str | None:
+def find_name_fault(name: str) -> str | None:
     """Return why Windows or another file system can't hold a name, None where all can.
 
-    >>> name_fault("aux.txt"), name_fault("simcse.")
+    >>> find_name_fault("aux.txt"), find_name_fault("simcse.")
     ("Windows reserves the name 'aux.txt'", "Windows drops the dot at the end of 'simcse.'")
-    >>> name_fault("simcse[lr=1e-05]")
+    >>> find_name_fault("simcse[lr=1e-05]")
     """
     if name.split(".")[0].rstrip(" ").upper() in _DEVICES:
         return f"Windows reserves the name '{name}'"
@@ -64,18 +64,18 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def namesake(name: str, others: Iterable[str]) -> str | None:
+def find_namesake(name: str, others: Iterable[str]) -> str | None:
     """Return the first other name that is the same where upper and lower case are one, None if there is none.
 
     Forms of one accented letter are one too, as on macOS.
 
-    >>> namesake("SimCSE", ["tncse", "simcse"]), namesake("simcse", ["simcse"])
+    >>> find_namesake("SimCSE", ["tncse", "simcse"]), find_namesake("simcse", ["simcse"])
     ('simcse', None)
     """
-    return next((each for each in others if each != name and _folded(each) == _folded(name)), None)
+    return next((each for each in others if each != name and _fold_case(each) == _fold_case(name)), None)
 
 
-def check_new(folder: Path, name: str, *, where: str, hint: str, others: Iterable[str] = ()) -> None:
+def check_new_name(folder: Path, name: str, *, where: str, hint: str, others: Iterable[str] = ()) -> None:
     """Refuse a new name of a folder that a case-insensitive file system or Windows can't hold.
 
     A name that is in the folder already, spelled like this, is never refused.
@@ -91,17 +91,17 @@ def check_new(folder: Path, name: str, *, where: str, hint: str, others: Iterabl
         InputError: a reserved name, a character or an ending that Windows refuses, more than 255 bytes, or a
             name that differs only by case from one in the folder or another new one.
 
-    >>> check_new(Path("nowhere"), "simcse", where="--campaign", hint="type X")
-    >>> check_new(Path("nowhere"), "CON", where="--campaign", hint="type X")
+    >>> check_new_name(Path("nowhere"), "simcse", where="--campaign", hint="type X")
+    >>> check_new_name(Path("nowhere"), "CON", where="--campaign", hint="type X")
     Traceback (most recent call last):
         ...
     bench.errors.InputError: --campaign: Windows reserves the name 'CON'; expected a portable name; type X
     """
-    there = _listed(folder)
+    there = _list_names(folder)
     if name in there:
         return
-    fault = name_fault(name)
-    if fault is None and (other := namesake(name, [*there, *others])) is not None:
+    fault = find_name_fault(name)
+    if fault is None and (other := find_namesake(name, [*there, *others])) is not None:
         fault = f"'{name}' differs only by case from '{other}': macOS and Windows take both for one"
     if fault is not None:
         raise InputError(fault, where=where, expected="a portable name", hint=hint)
@@ -110,10 +110,10 @@ def check_new(folder: Path, name: str, *, where: str, hint: str, others: Iterabl
 def check_new_campaign(results: Path, campaign: str, *, where: str = "--campaign") -> None:
     """Refuse a new campaign that not every file system can hold; see :func:`check_new`."""
     other = f"{campaign.rstrip('.').replace('.', '-')}-1"
-    check_new(results, campaign, where=where, hint=f"type {where} {other}")
+    check_new_name(results, campaign, where=where, hint=f"type {where} {other}")
 
 
-def _listed(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     """Names in a folder as they are spelled; none where it isn't there or can't be read."""
     try:
         return sorted(os.listdir(folder))
@@ -121,7 +121,7 @@ def _listed(folder: Path) -> list[str]:
         return []
 
 
-def _folded(name: str) -> str:
+def _fold_case(name: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
@@ -139,7 +139,7 @@ READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 """Flags that open a file of somebody else: a pipe doesn't block, a link isn't followed."""
 
 
-def lock(descriptor: int, *, shared: bool = False, wait: bool = True) -> None:
+def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = True) -> None:
     """Lock an open file until it is closed.
 
     Args:
@@ -182,7 +182,7 @@ def is_locked(path: Path, *, shared: bool = False) -> bool | None:
     except OSError as error:  # a file that may not be read may be locked
         return False if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP) else None
     try:
-        lock(descriptor, shared=not writes, wait=False)
+        lock_descriptor(descriptor, shared=not writes, wait=False)
     except (BlockingIOError, PermissionError):
         return True
     except OSError:
@@ -193,7 +193,7 @@ def is_locked(path: Path, *, shared: bool = False) -> bool | None:
 
 
 @dataclass
-class Below:
+class FolderContents:
     """Everything below a folder but what is hidden, in the order of the paths.
 
     Args:
@@ -207,12 +207,12 @@ class Below:
     linked: list[Path] = field(default_factory=list)
 
 
-def below(folder: Path) -> Below:
+def walk_folder(folder: Path) -> FolderContents:
     """Return what is below a folder; nothing where there is no such folder.
 
     ``glob`` passes by a folder that can't be read without a word.
     """
-    found = Below()
+    found = FolderContents()
 
     def closed(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):  # such as of another process that tidied up
@@ -222,18 +222,18 @@ def below(folder: Path) -> Below:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found.linked += [path for name in folders if (path := Path(top, name)).is_symlink()]
         found.files += [Path(top, name) for name in names if not name.startswith(".")]
-    return Below(sorted(found.files), dict(sorted(found.closed.items())), sorted(found.linked))
+    return FolderContents(sorted(found.files), dict(sorted(found.closed.items())), sorted(found.linked))
 
 
 def check_readable(folder: Path) -> None:
     """Raise DataError where a folder below can't be read: what it holds would be left out in silence."""
-    for path, why in below(folder).closed.items():
+    for path, why in walk_folder(folder).closed.items():
         raise DataError(
             f"this folder can't be read: {why}", where=str(path), hint="give yourself the right to read it"
         )
 
 
-def _host() -> str:
+def _host_name() -> str:
     """This machine since it started, and what its process ids count in: machines may share a name."""
     facts = [platform.node()[:40]]
     with suppress(OSError):
@@ -241,11 +241,11 @@ def _host() -> str:
     return re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(facts)).strip("-")
 
 
-_HOST = _host()
+_HOST = _host_name()
 _TEMPORARY = re.compile(r"\..+\.[A-Za-z0-9-]*\.\d+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
-def temporary(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """Return a new hidden name beside a file, ``.NAME.HOST.PID.RANDOM.tmp``, to write to and then rename.
 
     No other process has it, even on another machine that shares the folder. What killed ones of this machine
@@ -253,29 +253,29 @@ def temporary(path: Path) -> Path:
     """
     name = path.name.encode("utf-8", "ignore")[:80].decode("utf-8", "ignore")
     start = f".{name}.{_HOST}."
-    _clear_abandoned(path.parent, start)
+    _remove_abandoned_files(path.parent, start)
     return path.with_name(f"{start}{os.getpid()}.{os.urandom(6).hex()}.tmp")
 
 
-def temporaries(folder: Path) -> list[Path]:
+def find_temporary_files(folder: Path) -> list[Path]:
     """Return the files of a folder that have names as :func:`temporary` gives, of whatever process."""
     return [path for path in folder.glob(".*.tmp") if _TEMPORARY.fullmatch(path.name)]
 
 
-def _clear_abandoned(folder: Path, start: str) -> None:
+def _remove_abandoned_files(folder: Path, start: str) -> None:
     """Remove temporary files and folders whose names begin so, and whose process is gone."""
     try:
         names = os.listdir(folder)
     except OSError:  # what is to be written there will say so
         return
     for name in names:
-        if name.startswith(start) and name.endswith(".tmp") and not _lives(name[len(start) :].split(".")[0]):
+        if name.startswith(start) and name.endswith(".tmp") and not _is_process_alive(name[len(start) :].split(".")[0]):
             shutil.rmtree(folder / name, ignore_errors=True)  # does nothing to a file
             with suppress(OSError):
                 (folder / name).unlink(missing_ok=True)
 
 
-def _lives(process: str) -> bool:
+def _is_process_alive(process: str) -> bool:
     if os.name == "nt":  # where os.kill ends the process, whatever the signal
         return True
     try:
@@ -287,20 +287,20 @@ def _lives(process: str) -> bool:
     return True
 
 
-def content_of(path: Path) -> bytes:
+def read_regular_file(path: Path) -> bytes:
     """Read a file; raises OSError, also for what is none: a pipe or a device may never end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return path.read_bytes()
 
 
-def write_whole(path: Path, payload: bytes) -> None:
+def write_atomically(path: Path, payload: bytes) -> None:
     """Write a file in a folder that is there; a kill leaves what was there before, or the new file.
 
     Raises:
         OSError: it can't be written.
     """
-    scratch = temporary(path)
+    scratch = temporary_path(path)
     stream = scratch.open("xb")  # nothing is removed where this fails: the file is another process's
     try:
         with stream:
@@ -322,20 +322,20 @@ def write_whole(path: Path, payload: bytes) -> None:
 def check_new_folder(path: Path) -> None:
     """Raise OSError where :func:`whole_folder` couldn't write, and leave nothing but the folder above."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = temporary(path)
+    scratch = temporary_path(path)
     scratch.mkdir()
     scratch.rmdir()
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def create_folder_atomically(path: Path) -> Iterator[Path]:
     """Yield a new folder, which takes the place of one that is empty or isn't there if all goes well.
 
     Raises:
         OSError: it can't be written, or the place was filled meanwhile.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = temporary(path)
+    scratch = temporary_path(path)
     scratch.mkdir()
     try:
         yield scratch

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bench.errors import DataError
-from bench.records.environment import cpu, gpu, made_by, plugin_files, versions
-from bench.records.record import RunRecord, same_numbers
+from bench.records.environment import read_cpu, read_gpu, provenance_reader, plugin_file_hashes, read_versions
+from bench.records.record import RunRecord, is_same_measurement
 
 LATEST: dict[str, Any] = {
     "mlm_term": 0.0,
@@ -53,12 +53,12 @@ _SAID = (
 _FROM = "_from"
 
 
-def without_latest(options: Mapping[str, Any]) -> dict[str, Any]:
+def drop_latest_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options, or the settings of a stage, without those of LATEST that have the value there."""
     return {name: value for name, value in options.items() if name not in LATEST or value != LATEST[name]}
 
 
-def not_in_key(said: Mapping[str, Any] | None) -> dict[str, Any]:
+def drop_keyed_facts(said: Mapping[str, Any] | None) -> dict[str, Any]:
     """What an encoder says of itself but for what the key says already, which older records lack."""
     return {name: value for name, value in (said or {}).items() if name.removesuffix(_FROM) not in _SAID}
 
@@ -108,7 +108,7 @@ class Fact:
         return self.default if found is None else found
 
 
-def _hashed(
+def _hash_fact(
     name: str,
     block: Callable[[RunRecord], Mapping[str, Any] | None],
     label: str = "name",
@@ -119,67 +119,67 @@ def _hashed(
 
     def sha256(record: RunRecord) -> str | None:
         found = block(record)
-        return identity(found) if found else None
+        return identity_hash(found) if found else None
 
     def show(record: RunRecord) -> str:
         found = block(record)
-        return f"{found.get(label)} {identity(found)[:8]}" if found else NONE
+        return f"{found.get(label)} {identity_hash(found)[:8]}" if found else NONE
 
     return Fact(name, "encoder", sha256, in_stage=in_stage, show=show)
 
 
-def identity(named: Mapping[str, Any]) -> str:
+def identity_hash(named: Mapping[str, Any]) -> str:
     """The hash of what a record names; of a backbone that is made by a recipe the recipe's."""
     return str(named.get("recipe") or named["sha256"])
 
 
-def _hashes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    return {name: identity(each) for name, each in facts.items()}
+def _identity_hashes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    return {name: identity_hash(each) for name, each in facts.items()}
 
 
-def _made(record: RunRecord) -> str | None:
+def _made_weights_hash(record: RunRecord) -> str | None:
     """The bytes of a backbone that was made by a recipe: another kind of processor makes others."""
     backbone = record.backbone or {}
     return str(backbone["sha256"])[:12] if "recipe" in backbone else None
 
 
-def _options(record: RunRecord) -> dict[str, Any]:
+def _nondefault_options(record: RunRecord) -> dict[str, Any]:
     return {name: value for name, value in record.options.items() if LATER.get(name, UNSET) != value}
 
 
-def _members(training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _member_facts(training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The methods that a method builds on, and those below them, without the latest options' defaults."""
     found = {}
     for role, member in training.get("members", {}).items():
-        found[role] = {**member, "options": without_latest(member["options"])}
+        found[role] = {**member, "options": drop_latest_defaults(member["options"])}
         if "recipe" in (member.get("backbone") or {}):
             found[role]["backbone"] = {**member["backbone"], "sha256": ""}
         if "members" in member:
-            found[role]["members"] = _members(member)
+            found[role]["members"] = _member_facts(member)
     return found
 
 
-def _stages(record: RunRecord) -> dict[str, dict[str, Any]]:
+def _stage_blocks(record: RunRecord) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = record.training.get("stages", {})
     return found
 
 
-def _trained(name: str, older: str) -> Callable[[RunRecord], Any]:
+def _training_reader(name: str, older: str) -> Callable[[RunRecord], Any]:
     """Read what all stages share; until schema 3 the stages said it, and only where it wasn't the default."""
 
     def read(record: RunRecord) -> Any:
-        said = [stage[older] for stage in _stages(record).values() if older in stage]
+        said = [stage[older] for stage in _stage_blocks(record).values() if older in stage]
         return record.training.get(name, max(said, default=None))
 
     return read
 
 
-def arithmetic_of(record: RunRecord) -> int:
+def training_arithmetic(record: RunRecord) -> int:
     """Return the number of the arithmetic that a record was trained by, 0 for one without training."""
-    return int(_trained("arithmetic", "numerics")(record) or (1 if _stages(record) else 0))
+    return int(_training_reader("arithmetic", "numerics")(record) or (1 if _stage_blocks(record) else 0))
 
 
-def _evaluated(name: str, block: str, older: str) -> Callable[[RunRecord], Any]:
+def _evaluation_reader(name: str, block: str, older: str) -> Callable[[RunRecord], Any]:
     """Read a setting of the evaluation, which until schema 3 was part of the provenance."""
     return lambda record: record.evaluation.get(name, record.provenance.get(block, {}).get(older))
 
@@ -187,37 +187,37 @@ def _evaluated(name: str, block: str, older: str) -> Callable[[RunRecord], Any]:
 FACTS = (
     Fact("method", "encoder", lambda r: r.name),
     Fact("method version", "encoder", lambda r: r.version),
-    Fact("plug-in file", "encoder", lambda r: plugin_files(r.provenance), in_stage=True),
-    Fact("option", "encoder", _options),
-    _hashed("weights", lambda r: r.backbone, in_stage=True),
-    Fact("auxiliary model", "encoder", lambda r: _hashes(r.training.get("auxiliaries", {})), in_stage=True),
-    Fact("member", "encoder", lambda r: _members(r.training)),
-    _hashed("training text", lambda r: r.training.get("corpus")),
+    Fact("plug-in file", "encoder", lambda r: plugin_file_hashes(r.provenance), in_stage=True),
+    Fact("option", "encoder", _nondefault_options),
+    _hash_fact("weights", lambda r: r.backbone, in_stage=True),
+    Fact("auxiliary model", "encoder", lambda r: _identity_hashes(r.training.get("auxiliaries", {})), in_stage=True),
+    Fact("member", "encoder", lambda r: _member_facts(r.training)),
+    _hash_fact("training text", lambda r: r.training.get("corpus")),
     Fact(
         "training text of stage",
         "encoder",
-        lambda r: _hashes({role: stage["text"] for role, stage in _stages(r).items() if "text" in stage}),
+        lambda r: _identity_hashes({role: stage["text"] for role, stage in _stage_blocks(r).items() if "text" in stage}),
     ),
-    _hashed("dev set", lambda r: r.training.get("dev"), "task", in_stage=True),
+    _hash_fact("dev set", lambda r: r.training.get("dev"), "task", in_stage=True),
     Fact(
         "version of stage",
         "encoder",
-        lambda r: {role: stage.get("version", 1) for role, stage in _stages(r).items()},
+        lambda r: {role: stage.get("version", 1) for role, stage in _stage_blocks(r).items()},
     ),
     Fact(
         "setting of stage",
         "encoder",
         lambda r: {
             f"{role} {name}": value
-            for role, stage in _stages(r).items()
+            for role, stage in _stage_blocks(r).items()
             for name, value in stage.get("settings", {}).items()
         },
     ),
-    Fact("arithmetic of training", "encoder", arithmetic_of, in_stage=True),
+    Fact("arithmetic of training", "encoder", training_arithmetic, in_stage=True),
     Fact(
         "training precision",
         "encoder",
-        _trained("precision", "precision"),
+        _training_reader("precision", "precision"),
         "fp32",
         in_stage=True,
         parameter="train_precision",
@@ -245,7 +245,7 @@ FACTS = (
     Fact(
         "ranks",
         "encoder",
-        _trained("ranks", "ranks"),
+        _training_reader("ranks", "ranks"),
         1,
         breaks=False,
         in_stage=True,
@@ -273,13 +273,13 @@ FACTS = (
     Fact("seeds", "encoder", lambda r: NONE if r.seed is None else "several"),
     Fact("seed", "encoder", lambda r: r.seed, breaks=False, in_family=False),
     Fact("suite", "evaluation", lambda r: r.suite),
-    Fact("data", "evaluation", lambda r: _hashes(r.tasks)),
+    Fact("data", "evaluation", lambda r: _identity_hashes(r.tasks)),
     Fact("world", "evaluation", lambda r: r.world or {}),
     Fact("version of the evaluation", "evaluation", lambda r: r.evaluation.get("version"), 1),
     Fact(
         "transfer solver",
         "evaluation",
-        _evaluated("solver", "transfer", "solver"),
+        _evaluation_reader("solver", "transfer", "solver"),
         "exact",
         parameter="transfer_solver",
         choices=("exact", "sgd"),
@@ -287,18 +287,18 @@ FACTS = (
     Fact(
         "precision",
         "evaluation",
-        _evaluated("precision", "evaluation_precision", "name"),
+        _evaluation_reader("precision", "evaluation_precision", "name"),
         "fp32",
         parameter="precision",
         choices=("fp32", "bf16", "fp16"),
     ),
-    Fact("weights as made", "machine", _made, breaks=False),
-    Fact("Python", "machine", made_by("python"), breaks=False),
-    Fact("platform", "machine", made_by("platform"), breaks=False),
-    Fact("GPU", "machine", gpu, breaks=False),
-    Fact("version of", "machine", versions, breaks=False),
-    Fact("encoder's", "machine", lambda r: not_in_key(r.provenance.get("encoder")), breaks=False),
-    Fact("CPU", "machine", cpu, breaks=False),
+    Fact("weights as made", "machine", _made_weights_hash, breaks=False),
+    Fact("Python", "machine", provenance_reader("python"), breaks=False),
+    Fact("platform", "machine", provenance_reader("platform"), breaks=False),
+    Fact("GPU", "machine", read_gpu, breaks=False),
+    Fact("version of", "machine", read_versions, breaks=False),
+    Fact("encoder's", "machine", lambda r: drop_keyed_facts(r.provenance.get("encoder")), breaks=False),
+    Fact("CPU", "machine", read_cpu, breaks=False),
 )
 KEYED = tuple(fact for fact in FACTS if fact.keyed)
 FAMILY = tuple(fact for fact in KEYED if fact.in_family)
@@ -315,7 +315,7 @@ SETTING = tuple(fact for fact in KEYED if not fact.breaks and fact.in_family)
 
 
 @dataclass(frozen=True)
-class Difference:
+class FactDifference:
     """One fact in which two records differ, as messages show it.
 
     Args:
@@ -335,7 +335,7 @@ class Difference:
         return f"{self.name} then {self.then}, now {self.now}"
 
 
-def shown(value: Any) -> str:
+def format_fact_value(value: Any) -> str:
     """Return a value as messages show it: a hash by its beginning, a member by its method."""
     if isinstance(value, Mapping):
         return str(value.get("method", dict(value)))
@@ -343,33 +343,33 @@ def shown(value: Any) -> str:
     return text[:12] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text
 
 
-def digest(facts: object) -> str:
+def hash_canonical_json(facts: object) -> str:
     """Return the sha256 of facts in canonical JSON."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def values(record: RunRecord, facts: Sequence[Fact]) -> dict[str, Any]:
+def fact_values(record: RunRecord, facts: Sequence[Fact]) -> dict[str, Any]:
     """What a record says of some facts, by name; without later ones at their default."""
     said = ((fact, fact.value(record)) for fact in facts)
     return {fact.name: value for fact, value in said if not (fact.later and value == fact.default)}
 
 
-def key_of(record: RunRecord) -> str:
+def compute_record_key(record: RunRecord) -> str:
     """Return the sha256 of everything that determines the scores: equal key, equal result."""
-    return digest(values(record, KEYED))
+    return hash_canonical_json(fact_values(record, KEYED))
 
 
-def family_of(record: RunRecord) -> str:
+def compute_family_key(record: RunRecord) -> str:
     """Return the same without the seed: only records of one family are averaged."""
-    return digest(values(record, FAMILY))
+    return hash_canonical_json(fact_values(record, FAMILY))
 
 
-def differing(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> tuple[Difference, ...]:
+def find_fact_differences(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> tuple[FactDifference, ...]:
     """Return the facts in which two records differ, the entries of a mapping one by one."""
-    return tuple(found for fact in facts for found in _differing(fact, then, now))
+    return tuple(found for fact in facts for found in _compare_fact(fact, then, now))
 
 
-def _differing(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[Difference]:
+def _compare_fact(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[FactDifference]:
     was, now_is = fact.value(then), fact.value(now)
     if was == now_is:
         return
@@ -384,33 +384,33 @@ def _differing(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[Differen
         for name in dict.fromkeys([*was, *now_is]):
             one, other = said.get(name, UNSET), says.get(name, UNSET)
             if one != other:
-                yield Difference(fact.name, f"{fact.name} {name}", shown(one), shown(other))
+                yield FactDifference(fact.name, f"{fact.name} {name}", format_fact_value(one), format_fact_value(other))
         return
     texts = (
-        NONE if value in (None, "") else fact.show(record) if fact.show else shown(value)
+        NONE if value in (None, "") else fact.show(record) if fact.show else format_fact_value(value)
         for value, record in ((was, then), (now_is, now))
     )
-    yield Difference(fact.name, fact.name, *texts)
+    yield FactDifference(fact.name, fact.name, *texts)
 
 
-def explain(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> str:
+def explain_differences(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> str:
     """Say in one line in which facts two records differ; where an older arithmetic is one, what follows."""
-    found = differing(then, now, facts)
+    found = find_fact_differences(then, now, facts)
     text = "; ".join(map(str, found))
-    if any(each.fact == "arithmetic of training" for each in found) and arithmetic_of(then):
+    if any(each.fact == "arithmetic of training" for each in found) and training_arithmetic(then):
         version, commit = then.provenance.get("bench"), (then.provenance.get("git") or {}).get("commit")
         at = f", commit {commit[:12]}" if commit else ""
-        by = f"to add to what was trained by arithmetic {arithmetic_of(then)}"
+        by = f"to add to what was trained by arithmetic {training_arithmetic(then)}"
         text += f"; {by}, install cse-bench {version}{at}"
     return text
 
 
-def same_result(then: RunRecord, now: RunRecord) -> bool:
+def is_same_result(then: RunRecord, now: RunRecord) -> bool:
     """True if both say the same to the last bit: scores, similarities, training; versions and times aside."""
-    return values(then, FAMILY) == values(now, FAMILY) and same_numbers(then, now)
+    return fact_values(then, FAMILY) == fact_values(now, FAMILY) and is_same_measurement(then, now)
 
 
-def specified(record: RunRecord) -> dict[str, Any]:
+def specification_fields(record: RunRecord) -> dict[str, Any]:
     """Return the fields of a run's specification that repeat a record.
 
     Raises:

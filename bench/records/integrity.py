@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bench.records.fingerprint import key_of
-from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, measured, to_json
+from bench.records.fingerprint import compute_record_key
+from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, training_measurements, record_to_json
 
 AGAIN = "delete the file and run the cell again"
 """What to do about a damaged record of a campaign: no advice for any other file, or a newer bench's."""
@@ -23,7 +23,7 @@ _DERIVED = (ALL, "mean", "wmean", "dev")
 
 
 @dataclass(frozen=True)
-class Fault:
+class RecordFault:
     """What is wrong with a record.
 
     Args:
@@ -37,19 +37,19 @@ class Fault:
     hint: str = ""
 
 
-def sealed(record: RunRecord) -> RunRecord:
+def seal_record(record: RunRecord) -> RunRecord:
     """Return the record in the present schema with its key and its file's sha256.
 
     The hash is taken with zeros in its own place, and stands in the timing block.
     """
     record = replace(record, schema=SCHEMA)
-    record = replace(record, key=key_of(record))
+    record = replace(record, key=compute_record_key(record))
     blank = replace(record, timing={**record.timing, _SEAL: _BLANK})
-    digest = hashlib.sha256(to_json(blank).encode("utf-8")).hexdigest()
+    digest = hashlib.sha256(record_to_json(blank).encode("utf-8")).hexdigest()
     return replace(record, timing={**record.timing, _SEAL: digest})
 
 
-def seal_fault(record: RunRecord, text: str) -> Fault | None:
+def find_seal_fault(record: RunRecord, text: str) -> RecordFault | None:
     """Return what is wrong with the seal of a record, given the text of its file.
 
     The check is "seal" where the file was changed, "unsealed" where an older bench wrote it: without a seal,
@@ -58,33 +58,33 @@ def seal_fault(record: RunRecord, text: str) -> Fault | None:
     seal = record.timing.get(_SEAL)
     blank = text.replace(f'"{_SEAL}": "{seal}"', f'"{_SEAL}": "{_BLANK}"')
     if seal is not None and seal != hashlib.sha256(blank.encode("utf-8")).hexdigest():
-        return Fault("seal", "this record was changed since it was written")
+        return RecordFault("seal", "this record was changed since it was written")
     if seal is None or record.schema < SCHEMA:
         what = "has no seal" if seal is None else f"is of schema {record.schema}, whose key can't be checked"
         hint = "bench verify --seal checks it and seals it in the present schema"
-        return Fault("unsealed", f"this record {what}: it may have been changed since it was written", hint)
+        return RecordFault("unsealed", f"this record {what}: it may have been changed since it was written", hint)
     return None
 
 
-def faults(record: RunRecord) -> Iterator[Fault]:
+def find_record_faults(record: RunRecord) -> Iterator[RecordFault]:
     """Yield where a record contradicts itself: its key, its tasks, its averages."""
-    if record.schema == SCHEMA and record.key != key_of(record):
-        yield Fault("key", "its key is not that of what it says: something of it was edited")
+    if record.schema == SCHEMA and record.key != compute_record_key(record):
+        yield RecordFault("key", "its key is not that of what it says: something of it was edited")
     if record.status != "ok":
         return
     scored = {score.task for score in record.scores if score.subset == ALL}
     if missing := [task for task in record.tasks if task not in scored]:
-        yield Fault("tasks", f"it has no score of {', '.join(missing)}")
+        yield RecordFault("tasks", f"it has no score of {', '.join(missing)}")
     for score in record.scores:
-        expected = _derived(score, record.scores)
+        expected = _expected_average(score, record.scores)
         if expected is None or abs(expected - score.value) <= TOLERANCE:
             continue
         name = f"{score.task} {score.subset} {score.metric}"
         but = "no items stand behind its parts" if math.isnan(expected) else f"its parts give {expected!r}"
-        yield Fault("average", f"{name} is {score.value!r}, but {but}")
+        yield RecordFault("average", f"{name} is {score.value!r}, but {but}")
 
 
-def _derived(score: Score, scores: Sequence[Score]) -> float | None:
+def _expected_average(score: Score, scores: Sequence[Score]) -> float | None:
     """What other scores of the record say an average is, nan of parts without items; None for no average."""
     if (score.task, score.subset) == (AVERAGE, ALL):
         parts = [s for s in scores if (s.subset, s.metric) == (ALL, score.metric) and s.task != AVERAGE]
@@ -102,7 +102,7 @@ def _derived(score: Score, scores: Sequence[Score]) -> float | None:
     return sum(part.value * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights)
 
 
-def copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord, str]]:
+def find_record_copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord, str]]:
     """Yield pairs of one campaign's records that can't both be results of their own, and why, in words.
 
     A training of no steps gives every seed the same encoder: such records may be alike. So may those of one
@@ -116,7 +116,7 @@ def copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord,
         if first is not record:
             yield first, record, "have one key: one is a copy of the other"
             continue
-        trained = measured(record)
+        trained = training_measurements(record)
         untrained = trained and not any(stage.get("steps", 1) for stage in trained.values())
         if record.status != "ok" or record.seed is None or not record.predictions or untrained:
             continue

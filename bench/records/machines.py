@@ -8,7 +8,7 @@ from bench.records.fingerprint import MACHINE, SETTING
 from bench.records.record import RunRecord
 
 
-def machine(record: RunRecord) -> dict[str, str]:
+def machine_facts(record: RunRecord) -> dict[str, str]:
     """Versions, device, threads, ranks and CPU of a record: where all are equal, so are the bytes."""
     found: dict[str, str] = {}
     for fact in (*SETTING, *MACHINE):
@@ -24,7 +24,7 @@ def machine_differences(
     then: Sequence[RunRecord], now: Sequence[RunRecord]
 ) -> tuple[tuple[str, list[str], list[str]], ...]:
     """Return (name, values then, values now) of the versions and hardware in which both sides differ."""
-    before, after = _machines(then), _machines(now)
+    before, after = _machine_values(then), _machine_values(now)
     return tuple(
         (name, before[name], after[name]) for name in before if name in after and before[name] != after[name]
     )
@@ -38,7 +38,7 @@ def machine_warnings(then: Sequence[RunRecord], now: Sequence[RunRecord]) -> tup
     )
 
 
-def _machines(records: Sequence[RunRecord]) -> dict[str, list[str]]:
-    facts = [machine(record) for record in records]
+def _machine_values(records: Sequence[RunRecord]) -> dict[str, list[str]]:
+    facts = [machine_facts(record) for record in records]
     names = dict.fromkeys(name for each in facts for name in each)
     return {name: sorted({each[name] for each in facts if name in each}) for name in names}

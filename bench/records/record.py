@@ -11,7 +11,7 @@ from typing import Any
 from bench.errors import DataError, NewerRecordError
 from bench.records.files import safe_name as safe_name
 from bench.records.schema import RECORD
-from bench.schema import fault, unwritable
+from bench.schema import find_fault, find_unwritable
 
 SCHEMA = 3
 EXTERNAL = ("hf", "st", "exported", "vectors", "prompteol", "echo")
@@ -21,7 +21,7 @@ ALL = "all"  # subset name: every pair of a task in one correlation, the field's
 
 
 @dataclass(frozen=True)
-class Place:
+class RecordPlace:
     """Where a record belongs: profile label, method id, seed (None: deterministic) and suite."""
 
     profile: str
@@ -119,9 +119,9 @@ class RunRecord:
         return next((metric for metric in found if not metric.endswith("_last")), "spearman")
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RecordPlace:
         """Where it belongs in its campaign."""
-        return Place(self.profile, self.method, self.seed, self.suite)
+        return RecordPlace(self.profile, self.method, self.seed, self.suite)
 
     def score(self, task: str, subset: str = ALL, metric: str | None = None) -> float | None:
         """Return one value in the metric's unit (None: the suite's metric), or None if there is none."""
@@ -138,7 +138,7 @@ def is_supervised(record: RunRecord) -> bool:
     return bool(record.training.get("supervised")) or any("pairs" in s.get("text", {}) for s in stages)
 
 
-def to_json(record: RunRecord, *, timing: bool = True) -> str:
+def record_to_json(record: RunRecord, *, timing: bool = True) -> str:
     """Return the canonical JSON text (sorted keys, two blanks, final newline)."""
     data = asdict(record)
     if not timing:
@@ -148,7 +148,7 @@ def to_json(record: RunRecord, *, timing: bool = True) -> str:
     return json.dumps(data, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def from_json(text: str, where: str) -> RunRecord:
+def parse_record(text: str, where: str) -> RunRecord:
     """Parse a record, also one of an older bench.
 
     Raises:
@@ -156,26 +156,26 @@ def from_json(text: str, where: str) -> RunRecord:
         DataError: no JSON, not a record, or a field or score of the wrong type or range; says which.
     """
     try:
-        data = json.loads(text, object_pairs_hook=_distinct)
+        data = json.loads(text, object_pairs_hook=_reject_duplicate_names)
         if not isinstance(data, dict):
             raise ValueError("no mapping")
-        _check_schema(data, where)
-        if place := unwritable(data) or fault(data, RECORD):
+        _check_schema_version(data, where)
+        if place := find_unwritable(data) or find_fault(data, RECORD):
             raise ValueError(f"'{place}' is missing or isn't what it should be")
-        _check_sense(data)
-        return _record(data)
+        _check_consistency(data)
+        return _build_record(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(f"this is not a run record: {error}", where=where) from error
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is given twice in one block")
     return found
 
 
-def _check_schema(data: dict[str, Any], where: str) -> None:
+def _check_schema_version(data: dict[str, Any], where: str) -> None:
     schema = data.get("schema")
     if type(schema) is not int or schema < 1:
         raise ValueError("it has no schema")
@@ -188,7 +188,7 @@ def _check_schema(data: dict[str, Any], where: str) -> None:
         )
 
 
-def _check_sense(data: dict[str, Any]) -> None:
+def _check_consistency(data: dict[str, Any]) -> None:
     """Raise ValueError where blocks contradict each other, or a score is none."""
     if (data["status"] == "failed") != (not data["scores"]):
         raise ValueError("'scores' is empty in a finished record, or not in a failed one")
@@ -203,7 +203,7 @@ def _check_sense(data: dict[str, Any]) -> None:
             raise ValueError(f"a score of {score['task']}, which is none of 'tasks'")
         if score["metric"].startswith("spearman") and abs(score["value"]) > 1:
             raise ValueError(f"{' '.join(name)} is {score['value']}")
-        if score["n"] == 0 and not _untold(data["tasks"].get(score["task"])):
+        if score["n"] == 0 and not _hides_item_count(data["tasks"].get(score["task"])):
             raise ValueError(f"{' '.join(name)} is of no items")
         seen.add(name)
     probes = data.get("probes", {})
@@ -213,12 +213,12 @@ def _check_sense(data: dict[str, Any]) -> None:
         raise ValueError("'probes.data' is missing")
 
 
-def _untold(task: dict[str, Any] | None) -> bool:
+def _hides_item_count(task: dict[str, Any] | None) -> bool:
     """True for a task that doesn't say how many items it has, as mteb's data tell that only to mteb."""
     return task is not None and not task.get("pairs") and not task.get("items")
 
 
-def _record(data: dict[str, Any]) -> RunRecord:
+def _build_record(data: dict[str, Any]) -> RunRecord:
     """Make the record; what an older bench left out has its default."""
     scores = tuple(Score(**score) for score in data["scores"])
     traceback = data.get("traceback")
@@ -244,19 +244,19 @@ def distinct_stages(record: RunRecord) -> Stages:
     return {role: stages[role] for role in first.values()}
 
 
-def sentences_seen(record: RunRecord) -> int:
+def count_training_sentences(record: RunRecord) -> int:
     """Sentences that all stages read."""
     return sum(stage["sentences_seen"] for stage in distinct_stages(record).values())
 
 
-def training_seconds(record: RunRecord) -> float:
+def sum_training_seconds(record: RunRecord) -> float:
     """CPU seconds that all stages took."""
     seconds = record.timing.get("training_cpu_seconds", {})
     stages = distinct_stages(record)
     return float(sum(took for role, took in seconds.items() if role in stages))
 
 
-def chosen_on(record: RunRecord) -> list[str]:
+def find_dev_tasks(record: RunRecord) -> list[str]:
     """Return the tasks of a record on whose own data a checkpoint was chosen, for it or for a member."""
     dev = record.training.get("dev", {}).get("sha256")
     if not any(stage.get("dev_curve") for stage in record.training.get("stages", {}).values()):
@@ -280,15 +280,15 @@ _LATER = ("loss_curve",)
 """What a training gave that older records don't keep."""
 
 
-def same_numbers(then: RunRecord, now: RunRecord) -> bool:
+def is_same_measurement(then: RunRecord, now: RunRecord) -> bool:
     """True if scores, similarities and training are the same to the last bit, whatever they came from."""
-    was, is_now = both_measured(then, now)
+    was, is_now = comparable_measurements(then, now)
     return (then.scores, then.predictions, was) == (now.scores, now.predictions, is_now)
 
 
-def both_measured(then: RunRecord, now: RunRecord) -> tuple[dict[str, dict[str, Any]], ...]:
+def comparable_measurements(then: RunRecord, now: RunRecord) -> tuple[dict[str, dict[str, Any]], ...]:
     """Return :func:`measured` of two records, without what one of them is too old to keep."""
-    was, is_now = measured(then), measured(now)
+    was, is_now = training_measurements(then), training_measurements(now)
     for role in was.keys() & is_now.keys():
         for name in _LATER:
             if (name in was[role]) != (name in is_now[role]):
@@ -297,7 +297,7 @@ def both_measured(then: RunRecord, now: RunRecord) -> tuple[dict[str, dict[str, 
     return was, is_now
 
 
-def measured(record: RunRecord) -> dict[str, dict[str, Any]]:
+def training_measurements(record: RunRecord) -> dict[str, dict[str, Any]]:
     """Return what each stage's training gave, without what was asked for."""
     return {
         role: {name: value for name, value in stage.items() if name not in _ASKED}

@@ -8,130 +8,130 @@ from __future__ import annotations
 
 from bench.schema import (
     Block,
-    Each,
+    MapOf,
     Maybe,
-    Rows,
+    ListOf,
     Shape,
-    anything,
-    byline,
-    count,
-    flag,
-    label,
-    number,
-    setting,
-    text,
-    whole,
+    accept_any,
+    is_byline,
+    is_count,
+    is_boolean,
+    is_label,
+    is_number,
+    is_option_value,
+    is_text,
+    is_whole_number,
 )
 
-_NAMED = Block({"name": text, "sha256": text}, {"recipe": text})
-_CURVE = Rows(Rows(number, least=2))
+_NAMED = Block({"name": is_text, "sha256": is_text}, {"recipe": is_text})
+_CURVE = ListOf(ListOf(is_number, least=2))
 _STAGE = Block(
-    {"sentences_seen": count},
+    {"sentences_seen": is_count},
     {
-        "key": text,
-        "version": whole,
-        "settings": Each(anything),
-        "text": Block({"name": text, "sha256": text}, {"paired": flag, "pairs": count}),
+        "key": is_text,
+        "version": is_whole_number,
+        "settings": MapOf(accept_any),
+        "text": Block({"name": is_text, "sha256": is_text}, {"paired": is_boolean, "pairs": is_count}),
         "dev_curve": _CURVE,
         "loss_curve": _CURVE,
         "collapse_curve": _CURVE,
-        "mean_cls_norm": Rows(number),
-        "numerics": count,
-        "precision": text,
-        "ranks": count,
-        "selected_dev": Maybe(number),
-        "selected_step": count,
-        "steps": count,
+        "mean_cls_norm": ListOf(is_number),
+        "numerics": is_count,
+        "precision": is_text,
+        "ranks": is_count,
+        "selected_dev": Maybe(is_number),
+        "selected_step": is_count,
+        "steps": is_count,
     },
 )
 _DEEPER: dict[str, Shape] = {}
-_MEMBERS = Each(Block({"method": label, "options": Each(setting)}, _DEEPER))
+_MEMBERS = MapOf(Block({"method": is_label, "options": MapOf(is_option_value)}, _DEEPER))
 _DEEPER["backbone"] = Maybe(_NAMED)
 _DEEPER["members"] = _MEMBERS
 TRAINING = Block(
     optional={
-        "arithmetic": count,
-        "precision": text,
-        "compiled": text,
-        "dropout": text,
-        "ranks": count,
+        "arithmetic": is_count,
+        "precision": is_text,
+        "compiled": is_text,
+        "dropout": is_text,
+        "ranks": is_count,
         "corpus": Block(
-            {"sha256": text}, {"name": text, "sentences": count, "pairs": count, "source": label}
+            {"sha256": is_text}, {"name": is_text, "sentences": is_count, "pairs": is_count, "source": is_label}
         ),
-        "supervised": flag,
-        "dev": Block({"sha256": text}, {"task": text, "reference": flag}),
-        "stages": Each(_STAGE),
+        "supervised": is_boolean,
+        "dev": Block({"sha256": is_text}, {"task": is_text, "reference": is_boolean}),
+        "stages": MapOf(_STAGE),
         "members": _MEMBERS,
-        "auxiliaries": Each(_NAMED),
+        "auxiliaries": MapOf(_NAMED),
     }
 )
 _TIMING = Block(
     optional={
-        "wall_seconds": number,
-        "cpu_seconds": number,
-        "processor": text,
-        "training_cpu_seconds": Each(number),
-        "training_processor": Each(text),
+        "wall_seconds": is_number,
+        "cpu_seconds": is_number,
+        "processor": is_text,
+        "training_cpu_seconds": MapOf(is_number),
+        "training_processor": MapOf(is_text),
         "probes": Block(
             optional={
-                "wall_seconds": number,
-                "sentences_per_second": Maybe(number),
-                "peak_memory_mb": Maybe(number),
+                "wall_seconds": is_number,
+                "sentences_per_second": Maybe(is_number),
+                "peak_memory_mb": Maybe(is_number),
             }
         ),
-        "merged": Block({"bundle": text, "campaign": label}, {"by": byline}),
+        "merged": Block({"bundle": is_text, "campaign": is_label}, {"by": is_byline}),
     }
 )
-ENCODER = Block(optional={"parts": count})
-_VERSIONS = Each(Maybe(text))
+ENCODER = Block(optional={"parts": is_count})
+_VERSIONS = MapOf(Maybe(is_text))
 _PROVENANCE = Block(
     optional={
-        "device": text,
-        "threads": count,
+        "device": is_text,
+        "threads": is_count,
         "encoder": ENCODER,
         "versions": _VERSIONS,
-        "trained_with": Each(
-            Block(optional={"python": text, "platform": text, "device": text, "versions": _VERSIONS})
+        "trained_with": MapOf(
+            Block(optional={"python": is_text, "platform": is_text, "device": is_text, "versions": _VERSIONS})
         ),
-        "git": Maybe(Block(optional={"commit": Maybe(text), "dirty": Maybe(flag)})),
-        "transfer": Block(optional={"solver": text}),
-        "evaluation_precision": Block(optional={"name": text}),
+        "git": Maybe(Block(optional={"commit": Maybe(is_text), "dirty": Maybe(is_boolean)})),
+        "transfer": Block(optional={"solver": is_text}),
+        "evaluation_precision": Block(optional={"name": is_text}),
     }
 )
-_SCORE = Block({"task": label, "subset": label, "metric": label, "value": number, "n": count})
+_SCORE = Block({"task": is_label, "subset": is_label, "metric": is_label, "value": is_number, "n": is_count})
 _PROBES = Block(
     optional={
-        "data": Block({"tasks": Each(anything), "sentences": count}),
-        "cost": Block(optional={"gmac": number, "parameters": number}),
-        "attention_sink": Block(optional={"layers": Rows(Rows(number))}),
+        "data": Block({"tasks": MapOf(accept_any), "sentences": is_count}),
+        "cost": Block(optional={"gmac": is_number, "parameters": is_number}),
+        "attention_sink": Block(optional={"layers": ListOf(ListOf(is_number))}),
     }
 )
 RECORD = Block(
     {
-        "profile": label,
-        "method": label,
-        "name": label,
-        "version": whole,
-        "options": Each(setting),
+        "profile": is_label,
+        "method": is_label,
+        "name": is_label,
+        "version": is_whole_number,
+        "options": MapOf(is_option_value),
         "backbone": Maybe(_NAMED),
-        "seed": Maybe(count),
-        "suite": label,
-        "tasks": Each(
-            Block({"sha256": text, "reference": flag}, {"pairs": count, "items": count, "pairs_sha256": text})
+        "seed": Maybe(is_count),
+        "suite": is_label,
+        "tasks": MapOf(
+            Block({"sha256": is_text, "reference": is_boolean}, {"pairs": is_count, "items": is_count, "pairs_sha256": is_text})
         ),
-        "key": text,
+        "key": is_text,
         "status": lambda value: value in ("ok", "failed"),
-        "scores": Rows(_SCORE),
+        "scores": ListOf(_SCORE),
     },
     {
-        "family": text,
-        "evaluation": Block(optional={"version": whole, "precision": text, "solver": text}),
-        "predictions": Maybe(Block({"file": text, "sha256": text})),
-        "reason": Maybe(text),
-        "traceback": Maybe(Rows(text)),
+        "family": is_text,
+        "evaluation": Block(optional={"version": is_whole_number, "precision": is_text, "solver": is_text}),
+        "predictions": Maybe(Block({"file": is_text, "sha256": is_text})),
+        "reason": Maybe(is_text),
+        "traceback": Maybe(ListOf(is_text)),
         "training": TRAINING,
-        "notes": Rows(text),
-        "world": Maybe(Block({"seed": count}, {"generator": count, "split": count})),
+        "notes": ListOf(is_text),
+        "world": Maybe(Block({"seed": is_count}, {"generator": is_count, "split": is_count})),
         "probes": _PROBES,
         "provenance": _PROVENANCE,
         "timing": _TIMING,

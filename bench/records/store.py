@@ -26,16 +26,16 @@ from bench.errors import (
     UnreadableRecordError,
     UnsealedRecordError,
 )
-from bench.records.files import check_new_campaign, check_readable, content_of, temporaries, write_whole
-from bench.records.integrity import AGAIN, copies, faults, seal_fault, sealed
-from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
+from bench.records.files import check_new_campaign, check_readable, read_regular_file, find_temporary_files, write_atomically
+from bench.records.integrity import AGAIN, find_record_copies, find_record_faults, find_seal_fault, seal_record
+from bench.records.record import RecordPlace, RunRecord, parse_record, safe_name, record_to_json
 
 _ZIP64, _LARGE, _UTF8 = 45, 2**32 - 1, 0x800
 _DATE = 0x21  # 1980-01-01
 _READABLE = 0o600 << 16
 
 
-def arrays(file: Path, content: bytes) -> dict[str, FloatArray]:
+def parse_predictions(file: Path, content: bytes) -> dict[str, FloatArray]:
     """Return the predictions in a file's content, by their tasks.
 
     A zip can hold more than its entries, and the same ones in many forms. So it has to be, to the byte, what
@@ -49,8 +49,8 @@ def arrays(file: Path, content: bytes) -> dict[str, FloatArray]:
             if sum(member.file_size for member in archive.zip.infolist()) > len(content):
                 raise ValueError("packed, which ours never are: it could unpack to anything")
             found = {name: archive[name] for name in archive.files}
-        again = npz(found)
-        if again == content and _of_numpy_2_1(found):
+        again = predictions_to_npz(found)
+        if again == content and _is_from_numpy_2_1(found):
             raise DataError(
                 "numpy 2.1 wrote these predictions, with its own argument 'allow_pickle' among the tasks",
                 where=str(file),
@@ -81,7 +81,7 @@ def arrays(file: Path, content: bytes) -> dict[str, FloatArray]:
     return found
 
 
-def _of_numpy_2_1(found: Mapping[str, FloatArray]) -> bool:
+def _is_from_numpy_2_1(found: Mapping[str, FloatArray]) -> bool:
     """Return whether savez of numpy 2.1 stored its argument, False, as the first array."""
     if not found:
         return False
@@ -90,7 +90,7 @@ def _of_numpy_2_1(found: Mapping[str, FloatArray]) -> bool:
     return first == "allow_pickle" and argument and all(v.dtype == np.float32 for _, v in others)
 
 
-def npz(predictions: Mapping[str, FloatArray]) -> bytes:
+def predictions_to_npz(predictions: Mapping[str, FloatArray]) -> bytes:
     """Serialise as np.savez does, without compression: equal arrays, equal bytes on every system.
 
     Headers that zipfile writes differ between Windows and others, and between Python 3.11.2 and 3.11.7. So
@@ -155,18 +155,18 @@ class ResultStore:
     def clear_leftovers(self) -> None:
         """Remove what killed processes left half written, where no other process is at work."""
         for folder in {leftover.parent for leftover in self.root.glob("*/*/*/.*.tmp")}:
-            if not self._is_own(folder):
+            if not self._is_real_folder(folder):
                 continue
-            with suppress(StorageError), self._locked(folder, wait=False) as mine:
+            with suppress(StorageError), self._lock_folder(folder, wait=False) as mine:
                 if mine:
-                    _clear(folder)
+                    _remove_temporary_files(folder)
 
-    def _is_own(self, folder: Path) -> bool:
+    def _is_real_folder(self, folder: Path) -> bool:
         """True if neither a cell's folder nor one that it is in is a link, which could lead anywhere."""
         return folder.resolve() == self.root.resolve() / folder.relative_to(self.root)
 
-    def _check_own(self, folder: Path) -> None:
-        if not self._is_own(folder):
+    def _check_real_folder(self, folder: Path) -> None:
+        if not self._is_real_folder(folder):
             raise StorageError(
                 f"this folder is a link, or in one: {folder.resolve()}",
                 where=str(folder),
@@ -174,25 +174,25 @@ class ResultStore:
                 hint="put the folder itself there, or name another --campaign",
             )
 
-    def path(self, place: Place) -> Path:
+    def path(self, place: RecordPlace) -> Path:
         """Path of a record."""
         return self.root / place.folder / f"{safe_name(place.suite)}.json"
 
-    def read(self, place: Place) -> RunRecord | None:
+    def read(self, place: RecordPlace) -> RunRecord | None:
         """Return the record, or None if there is none.
 
         Raises:
             MisplacedRecordError: a record of another place.
             DataError: as :func:`read_record`.
         """
-        return self._read(self.path(place))
+        return self._read_path(self.path(place))
 
-    def _read(self, path: Path) -> RunRecord | None:
-        content = _content(path)
+    def _read_path(self, path: Path) -> RunRecord | None:
+        content = _read_content(path)
         if content is None:
             return None
         try:
-            record = _parsed(path, content)
+            record = _parse_valid_record(path, content)
         except DataError as error:
             error.hint = error.hint or AGAIN
             raise
@@ -204,7 +204,7 @@ class ResultStore:
             )
         return record
 
-    def is_whole(self, place: Place, record: RunRecord) -> bool:
+    def is_whole(self, place: RecordPlace, record: RunRecord) -> bool:
         """True if the predictions next to a record are those it was written with.
 
         Raises:
@@ -212,10 +212,10 @@ class ResultStore:
         """
         if record.predictions is None:
             return record.status == "failed"
-        content = _content(self.path(place).with_suffix(".npz"))
+        content = _read_content(self.path(place).with_suffix(".npz"))
         return content is not None and hashlib.sha256(content).hexdigest() == record.predictions["sha256"]
 
-    def scored(self, place: Place) -> RunRecord | None:
+    def scored(self, place: RecordPlace) -> RunRecord | None:
         """Return the undamaged record with scores at a place, of whatever key, even without its predictions.
 
         None if there is none. Raises NewerRecordError, UnsealedRecordError, UnreadableRecordError or
@@ -229,7 +229,7 @@ class ResultStore:
             return None
         return record if record is not None and record.status == "ok" else None
 
-    def finished(self, place: Place) -> RunRecord | None:
+    def finished(self, place: RecordPlace) -> RunRecord | None:
         """Return the finished, whole record at a place, of whatever key; raises as :meth:`scored`.
 
         None if there is none, or if it is damaged, failed, or its predictions aren't its own: the job has to
@@ -239,7 +239,7 @@ class ResultStore:
         return record if record is not None and self.is_whole(place, record) else None
 
     def write(
-        self, place: Place, record: RunRecord, predictions: Mapping[str, FloatArray] | None
+        self, place: RecordPlace, record: RunRecord, predictions: Mapping[str, FloatArray] | None
     ) -> RunRecord:
         """Write predictions and record, each atomically, the record last; return the record as written.
 
@@ -250,9 +250,9 @@ class ResultStore:
             StorageError: the disk is full, the folder can't be written, or is a link.
         """
         path = self.path(place)
-        self._check_own(path.parent)
+        self._check_real_folder(path.parent)
         try:
-            return self._write(path, record, predictions)
+            return self._write_files(path, record, predictions)
         except OSError as error:
             raise StorageError(
                 f"the record can't be written: {error.strerror}",
@@ -260,19 +260,19 @@ class ResultStore:
                 hint="finished cells are kept: fix this and run the same command again",
             ) from error
 
-    def _write(
+    def _write_files(
         self, path: Path, record: RunRecord, predictions: Mapping[str, FloatArray] | None
     ) -> RunRecord:
         path.parent.mkdir(parents=True, exist_ok=True)
         if predictions is None:
             path.with_suffix(".npz").unlink(missing_ok=True)
         else:
-            payload = npz(predictions)
+            payload = predictions_to_npz(predictions)
             digest = hashlib.sha256(payload).hexdigest()
             record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
-            write_whole(path.with_suffix(".npz"), payload)
-        record = sealed(record)
-        write_whole(path, to_json(record).encode("utf-8"))
+            write_atomically(path.with_suffix(".npz"), payload)
+        record = seal_record(record)
+        write_atomically(path, record_to_json(record).encode("utf-8"))
         return record
 
     def predictions(self, record: RunRecord) -> dict[str, FloatArray]:
@@ -289,7 +289,7 @@ class ResultStore:
                 where=str(file),
                 hint="run the cell again",
             )
-        found = arrays(file, _content(file) or b"")
+        found = parse_predictions(file, _read_content(file) or b"")
         wanted = {name: facts.get("pairs") for name, facts in record.tasks.items()}
         if found.keys() != wanted.keys() or any(
             wanted[name] not in (None, len(found[name])) for name in found
@@ -303,7 +303,7 @@ class ResultStore:
         return found
 
     @contextmanager
-    def claim(self, place: Place, *, wait: bool) -> Iterator[bool]:
+    def claim(self, place: RecordPlace, *, wait: bool) -> Iterator[bool]:
         """Hold the cell's lock; yields False at once if another process has it and ``wait`` is off.
 
         The lock is the operating system's, so a killed process leaves none behind; what else it left half
@@ -313,14 +313,14 @@ class ResultStore:
             StorageError: the lock's file can't be written, or the cell's folder is a link.
         """
         folder = self.root / place.folder
-        self._check_own(folder)
-        with self._locked(folder, wait=wait) as mine:
+        self._check_real_folder(folder)
+        with self._lock_folder(folder, wait=wait) as mine:
             if mine:
-                _clear(folder)
+                _remove_temporary_files(folder)
             yield mine
 
     @contextmanager
-    def _locked(self, folder: Path, *, wait: bool) -> Iterator[bool]:
+    def _lock_folder(self, folder: Path, *, wait: bool) -> Iterator[bool]:
         name = hashlib.sha256(folder.relative_to(self.root).as_posix().encode()).hexdigest()[:20]
         lock = FileLock(self.root / ".locks" / f"{name}.lock")
         try:
@@ -376,14 +376,14 @@ class ResultStore:
             if path.name.startswith("."):
                 continue
             try:
-                record = self._read(path)
+                record = self._read_path(path)
             except NewerRecordError:
                 raise
             except DataError as error:
                 damaged[path] = error
             else:
                 records += [record] if record else []
-        for first, second, why in () if with_copies else copies(records):
+        for first, second, why in () if with_copies else find_record_copies(records):
             raise DataError(
                 f"this and {self.path(first.place)} {why}",
                 where=str(self.path(second.place)),
@@ -393,9 +393,9 @@ class ResultStore:
 
     def seal(self, record: RunRecord) -> None:
         """Write a record of an older bench again in the present schema, with its key and seal, atomically."""
-        write_whole(self.path(record.place), to_json(sealed(record)).encode("utf-8"))
+        write_atomically(self.path(record.place), record_to_json(seal_record(record)).encode("utf-8"))
 
-    def seeds(self, place: Place) -> tuple[dict[Place, RunRecord], dict[Path, DataError]]:
+    def seeds(self, place: RecordPlace) -> tuple[dict[RecordPlace, RunRecord], dict[Path, DataError]]:
         """Records of one method and suite, all seeds, and why others there are no results.
 
         Raises:
@@ -403,11 +403,11 @@ class ResultStore:
             UnsealedRecordError: one without a seal, or of an older schema.
             UnreadableRecordError: one that the system won't read.
         """
-        found, damaged = dict[Place, RunRecord](), dict[Path, DataError]()
+        found, damaged = dict[RecordPlace, RunRecord](), dict[Path, DataError]()
         path = self.path(place)
-        for file in sorted(folder / path.name for folder in _folders(path.parent.parent)):
+        for file in sorted(folder / path.name for folder in _list_folder(path.parent.parent)):
             try:
-                record = self._read(file)
+                record = self._read_path(file)
             except _WHOLE:
                 raise
             except DataError as error:
@@ -417,29 +417,29 @@ class ResultStore:
         return found, damaged
 
 
-def _clear(folder: Path) -> None:
+def _remove_temporary_files(folder: Path) -> None:
     """Remove temporary files of a folder whose lock is held."""
-    for leftover in temporaries(folder):
+    for leftover in find_temporary_files(folder):
         with suppress(OSError):
             leftover.unlink(missing_ok=True)
 
 
-def _folders(parent: Path) -> list[Path]:
+def _list_folder(parent: Path) -> list[Path]:
     """What is in a folder, nothing where there is none; raises UnreadableRecordError."""
-    with _reading(parent):
+    with _convert_read_errors(parent):
         return list(parent.iterdir())
     return []
 
 
-def _content(file: Path) -> bytes | None:
+def _read_content(file: Path) -> bytes | None:
     """Content of a file, None where there is none; raises UnreadableRecordError."""
-    with _reading(file):
-        return content_of(file)
+    with _convert_read_errors(file):
+        return read_regular_file(file)
     return None
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _convert_read_errors(path: Path) -> Iterator[None]:
     """Pass over what isn't there; whatever else the system won't read may be whole, and is an error."""
     try:
         yield
@@ -462,19 +462,19 @@ def read_record(path: Path) -> RunRecord:
         UnreadableRecordError: the system won't read it.
         DataError: not a record, a wrong seal, or one that contradicts itself.
     """
-    content = _content(path)
+    content = _read_content(path)
     if content is None:
         raise DataError("this record can't be read: there is no such file", where=str(path))
-    return _parsed(path, content)
+    return _parse_valid_record(path, content)
 
 
-def _parsed(path: Path, content: bytes) -> RunRecord:
+def _parse_valid_record(path: Path, content: bytes) -> RunRecord:
     try:
         text = io.StringIO(content.decode("utf-8"), newline=None).read()  # git may have changed line ends
     except UnicodeDecodeError as error:
         raise DataError(f"this record can't be read: {error}", where=str(path)) from error
-    record = from_json(text, str(path))
-    if fault := seal_fault(record, text) or next(faults(record), None):
+    record = parse_record(text, str(path))
+    if fault := find_seal_fault(record, text) or next(find_record_faults(record), None):
         kind = UnsealedRecordError if fault.check == "unsealed" else DataError
         raise kind(fault.what, where=str(path), hint=fault.hint or None)
     return record

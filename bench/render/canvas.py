@@ -41,7 +41,7 @@ def plain_canvas() -> Iterator[None]:
         yield
 
 
-def save(figure: Figure, path: Path, **options: Any) -> None:
+def save_figure(figure: Figure, path: Path, **options: Any) -> None:
     """Draw, then write the file: matplotlib's own writers fail in their own ways where a disk is full.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bench.render.figure import Figure, Series
-from bench.render.grid import shortened
+from bench.render.grid import shorten_names
 from bench.render.marks import WIDTH, Axis, line_between, text_at
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ def ranking_figure(
         ranking.methods,
         note=note,
         bars=bars,
-        alt=_in_words(ranking.methods, scores, bars, axis),
+        alt=_describe_ranking(ranking.methods, scores, bars, axis),
     )
 
 
-def _in_words(
+def _describe_ranking(
     methods: Sequence[str], scores: Sequence[float], bars: Sequence[tuple[int, int]], axis: str
 ) -> str:
     order = ", ".join(f"{method} {score:.2f}" for method, score in zip(methods, scores, strict=True))
@@ -74,9 +74,9 @@ def _in_words(
     )
 
 
-def labels(figure: Figure) -> list[str]:
+def ranking_labels(figure: Figure) -> list[str]:
     """Return what stands beside the axis for each method: its name and its score."""
-    names = shortened(figure.rows, LONGEST)
+    names = shorten_names(figure.rows, LONGEST)
     return [f"{names[name]} {score:.2f}" for name, score in zip(figure.rows, figure.series[0].x, strict=True)]
 
 
@@ -85,10 +85,10 @@ def axis_label(figure: Figure) -> str:
     return f"rank by {figure.x}"
 
 
-def ticks(count: int) -> list[int]:
+def rank_ticks(count: int) -> list[int]:
     """Return the ranks that are written at the axis.
 
-    >>> ticks(5), ticks(12)
+    >>> rank_ticks(5), rank_ticks(12)
     ([1, 2, 3, 4, 5], [1, 2, 4, 6, 8, 10, 12])
     """
     step = next(
@@ -97,10 +97,10 @@ def ticks(count: int) -> list[int]:
     return [1, *range(step if step > 1 else 2, count + 1, step)]
 
 
-def sides(count: int) -> tuple[list[int], list[int]]:
+def split_sides(count: int) -> tuple[list[int], list[int]]:
     """Return the rows whose names stand on the left, and on the right; from the top, so that no line crosses.
 
-    >>> sides(5)
+    >>> split_sides(5)
     ([0, 1, 2], [4, 3])
     """
     half = (count + 1) // 2
@@ -112,10 +112,10 @@ def rank_axis(figure: Figure, start: float, end: float) -> Axis:
     return Axis((1, max(len(figure.rows), 2)), start, end, margin=0.03)
 
 
-def levels(spans: Sequence[tuple[float, float]], gap: float) -> list[int]:
+def stack_bars(spans: Sequence[tuple[float, float]], gap: float) -> list[int]:
     """Return a level for each bar, the first 0; those of one level are more than ``gap`` apart.
 
-    >>> levels([(0.0, 2.0), (1.0, 3.0), (3.0, 4.0), (3.5, 5.0)], gap=0.5)
+    >>> stack_bars([(0.0, 2.0), (1.0, 3.0), (3.0, 4.0), (3.5, 5.0)], gap=0.5)
     [0, 1, 0, 2]
     """
     taken: list[list[tuple[float, float]]] = []
@@ -139,10 +139,10 @@ def bar_spans(figure: Figure, x: Axis) -> list[tuple[float, float]]:
     return [(x.at(first + 1), x.at(last + 1)) for first, last in figure.bars]
 
 
-def ranking(figure: Figure) -> tuple[list[str], float]:
+def draw_ranking(figure: Figure) -> tuple[list[str], float]:
     """Draw one as parts of an ``<svg>``; return its height too."""
-    left, right = sides(len(figure.rows))
-    shown = labels(figure)
+    left, right = split_sides(len(figure.rows))
+    shown = ranking_labels(figure)
     edges = [_LETTER * max((len(shown[row]) for row in rows), default=0) + _ROOM for rows in (left, right)]
     ends = (edges[0] + _ROOM, WIDTH - edges[1] - _ROOM)
     x = rank_axis(figure, *ends)
@@ -150,11 +150,11 @@ def ranking(figure: Figure) -> tuple[list[str], float]:
         line_between(ends[0], _AXIS, ends[1], _AXIS, "axis"),
         text_at(sum(ends) / 2, 14, axis_label(figure), "middle", "label"),
     ]
-    for tick in ticks(len(figure.rows)):
+    for tick in rank_ticks(len(figure.rows)):
         parts.append(line_between(x.at(tick), _AXIS - 5, x.at(tick), _AXIS, "axis"))
         parts.append(text_at(x.at(tick), _AXIS - 9, str(tick), "middle", "tick"))
     spans = bar_spans(figure, x)
-    of_bars = levels(spans, _GAP)
+    of_bars = stack_bars(spans, _GAP)
     top = _AXIS + _LEVEL * (max(of_bars, default=-1) + 1) + _ROOM
     for rows, end, anchor, shift in ((left, edges[0], "end", -5), (right, WIDTH - edges[1], "start", 5)):
         for line, row in enumerate(rows):

@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 
 from bench.errors import InputError
-from bench.render.canvas import plain_canvas, save
+from bench.render.canvas import plain_canvas, save_figure
 from bench.render.critical_difference import (
     axis_label,
     bar_spans,
-    labels,
-    levels,
+    ranking_labels,
+    stack_bars,
     rank_axis,
-    sides,
-    ticks,
+    split_sides,
+    rank_ticks,
 )
-from bench.render.figure import Figure, short
-from bench.render.picture import critical_difference
+from bench.render.figure import Figure, clip_text
+from bench.render.picture import ranking_picture
 from bench.render.plots import COLOURS, PANELS, draw_panels, draw_plot
 
 _FORMATS = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
 
 
-def draw(figures: Sequence[Figure], folder: Path) -> list[Path]:
+def draw_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
     """Draw figures into a folder.
 
     Returns:
@@ -40,27 +40,27 @@ def draw(figures: Sequence[Figure], folder: Path) -> list[Path]:
     if not figures:
         raise InputError("nothing to draw", where="--figures", hint="bench run makes records")
     with plain_canvas():
-        return [path for figure in figures for path in _save(figure, folder)]
+        return [path for figure in figures for path in _save_formats(figure, folder)]
 
 
-def _save(figure: Figure, folder: Path) -> list[Path]:
+def _save_formats(figure: Figure, folder: Path) -> list[Path]:
     """Write one figure's files."""
-    drawn, paths = _drawn(figure), []
+    drawn, paths = _draw_canvas(figure), []
     try:
         for ending, metadata in _FORMATS.items():
             paths.append(folder / f"{figure.name}.{ending}")
             with warnings.catch_warnings():  # a letter that the font lacks is a box
                 warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-                save(drawn, paths[-1], format=ending, metadata=metadata, dpi=150)
+                save_figure(drawn, paths[-1], format=ending, metadata=metadata, dpi=150)
         if figure.kind == "ranking":
             paths.append(folder / f"{figure.name}.tex")
-            paths[-1].write_text(critical_difference(figure), encoding="utf-8")
+            paths[-1].write_text(ranking_picture(figure), encoding="utf-8")
     except OSError as error:
         raise InputError(f"a figure can't be written: {error.strerror}", where=str(folder)) from error
     return paths
 
 
-def _drawn(figure: Figure) -> Any:
+def _draw_canvas(figure: Figure) -> Any:
     from matplotlib.figure import Figure as Canvas
 
     rows = len(figure.rows)
@@ -71,44 +71,44 @@ def _drawn(figure: Figure) -> Any:
     }
     height = heights.get(figure.kind, 3.4)
     legend = figure.kind != "heat" and len(figure.series) > 1 and not figure.panels
-    columns = 3 if max((len(short(one.name)) for one in figure.series), default=0) <= 28 else 2
+    columns = 3 if max((len(clip_text(one.name)) for one in figure.series), default=0) <= 28 else 2
     below = math.ceil(len(figure.series) / columns) * 0.2 if legend else 0.0
     if figure.panels:
         height = 0.7 + 0.95 * math.ceil(len(figure.series) / PANELS)
     canvas = Canvas(figsize=(6.4, height + below), layout="constrained")
     if figure.panels:
         draw_panels(figure, canvas)
-        canvas.suptitle(short(figure.title, 110), fontsize=9)
+        canvas.suptitle(clip_text(figure.title, 110), fontsize=9)
         return canvas
     axes = canvas.add_subplot()
-    kinds = {"heat": _heat, "ranking": _ranking, "strip": draw_plot, "points": draw_plot, "lines": draw_plot}
+    kinds = {"heat": _draw_heat_map, "ranking": _draw_ranking, "strip": draw_plot, "points": draw_plot, "lines": draw_plot}
     kinds[figure.kind](figure, axes)
     axes.set_xlabel(axis_label(figure) if figure.kind == "ranking" else figure.x)
     axes.set_ylabel(figure.y)
-    axes.set_title(short(figure.title, 110), fontsize=9, wrap=True)
+    axes.set_title(clip_text(figure.title, 110), fontsize=9, wrap=True)
     if legend:
         canvas.legend(loc="outside lower center", ncols=columns, fontsize=7)
     return canvas
 
 
-def _heat(figure: Figure, axes: Any) -> None:
+def _draw_heat_map(figure: Figure, axes: Any) -> None:
     """A matrix with its scale."""
     cells = np.array([[np.nan if v is None else v for v in row] for row in figure.cells])
     image = axes.imshow(cells, cmap="viridis", aspect="auto")
     for names, put in ((figure.columns, axes.set_xticks), (figure.rows, axes.set_yticks)):
         shown = range(0, len(names), max(1, len(names) // 12))
-        put(list(shown), [short(names[i]) for i in shown], fontsize=7)
+        put(list(shown), [clip_text(names[i]) for i in shown], fontsize=7)
     axes.figure.colorbar(image)
 
 
-def _ranking(figure: Figure, axes: Any) -> None:
+def _draw_ranking(figure: Figure, axes: Any) -> None:
     """A critical-difference diagram; places run from 0 to 1."""
     x = rank_axis(figure, 0.0, 1.0)
     spans = bar_spans(figure, x)
-    of_bars = levels(spans, gap=0.03)
+    of_bars = stack_bars(spans, gap=0.03)
     deep = 0.5 * (max(of_bars, default=-1) + 2)
-    left, right = sides(len(figure.rows))
-    shown = labels(figure)
+    left, right = split_sides(len(figure.rows))
+    shown = ranking_labels(figure)
     for rows, edge, side, shift in ((left, -0.04, "right", -3), (right, 1.04, "left", 3)):
         for line, row in enumerate(rows):
             at, y = x.at(row + 1), deep + line
@@ -121,7 +121,7 @@ def _ranking(figure: Figure, axes: Any) -> None:
         axes.plot([low - 0.005, high + 0.005], [y, y], color=COLOURS[0], linewidth=3)
     axes.set_xlim(0, 1)
     axes.set_ylim(deep + len(left) - 0.5, 0)
-    shown_ranks = ticks(len(figure.rows))
+    shown_ranks = rank_ticks(len(figure.rows))
     axes.set_xticks([x.at(rank) for rank in shown_ranks], [str(rank) for rank in shown_ranks])
     axes.set_yticks([])
     axes.tick_params(labelsize=8)

@@ -79,16 +79,16 @@ class Figure:
         return self.kind == "lines" and len(self.series) > (1 if self.own else MOST_LINES)
 
 
-def reach(values: Sequence[float], spread: Sequence[float]) -> list[float]:
+def bar_ends(values: Sequence[float], spread: Sequence[float]) -> list[float]:
     """The values, and the ends of their bars."""
     return [*values, *(v + end for v, s in zip(values, spread, strict=False) for end in (-s, s))]
 
 
-def heights(one: Series) -> list[float]:
+def line_extent(one: Series) -> list[float]:
     """A line's values, and the ends of its bars and its band."""
-    return [*reach(one.y, one.spread), *(end for ends in one.band for end in ends)]
+    return [*bar_ends(one.y, one.spread), *(end for ends in one.band for end in ends)]
 
 
-def short(text: str, most: int = 40) -> str:
+def clip_text(text: str, most: int = 40) -> str:
     """A name cut to what has room in a figure."""
     return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"

@@ -21,15 +21,15 @@ from bench.render import latex
 from bench.render.grid import (
     BEST,
     SECOND,
-    Cell,
+    ScoreCell,
     Grid,
     Printed,
     Quoted,
     Value,
-    number,
-    plain,
+    format_score,
+    plain_text,
     plus_minus,
-    shortened,
+    shorten_names,
 )
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 _WHERE = "--columns"
 
 
-def wanted(text: str | None) -> tuple[str, ...]:
+def parse_columns(text: str | None) -> tuple[str, ...]:
     """Return the names that an option lists; raises InputError for one that is listed twice, or is empty."""
     names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
-    keys = list(map(_key, names))
+    keys = list(map(_column_key, names))
     for name, key in zip(names, keys, strict=True):
         if not key or keys.count(key) > 1:
             what = f"'{name}' is listed twice" if key else "a column without a name"
@@ -49,18 +49,18 @@ def wanted(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def _key(name: str) -> str:
+def _column_key(name: str) -> str:
     """Small letters and digits alone, so that STS-B is STSB and avg is Avg."""
     return "".join(filter(str.isalnum, name.lower()))
 
 
-def places(header: Sequence[str], names: Sequence[str]) -> list[int]:
+def column_positions(header: Sequence[str], names: Sequence[str]) -> list[int]:
     """Return where columns of these names are, in their order; those that aren't there are left out."""
-    at = {_key(name): place for place, name in reversed(list(enumerate(header)))}
-    return [at[_key(name)] for name in names if _key(name) in at]
+    at = {_column_key(name): place for place, name in reversed(list(enumerate(header)))}
+    return [at[_column_key(name)] for name in names if _column_key(name) in at]
 
 
-def pick(grid: Grid, columns: Sequence[int]) -> Grid:
+def pick_columns(grid: Grid, columns: Sequence[int]) -> Grid:
     """Return a table of these columns, numbered from 0, and of no other."""
     return replace(
         grid,
@@ -69,7 +69,7 @@ def pick(grid: Grid, columns: Sequence[int]) -> Grid:
     )
 
 
-def select(grids: Sequence[Grid], names: Sequence[str]) -> list[Grid]:
+def select_columns(grids: Sequence[Grid], names: Sequence[str]) -> list[Grid]:
     """Return the tables with their rows' names and these columns, without tables that have none of them.
 
     Args:
@@ -81,22 +81,22 @@ def select(grids: Sequence[Grid], names: Sequence[str]) -> list[Grid]:
     """
     if not names:
         return list(grids)
-    check(names, [name for grid in grids for name in grid.header])
-    found = [(grid, places(grid.header, names)) for grid in grids]
-    return [pick(grid, [0, *filter(None, columns)]) for grid, columns in found if columns]
+    check_columns(names, [name for grid in grids for name in grid.header])
+    found = [(grid, column_positions(grid.header, names)) for grid in grids]
+    return [pick_columns(grid, [0, *filter(None, columns)]) for grid, columns in found if columns]
 
 
-def check(names: Sequence[str], known: Sequence[str]) -> None:
+def check_columns(names: Sequence[str], known: Sequence[str]) -> None:
     """Raise InputError for a name that isn't known, with those that are."""
     for name in names:
-        if _key(name) not in map(_key, known):
+        if _column_key(name) not in map(_column_key, known):
             raise not_one_of(f"no column '{name}'", name, dict.fromkeys(known), where=_WHERE)
 
 
 _AVERAGE = ("avg", "avg.")
 
 
-def fitted(grid: Grid, width: int, wide: Callable[[Grid], int]) -> tuple[list[Grid], list[str]]:
+def fit_width(grid: Grid, width: int, wide: Callable[[Grid], int]) -> tuple[list[Grid], list[str]]:
     """Return the parts of a table that fit a width, and what must be said of them.
 
     Every part has the names of the rows and, where the table has one, the average. A part of one column more
@@ -109,23 +109,23 @@ def fitted(grid: Grid, width: int, wide: Callable[[Grid], int]) -> tuple[list[Gr
     """
     if wide(grid) <= width:
         return [grid], []
-    bare = replace(grid, rows=tuple(tuple(map(_without_deviation, row)) for row in grid.rows))
+    bare = replace(grid, rows=tuple(tuple(map(_drop_deviation, row)) for row in grid.rows))
     said = []
     if bare != grid:
         said.append(f"Standard deviations of the columns are left out: they don't fit {width} characters.")
-    return _parts(bare, width, wide), said
+    return _split_columns(bare, width, wide), said
 
 
-def _without_deviation(cell: Value) -> Value:
-    return replace(cell, sd=None) if isinstance(cell, Cell) and cell.spread is not None else cell
+def _drop_deviation(cell: Value) -> Value:
+    return replace(cell, sd=None) if isinstance(cell, ScoreCell) and cell.spread is not None else cell
 
 
-def _parts(grid: Grid, width: int, wide: Callable[[Grid], int]) -> list[Grid]:
+def _split_columns(grid: Grid, width: int, wide: Callable[[Grid], int]) -> list[Grid]:
     columns = range(1, len(grid.header))
     always = [place for place in columns if grid.header[place].lower() in _AVERAGE][:1]
 
     def part(own: list[int]) -> Grid:
-        return pick(grid, [0, *sorted({*own, *always})])
+        return pick_columns(grid, [0, *sorted({*own, *always})])
 
     if wide(grid) <= width:
         return [grid]
@@ -162,7 +162,7 @@ FILE = Screen()
 """A file, a pipe or a log: whole tables without styles."""
 
 
-def text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
+def render_text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
     """Tables for a terminal, a file or a log, which obeys no text in them; long names lose their middle."""
     output = StringIO()
     inert: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
@@ -172,49 +172,49 @@ def text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
         parts: Sequence[Grid] = [grid]
         said: Sequence[str] = ()
         if screen.width is not None:
-            parts, said = fitted(grid, screen.width, partial(_wide, console, _longest(screen)))
-        console.print(_line(grid.title), width=screen.width)
+            parts, said = fit_width(grid, screen.width, partial(_table_width, console, _name_width(screen)))
+        console.print(_single_line(grid.title), width=screen.width)
         for part in parts:
-            console.print(_table(part, _longest(screen)))
+            console.print(_rich_table(part, _name_width(screen)))
         for note in (*grid.notes, *said):
             if screen.styled or not note.startswith("Bold:"):  # nothing is, in a file
-                console.print(_line(note), width=screen.width, soft_wrap=screen.width is None)
+                console.print(_single_line(note), width=screen.width, soft_wrap=screen.width is None)
         console.print()
     lines = (line.rstrip() for line in output.getvalue().rstrip().split("\n"))
     return "\n".join(_COMMAND.sub(r"\1\\x3a:", line) for line in lines) + "\n"
 
 
-def _longest(screen: Screen) -> int:
+def _name_width(screen: Screen) -> int:
     """Characters of a name: at most half of a screen."""
     return WIDEST if screen.width is None else max(_SHORTEST, min(WIDEST, screen.width // 2))
 
 
-def _wide(console: Console, longest: int, grid: Grid) -> int:
+def _table_width(console: Console, longest: int, grid: Grid) -> int:
     """Characters of a table's lines, without the blank at their end."""
-    return console.measure(_table(grid, longest)).maximum - 1
+    return console.measure(_rich_table(grid, longest)).maximum - 1
 
 
-def _table(grid: Grid, longest: int) -> RichTable:
+def _rich_table(grid: Grid, longest: int) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     headings = (heading for heading, _ in grid.lines if heading is not None)
-    texts = (plain(cell) for row in grid.rows for cell in row)
-    short = shortened([*grid.header, *headings, *texts], longest)
+    texts = (plain_text(cell) for row in grid.rows for cell in row)
+    short = shorten_names([*grid.header, *headings, *texts], longest)
     for position, name in enumerate(grid.header):
         table.add_column(short[name], justify="right" if position else "left", no_wrap=True)
     for heading, row in grid.lines:
         if heading is not None:
             table.add_row(Text(short[heading], "italic"))
-        table.add_row(*(_styled(cell, short[plain(cell)]) for cell in row))
+        table.add_row(*(_style_cell(cell, short[plain_text(cell)]) for cell in row))
     return table
 
 
-def _styled(cell: Value, shown: str) -> Text:
+def _style_cell(cell: Value, shown: str) -> Text:
     """A cell where there are styles: best bold and green, second underlined, foreign figures dim."""
     made = Text(shown)
     if isinstance(cell, Quoted) and cell.grey:
         made.stylize("dim")
-    if isinstance(cell, Cell) and cell.mark:
-        made.stylize({BEST: "bold green", SECOND: "underline"}[cell.mark], 0, len(number(cell.mean)))
+    if isinstance(cell, ScoreCell) and cell.mark:
+        made.stylize({BEST: "bold green", SECOND: "underline"}[cell.mark], 0, len(format_score(cell.mean)))
     return made
 
 
@@ -225,7 +225,7 @@ WIDEST = 80
 """Characters of a name in a text table."""
 
 
-def _line(text: str) -> str:
+def _single_line(text: str) -> str:
     return printable(" ".join(text.split("\n")))
 
 
@@ -233,7 +233,7 @@ _COMMAND = re.compile(r"^(\s*)::")
 """How a line of a log begins that GitHub's runner takes for a command."""
 
 
-def markdown(grids: Sequence[Grid]) -> str:
+def render_markdown(grids: Sequence[Grid]) -> str:
     """GitHub tables."""
     parts = []
     for grid in grids:
@@ -246,13 +246,13 @@ def markdown(grids: Sequence[Grid]) -> str:
         for heading, row in grid.lines:
             if heading is not None:
                 lines.append(f"| *{markdown_escape(heading)}* |{' |' * (len(grid.header) - 1)}")
-            lines.append("| " + " | ".join(map(_markdown, row)) + " |")
+            lines.append("| " + " | ".join(map(_markdown_cell, row)) + " |")
         lines += ["", *(f"- {markdown_escape(note)}" for note in grid.notes), ""]
         parts.append("\n".join(lines))
     return "\n".join(parts)
 
 
-def as_json(tables: Sequence[Any]) -> str:
+def render_json(tables: Sequence[Any]) -> str:
     """What grids, or other tables that are data classes, hold: in the metrics' units at full precision."""
     found = json.dumps([asdict(table) for table in tables], indent=2, allow_nan=False, ensure_ascii=False)
     return _UNPRINTABLE.sub(lambda char: json.dumps(char[0])[1:-1], found) + "\n"
@@ -271,10 +271,10 @@ def frame_csv(frame: DataFrame) -> str:
 
 def csv_cell(value: object) -> object:
     """A csv cell that no terminal obeys and no spreadsheet computes."""
-    return no_formula(printable(value)) if isinstance(value, str) else value
+    return quote_formula(printable(value)) if isinstance(value, str) else value
 
 
-def no_formula(value: object) -> object:
+def quote_formula(value: object) -> object:
     """A csv cell that no spreadsheet computes: a text that would be a formula gets an apostrophe before it.
 
     Signed numbers and what tables print of them, such as ``-0.05``, ``+1.20*`` or ``-``, stay as they are.
@@ -306,25 +306,25 @@ def grids_csv(grids: Sequence[Grid]) -> str:
         for line, (heading, (label, *cells)) in enumerate(grid.lines, start=1):
             group = group if heading is None else heading
             for name, cell in zip(grid.header[1:], cells, strict=True):
-                facts = (grid.title, group, line, plain(label), name, *_facts(cell))
+                facts = (grid.title, group, line, plain_text(label), name, *_cell_facts(cell))
                 writer.writerow(map(csv_cell, facts))
     return output.getvalue()
 
 
-def _facts(cell: Value) -> tuple[object, ...]:
+def _cell_facts(cell: Value) -> tuple[object, ...]:
     """What a line says of a cell, from its value on."""
-    if isinstance(cell, Cell):
+    if isinstance(cell, ScoreCell):
         return cell.mean, cell.sd, cell.n, cell.mark, cell.sign
-    return cell.value if isinstance(cell, Printed) else "", "", "", "", plain(cell)
+    return cell.value if isinstance(cell, Printed) else "", "", "", "", plain_text(cell)
 
 
 GRID_COLUMNS = ("table", "group", "line", "row", "column", "value", "sd", "n", "mark", "text")
 _GRID_FORMATS: dict[str, Callable[[Sequence[Grid]], str]] = {
-    "text": text,
-    "markdown": markdown,
-    "latex": latex.tables,
+    "text": render_text,
+    "markdown": render_markdown,
+    "latex": latex.latex_tables,
     "csv": grids_csv,
-    "json": as_json,
+    "json": render_json,
 }
 FORMATS = tuple(_GRID_FORMATS)
 
@@ -332,14 +332,14 @@ FORMATS = tuple(_GRID_FORMATS)
 def render_grids(grids: Sequence[Grid], form: str, *, standalone: bool = False, screen: Screen = FILE) -> str:
     """Render grids in one of FORMATS; ``standalone`` makes LaTeX a document, ``screen`` is for text."""
     if form == "text":
-        return text(grids, screen)
-    return latex.tables(grids, standalone=True) if standalone else _GRID_FORMATS[form](grids)
+        return render_text(grids, screen)
+    return latex.latex_tables(grids, standalone=True) if standalone else _GRID_FORMATS[form](grids)
 
 
-def _markdown(cell: Value) -> str:
+def _markdown_cell(cell: Value) -> str:
     """A cell: best bold, second underlined, foreign figures in parentheses."""
-    if not isinstance(cell, Cell) or not cell.mark:
-        return markdown_escape(plain(cell))
-    value = number(cell.mean)
+    if not isinstance(cell, ScoreCell) or not cell.mark:
+        return markdown_escape(plain_text(cell))
+    value = format_score(cell.mean)
     text = f"**{value}**" if cell.mark == BEST else f"<u>{value}</u>"
     return text + markdown_escape(plus_minus(cell).removeprefix(value))

@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Cell:
+class ScoreCell:
     """One method on one task over its seeds, in the metric's unit.
 
     Args:
@@ -41,7 +41,7 @@ class Cell:
         return self.sd
 
 
-class Bare(Cell):
+class BareCell(ScoreCell):
     """A cell whose standard deviation has a column of its own: as text it is the mean alone."""
 
     @property
@@ -81,7 +81,7 @@ class Quoted:
     sign: str = ""
 
 
-Value = Cell | Printed | Quoted | str
+Value = ScoreCell | Printed | Quoted | str
 """What a row of a grid consists of."""
 
 
@@ -110,22 +110,22 @@ class Grid:
         return [(headings.get(place), row) for place, row in enumerate(self.rows)]
 
 
-def summarise(values: Sequence[float | None]) -> Cell:
+def summarise_values(values: Sequence[float | None]) -> ScoreCell:
     """Mean and standard deviation of the values that are there.
 
-    >>> summarise([0.5, None, 0.75])
+    >>> summarise_values([0.5, None, 0.75])
     Cell(mean=0.625, sd=0.1767766952966369, n=2, mark='', sign='')
     """
     there = [value for value in values if value is not None]
-    return Cell(fmean(there) if there else None, stdev(there) if len(there) > 1 else None, len(there))
+    return ScoreCell(fmean(there) if there else None, stdev(there) if len(there) > 1 else None, len(there))
 
 
-def bare(cell: Cell) -> Bare:
+def hide_deviation(cell: ScoreCell) -> BareCell:
     """Return a cell for a table that has a column of its standard deviations."""
-    return Bare(cell.mean, cell.sd, cell.n, cell.mark, cell.sign)
+    return BareCell(cell.mean, cell.sd, cell.n, cell.mark, cell.sign)
 
 
-def ranks(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]:
+def mark_best(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]:
     """Mark a column's best and second, larger being better, judged as printed.
 
     Args:
@@ -136,7 +136,7 @@ def ranks(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]:
         By row BEST, SECOND or "". Where several are best they are SECOND and no other is; a column with one
         value has no mark.
 
-    >>> ranks({"a": 0.8, "b": 0.7, "c": 0.70001, "d": None})
+    >>> mark_best({"a": 0.8, "b": 0.7, "c": 0.70001, "d": None})
     {'a': 'best', 'b': 'second', 'c': 'second', 'd': ''}
     """
     printed = {key: round(SCALE * value, digits - 2) for key, value in values.items() if value is not None}
@@ -151,12 +151,12 @@ def ranks(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]:
     return found | {leaders[0]: BEST} | dict.fromkeys(followers, SECOND)
 
 
-def number(value: float | None) -> str:
+def format_score(value: float | None) -> str:
     """Scaled by 100 with two decimals, or a dash."""
     return DASH if value is None else f"{SCALE * value:.2f}"
 
 
-def signed(value: float) -> str:
+def format_difference(value: float) -> str:
     """A difference, scaled by 100, with its sign."""
     return f"{SCALE * value:+.2f}"
 
@@ -166,7 +166,7 @@ def no_width(low: float, high: float) -> bool:
     return high - low < 1e-12
 
 
-def interval(low: float | None, high: float | None) -> str:
+def format_interval(low: float | None, high: float | None) -> str:
     """The interval of a difference, scaled by 100, or a dash; that of scores that didn't vary is none."""
     if low is None or high is None or no_width(low, high):
         return DASH
@@ -175,15 +175,15 @@ def interval(low: float | None, high: float | None) -> str:
 
 def interval_end(value: float) -> str:
     """An end of an interval; one near 0 keeps a digit that says on which side."""
-    return f"{SCALE * value:+.1g}" if 0 < abs(SCALE * value) < 0.005 else signed(value)
+    return f"{SCALE * value:+.1g}" if 0 < abs(SCALE * value) < 0.005 else format_difference(value)
 
 
-def plus_minus(cell: Cell) -> str:
+def plus_minus(cell: ScoreCell) -> str:
     """Mean and standard deviation of a cell, the latter only where there are several seeds, and its sign."""
-    return number(cell.mean) + ("" if cell.spread is None else f"±{SCALE * cell.spread:.2f}") + cell.sign
+    return format_score(cell.mean) + ("" if cell.spread is None else f"±{SCALE * cell.spread:.2f}") + cell.sign
 
 
-def plain(cell: Value) -> str:
+def plain_text(cell: Value) -> str:
     """A cell as plain text; foreign figures in parentheses."""
     if isinstance(cell, str | Printed):
         return str(cell)
@@ -193,14 +193,14 @@ def plain(cell: Value) -> str:
     return plus_minus(cell)
 
 
-def shortened(names: Iterable[str], most: int) -> dict[str, str]:
+def shorten_names(names: Iterable[str], most: int) -> dict[str, str]:
     """Return what is shown for each name: long ones lose their middle, and no two become the same.
 
     Args:
         names: The names.
         most: Characters that have room.
 
-    >>> found = shortened(["simcse", "a" * 50 + "b" * 50, "a" * 50 + "c" + "b" * 50], 80)
+    >>> found = shorten_names(["simcse", "a" * 50 + "b" * 50, "a" * 50 + "c" + "b" * 50], 80)
     >>> [(shown[:3], shown.count("a"), shown.count("b"), len(shown)) for shown in found.values()]
     [('sim', 0, 0, 6), ('aaa', 39, 38, 80), ('aaa', 37, 36, 80)]
     """
@@ -208,12 +208,12 @@ def shortened(names: Iterable[str], most: int) -> dict[str, str]:
     long = {name: line for name, line in shown.items() if len(line) > most}
     taken = {line for name, line in shown.items() if name not in long}
     for name, line in long.items():
-        cuts = (_cut(line, "..." if number == 1 else f"...{number}...", most) for number in count(1))
+        cuts = (_cut_middle(line, "..." if number == 1 else f"...{number}...", most) for number in count(1))
         shown[name] = next(cut for cut in cuts if cut not in taken)
         taken.add(shown[name])
     return shown
 
 
-def _cut(line: str, middle: str, most: int) -> str:
+def _cut_middle(line: str, middle: str, most: int) -> str:
     kept = most - len(middle)
     return line[: kept - kept // 2] + middle + line[-(kept // 2) :]

@@ -101,12 +101,12 @@ _PREAMBLE = r"""\documentclass{article}
 """
 
 
-def escape(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Make any text inert: special characters escaped, control characters dropped, others as U+XXXX."""
-    return "".join(map(_character, text))
+    return "".join(map(_escape_character, text))
 
 
-def _character(char: str) -> str:
+def _escape_character(char: str) -> str:
     if char in _ESCAPES:
         return _ESCAPES[char]
     if char.isascii():
@@ -114,12 +114,12 @@ def _character(char: str) -> str:
     base, accent = unicodedata.normalize("NFD", char)[:1], unicodedata.normalize("NFD", char)[1:]
     if base.isascii() and base.isalpha() and accent in _ACCENTS:
         return rf"{_ACCENTS[accent]}{{{base}}}"
-    if greek := _greek(char):
+    if greek := _greek_letter(char):
         return greek
     return rf"{{\footnotesize U+{ord(char):04X}}}" if char.isprintable() else ""
 
 
-def _greek(char: str) -> str:
+def _greek_letter(char: str) -> str:
     """A Greek letter without an accent as a formula; "" for any other character."""
     found = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)", unicodedata.name(char, ""))
     if not found:
@@ -131,29 +131,29 @@ def _greek(char: str) -> str:
     return rf"$\{name}$" if name in _GREEK else ""
 
 
-def tables(grids: Sequence[Grid], *, standalone: bool = False) -> str:
+def latex_tables(grids: Sequence[Grid], *, standalone: bool = False) -> str:
     """Return a table environment a grid, long ones in parts; ``standalone`` makes it a document."""
-    body = "\n".join(_table(grid, part) for grid in grids for part in _parts(grid))
-    return document(body) if standalone else body
+    body = "\n".join(_table_float(grid, part) for grid in grids for part in _split_rows(grid))
+    return latex_document(body) if standalone else body
 
 
-def document(body: str, preamble: str | None = None) -> str:
+def latex_document(body: str, preamble: str | None = None) -> str:
     """Return tables and figures as a document."""
     return f"{preamble or _PREAMBLE}{body}\\clearpage\n\\end{{document}}\n"
 
 
-def _parts(grid: Grid) -> list[range]:
+def _split_rows(grid: Grid) -> list[range]:
     """Rows of each float: as many as fit on a page."""
     parts, start, lines = [], 0, 0
     for number, (label, *_) in enumerate(grid.rows):
-        lines += len(_lines(label))
+        lines += len(_break_label(label))
         if lines > _MOST_LINES and number > start:
             parts.append(range(start, number))
-            start, lines = number, len(_lines(label))
+            start, lines = number, len(_break_label(label))
     return [*parts, range(start, len(grid.rows))]
 
 
-def _table(grid: Grid, part: range) -> str:
+def _table_float(grid: Grid, part: range) -> str:
     whole = len(part) == len(grid.rows)
     last = part.stop == len(grid.rows)
     which = "" if whole else f" (rows {part.start + 1}-{part.stop})"
@@ -162,20 +162,20 @@ def _table(grid: Grid, part: range) -> str:
     for heading, (label, *cells) in _part_lines(grid, part):
         if heading is not None:
             lines += [r"\midrule"] * bool(lines)
-            lines.append(rf"\multicolumn{{{len(grid.header)}}}{{l}}{{\textit{{{escape(heading)}}}}} \\")
-        first = _label(label)
+            lines.append(rf"\multicolumn{{{len(grid.header)}}}{{l}}{{\textit{{{escape_latex(heading)}}}}} \\")
+        first = _row_label(label)
         guard = "{}" if first.startswith("*") else ""  # or it would belong to the line break before it
         lines.append(" & ".join([guard + first, *map(cell_text, cells)]) + r" \\")
     return "\n".join(
         [
             r"\begin{table}[!htbp]",
             r"\centering",
-            rf"\caption{{{escape(grid.title)}{which}. {escape(notes)}}}",
+            rf"\caption{{{escape_latex(grid.title)}{which}. {escape_latex(notes)}}}",
             r"\smallskip",
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"\begin{{tabular}}{{l{'r' * (len(grid.header) - 1)}}}",
             r"\toprule",
-            " & ".join(map(escape, grid.header)) + r" \\",
+            " & ".join(map(escape_latex, grid.header)) + r" \\",
             r"\midrule",
             *lines,
             r"\bottomrule",
@@ -198,33 +198,33 @@ def _part_lines(grid: Grid, part: range) -> list[tuple[str | None, tuple[Value, 
 def cell_text(cell: Value) -> str:
     """A cell: best bold, second underlined, the standard deviation a subscript, foreign figures grey."""
     if isinstance(cell, Quoted):
-        text = f"{escape(cell.text)}{_sign(cell.sign)}"
+        text = f"{escape_latex(cell.text)}{_superscript(cell.sign)}"
         return rf"\textcolor{{gray}}{{{text}}}" if cell.grey else text
     if isinstance(cell, str | Printed):
-        return _DASH if str(cell) == DASH else escape(str(cell))
+        return _DASH if str(cell) == DASH else escape_latex(str(cell))
     if cell.mean is None:
         return _DASH
     value = f"{SCALE * cell.mean:.2f}"
     text = rf"$-${value[1:]}" if value.startswith("-") else value
     text = {BEST: rf"\textbf{{{text}}}", SECOND: rf"\underline{{{text}}}"}.get(cell.mark, text)
     spread = "" if cell.spread is None else rf"$_{{\pm {SCALE * cell.spread:.2f}}}$"
-    return f"{text}{spread}{_sign(cell.sign)}"
+    return f"{text}{spread}{_superscript(cell.sign)}"
 
 
-def _sign(sign: str) -> str:
-    return rf"$^{{\mbox{{\scriptsize {escape(sign)}}}}}$" if sign else ""
+def _superscript(sign: str) -> str:
+    return rf"$^{{\mbox{{\scriptsize {escape_latex(sign)}}}}}$" if sign else ""
 
 
-def _label(label: Value) -> str:
+def _row_label(label: Value) -> str:
     """A row's name, in several lines where it is long."""
-    lines = _lines(label)
+    lines = _break_label(label)
     if not isinstance(label, str) or len(lines) == 1:
         return cell_text(label)
-    stacked = r" \\ ".join(map(escape, lines))
+    stacked = r" \\ ".join(map(escape_latex, lines))
     return rf"\begin{{tabular}}[t]{{@{{}}l@{{}}}}{stacked}\end{{tabular}}"
 
 
-def _lines(label: Value) -> list[str]:
+def _break_label(label: Value) -> list[str]:
     """A name broken after its punctuation, or anywhere."""
     if not isinstance(label, str) or len(label) <= _MOST_CHARACTERS:
         return [""]

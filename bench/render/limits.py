@@ -16,7 +16,7 @@ BEYOND = (
 """What a page says where there are some."""
 
 
-def limits(values: Sequence[float]) -> tuple[float, float]:
+def robust_limits(values: Sequence[float]) -> tuple[float, float]:
     """Return the least and the largest value that an axis shows.
 
     Args:
@@ -26,9 +26,9 @@ def limits(values: Sequence[float]) -> tuple[float, float]:
         The ends of the values within ``FAR`` widths of the middle half of them, on both sides; of all of them
         if they are few, or if half of them are equal. ``(0, 1)`` for none.
 
-    >>> limits([1.0, 2.0, 3.0, 4.0, 5.0])
+    >>> robust_limits([1.0, 2.0, 3.0, 4.0, 5.0])
     (1.0, 5.0)
-    >>> limits([1.0, 2.0, 3.0, 4.0, 5.0, 900.0])
+    >>> robust_limits([1.0, 2.0, 3.0, 4.0, 5.0, 900.0])
     (1.0, 5.0)
     """
     if not values:
@@ -40,31 +40,31 @@ def limits(values: Sequence[float]) -> tuple[float, float]:
     return min(shown), max(shown)
 
 
-def limits_of_lines(lines: Sequence[Sequence[float]]) -> tuple[float, float]:
+def line_limits(lines: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Return what an axis of several lines shows: their own ends, but for lines whose ends are far off.
 
-    >>> limits_of_lines([[0.0, 1.0], [0.0, 1.1], [0.1, 1.2], [0.1, 1.3], [0.0, 50.0]])
+    >>> line_limits([[0.0, 1.0], [0.0, 1.1], [0.1, 1.2], [0.1, 1.3], [0.0, 50.0]])
     (0.0, 1.3)
     """
     there = [values for values in lines if values]
-    return limits([min(values) for values in there])[0], limits([max(values) for values in there])[1]
+    return robust_limits([min(values) for values in there])[0], robust_limits([max(values) for values in there])[1]
 
 
-def clamped(value: float, ends: tuple[float, float]) -> float:
+def clamp_value(value: float, ends: tuple[float, float]) -> float:
     """Return the value, or the end that is nearest to one beyond."""
     return min(max(value, ends[0]), ends[1])
 
 
-def beyond(value: float, ends: tuple[float, float]) -> int:
+def overflow_direction(value: float, ends: tuple[float, float]) -> int:
     """Return -1 for a value below the axis, 1 for one above, else 0."""
     return int(value > ends[1]) - int(value < ends[0])
 
 
-def farthest(values: Sequence[float], ends: tuple[float, float]) -> list[int]:
+def farthest_overflows(values: Sequence[float], ends: tuple[float, float]) -> list[int]:
     """Return the place of the farthest value of every stretch of values beyond the axis.
 
-    >>> farthest([9.0, 8.0, 0.5, 0.6, -7.0, 0.7], (0.0, 1.0))
+    >>> farthest_overflows([9.0, 8.0, 0.5, 0.6, -7.0, 0.7], (0.0, 1.0))
     [0, 4]
     """
-    stretches = groupby(range(len(values)), lambda place: beyond(values[place], ends))
+    stretches = groupby(range(len(values)), lambda place: overflow_direction(values[place], ends))
     return [max(stretch, key=lambda place: off * values[place]) for off, stretch in stretches if off]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from bench.render.figure import MOST_LINES, Figure, Series, heights, short
-from bench.render.limits import beyond, clamped, farthest, limits, limits_of_lines
+from bench.render.figure import MOST_LINES, Figure, Series, line_extent, clip_text
+from bench.render.limits import overflow_direction, clamp_value, farthest_overflows, robust_limits, line_limits
 from bench.render.marks import (
     WIDTH,
     Axis,
-    colour,
-    dash,
-    escape,
-    group,
+    colour_class,
+    dash_attribute,
+    escape_markup,
+    series_group,
     line_between,
-    marker,
-    off_axis,
+    draw_marker,
+    draw_edge_marker,
     text_at,
 )
 
@@ -26,7 +26,7 @@ _LETTER, _LEAST = 6.2, 13.0  # width of a letter, and distance, of the names at 
 _COLUMNS, _LEFT, _GAP, _HIGH, _ROW = 4, 44, 40, 72, 112
 
 
-def line(number: int, one: Series, x: Axis, y: Axis, ends: Ends, most: int = _MARKED) -> list[str]:
+def draw_line(number: int, one: Series, x: Axis, y: Axis, ends: Ends, most: int = _MARKED) -> list[str]:
     """A line, its band, its bars, and its points where they are few.
 
     Args:
@@ -37,83 +37,83 @@ def line(number: int, one: Series, x: Axis, y: Axis, ends: Ends, most: int = _MA
         ends: The least and the largest value that the axis up shows; beyond, a line runs along the edge.
         most: Points of a line that has a marker at each.
     """
-    at = [(x.at(a), y.at(clamped(b, ends))) for a, b in zip(one.x, one.y, strict=True)]
+    at = [(x.at(a), y.at(clamp_value(b, ends))) for a, b in zip(one.x, one.y, strict=True)]
     parts = []
     if one.band and any(low < high for low, high in one.band):
         low, high = (
             [
-                f"{a:.1f} {y.at(clamped(pair[side], ends)):.1f}"
+                f"{a:.1f} {y.at(clamp_value(pair[side], ends)):.1f}"
                 for (a, _), pair in zip(at, one.band, strict=True)
             ]
             for side in (0, 1)
         )
-        parts.append(f'<path d="M{"L".join([*high, *reversed(low)])}z" class="range {colour(number)}"/>')
+        parts.append(f'<path d="M{"L".join([*high, *reversed(low)])}z" class="range {colour_class(number)}"/>')
     path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in at)
-    name = f"<title>{escape(one.name)}</title>"
-    parts.append(f'<path d="{path}" class="line {colour(number)}"{dash(number)}>{name}</path>')
+    name = f"<title>{escape_markup(one.name)}</title>"
+    parts.append(f'<path d="{path}" class="line {colour_class(number)}"{dash_attribute(number)}>{name}</path>')
     for (a, _), value, spread in zip(at, one.y, one.spread, strict=False):
         if spread:
-            tops = (y.at(clamped(value + side * spread, ends)) for side in (-1, 1))
-            parts.append(line_between(a, next(tops), a, next(tops), f"spread {colour(number)}"))
-    return [*parts, *_marks(number, one, at, ends, marked=len(at) <= most)]
+            tops = (y.at(clamp_value(value + side * spread, ends)) for side in (-1, 1))
+            parts.append(line_between(a, next(tops), a, next(tops), f"spread {colour_class(number)}"))
+    return [*parts, *_line_markers(number, one, at, ends, marked=len(at) <= most)]
 
 
-def _marks(number: int, one: Series, at: Sequence[Ends], ends: Ends, *, marked: bool) -> Iterator[str]:
+def _line_markers(number: int, one: Series, at: Sequence[Ends], ends: Ends, *, marked: bool) -> Iterator[str]:
     """The points of a line, and a triangle at the farthest point of every stretch beyond the axis."""
-    labels, far = one.labels or (one.name,) * len(at), farthest(one.y, ends)
+    labels, far = one.labels or (one.name,) * len(at), farthest_overflows(one.y, ends)
     for place, ((a, b), label) in enumerate(zip(at, labels, strict=True)):
-        said, off = f"{label}: {one.x[place]:.4g}, {one.y[place]:.4g}", beyond(one.y[place], ends)
+        said, off = f"{label}: {one.x[place]:.4g}, {one.y[place]:.4g}", overflow_direction(one.y[place], ends)
         if place in far:
-            yield off_axis(number, a, b, (0, -off), said)
+            yield draw_edge_marker(number, a, b, (0, -off), said)
         elif marked and not off:
-            yield marker(number, a, b, said)
+            yield draw_marker(number, a, b, said)
 
 
-def axes_said(x: Axis, y: Axis) -> str:
+def axes_attributes(x: Axis, y: Axis) -> str:
     """Attributes by which the page's script says what is under the pointer."""
     return f' data-x="{x.said}" data-y="{y.said}"'
 
 
-def room_for_names(series: Sequence[Series]) -> float:
+def end_name_width(series: Sequence[Series]) -> float:
     """Width of the names at the ends of lines; nothing for one line alone."""
-    return _LETTER * max(len(short(one.name, 24)) for one in series) + 16 if len(series) > 1 else 0.0
+    return _LETTER * max(len(clip_text(one.name, 24)) for one in series) + 16 if len(series) > 1 else 0.0
 
 
-def can_be_named(series: Sequence[Series], y: Axis, ends: Ends) -> bool:
+def can_label_ends(series: Sequence[Series], y: Axis, ends: Ends) -> bool:
     """True if the lines end so far apart that names beside their ends tell them."""
     if not 1 < len(series) <= MOST_LINES or not all(one.y for one in series):
         return False
-    tops = [y.at(clamped(one.y[-1], ends)) for one in series]
+    tops = [y.at(clamp_value(one.y[-1], ends)) for one in series]
     return max(tops) - min(tops) >= _LEAST * (len(series) - 1) / 2
 
 
-def names_at_ends(series: Sequence[Series], x: Axis, y: Axis, ends: Ends, bottom: float) -> list[list[str]]:
+def draw_end_names(series: Sequence[Series], x: Axis, y: Axis, ends: Ends, bottom: float) -> list[list[str]]:
     """Each line's name to the right of the plot, at the height of its end as far as there is room.
 
     Returns:
         The parts of each series.
     """
-    last = [(x.at(one.x[-1]), y.at(clamped(one.y[-1], ends))) for one in series]
+    last = [(x.at(one.x[-1]), y.at(clamp_value(one.y[-1], ends))) for one in series]
     order = sorted(range(len(series)), key=lambda i: (last[i][1], i))
-    tops = spread_out([last[i][1] for i in order], _LEAST, y.end, bottom)
+    tops = space_labels([last[i][1] for i in order], _LEAST, y.end, bottom)
     parts: list[list[str]] = [[] for _ in series]
     for i, top in zip(order, tops, strict=True):
         a, b = last[i]
         parts[i] = [
-            line_between(a + 3, b, x.end + 6, top, f"leader {colour(i)}"),
+            line_between(a + 3, b, x.end + 6, top, f"leader {colour_class(i)}"),
             text_at(
                 x.end + 9,
                 top + 4,
-                short(series[i].name, 24),
+                clip_text(series[i].name, 24),
                 "start",
-                f"name {colour(i)}",
+                f"name {colour_class(i)}",
                 title=series[i].name,
             ),
         ]
     return parts
 
 
-def spread_out(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
+def space_labels(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
     """Places at least ``least`` apart, near those that are wanted.
 
     Args:
@@ -122,9 +122,9 @@ def spread_out(wanted: Sequence[float], least: float, low: float, high: float) -
         low: The first place that may be taken.
         high: The last one.
 
-    >>> spread_out([10, 11, 50], 5, 0, 100)
+    >>> space_labels([10, 11, 50], 5, 0, 100)
     [10, 15, 50]
-    >>> spread_out([98, 99], 5, 0, 100)
+    >>> space_labels([98, 99], 5, 0, 100)
     [95, 100]
     """
     least = min(least, (high - low) / max(len(wanted) - 1, 1))
@@ -136,28 +136,28 @@ def spread_out(wanted: Sequence[float], least: float, low: float, high: float) -
     return found
 
 
-def panels(figure: Figure) -> tuple[list[str], float]:
+def draw_line_panels(figure: Figure) -> tuple[list[str], float]:
     """A panel a line, all on the same axes unless each has its own; return the height too."""
     count = math.ceil(len(figure.series) / _COLUMNS)
     wide = (WIDTH - _LEFT - 8 - (_COLUMNS - 1) * _GAP) / _COLUMNS
     all_x = [v for one in figure.series for v in one.x]
-    shared = limits_of_lines([heights(one) for one in figure.series])
+    shared = line_limits([line_extent(one) for one in figure.series])
     parts = []
     for number, one in enumerate(figure.series):
         row, column = divmod(number, _COLUMNS)
         left, top = _LEFT + column * (wide + _GAP), 20 + row * _ROW
-        ends = limits(heights(one)) if figure.own else shared
+        ends = robust_limits(line_extent(one)) if figure.own else shared
         x = Axis(one.x if figure.own else all_x, left, left + wide, margin=0.04)
         y = Axis(ends, top + _HIGH, top, margin=0.08)
-        parts.append(_panel(number, one, x, y, ends))
+        parts.append(_draw_panel(number, one, x, y, ends))
     bottom = 20 + count * _ROW
     parts.append(text_at(WIDTH / 2, bottom + 8, f"{figure.x}; up: {figure.y}", "middle", "label"))
     return parts, bottom + 18
 
 
-def _panel(number: int, one: Series, x: Axis, y: Axis, ends: Ends) -> str:
+def _draw_panel(number: int, one: Series, x: Axis, y: Axis, ends: Ends) -> str:
     bottom = y.start
-    parts = [text_at(x.start, y.end - 5, short(one.name, 22), "start", "name", title=one.name)]
+    parts = [text_at(x.start, y.end - 5, clip_text(one.name, 22), "start", "name", title=one.name)]
     for tick in y.ticks(3):
         parts.append(line_between(x.start, y.at(tick), x.end, y.at(tick), "grid"))
         parts.append(text_at(x.start - 4, y.at(tick) + 4, f"{tick:g}", "end", "tick"))
@@ -165,4 +165,4 @@ def _panel(number: int, one: Series, x: Axis, y: Axis, ends: Ends) -> str:
     for tick in (t for t in x.ticks(3) if x.start <= x.at(t) <= x.end):
         parts.append(line_between(x.at(tick), bottom, x.at(tick), bottom + 3, "axis"))
         parts.append(text_at(x.at(tick), bottom + 14, f"{tick:g}", "middle", "tick"))
-    return group(number, [*parts, *line(0, one, x, y, ends, most=1)], axes_said(x, y))
+    return series_group(number, [*parts, *draw_line(0, one, x, y, ends, most=1)], axes_attributes(x, y))

@@ -14,7 +14,7 @@ COLOURS = 8
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
 
-def escape(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Make any text inert in an element or an attribute; what turns a line is written as its escape."""
     return html_escape(printable(text))
 
@@ -47,9 +47,9 @@ class Axis:
 
 def text_at(x: float, y: float, text: str, anchor: str, style: str, more: str = "", title: str = "") -> str:
     """A text; ``title`` is what hovering shows."""
-    whole = f"<title>{escape(title)}</title>" if title else ""
+    whole = f"<title>{escape_markup(title)}</title>" if title else ""
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}"{more}'
-    return f"<text {place}>{escape(text)}{whole}</text>"
+    return f"<text {place}>{escape_markup(text)}{whole}</text>"
 
 
 def line_between(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
@@ -57,7 +57,7 @@ def line_between(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>'
 
 
-def marker(number: int, x: float, y: float, title: str) -> str:
+def draw_marker(number: int, x: float, y: float, title: str) -> str:
     """A point: its colour and its shape tell the series."""
     path = (
         f"M{x - 4.5:.1f} {y:.1f}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
@@ -65,42 +65,42 @@ def marker(number: int, x: float, y: float, title: str) -> str:
         f"M{x:.1f} {y - 5:.1f}l5 9h-10z",
         f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
     )[(number + number // COLOURS) % 4]
-    return _titled(path, f"point {colour(number)}", title)
+    return _titled_path(path, f"point {colour_class(number)}", title)
 
 
-def off_axis(number: int, x: float, y: float, way: tuple[int, int], title: str) -> str:
+def draw_edge_marker(number: int, x: float, y: float, way: tuple[int, int], title: str) -> str:
     """A triangle at the edge, towards a value beyond it: ``way`` is (1, 0) to the right, (0, -1) upwards."""
     a, b = way
     path = f"M{x + 5 * a:.1f} {y + 5 * b:.1f}l{-9 * a - 5 * b} {-9 * b - 5 * a}l{10 * b} {10 * a}z"
-    return _titled(path, f"point off {colour(number)}", title)
+    return _titled_path(path, f"point off {colour_class(number)}", title)
 
 
-def _titled(path: str, style: str, title: str) -> str:
-    return f'<path d="{path}" class="{style}"><title>{escape(title)}</title></path>'
+def _titled_path(path: str, style: str, title: str) -> str:
+    return f'<path d="{path}" class="{style}"><title>{escape_markup(title)}</title></path>'
 
 
-def colour(number: int) -> str:
+def colour_class(number: int) -> str:
     """The class of a series' colour."""
     return f"c{number % COLOURS}"
 
 
-def dash(number: int) -> str:
+def dash_attribute(number: int) -> str:
     """The attribute of a line that tells it from another of its colour."""
     style = _DASHES[number // COLOURS % len(_DASHES)]
     return f' stroke-dasharray="{style}"' if style else ""
 
 
-def swatch(number: int, *, line: bool) -> str:
+def legend_swatch(number: int, *, line: bool) -> str:
     """A series' mark for the legend, as an ``<svg>``."""
-    mark = f'<path d="M0 7h26" class="line {colour(number)}"{dash(number)}/>' if line else ""
-    return f'<svg viewBox="0 0 26 14" aria-hidden="true">{mark or marker(number, 13, 7, "")}</svg>'
+    mark = f'<path d="M0 7h26" class="line {colour_class(number)}"{dash_attribute(number)}/>' if line else ""
+    return f'<svg viewBox="0 0 26 14" aria-hidden="true">{mark or draw_marker(number, 13, 7, "")}</svg>'
 
 
-def group(number: int, parts: Sequence[str], more: str = "") -> str:
+def series_group(number: int, parts: Sequence[str], more: str = "") -> str:
     """What belongs to a series, so that the page's script can hide it or make it stand out."""
     return f'<g class="series" data-s="{number}"{more}>{"".join(parts)}</g>'
 
 
-def upright(text: str, middle: float) -> str:
+def upright_label(text: str, middle: float) -> str:
     """The label of the y axis."""
     return text_at(14, middle, text, "middle", "label", f' transform="rotate(-90 14 {middle:.1f})"')

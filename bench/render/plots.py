@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bench.render.figure import Figure, Series, heights, reach, short
-from bench.render.limits import beyond, clamped, farthest, limits, limits_of_lines
+from bench.render.figure import Figure, Series, line_extent, bar_ends, clip_text
+from bench.render.limits import overflow_direction, clamp_value, farthest_overflows, robust_limits, line_limits
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D00")
 """Okabe and Ito's, which people who see colours differently can tell apart; the yellow is darker here."""
@@ -22,23 +22,23 @@ Ends = tuple[float, float]
 def draw_plot(figure: Figure, axes: Any) -> None:
     """Draw points, lines or a strip; what is beyond an axis is a triangle at its edge."""
     strip = figure.kind == "strip"
-    xs = [v for one in figure.series for v in (reach(one.x, one.spread) if strip else one.x)]
-    ys = [list(one.y) if strip else heights(one) for one in figure.series]
+    xs = [v for one in figure.series for v in (bar_ends(one.x, one.spread) if strip else one.x)]
+    ys = [list(one.y) if strip else line_extent(one) for one in figure.series]
     if figure.kind == "lines":
-        x_ends, y_ends = (min(xs, default=0.0), max(xs, default=1.0)), limits_of_lines(ys)
+        x_ends, y_ends = (min(xs, default=0.0), max(xs, default=1.0)), line_limits(ys)
     else:
         flat = [v for values in ys for v in values]
-        x_ends, y_ends = limits(xs), (-1.0, float(len(figure.rows))) if strip else limits(flat)
+        x_ends, y_ends = robust_limits(xs), (-1.0, float(len(figure.rows))) if strip else robust_limits(flat)
     for number, one in enumerate(figure.series):
         shift = (number - (len(figure.series) - 1) / 2) * 0.12 if strip and one.spread else 0.0
-        _draw(figure, axes, number, one, shift, (x_ends, y_ends))
+        _draw_series(figure, axes, number, one, shift, (x_ends, y_ends))
     if strip:
-        axes.set_yticks(range(len(figure.rows)), [short(name) for name in figure.rows], fontsize=7)
+        axes.set_yticks(range(len(figure.rows)), [clip_text(name) for name in figure.rows], fontsize=7)
         axes.set_ylim(len(figure.rows) - 0.5, -0.5)
     axes.grid(alpha=0.3)
 
 
-def _draw(figure: Figure, axes: Any, number: int, one: Series, shift: float, ends: tuple[Ends, Ends]) -> None:
+def _draw_series(figure: Figure, axes: Any, number: int, one: Series, shift: float, ends: tuple[Ends, Ends]) -> None:
     """One series."""
     strip, colour = figure.kind == "strip", COLOURS[number % len(COLOURS)]
     style = {
@@ -48,22 +48,22 @@ def _draw(figure: Figure, axes: Any, number: int, one: Series, shift: float, end
         if len(one.x) <= _MARKED or figure.kind != "lines"
         else "",
         "markersize": 4,
-        "label": short(one.name),
+        "label": clip_text(one.name),
     }
-    x = [clamped(value, ends[0]) for value in one.x]
-    y = [clamped(value, ends[1]) + shift for value in one.y]
-    _band(axes, one, ends[1], colour)
+    x = [clamp_value(value, ends[0]) for value in one.x]
+    y = [clamp_value(value, ends[1]) + shift for value in one.y]
+    _draw_band(axes, one, ends[1], colour)
     bars: dict[str, Any] = {}
     if one.spread and any(one.spread):
         values, side = (one.x, ends[0]) if strip else (one.y, ends[1])
-        bars = {"xerr" if strip else "yerr": _bars(values, one.spread, side), "capsize": 2}
+        bars = {"xerr" if strip else "yerr": _bar_lengths(values, one.spread, side), "capsize": 2}
     axes.errorbar(x, y, **bars, **style)
-    far = farthest(one.y, ends[1]) if figure.kind == "lines" else range(len(x))
+    far = farthest_overflows(one.y, ends[1]) if figure.kind == "lines" else range(len(x))
     for place in far:
         u, v = one.x[place], one.y[place]
-        way, at = (beyond(u, ends[0]), beyond(v, ends[1])), (x[place], y[place])
+        way, at = (overflow_direction(u, ends[0]), overflow_direction(v, ends[1])), (x[place], y[place])
         if way != (0, 0):
-            axes.plot(*at, marker=_towards(way), markersize=7, color=colour, linestyle="")
+            axes.plot(*at, marker=_arrow_marker(way), markersize=7, color=colour, linestyle="")
         if way != (0, 0) and figure.kind != "lines":
             said = f"{u:.4g}" if strip else f"({u:.4g}, {v:.4g})"
             align = {"ha": "right" if way[0] > 0 else "left", "va": "center" if strip else "top"}
@@ -71,25 +71,25 @@ def _draw(figure: Figure, axes: Any, number: int, one: Series, shift: float, end
             axes.annotate(said, at, fontsize=6, **align, **offset)
     if figure.kind == "points":
         for a, b, label in zip(x, y, one.labels, strict=True):
-            axes.annotate(short(label, 24), (a, b), xytext=(4, 3), textcoords="offset points", fontsize=6)
+            axes.annotate(clip_text(label, 24), (a, b), xytext=(4, 3), textcoords="offset points", fontsize=6)
 
 
-def _band(axes: Any, one: Series, ends: Ends, colour: str) -> None:
+def _draw_band(axes: Any, one: Series, ends: Ends, colour: str) -> None:
     if one.band:
-        low, high = ([clamped(pair[side], ends) for pair in one.band] for side in (0, 1))
+        low, high = ([clamp_value(pair[side], ends) for pair in one.band] for side in (0, 1))
         axes.fill_between(one.x, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
-def _bars(values: Sequence[float], spread: Sequence[float], ends: Ends) -> list[list[float]]:
+def _bar_lengths(values: Sequence[float], spread: Sequence[float], ends: Ends) -> list[list[float]]:
     """Lengths of bars to both sides, cut at the axis' ends; none where nothing varied."""
-    at = [clamped(value, ends) for value in values]
+    at = [clamp_value(value, ends) for value in values]
     pairs = list(zip(values, at, spread, strict=True))
-    low = [a - clamped(v - s, ends) if s else math.nan for v, a, s in pairs]
-    high = [clamped(v + s, ends) - a if s else math.nan for v, a, s in pairs]
+    low = [a - clamp_value(v - s, ends) if s else math.nan for v, a, s in pairs]
+    high = [clamp_value(v + s, ends) - a if s else math.nan for v, a, s in pairs]
     return [low, high]
 
 
-def _towards(way: tuple[int, int]) -> str:
+def _arrow_marker(way: tuple[int, int]) -> str:
     """The triangle that points beyond the axis."""
     if way[0]:
         return ">" if way[0] > 0 else "<"
@@ -98,7 +98,7 @@ def _towards(way: tuple[int, int]) -> str:
 
 def draw_panels(figure: Figure, canvas: Any) -> None:
     """Draw a panel a line, all on the same axes unless each has its own."""
-    shared = limits_of_lines([heights(one) for one in figure.series])
+    shared = line_limits([line_extent(one) for one in figure.series])
     rows, same = math.ceil(len(figure.series) / PANELS), not figure.own
     grid = canvas.subplots(rows, PANELS, sharex=same, sharey=same, squeeze=False)
     for place, axes in enumerate(grid.flat):
@@ -106,9 +106,9 @@ def draw_panels(figure: Figure, canvas: Any) -> None:
             axes.set_visible(False)
             continue
         one = figure.series[place]
-        ends = limits(heights(one)) if figure.own else shared
-        _draw(figure, axes, 0, one, 0.0, ((min(one.x), max(one.x)), ends))
-        axes.set_title(short(one.name, 28), fontsize=6, pad=2)
+        ends = robust_limits(line_extent(one)) if figure.own else shared
+        _draw_series(figure, axes, 0, one, 0.0, ((min(one.x), max(one.x)), ends))
+        axes.set_title(clip_text(one.name, 28), fontsize=6, pad=2)
         axes.tick_params(labelsize=5, pad=1, length=2)
         axes.grid(alpha=0.3)
     canvas.supxlabel(figure.x, fontsize=7)

@@ -6,21 +6,21 @@ import math
 from collections.abc import Iterator
 
 from bench.render import lines
-from bench.render.critical_difference import ranking
-from bench.render.figure import Figure, Series, heights, reach, short
-from bench.render.limits import beyond, clamped, limits, limits_of_lines
+from bench.render.critical_difference import draw_ranking
+from bench.render.figure import Figure, Series, line_extent, bar_ends, clip_text
+from bench.render.limits import overflow_direction, clamp_value, robust_limits, line_limits
 from bench.render.marks import (
     WIDTH,
     Axis,
-    colour,
-    escape,
-    group,
+    colour_class,
+    escape_markup,
+    series_group,
     line_between,
-    marker,
-    off_axis,
-    swatch,
+    draw_marker,
+    draw_edge_marker,
+    legend_swatch,
     text_at,
-    upright,
+    upright_label,
 )
 
 _ROW = 22
@@ -42,26 +42,26 @@ _SCALE = (
 _WRITTEN_CELLS = 400
 
 
-def draw(figure: Figure) -> str:
+def draw_svg(figure: Figure) -> str:
     """Return one ``<svg>`` element; any text in it is escaped."""
     body, height = _KINDS[figure.kind](figure)
     seen = f"{figure.x} against {figure.y}." if figure.y else figure.alt
-    label = escape(f"{figure.title}. {seen}" if seen else figure.title)
+    label = escape_markup(f"{figure.title}. {seen}" if seen else figure.title)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{label}" '
         f'class="figure-{figure.kind}">{"".join(body)}</svg>'
     )
 
 
-def legend(figure: Figure) -> list[tuple[str, str]]:
+def legend_entries(figure: Figure) -> list[tuple[str, str]]:
     """Return the mark, an ``<svg>``, and the name of each series, where they need telling apart."""
     if figure.kind in ("heat", "ranking") or figure.panels or len(figure.series) < 2:
         return []
     line = figure.kind == "lines"
-    return [(swatch(number, line=line), one.name) for number, one in enumerate(figure.series)]
+    return [(legend_swatch(number, line=line), one.name) for number, one in enumerate(figure.series)]
 
 
-def _axes(figure: Figure, x: Axis, y: Axis | None, bottom: float) -> list[str]:
+def _draw_axes(figure: Figure, x: Axis, y: Axis | None, bottom: float) -> list[str]:
     """Grid lines, tick labels and axis labels."""
     parts = []
     for tick in x.ticks():
@@ -73,59 +73,59 @@ def _axes(figure: Figure, x: Axis, y: Axis | None, bottom: float) -> list[str]:
         for tick in y.ticks():
             parts.append(line_between(x.start, y.at(tick), x.end, y.at(tick), "grid"))
             parts.append(text_at(x.start - 6, y.at(tick) + 4, f"{tick:g}", "end", "tick"))
-        parts.append(upright(figure.y, (_TOP + bottom) / 2))
+        parts.append(upright_label(figure.y, (_TOP + bottom) / 2))
     return parts
 
 
-def _plane(figure: Figure) -> tuple[list[str], float]:
+def _draw_plane(figure: Figure) -> tuple[list[str], float]:
     """Points or lines over two numbers."""
     if figure.panels:
-        return lines.panels(figure)
+        return lines.draw_line_panels(figure)
     bottom = _HEIGHT - _BOTTOM
-    xs, ys = [v for one in figure.series for v in one.x], [heights(one) for one in figure.series]
-    wide, ends = (min(xs, default=0.0), max(xs, default=1.0)), limits_of_lines(ys)
+    xs, ys = [v for one in figure.series for v in one.x], [line_extent(one) for one in figure.series]
+    wide, ends = (min(xs, default=0.0), max(xs, default=1.0)), line_limits(ys)
     if figure.kind == "points":
-        wide, ends = limits(xs), limits([v for values in ys for v in values])
+        wide, ends = robust_limits(xs), robust_limits([v for values in ys for v in values])
     y = Axis(ends, bottom, _TOP)
     if figure.kind == "points":
         x = Axis(wide, _LEFT, WIDTH - _RIGHT)
-        groups = list(_points(figure, x, y, (wide, ends)))
+        groups = list(_draw_points(figure, x, y, (wide, ends)))
     else:
-        named = lines.can_be_named(figure.series, y, ends)
-        x = Axis(wide, _LEFT, WIDTH - _RIGHT - (lines.room_for_names(figure.series) if named else 0.0))
-        groups = [lines.line(number, one, x, y, ends) for number, one in enumerate(figure.series)]
+        named = lines.can_label_ends(figure.series, y, ends)
+        x = Axis(wide, _LEFT, WIDTH - _RIGHT - (lines.end_name_width(figure.series) if named else 0.0))
+        groups = [lines.draw_line(number, one, x, y, ends) for number, one in enumerate(figure.series)]
         if named:
-            names = lines.names_at_ends(figure.series, x, y, ends, bottom)
+            names = lines.draw_end_names(figure.series, x, y, ends, bottom)
             groups = [[*parts, *name] for parts, name in zip(groups, names, strict=True)]
-    said = lines.axes_said(x, y) if figure.kind == "lines" else ""
+    said = lines.axes_attributes(x, y) if figure.kind == "lines" else ""
     return [
-        *_axes(figure, x, y, bottom),
-        *(group(number, parts, said) for number, parts in enumerate(groups)),
+        *_draw_axes(figure, x, y, bottom),
+        *(series_group(number, parts, said) for number, parts in enumerate(groups)),
     ], _HEIGHT
 
 
-def _points(figure: Figure, x: Axis, y: Axis, ends: tuple[lines.Ends, lines.Ends]) -> Iterator[list[str]]:
+def _draw_points(figure: Figure, x: Axis, y: Axis, ends: tuple[lines.Ends, lines.Ends]) -> Iterator[list[str]]:
     """Each series' points, those beyond an axis at its edge, with their names where there is room."""
     taken: list[tuple[float, float, float]] = []
     for number, one in enumerate(figure.series):
         parts = []
         labels = one.labels or (one.name,) * len(one.x)
         for a, b, label in zip(one.x, one.y, labels, strict=True):
-            at = x.at(clamped(a, ends[0])), y.at(clamped(b, ends[1]))
-            said, way = f"{label}: {a:.4g}, {b:.4g}", (beyond(a, ends[0]), -beyond(b, ends[1]))
+            at = x.at(clamp_value(a, ends[0])), y.at(clamp_value(b, ends[1]))
+            said, way = f"{label}: {a:.4g}, {b:.4g}", (overflow_direction(a, ends[0]), -overflow_direction(b, ends[1]))
             far = way != (0, 0)
             parts.append(
-                off_axis(number, *at, (way[0], 0 if way[0] else way[1]), said)
+                draw_edge_marker(number, *at, (way[0], 0 if way[0] else way[1]), said)
                 if far
-                else marker(number, *at, said)
+                else draw_marker(number, *at, said)
             )
-            text = f"{short(label, 24)} ({a:.4g}, {b:.4g})" if far else short(label, 24)
-            if (place := _free(text, at, taken)) is not None:
+            text = f"{clip_text(label, 24)} ({a:.4g}, {b:.4g})" if far else clip_text(label, 24)
+            if (place := _place_name(text, at, taken)) is not None:
                 parts.append(text_at(*place, text, "start", "name", title=label))
         yield parts
 
 
-def _free(
+def _place_name(
     text: str, at: tuple[float, float], taken: list[tuple[float, float, float]]
 ) -> tuple[float, float] | None:
     """Where a name covers no other, to the right of its point, to the left, above or below; it is taken."""
@@ -142,46 +142,46 @@ def _free(
     return None
 
 
-def _strip(figure: Figure) -> tuple[list[str], float]:
+def _draw_strip(figure: Figure) -> tuple[list[str], float]:
     """A row a category, points along x."""
     longest = max(map(len, figure.rows), default=0)
     left = min(6.4 * min(longest, 40) + 16, 270)
     bottom = _TOP + _ROW * len(figure.rows) + 6
-    ends = limits([v for one in figure.series for v in reach(one.x, one.spread)])
+    ends = robust_limits([v for one in figure.series for v in bar_ends(one.x, one.spread)])
     x = Axis(ends, left, WIDTH - _RIGHT)
-    parts = _axes(figure, x, None, bottom)
+    parts = _draw_axes(figure, x, None, bottom)
     for row, name in enumerate(figure.rows):
         y = _TOP + _ROW * (row + 0.5)
         parts.append(line_between(left, y, WIDTH - _RIGHT, y, "grid"))
-        parts.append(text_at(left - 8, y + 4, short(name, 40), "end", "tick", title=name))
+        parts.append(text_at(left - 8, y + 4, clip_text(name, 40), "end", "tick", title=name))
     count = len(figure.series)
     for number, one in enumerate(figure.series):
         shift = (number - (count - 1) / 2) * min(5, 14 / max(count, 1)) if one.spread else 0.0
-        parts.append(group(number, _in_rows(figure, number, one, x, ends, shift)))
+        parts.append(series_group(number, _strip_marks(figure, number, one, x, ends, shift)))
     return parts, bottom + 44
 
 
-def _in_rows(figure: Figure, number: int, one: Series, x: Axis, ends: lines.Ends, shift: float) -> list[str]:
+def _strip_marks(figure: Figure, number: int, one: Series, x: Axis, ends: lines.Ends, shift: float) -> list[str]:
     """A strip's points of one series."""
     parts = []
     for place, (value, row) in enumerate(zip(one.x, one.y, strict=True)):
         y = _TOP + _ROW * (row + 0.5) + shift
         if one.spread and (spread := one.spread[place]):
-            low, high = (x.at(clamped(value + side * spread, ends)) for side in (-1, 1))
-            parts.append(line_between(low, y, high, y, f"spread {colour(number)}"))
+            low, high = (x.at(clamp_value(value + side * spread, ends)) for side in (-1, 1))
+            parts.append(line_between(low, y, high, y, f"spread {colour_class(number)}"))
         name = figure.rows[int(row)]
         label = one.labels[place] if one.labels else f"{name}, {one.name}: {value:.2f}"
-        at = x.at(clamped(value, ends))
-        if off := beyond(value, ends):
-            parts.append(off_axis(number, at, y, (off, 0), label))
+        at = x.at(clamp_value(value, ends))
+        if off := overflow_direction(value, ends):
+            parts.append(draw_edge_marker(number, at, y, (off, 0), label))
             anchor = "end" if off > 0 else "start"
             parts.append(text_at(at - 12 * off, y + 4, f"{value:.2f}", anchor, "tick"))
         else:
-            parts.append(marker(number, at, y, label))
+            parts.append(draw_marker(number, at, y, label))
     return parts
 
 
-def _heat(figure: Figure) -> tuple[list[str], float]:
+def _draw_heat_map(figure: Figure) -> tuple[list[str], float]:
     """A matrix; cells of one colour are one path, so that a fine grid stays small."""
     rows, columns = len(figure.rows), len(figure.columns)
     left = min(6.4 * max((min(len(name), 34) for name in figure.rows), default=0) + 34, 270)
@@ -203,19 +203,19 @@ def _heat(figure: Figure) -> tuple[list[str], float]:
                 written.append(text_at(x + wide / 2, y + high / 2 + 4, f"{value:.2f}", "middle", ink))
     parts = [f'<path d="{"".join(d)}" fill="{_SCALE[colour]}"/>' for colour, d in sorted(paths.items())]
     bottom = _TOP + rows * high
-    for i in _every(rows, high, 12):
+    for i in _label_steps(rows, high, 12):
         name = figure.rows[i]
-        parts.append(text_at(left - 6, _TOP + (i + 0.5) * high + 4, short(name, 34), "end", "tick"))
+        parts.append(text_at(left - 6, _TOP + (i + 0.5) * high + 4, clip_text(name, 34), "end", "tick"))
     longest = max((len(name) for name in figure.columns), default=0)
-    for j in _every(columns, wide, 7 * longest + 6):
+    for j in _label_steps(columns, wide, 7 * longest + 6):
         parts.append(text_at(left + (j + 0.5) * wide, bottom + 16, figure.columns[j], "middle", "tick"))
     parts.append(text_at(left + columns * wide / 2, bottom + 34, figure.x, "middle", "label"))
     if figure.y:
-        parts.append(upright(figure.y, _TOP + rows * high / 2))
+        parts.append(upright_label(figure.y, _TOP + rows * high / 2))
     return parts + written + _colour_bar(low, top, left, bottom + 46), bottom + 84
 
 
-def _every(count: int, size: float, needed: float) -> range:
+def _label_steps(count: int, size: float, needed: float) -> range:
     """Which names have room, where a name takes ``needed`` and a cell ``size``."""
     return range(0, count, max(1, math.ceil(needed / size)))
 
@@ -230,4 +230,4 @@ def _colour_bar(low: float, top: float, left: float, y: float) -> list[str]:
     return parts + [text_at(x, y + 24, f"{value:.3g}", "middle", "tick") for x, value in ends]
 
 
-_KINDS = {"heat": _heat, "strip": _strip, "points": _plane, "lines": _plane, "ranking": ranking}
+_KINDS = {"heat": _draw_heat_map, "strip": _draw_strip, "points": _draw_plane, "lines": _draw_plane, "ranking": draw_ranking}

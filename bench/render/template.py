@@ -18,11 +18,11 @@ def page_environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("bench.render", "templates"),
         autoescape=select_autoescape(default_for_string=True, default=True),
-        finalize=_shown,
+        finalize=_printable_value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["breaks"] = _breaks
+    environment.filters["breaks"] = _break_name
     return environment
 
 
@@ -40,11 +40,11 @@ def own_file(name: str, *parts: str) -> dict[str, Markup | str]:
     return {name: own, f"{name}_hash": f"sha256-{hashed}"}
 
 
-def _breaks(text: str) -> Markup:
+def _break_name(text: str) -> Markup:
     """A name that may break after its punctuation; joining escapes every piece."""
     return Markup("<wbr>").join(re.findall(r"[^,\[+_=:/]+[,\[+_=:/]*|[,\[+_=:/]+", printable(text)))
 
 
-def _shown(value: object) -> object:
+def _printable_value(value: object) -> object:
     """A value as the page shows it: nothing in its texts turns a line or can't be seen."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

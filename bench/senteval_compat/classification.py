@@ -12,11 +12,11 @@ from bench.data import senteval
 from bench.data.tasks import LabelledTask
 from bench.errors import BenchError
 from bench.eval.embed import Embeddings
-from bench.eval.transfer import TransferResult, run_task
-from bench.eval.transfer_items import SEED, Laid, f1_score, laid
-from bench.eval.transfer_suite import sentences_of
-from bench.senteval_compat.evaluation import Batcher, Evaluation, features_of, whole_number
-from bench.senteval_compat.fitting import fitting
+from bench.eval.transfer import TransferResult, run_transfer_task
+from bench.eval.transfer_items import SEED, TaskLayout, f1_score, build_layout
+from bench.eval.transfer_suite import labelled_sentences
+from bench.senteval_compat.evaluation import Batcher, Evaluation, senteval_features, read_parameter
+from bench.senteval_compat.fitting import read_fitting
 from bench.senteval_compat.tools.validation import InnerKFoldClassifier, KFoldClassifier, SplitClassifier
 
 
@@ -26,7 +26,7 @@ class ClassificationEval(Evaluation):
     def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
         super().__init__(task_path, seed)
         self.task = self.read()
-        self.samples = list(sentences_of(self.task))
+        self.samples = list(labelled_sentences(self.task))
 
     def read(self) -> LabelledTask:
         """Read the data."""
@@ -40,14 +40,14 @@ class ClassificationEval(Evaluation):
             InputError: fewer than two folds for a task that needs them.
         """
         if "dev" not in self.task.counts:  # folds choose the regularisation
-            whole_number(params, "kfold", 2, self.name)
-        how = fitting(params, self.seed)
+            read_parameter(params, "kfold", 2, self.name)
+        how = read_fitting(params, self.seed)
         how.tell()
         vectors = self.vectors(params, batcher)
         if how.protocol is not None:
-            return dictionary(self.name, run_task(self.task, vectors, how.protocol))
+            return format_transfer_result(self.name, run_transfer_task(self.task, vectors, how.protocol))
         try:
-            return self._by_procedure(vectors, self.config(how.config))
+            return self._run_procedure(vectors, self.config(how.config))
         except BenchError as error:
             raise BenchError(error.what, where=self.name, expected=error.expected, hint=error.hint) from error
 
@@ -55,50 +55,50 @@ class ClassificationEval(Evaluation):
         """Settings for SentEval's own procedure."""
         return config
 
-    def _by_procedure(self, vectors: Embeddings, config: dict[str, Any]) -> dict[str, Any]:
-        items = laid(self.task)
+    def _run_procedure(self, vectors: Embeddings, config: dict[str, Any]) -> dict[str, Any]:
+        items = build_layout(self.task)
         config = {**config, "nclasses": len(items.classes), "seed": self.seed}
-        x = _features(items, vectors)
+        x = _item_features(items, vectors)
         y: dict[str, NDArray[Any]] = {part: items.labels[rows] for part, rows in items.rows.items()}
         if items.folded:
             dev, test = InnerKFoldClassifier(x["all"], y["all"], config).run()
-            return _found(dev, test, len(items.labels), len(items.labels))
+            return _result_dict(dev, test, len(items.labels), len(items.labels))
         n_test = len(y["test"])
         if "dev" in x:
             renamed = {"train": "train", "dev": "valid", "test": "test"}
             sides = [{new: side[old] for old, new in renamed.items()} for side in (x, y)]
             dev, test = SplitClassifier(sides[0], sides[1], config).run()
-            return _found(dev, test, len(y["dev"]), n_test)
+            return _result_dict(dev, test, len(y["dev"]), n_test)
         train, tested = (dict[str, NDArray[Any]](X=x[part], y=y[part]) for part in ("train", "test"))
         dev, test, predicted = KFoldClassifier(train, tested, config).run()
-        found = _found(dev, test, len(y["train"]), n_test)
+        found = _result_dict(dev, test, len(y["train"]), n_test)
         if self.name == "MRPC":
             found["f1"] = round(100 * f1_score(np.ravel(predicted), y["test"]), 2)
         return found
 
 
-def dictionary(name: str, result: TransferResult) -> dict[str, Any]:
+def format_transfer_result(name: str, result: TransferResult) -> dict[str, Any]:
     """A result in percent: each fold rounded to two decimals, then their mean rounded, as SentEval does.
 
     >>> gold = np.zeros(4, dtype=np.int64)
     >>> result = TransferResult((0.81234, 0.8), (0.75, 0.76), (1, 1), gold, gold, 4, 2, None, ("a", "b"))
-    >>> dictionary("CR", result)
+    >>> format_transfer_result("CR", result)
     {'devacc': 80.62, 'acc': 75.5, 'ndev': 4, 'ntest': 4}
     """
-    found = _found(_rounded(result.dev), _rounded(result.test), result.n_dev, len(result.gold))
+    found = _result_dict(_mean_percent(result.dev), _mean_percent(result.test), result.n_dev, len(result.gold))
     return {**found, "f1": round(100 * result.f1, 2)} if name == "MRPC" else found
 
 
-def _found(dev: float, test: float, n_dev: int, n_test: int) -> dict[str, Any]:
+def _result_dict(dev: float, test: float, n_dev: int, n_test: int) -> dict[str, Any]:
     return {"devacc": dev, "acc": test, "ndev": n_dev, "ntest": n_test}
 
 
-def _rounded(accuracies: tuple[float, ...]) -> float:
+def _mean_percent(accuracies: tuple[float, ...]) -> float:
     return float(round(np.mean([round(100 * accuracy, 2) for accuracy in accuracies]), 2))
 
 
-def _features(items: Laid, vectors: Embeddings) -> dict[str, NDArray[Any]]:
+def _item_features(items: TaskLayout, vectors: Embeddings) -> dict[str, NDArray[Any]]:
     return {
-        name: features_of(vectors, split.first, split.second)[order]
+        name: senteval_features(vectors, split.first, split.second)[order]
         for name, split, order in zip(items.rows, items.splits, items.orders, strict=True)
     }

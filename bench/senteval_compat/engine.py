@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data.probing import FILES
-from bench.data.probing import find as find_probing
+from bench.data.probing import find_probing_folder as find_probing
 from bench.data.senteval import find_root
 from bench.errors import InputError, not_one_of
 from bench.eval.transfer_items import SEED
@@ -17,11 +17,11 @@ from bench.senteval_compat.evaluation import (
     Batcher,
     Evaluation,
     Prepare,
-    read_whole,
-    whole_number,
-    with_defaults,
+    read_whole_number,
+    read_parameter,
+    fill_defaults,
 )
-from bench.senteval_compat.fitting import fitting
+from bench.senteval_compat.fitting import read_fitting
 
 _CLASSIFIED: dict[str, tuple[str, Callable[..., Evaluation]]] = {
     "CR": ("CR", binary.CREval),
@@ -79,16 +79,16 @@ class SE:
     fork = "simcse"
 
     def __init__(self, params: dict[str, Any], batcher: Batcher, prepare: Prepare | None = None) -> None:
-        self.params = with_defaults(params)
+        self.params = fill_defaults(params)
         if self.params.seed is None:
             self.params.seed = SEED
         self.params.classifier = self.params.classifier or {"nhid": 0}
         self.fork = str(self.params.fork or self.fork)
         if self.fork not in _TASKS:
             raise InputError(f"fork '{self.fork}'", where="params", expected=f"one of {', '.join(_TASKS)}")
-        self.params.seed = read_whole(self.params.seed, "params['seed']", 0, "params")
-        whole_number(self.params, "batch_size", 1)
-        fitting(self.params, self.params.seed)  # what is wrong is said before anything runs
+        self.params.seed = read_whole_number(self.params.seed, "params['seed']", 0, "params")
+        read_parameter(self.params, "batch_size", 1)
+        read_fitting(self.params, self.params.seed)  # what is wrong is said before anything runs
         self.batcher = batcher
         self.prepare: Prepare = prepare if prepare is not None else lambda *_: None
         self.list_tasks = [*_TASKS[self.fork], *FILES]
@@ -118,12 +118,12 @@ class SE:
         if not self.params.task_path:
             raise InputError("params has no 'task_path'", where=name, expected="SentEval's data folder")
         self.params.current_task = name
-        evaluation = self._evaluation(name, Path(str(self.params.task_path)))
+        evaluation = self._build_evaluation(name, Path(str(self.params.task_path)))
         evaluation.do_prepare(self.params, self.prepare)
         self.results = evaluation.run(self.params, self.batcher)
         return self.results
 
-    def _evaluation(self, name: str, task_path: Path) -> Evaluation:
+    def _build_evaluation(self, name: str, task_path: Path) -> Evaluation:
         seed = int(self.params.seed)
         if name in FILES:
             return probing.PROBINGEval(name, find_probing(task_path), seed)

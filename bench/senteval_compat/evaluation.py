@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import DataError, InputError
-from bench.eval.embed import Embeddings, distinct
+from bench.eval.embed import Embeddings, distinct_sentences
 from bench.eval.transfer_items import SEED
-from bench.senteval_compat.rows import read_rows
+from bench.senteval_compat.rows import read_batch
 from bench.senteval_compat.utils import dotdict
 
 Batcher = Callable[..., Any]
@@ -81,21 +81,21 @@ class Evaluation:
             BenchError: the batcher returned something that is no finite matrix of a row a sentence.
             InputError: ``batch_size`` isn't a whole number of at least 1.
         """
-        size = whole_number(params, "batch_size", 1, self.name)
-        texts = sorted(distinct(self.samples), key=lambda sentence: len(sentence.split()))
+        size = read_parameter(params, "batch_size", 1, self.name)
+        texts = sorted(distinct_sentences(self.samples), key=lambda sentence: len(sentence.split()))
         parts: list[NDArray[np.float32]] = []
         for begin in range(0, len(texts), size):
             batch = [sentence.split() for sentence in texts[begin : begin + size]]
             returned = batcher(params, [list(words) for words in batch])
-            parts.append(read_rows(returned, batch, self.name, parts[0].shape[1] if parts else None))
+            parts.append(read_batch(returned, batch, self.name, parts[0].shape[1] if parts else None))
         vectors = np.concatenate(parts)
         return Embeddings({text: row for row, text in enumerate(texts)}, vectors)
 
 
-def with_defaults(params: dict[str, Any]) -> dotdict:
+def fill_defaults(params: dict[str, Any]) -> dotdict:
     """Return the parameters with SentEval's defaults for those that are missing or None.
 
-    >>> with_defaults({"kfold": 10}).kfold, with_defaults({}).batch_size
+    >>> fill_defaults({"kfold": 10}).kfold, fill_defaults({}).batch_size
     (10, 128)
     """
     found = dotdict(params)
@@ -105,17 +105,17 @@ def with_defaults(params: dict[str, Any]) -> dotdict:
     return found
 
 
-def whole_number(params: dict[str, Any], name: str, least: int, where: str = "params") -> int:
+def read_parameter(params: dict[str, Any], name: str, least: int, where: str = "params") -> int:
     """Return a whole number of the parameters, or SentEval's default; errors as :func:`read_whole`.
 
-    >>> whole_number({"kfold": 10}, "kfold", 2)
+    >>> read_parameter({"kfold": 10}, "kfold", 2)
     10
     """
-    value = with_defaults(params)[name]
-    return read_whole(value, f"params['{name}']", least, where)
+    value = fill_defaults(params)[name]
+    return read_whole_number(value, f"params['{name}']", least, where)
 
 
-def read_whole(value: Any, name: str, least: int, where: str) -> int:
+def read_whole_number(value: Any, name: str, least: int, where: str) -> int:
     """Return a whole number; raises InputError for any other value, or one below ``least``."""
     try:
         number = int(value)
@@ -128,15 +128,15 @@ def read_whole(value: Any, name: str, least: int, where: str) -> int:
     return number
 
 
-def rows_of(embedded: Embeddings, sentences: Iterable[str]) -> NDArray[np.float32]:
+def sentence_vectors(embedded: Embeddings, sentences: Iterable[str]) -> NDArray[np.float32]:
     """Vectors of sentences, in their order."""
     return embedded.vectors[[embedded.rows[sentence] for sentence in sentences]]
 
 
-def features_of(embedded: Embeddings, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float32]:
+def senteval_features(embedded: Embeddings, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float32]:
     """SentEval's features: a sentence's vector; of a pair |u - v| and u * v."""
-    u = rows_of(embedded, first)
+    u = sentence_vectors(embedded, first)
     if not second:
         return u
-    v = rows_of(embedded, second)
+    v = sentence_vectors(embedded, second)
     return np.concatenate([np.abs(u - v), u * v], axis=1)

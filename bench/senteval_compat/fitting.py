@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.errors import InputError
-from bench.eval.sgd import Classifier
+from bench.eval.sgd import ClassifierSettings
 from bench.eval.transfer import SOLVERS, Protocol
-from bench.senteval_compat.evaluation import read_whole, whole_number, with_defaults
+from bench.senteval_compat.evaluation import read_whole_number, read_parameter, fill_defaults
 from bench.senteval_compat.tools.classifier import SETTINGS
 from bench.senteval_compat.utils import get_optimizer
 
@@ -24,7 +24,7 @@ class Fitting:
     """How classifiers are fitted.
 
     Args:
-        protocol: For :func:`bench.eval.transfer.run_task`; None where SentEval's own classes are needed.
+        protocol: For :func:`bench.eval.transfer.run_transfer_task`; None where SentEval's own classes are needed.
         config: What those take, but for classes and seed.
         notice: Settings of the script that the exact solver leaves unused, or "".
     """
@@ -40,7 +40,7 @@ class Fitting:
             print(self.notice, file=sys.stderr)
 
 
-def fitting(params: dict[str, Any], seed: int) -> Fitting:
+def read_fitting(params: dict[str, Any], seed: int) -> Fitting:
     """Read the parameters.
 
     Args:
@@ -51,7 +51,7 @@ def fitting(params: dict[str, Any], seed: int) -> Fitting:
         InputError: a setting that SentEval doesn't have, an unknown solver, or the exact one for what it
             doesn't solve.
     """
-    known = with_defaults(params)
+    known = fill_defaults(params)
     if not isinstance(known.classifier, dict | None):
         raise InputError(
             f"params['classifier'] is {known.classifier!r}", where="params", expected="a dictionary"
@@ -67,15 +67,15 @@ def fitting(params: dict[str, Any], seed: int) -> Fitting:
     classifier = {name: value for name, value in classifier.items() if name not in _SWITCHES}
     for name, least in _LEAST.items():
         if name in classifier:
-            classifier[name] = read_whole(classifier[name], f"classifier['{name}']", least, "params")
+            classifier[name] = read_whole_number(classifier[name], f"classifier['{name}']", least, "params")
     config: dict[str, Any] = {
         "usepytorch": bool(known.usepytorch),
-        "kfold": whole_number(params, "kfold", 1),
+        "kfold": read_parameter(params, "kfold", 1),
         "classifier": classifier,
     }
     optim = str(classifier.get("optim", SETTINGS["optim"]))
     get_optimizer(optim)
-    needs = _needs(config)
+    needs = _procedure_reason(config)
     solver = known.get("transfer_solver")
     if solver not in (None, *SOLVERS):
         raise InputError(
@@ -86,18 +86,18 @@ def fitting(params: dict[str, Any], seed: int) -> Fitting:
     if needs or (solver == "sgd" and optim not in _TOGETHER):
         return Fitting(None, config)
     own = {name: value for name, value in classifier.items() if name not in ("nhid", "dropout")}
-    protocol = Protocol(solver or "exact", config["kfold"], seed, Classifier(**own))
-    return Fitting(protocol, config, _notice(list(own)) if own and solver is None else "")
+    protocol = Protocol(solver or "exact", config["kfold"], seed, ClassifierSettings(**own))
+    return Fitting(protocol, config, _unused_notice(list(own)) if own and solver is None else "")
 
 
-def _needs(config: dict[str, Any]) -> str:
+def _procedure_reason(config: dict[str, Any]) -> str:
     """What only SentEval's own procedure has, or ""."""
     if not config["usepytorch"]:
         return "usepytorch False"
     return "hidden layers" if config["classifier"].get("nhid") else ""
 
 
-def _notice(names: list[str]) -> str:
+def _unused_notice(names: list[str]) -> str:
     return (
         f"senteval_compat: transfer classifiers are fitted to their optimum, so {', '.join(names)} of "
         "params['classifier'] have no effect; params['transfer_solver'] = 'sgd' takes them"

@@ -32,7 +32,7 @@ class PROBINGEval(ClassificationEval):
 
     def read(self) -> LabelledTask:
         """Read the data."""
-        return probing.read(self.name, self.path)
+        return probing.read_probing_task(self.name, self.path)
 
     def config(self, config: dict[str, Any]) -> dict[str, Any]:
         """Settings for SentEval's own procedure: a thousand words are told apart without a hidden layer."""
@@ -40,7 +40,7 @@ class PROBINGEval(ClassificationEval):
         return {**config, "classifier": {**config["classifier"], "nhid": nhid}}
 
 
-class _Named(PROBINGEval):
+class _NamedProbingEval(PROBINGEval):
     """A probing task of its own class.
 
     Args:
@@ -54,61 +54,61 @@ class _Named(PROBINGEval):
         super().__init__(self.of, task_path, seed)
 
 
-class LengthEval(_Named):
+class LengthEval(_NamedProbingEval):
     """How many words a sentence has."""
 
     of = "Length"
 
 
-class WordContentEval(_Named):
+class WordContentEval(_NamedProbingEval):
     """Which of a thousand words it has."""
 
     of = "WordContent"
 
 
-class DepthEval(_Named):
+class DepthEval(_NamedProbingEval):
     """How deep its parse tree is."""
 
     of = "Depth"
 
 
-class TopConstituentsEval(_Named):
+class TopConstituentsEval(_NamedProbingEval):
     """What its topmost constituents are."""
 
     of = "TopConstituents"
 
 
-class BigramShiftEval(_Named):
+class BigramShiftEval(_NamedProbingEval):
     """Whether two neighbouring words changed places."""
 
     of = "BigramShift"
 
 
-class TenseEval(_Named):
+class TenseEval(_NamedProbingEval):
     """The tense of its main verb."""
 
     of = "Tense"
 
 
-class SubjNumberEval(_Named):
+class SubjNumberEval(_NamedProbingEval):
     """The number of its subject."""
 
     of = "SubjNumber"
 
 
-class ObjNumberEval(_Named):
+class ObjNumberEval(_NamedProbingEval):
     """The number of its object."""
 
     of = "ObjNumber"
 
 
-class OddManOutEval(_Named):
+class OddManOutEval(_NamedProbingEval):
     """Whether a word was replaced."""
 
     of = "OddManOut"
 
 
-class CoordinationInversionEval(_Named):
+class CoordinationInversionEval(_NamedProbingEval):
     """Whether two clauses changed places."""
 
     of = "CoordinationInversion"

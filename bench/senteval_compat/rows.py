@@ -15,7 +15,7 @@ _NUMBERS = "fiub"  # numpy's kinds of floats, integers and truth values
 _HINT = "return a numpy array, a torch tensor or a list of rows"
 
 
-def read_rows(returned: Any, sentences: list[list[str]], task: str, width: int | None = None) -> FloatArray:
+def read_batch(returned: Any, sentences: list[list[str]], task: str, width: int | None = None) -> FloatArray:
     """Return a copy of a batcher's rows, float32 (sentences, dim).
 
     Tensors of any float type, on any device, with or without gradients, and lists of rows are converted.
@@ -29,7 +29,7 @@ def read_rows(returned: Any, sentences: list[list[str]], task: str, width: int |
     Raises:
         BenchError: no matrix of numbers, another number of rows or columns, or a value that isn't finite.
 
-    >>> read_rows([[1, 2], [3, 4]], [["a"], ["b"]], "STS12").tolist()
+    >>> read_batch([[1, 2], [3, 4]], [["a"], ["b"]], "STS12").tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
     expected = f"({len(sentences)}, {'dim' if width is None else width})"
@@ -38,7 +38,7 @@ def read_rows(returned: Any, sentences: list[list[str]], task: str, width: int |
             values = _as_array(returned)
             rows = np.array(values, dtype=np.float32)
     except (TypeError, ValueError, RuntimeError) as error:
-        what = f"the batcher returned {_describe(returned)}"
+        what = f"the batcher returned {_describe_value(returned)}"
         raise BenchError(what, where=task, expected=f"numbers of the shape {expected}", hint=_HINT) from error
     if rows.ndim != 2 or len(rows) != len(sentences) or not rows.shape[1]:
         raise BenchError(f"the batcher returned the shape {rows.shape}", where=task, expected=expected)
@@ -80,7 +80,7 @@ def _as_array(returned: Any) -> NDArray[Any]:
     return array
 
 
-def _describe(returned: Any) -> str:
+def _describe_value(returned: Any) -> str:
     """A value in the words of a message: its type, and the keys of a dictionary."""
     if returned is None:
         return "None"

@@ -13,12 +13,12 @@ from bench.data.tasks import LabelledTask, PairSubset, PairTask
 from bench.errors import DataError
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.classification import ClassificationEval
-from bench.senteval_compat.evaluation import Batcher, Evaluation, features_of
+from bench.senteval_compat.evaluation import Batcher, Evaluation, senteval_features
 from bench.senteval_compat.tools.relatedness import (
     GRADES,
     Correlation,
     RelatednessPytorch,
-    correlated,
+    defined_correlation,
     encode_labels,
 )
 
@@ -35,7 +35,7 @@ class SICKEval(Evaluation):
 
     def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
         super().__init__(task_path, seed)
-        self.splits = {split: _by_length(subset) for split, subset in self.read().items()}
+        self.splits = {split: _sort_by_length(subset) for split, subset in self.read().items()}
         subsets = self.splits.values()
         self.samples = [text for subset in subsets for side in (subset.first, subset.second) for text in side]
 
@@ -51,7 +51,7 @@ class SICKEval(Evaluation):
         """
         embedded = self.vectors(params, batcher)
         parts = {
-            split: {"X": features_of(embedded, subset.first, subset.second), "y": encode_labels(subset.gold)}
+            split: {"X": senteval_features(embedded, subset.first, subset.second), "y": encode_labels(subset.gold)}
             for split, subset in self.splits.items()
         }
         dev, test = self.splits["dev"].gold, self.splits["test"].gold
@@ -66,8 +66,8 @@ class SICKEval(Evaluation):
         ).run()
         return {
             name: best,
-            "pearson": correlated(pearsonr, yhat, test),
-            "spearman": correlated(spearmanr, yhat, test),
+            "pearson": defined_correlation(pearsonr, yhat, test),
+            "spearman": defined_correlation(spearmanr, yhat, test),
             "mse": float(np.mean((yhat - np.array(test)) ** 2)),
             "yhat": yhat,
             "ndev": len(dev),
@@ -82,23 +82,23 @@ class SICKEntailmentEval(ClassificationEval):
 
     def read(self) -> LabelledTask:
         """Read the data."""
-        source = senteval.labelled(self.name, _SICK, _parse_entailment, header=senteval.SICK_HEADER)
+        source = senteval.labelled_files(self.name, _SICK, _parse_entailment, header=senteval.SICK_HEADER)
         return cast("LabelledTask", source.read(self.path))
 
 
 def sick_splits(folder: Path) -> dict[str, PairSubset]:
     """Read SICK's splits with their relatedness from their own folder; raises DataError."""
-    return _splits(folder, _SICK, (1, 2, 3), 5, senteval.SICK_HEADER)
+    return _read_pair_splits(folder, _SICK, (1, 2, 3), 5, senteval.SICK_HEADER)
 
 
 def stsb_splits(folder: Path) -> dict[str, PairSubset]:
     """Read the STS Benchmark's splits from their own folder; raises DataError."""
-    return _splits(
+    return _read_pair_splits(
         folder, {split: f"sts-{split}.csv" for split in ("train", "dev", "test")}, (5, 6, 4), 7, None
     )
 
 
-def _splits(
+def _read_pair_splits(
     folder: Path,
     files: dict[str, str],
     columns: tuple[int, int, int],
@@ -107,13 +107,13 @@ def _splits(
 ) -> dict[str, PairSubset]:
     return {
         split: cast(
-            "PairTask", senteval.pairs(f"-{split}", file, columns, width, header).read(folder)
+            "PairTask", senteval.pair_files(f"-{split}", file, columns, width, header).read(folder)
         ).subsets[0]
         for split, file in files.items()
     }
 
 
-def _by_length(subset: PairSubset) -> PairSubset:
+def _sort_by_length(subset: PairSubset) -> PairSubset:
     """SentEval's order: by words of the first sentence, of the second, and by gold score."""
     rows = sorted(
         zip(subset.first, subset.second, subset.gold, strict=True),

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from bench.data import senteval
-from bench.data.tasks import normalise
+from bench.data.tasks import normalise_spaces
 from bench.encoder import FloatArray
 from bench.errors import DataError
 from bench.eval.embed import Embeddings
 from bench.eval.transfer_items import SEED
-from bench.senteval_compat.evaluation import Batcher, Evaluation, rows_of
-from bench.senteval_compat.fitting import fitting
+from bench.senteval_compat.evaluation import Batcher, Evaluation, sentence_vectors
+from bench.senteval_compat.fitting import read_fitting
 from bench.senteval_compat.tools.validation import SplitClassifier
 
 _LABELS = ("entailment", "neutral", "contradiction")
@@ -39,12 +39,12 @@ class SNLIEval(Evaluation):
 
     def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
         super().__init__(task_path, seed)
-        self.data = {part: _read(self.path, split) for split, part in _PARTS.items()}
+        self.data = {part: _read_split(self.path, split) for split, part in _PARTS.items()}
         self.samples = [text for first, second, _ in self.data.values() for text in (*first, *second)]
 
     def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
         """Return "devacc" and "acc" in percent, "ndev" and "ntest"."""
-        given = fitting(params, self.seed).config
+        given = read_fitting(params, self.seed).config
         config = {
             "nclasses": len(_LABELS),
             "seed": self.seed,
@@ -53,7 +53,7 @@ class SNLIEval(Evaluation):
             "classifier": {**given["classifier"], "max_epoch": 15, "epoch_size": 1},
         }
         vectors = self.vectors(params, batcher)
-        x = {part: _features(vectors, rows) for part, rows in self.data.items()}
+        x = {part: _entailment_features(vectors, rows) for part, rows in self.data.items()}
         y = {
             part: np.array([_LABELS.index(label) for label in labels])
             for part, (*_, labels) in self.data.items()
@@ -62,13 +62,13 @@ class SNLIEval(Evaluation):
         return {"devacc": dev, "acc": test, "ndev": len(y["valid"]), "ntest": len(y["test"])}
 
 
-def _read(folder: Path, split: str) -> Rows:
+def _read_split(folder: Path, split: str) -> Rows:
     """First sentences, second ones and labels, by the words of the second, then of the first."""
     first, second = (
-        [normalise(line) for line in senteval.lines(folder, f"{side}.{split}", "latin-1", _HINT)]
+        [normalise_spaces(line) for line in senteval.read_lines(folder, f"{side}.{split}", "latin-1", _HINT)]
         for side in ("s1", "s2")
     )
-    labels = senteval.lines(folder, f"labels.{split}", hint=_HINT)
+    labels = senteval.read_lines(folder, f"labels.{split}", hint=_HINT)
     if not len(first) == len(second) == len(labels) or not labels:
         raise DataError(
             f"{len(first)} first sentences, {len(second)} second ones and {len(labels)} labels",
@@ -88,7 +88,7 @@ def _read(folder: Path, split: str) -> Rows:
     return ones, others, kinds
 
 
-def _features(vectors: Embeddings, rows: Rows) -> FloatArray:
+def _entailment_features(vectors: Embeddings, rows: Rows) -> FloatArray:
     """(u, v, u * v, |u - v|), (pairs, 4 dim)."""
-    u, v = (rows_of(vectors, side) for side in rows[:2])
+    u, v = (sentence_vectors(vectors, side) for side in rows[:2])
     return np.hstack([u, v, u * v, np.abs(u - v)])

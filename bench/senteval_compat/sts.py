@@ -46,13 +46,13 @@ class STSEval(Evaluation):
         """
         embedded = self.vectors(params, batcher)
         similarity = params.get("similarity")
-        scored = [_similarities(self.name, subset, embedded, similarity) for subset in self.subsets]
+        scored = [_subset_similarities(self.name, subset, embedded, similarity) for subset in self.subsets]
         results: dict[str, Any] = {}
         for subset, found in zip(self.subsets, scored, strict=True):
             _report_constant(f"{self.name}, {subset.name}", found, np.asarray(subset.gold))
             results[subset.name] = {
-                "pearson": _quietly(pearsonr, found, subset.gold),
-                "spearman": _quietly(spearmanr, found, subset.gold),
+                "pearson": _correlate_quietly(pearsonr, found, subset.gold),
+                "spearman": _correlate_quietly(spearmanr, found, subset.gold),
                 "nsamples": len(found),
             }
         gold = np.concatenate([subset.gold for subset in self.subsets])
@@ -61,7 +61,7 @@ class STSEval(Evaluation):
         for kind, correlation in (("pearson", pearsonr), ("spearman", spearmanr)):
             values = [results[subset.name][kind][0] for subset in self.subsets]
             averages = {
-                "all": _quietly(correlation, everything, gold)[0],
+                "all": _correlate_quietly(correlation, everything, gold)[0],
                 "mean": np.average(values),
                 "wmean": np.average(values, weights=sizes),
             }
@@ -146,7 +146,7 @@ class STSBenchmarkFinetune(SICKEval):
         return stsb_splits(self.path)
 
 
-def _similarities(
+def _subset_similarities(
     task: str, subset: PairSubset, embedded: Embeddings, similarity: Callable[..., Any] | None
 ) -> NDArray[np.float32]:
     if similarity is None:
@@ -176,7 +176,7 @@ def _report_constant(where: str, found: NDArray[np.float32], gold: NDArray[np.fl
             print(line, file=sys.stderr)
 
 
-def _quietly(correlation: Callable[..., Any], found: ArrayLike, gold: ArrayLike) -> Any:
+def _correlate_quietly(correlation: Callable[..., Any], found: ArrayLike, gold: ArrayLike) -> Any:
     """Return scipy's correlation without its warning; :func:`_report_constant` replaces it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from bench.errors import InputError, not_one_of
-from bench.schema import decimal
+from bench.schema import parse_decimal
 
 _MARKS = ("<s>", "</s>", "<p>")  # they come first in a dictionary
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -99,7 +99,7 @@ def get_optimizer(s: str) -> tuple[Callable[..., torch.optim.Optimizer], dict[st
     for setting in settings:
         key, _, text = setting.partition("=")
         try:
-            value = decimal(text)
+            value = parse_decimal(text)
         except ValueError:
             value = math.nan
         if key not in known or math.isnan(value):

@@ -9,26 +9,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.comparison.browse import may_be_shown
+from bench.comparison.browse import may_show_sentences
 from bench.data.mteb_names import is_mteb
 from bench.data.source import data_folder
 from bench.errors import BenchError, DataError, InputError, printable
 from bench.gate.history import read_history
-from bench.gate.history_page import page_facts
-from bench.records.files import below
+from bench.gate.history_page import collect_history_facts
+from bench.records.files import walk_folder
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import OTHERS
 from bench.site.campaign import campaign_files
-from bench.site.common import common_pages
-from bench.site.entry import Check, Entry, as_text, from_text
-from bench.site.files import Output, content_of, digest, open_output, program
+from bench.site.common import write_shared_pages
+from bench.site.entry import CampaignCheck, CampaignEntry, format_entry, parse_entry
+from bench.site.files import SiteOutput, hash_folder, hash_content, open_site, hash_program
 from bench.site.methods import MOST_CURVES
-from bench.site.page import Site, page
+from bench.site.page import Site, render_page
 
 
 @dataclass(frozen=True)
-class Asked:
+class SiteRequest:
     """What a site is made of.
 
     Args:
@@ -49,13 +49,13 @@ class Asked:
     url: str
     title: str
     history: Path | None
-    check: Callable[[ResultStore], Check]
+    check: Callable[[ResultStore], CampaignCheck]
     quotes: Callable[[Mapping[str, bytes], Sequence[RunRecord], str], None]
     progress: Callable[[int], None] = lambda _: None
 
 
 @dataclass
-class Built:
+class SiteResult:
     """What a build did.
 
     Args:
@@ -73,7 +73,7 @@ class Built:
     doubtful: list[str] = field(default_factory=list)
 
 
-def campaigns_below(results: Path) -> list[str]:
+def find_campaigns(results: Path) -> list[str]:
     """Return the names of the campaigns in a results folder; raises InputError where there are none."""
     there = sorted(path for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
     found = [path.name for path in there if not path.name.startswith(".") and _may_hold_records(path)]
@@ -88,10 +88,10 @@ def campaigns_below(results: Path) -> list[str]:
 
 def _may_hold_records(folder: Path) -> bool:
     """True for a folder with records, or with one that can't be read, so that the campaign says so."""
-    return any(folder.glob("*/*/*/*.json")) or bool(below(folder).closed)
+    return any(folder.glob("*/*/*/*.json")) or bool(walk_folder(folder).closed)
 
 
-def build(asked: Asked) -> Built:
+def build_site(asked: SiteRequest) -> SiteResult:
     """Make the site, or bring it up to date.
 
     Raises:
@@ -99,40 +99,40 @@ def build(asked: Asked) -> Built:
         DataError: a folder of verdicts with something else in it.
         StorageError: the site can't be written.
     """
-    names = campaigns_below(asked.results)
+    names = find_campaigns(asked.results)
     history = None if asked.history is None else read_history(asked.history)
-    output, built = open_output(asked.out), Built()
+    output, built = open_site(asked.out), SiteResult()
     site = Site(asked.title, asked.url, history is not None)
-    base = digest(
-        f"{program()} {asked.title} {asked.url} {history is not None} {_at_hand(asked.data)}".encode()
+    base = hash_content(
+        f"{hash_program()} {asked.title} {asked.url} {history is not None} {_describe_data(asked.data)}".encode()
     )
     stores = {name: ResultStore(asked.results, name) for name in names}
-    prints = {name: digest(f"{base} {content_of(store.root)}".encode()) for name, store in stores.items()}
+    prints = {name: hash_content(f"{base} {hash_folder(store.root)}".encode()) for name, store in stores.items()}
     output.begin([name for name in names if output.prints.get(name) != prints[name]])
     entries, curves = [], {}
     for name, store in stores.items():
-        entry = _kept(output, name) if output.prints.get(name) == prints[name] else None
+        entry = _reuse_entry(output, name) if output.prints.get(name) == prints[name] else None
         if entry is not None:
             built.kept += 1
         else:
-            entry = _made(asked, output, store, site, built)
+            entry = _render_campaign(asked, output, store, site, built)
             built.made += 1
         if entry.error:
             prints[name] = ""  # try again
         elif entry.failed or entry.check.status == "faults":
             built.doubtful.append(name)
         entries.append(entry)
-        curves[name] = _curves(output, name)
+        curves[name] = _read_curves(output, name)
         asked.progress(1)
-    common_pages(output, site, entries, curves)
+    write_shared_pages(output, site, entries, curves)
     if history is not None:
-        facts = page_facts(history, history.lines(None))
-        output.put("history.html", page("history.html", site.below(0, "history"), **facts))
+        facts = collect_history_facts(history, history.lines(None))
+        output.put("history.html", render_page("history.html", site.below(0, "history"), **facts))
     built.removed = output.finish(prints)
     return built
 
 
-def _at_hand(data: Path | None) -> str:
+def _describe_data(data: Path | None) -> str:
     """What there is of the evaluation data, which decides what is verified: a file's path, size and time."""
     folder, seen, found = data_folder(data), set(), []
     for top, folders, names in os.walk(folder or os.devnull, followlinks=True):
@@ -146,46 +146,46 @@ def _at_hand(data: Path | None) -> str:
     return "\n".join(sorted(found))
 
 
-def _kept(output: Output, name: str) -> Entry | None:
+def _reuse_entry(output: SiteOutput, name: str) -> CampaignEntry | None:
     """The entry of a campaign that hasn't changed; None where its pages have to be made."""
     below = f"campaigns/{name}/"
     if not output.keep(below):
         return None
     path = output.root / below / "campaign.json"
     try:
-        entry = from_text(path.read_text(encoding="utf-8"), str(path))
+        entry = parse_entry(path.read_text(encoding="utf-8"), str(path))
     except (DataError, OSError, UnicodeDecodeError):
         return None
     return entry if entry.campaign == name else None
 
 
-def _made(asked: Asked, output: Output, store: ResultStore, site: Site, built: Built) -> Entry:
+def _render_campaign(asked: SiteRequest, output: SiteOutput, store: ResultStore, site: Site, built: SiteResult) -> CampaignEntry:
     """Render a campaign; one that can't be shown is an entry that says why."""
     try:
         _check_quotes(asked, store)
         entry, files = campaign_files(store, asked.check, asked.data, site)
     except BenchError as error:
         built.errors.append(error)
-        entry = Entry(store.campaign, error=printable(" ".join(error.what.split())))
+        entry = CampaignEntry(store.campaign, error=printable(" ".join(error.what.split())))
         facts = {"entry": entry}
         files = {
-            "campaign.json": as_text(entry).encode(),
-            "index.html": page("unshown.html", site.below(2, store.campaign), **facts),
+            "campaign.json": format_entry(entry).encode(),
+            "index.html": render_page("unshown.html", site.below(2, store.campaign), **facts),
         }
     for path, content in files.items():
         output.put(f"campaigns/{store.campaign}/{path}", content)
     return entry
 
 
-def _check_quotes(asked: Asked, store: ResultStore) -> None:
+def _check_quotes(asked: SiteRequest, store: ResultStore) -> None:
     """Refuse records and files of other commands that quote a sentence of data that may not be shown."""
     own = [path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith(".")]
-    if all(may_be_shown(path.stem) for path in own):  # the stem is the suite: a record elsewhere is refused
+    if all(may_show_sentences(path.stem) for path in own):  # the stem is the suite: a record elsewhere is refused
         return
     others = (path for pattern in OTHERS for path in store.root.glob(pattern))
     paths = [path for path in (*own, *others) if path.is_file()]
     records, _ = store.scan()
-    secret = [r for r in records if not may_be_shown(r.suite) and not is_mteb(r.suite)]
+    secret = [r for r in records if not may_show_sentences(r.suite) and not is_mteb(r.suite)]
     if not secret:
         return
     texts = {
@@ -196,7 +196,7 @@ def _check_quotes(asked: Asked, store: ResultStore) -> None:
     asked.quotes(texts, secret, f"campaign {store.campaign}")
 
 
-def _curves(output: Output, name: str) -> dict[str, list[list[str]]]:
+def _read_curves(output: SiteOutput, name: str) -> dict[str, list[list[str]]]:
     """Drawings of a campaign's curves, a few a method."""
     path = output.root / f"campaigns/{name}/curves.json"
     try:

@@ -9,19 +9,19 @@ from statistics import fmean, stdev
 
 from bench.errors import DataError, printable
 from bench.records.record import RunRecord
-from bench.render.grid import plain
+from bench.render.grid import plain_text
 from bench.reports.campaign import Campaign
-from bench.reports.records import UNREADABLE, by_profile_and_suite, finished
+from bench.reports.records import UNREADABLE, by_profile_and_suite, finished_records
 from bench.reports.tables.ablation import ablation_grids
-from bench.reports.tables.leaderboard import Row, leaderboard
-from bench.reports.tables.order import compared
-from bench.reports.tables.runs import parameters
+from bench.reports.tables.leaderboard import LeaderboardRow, make_leaderboard
+from bench.reports.tables.order import correlate_settings
+from bench.reports.tables.runs import encoder_parameters
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Check:
+class CampaignCheck:
     """What verification said of a campaign.
 
     Args:
@@ -34,7 +34,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Line:
+class LeaderboardLine:
     """A row of a leaderboard, in the metric's unit.
 
     Args:
@@ -69,7 +69,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Table:
+class SweepTable:
     """A table as texts."""
 
     title: str
@@ -78,7 +78,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CampaignEntry:
     """A campaign.
 
     Args:
@@ -110,11 +110,11 @@ class Entry:
     seeds: tuple[int, ...] = ()
     records: int = 0
     failed: int = 0
-    check: Check = Check("not verified")
+    check: CampaignCheck = CampaignCheck("not verified")
     by: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    lines: tuple[Line, ...] = ()
-    sweeps: tuple[tuple[str, Table], ...] = ()
+    lines: tuple[LeaderboardLine, ...] = ()
+    sweeps: tuple[tuple[str, SweepTable], ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
     error: str = ""
     schema: int = SCHEMA
@@ -125,44 +125,44 @@ class Entry:
         return tuple(dict.fromkeys(line.method for line in self.lines))
 
 
-def entry_of(campaign: Campaign, check: Check) -> Entry:
+def make_entry(campaign: Campaign, check: CampaignCheck) -> CampaignEntry:
     """Return what the site keeps of a campaign."""
     records = [record for record in campaign.records if record.status != UNREADABLE]
-    done = finished(records)
-    return Entry(
+    done = finished_records(records)
+    return CampaignEntry(
         campaign.name,
         max((str(r.timing.get("started", "")) for r in records), default=""),
-        _distinct(records, lambda r: r.profile),
-        _distinct(records, lambda r: r.backbone["name"] if r.backbone else ""),
-        _distinct(records, lambda r: str(r.training.get("corpus", {}).get("name", ""))),
-        _distinct(records, lambda r: r.suite),
+        _distinct_texts(records, lambda r: r.profile),
+        _distinct_texts(records, lambda r: r.backbone["name"] if r.backbone else ""),
+        _distinct_texts(records, lambda r: str(r.training.get("corpus", {}).get("name", ""))),
+        _distinct_texts(records, lambda r: r.suite),
         tuple(sorted({r.seed for r in records if r.seed is not None})),
         len(done),
         len(campaign.records) - len(done),
         check,
-        _distinct(records, lambda r: str(r.timing.get("merged", {}).get("by", ""))),
+        _distinct_texts(records, lambda r: str(r.timing.get("merged", {}).get("by", ""))),
         tuple(dict.fromkeys(printable(note) for r in records for note in r.notes)),
-        tuple(line for group in by_profile_and_suite(records) for line in _lines(campaign, group)),
-        tuple(_sweeps(campaign)),
-        tuple(_order(campaign)),
+        tuple(line for group in by_profile_and_suite(records) for line in _leaderboard_lines(campaign, group)),
+        tuple(_sweep_tables(campaign)),
+        tuple(_order_rows(campaign)),
     )
 
 
-def _distinct(records: Sequence[RunRecord], of: Callable[[RunRecord], str]) -> tuple[str, ...]:
+def _distinct_texts(records: Sequence[RunRecord], of: Callable[[RunRecord], str]) -> tuple[str, ...]:
     return tuple(sorted({text for record in records if (text := of(record))}))
 
 
-def _lines(campaign: Campaign, records: Sequence[RunRecord]) -> list[Line]:
-    table = leaderboard(campaign, records)
+def _leaderboard_lines(campaign: Campaign, records: Sequence[RunRecord]) -> list[LeaderboardLine]:
+    table = make_leaderboard(campaign, records)
     ranked = sum(row.rank is not None for row in table.rows)
-    return [_line(records, row, ranked) for row in table.rows]
+    return [_make_line(records, row, ranked) for row in table.rows]
 
 
-def _line(records: Sequence[RunRecord], row: Row, ranked: int) -> Line:
+def _make_line(records: Sequence[RunRecord], row: LeaderboardRow, ranked: int) -> LeaderboardLine:
     runs = [record for record in records if record.method == row.method]
-    values = [value for run in finished(runs) if (value := run.score("avg")) is not None]
-    size = next((found for found in map(parameters, runs) if found is not None), None)
-    return Line(
+    values = [value for run in finished_records(runs) if (value := run.score("avg")) is not None]
+    size = next((found for found in map(encoder_parameters, runs) if found is not None), None)
+    return LeaderboardLine(
         runs[0].profile,
         runs[0].suite,
         row.method,
@@ -179,33 +179,33 @@ def _line(records: Sequence[RunRecord], row: Row, ranked: int) -> Line:
     )
 
 
-def _sweeps(campaign: Campaign) -> list[tuple[str, Table]]:
+def _sweep_tables(campaign: Campaign) -> list[tuple[str, SweepTable]]:
     """Each sweep's tables, once for every registered name in them."""
     names = {record.method: record.name for record in campaign.records}
     found = []
     for manifest in campaign.sweeps:
         own = {names[method] for *_, method in manifest.points if method in names}
         for grid in ablation_grids(replace(campaign, sweeps=(manifest,), kept=campaign.kept)):
-            rows = tuple(tuple(map(plain, row)) for row in grid.rows)
-            found += [(name, Table(grid.title, grid.header, rows)) for name in sorted(own)]
+            rows = tuple(tuple(map(plain_text, row)) for row in grid.rows)
+            found += [(name, SweepTable(grid.title, grid.header, rows)) for name in sorted(own)]
     return found
 
 
-def _order(campaign: Campaign) -> list[tuple[str, ...]]:
+def _order_rows(campaign: Campaign) -> list[tuple[str, ...]]:
     """How its settings order methods against what papers print."""
     return [
         (one.pair.first.name, one.pair.second.name, str(one.found.n), one.rho, one.interval)
-        for one in compared(campaign)[0]
+        for one in correlate_settings(campaign)[0]
         if one.pair.second.published and not one.pair.first.published
     ]
 
 
-def as_text(entry: Entry) -> str:
+def format_entry(entry: CampaignEntry) -> str:
     """Return the entry as JSON."""
     return json.dumps(asdict(entry), indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def from_text(text: str, where: str) -> Entry:
+def parse_entry(text: str, where: str) -> CampaignEntry:
     """Read an entry again; raises DataError for what is none."""
     try:
         data = json.loads(text)
@@ -213,15 +213,15 @@ def from_text(text: str, where: str) -> Entry:
             raise DataError("an entry of another bench", where=where)
         lists = {name: tuple(value) for name, value in data.items() if isinstance(value, list)}
         lists["lines"] = tuple(
-            Line(**(line | {"rank": tuple(line["rank"]) if line["rank"] else None})) for line in data["lines"]
+            LeaderboardLine(**(line | {"rank": tuple(line["rank"]) if line["rank"] else None})) for line in data["lines"]
         )
         lists["sweeps"] = tuple((name, _table(table)) for name, table in data["sweeps"])
         lists["order"] = tuple(map(tuple, data["order"]))
-        check = Check(data["check"]["status"], tuple(data["check"]["said"]))
-        return Entry(**(data | lists | {"check": check}))
+        check = CampaignCheck(data["check"]["status"], tuple(data["check"]["said"]))
+        return CampaignEntry(**(data | lists | {"check": check}))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"this is no entry of a site: {error}", where=where) from error
 
 
-def _table(data: dict[str, list[list[str]]]) -> Table:
-    return Table(str(data["title"]), tuple(map(str, data["header"])), tuple(map(tuple, data["rows"])))
+def _table(data: dict[str, list[list[str]]]) -> SweepTable:
+    return SweepTable(str(data["title"]), tuple(map(str, data["header"])), tuple(map(tuple, data["rows"])))

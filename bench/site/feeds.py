@@ -6,30 +6,30 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from bench.errors import printable
-from bench.site.entry import Entry
+from bench.site.entry import CampaignEntry
 from bench.site.page import Site
 
 _MOST = 50
 """Campaigns in the feed, the newest first."""
 
 
-def robots(site: Site) -> bytes:
+def render_robots(site: Site) -> bytes:
     """Return robots.txt: everything may be read; the sitemap's address must be absolute, so it needs one."""
     sitemap = f"Sitemap: {site.url}sitemap.xml\n" if site.url else ""
     return f"User-agent: *\nAllow: /\n{sitemap}".encode()
 
 
-def sitemap(site: Site, pages: Iterable[str]) -> bytes:
+def render_sitemap(site: Site, pages: Iterable[str]) -> bytes:
     """Return the sitemap of pages, by their paths below the root."""
     lines = "".join(f"<url><loc>{escape(site.url + path)}</loc></url>\n" for path in sorted(pages))
     head = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
     return f"{head}{lines}</urlset>\n".encode()
 
 
-def feed(site: Site, entries: Sequence[Entry]) -> bytes:
+def render_feed(site: Site, entries: Sequence[CampaignEntry]) -> bytes:
     """Return an Atom feed of campaigns, the newest first."""
     newest = sorted((e for e in entries if e.date), key=lambda e: (e.date, e.campaign), reverse=True)[:_MOST]
-    items = "".join(_item(site, entry) for entry in newest)
+    items = "".join(_render_item(site, entry) for entry in newest)
     updated = newest[0].date if newest else "1970-01-01T00:00:00+00:00"
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">\n'
@@ -39,7 +39,7 @@ def feed(site: Site, entries: Sequence[Entry]) -> bytes:
     ).encode()
 
 
-def _item(site: Site, entry: Entry) -> str:
+def _render_item(site: Site, entry: CampaignEntry) -> str:
     address = f"{site.url}campaigns/{entry.campaign}/index.html"
     who = printable(", ".join(entry.by) or site.title)
     facts = (

@@ -13,20 +13,20 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from bench.errors import InputError, StorageError
-from bench.records.files import write_whole
+from bench.records.files import write_atomically
 from bench.version import __version__
 
 MANIFEST = "site.json"
 """Every file of the site with its sha256: what was written, so what may be replaced or removed."""
 
 
-def digest(content: bytes) -> str:
+def hash_content(content: bytes) -> str:
     """Return the sha256 of a file."""
     return hashlib.sha256(content).hexdigest()
 
 
 @dataclass
-class Output:
+class SiteOutput:
     """The site's folder.
 
     Args:
@@ -43,12 +43,12 @@ class Output:
 
     def put(self, path: str, content: bytes) -> None:
         """Write a file of the site, unless it is there already."""
-        self.written[path] = digest(content)
+        self.written[path] = hash_content(content)
         target = self.root / path
         if any((self.root / folder).is_symlink() for folder in Path(path).parents):
             raise InputError("a link in the site's folder", where=str(target.parent), hint="delete it")
         try:
-            if not self._is_there(path, self.written[path]):
+            if not self._has_content(path, self.written[path]):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.unlink(missing_ok=True)  # never through a link
                 target.write_bytes(content)  # what a kill leaves here has not the hash of any manifest
@@ -58,15 +58,15 @@ class Output:
     def keep(self, below: str) -> bool:
         """Keep all files of a folder as the last build left them; False where one is gone or was changed."""
         own = {path: known for path, known in self.known.items() if path.startswith(below)}
-        if not own or not all(self._is_there(path, known) for path, known in own.items()):
+        if not own or not all(self._has_content(path, known) for path, known in own.items()):
             return False
         self.written |= own
         return True
 
-    def _is_there(self, path: str, wanted: str) -> bool:
+    def _has_content(self, path: str, wanted: str) -> bool:
         target = self.root / path
         try:
-            return not target.is_symlink() and digest(target.read_bytes()) == wanted
+            return not target.is_symlink() and hash_content(target.read_bytes()) == wanted
         except OSError:
             return False
 
@@ -96,11 +96,11 @@ class Output:
         if making:
             said["making"] = list(making)
         content = (json.dumps(said, indent=1, sort_keys=True) + "\n").encode()
-        if not self._is_there(MANIFEST, digest(content)):
-            write_whole(self.root / MANIFEST, content)
+        if not self._has_content(MANIFEST, hash_content(content)):
+            write_atomically(self.root / MANIFEST, content)
 
 
-def open_output(root: Path) -> Output:
+def open_site(root: Path) -> SiteOutput:
     """Return the folder of a site, new or of an earlier build.
 
     Raises:
@@ -112,14 +112,14 @@ def open_output(root: Path) -> Output:
     except OSError as error:
         raise InputError(f"the folder can't be used: {error.strerror}", where=f"--out {root}") from error
     if not there:
-        new = Output(root)
+        new = SiteOutput(root)
         new.say({})  # before anything is in it: a first build that is killed can be repeated
         return new
     try:
         said = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
-        known = {str(path): str(value) for path, value in said["files"].items() if _is_below(str(path))}
-        known |= {path: "" for name in said.get("making", ()) for path in _left(root, str(name))}
-        return Output(root, known, {str(name): str(value) for name, value in said["campaigns"].items()})
+        known = {str(path): str(value) for path, value in said["files"].items() if _is_inside(str(path))}
+        known |= {path: "" for name in said.get("making", ()) for path in _find_partial_files(root, str(name))}
+        return SiteOutput(root, known, {str(name): str(value) for name, value in said["campaigns"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             "this folder is not empty and no site of bench",
@@ -128,43 +128,43 @@ def open_output(root: Path) -> Output:
         ) from error
 
 
-def _left(root: Path, campaign: str) -> list[str]:
+def _find_partial_files(root: Path, campaign: str) -> list[str]:
     """Files of a campaign that was being made when a build ended, none where links lead elsewhere."""
     folder = root / "campaigns" / campaign
-    if not _is_below(campaign) or any(part.is_symlink() for part in (folder, folder.parent)):
+    if not _is_inside(campaign) or any(part.is_symlink() for part in (folder, folder.parent)):
         return []
     return [
         (Path(top) / name).relative_to(root).as_posix() for top, _, names in os.walk(folder) for name in names
     ]
 
 
-def _is_below(path: str) -> bool:
+def _is_inside(path: str) -> bool:
     """False for a path that leads out of the site, which an edited manifest may hold."""
     parts = Path(path).parts
     return bool(parts) and not Path(path).is_absolute() and ".." not in parts and path.isprintable()
 
 
-def program() -> str:
+def hash_program() -> str:
     """Return a hash of this bench: pages of another one are made anew."""
     found = hashlib.sha256()
-    for name, content in _sources(files("bench"), ""):
-        found.update(f"{name}\0{digest(content)}\n".encode())
+    for name, content in _read_sources(files("bench"), ""):
+        found.update(f"{name}\0{hash_content(content)}\n".encode())
     return found.hexdigest()
 
 
-def _sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+def _read_sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     for item in sorted(folder.iterdir(), key=lambda item: item.name):
         if item.is_dir() and item.name != "__pycache__":
-            yield from _sources(item, f"{name}{item.name}/")
+            yield from _read_sources(item, f"{name}{item.name}/")
         elif item.name.endswith((".py", ".html", ".css", ".js", ".csv", ".toml")):
             yield f"{name}{item.name}", item.read_bytes()
 
 
-def content_of(root: Path) -> str:
+def hash_folder(root: Path) -> str:
     """Return a hash of every file of a campaign's folder but hidden ones, so of all that its page shows."""
     found = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
         if path.is_file() and not any(part.startswith(".") for part in name.parts):
-            found.update(f"{name.as_posix()}\0{digest(path.read_bytes())}\n".encode())
+            found.update(f"{name.as_posix()}\0{hash_content(path.read_bytes())}\n".encode())
     return found.hexdigest()

@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bench.gate.history_page import style
-from bench.reports.formats.html import environment
+from bench.gate.history_page import choose_style_class
+from bench.reports.formats.html import report_environment
 from bench.version import __version__
 
 _STYLES = ("report.css", "gate.css", "site/site.css")
@@ -40,21 +40,21 @@ class Site:
         return replace(self, root="../" * depth, here=here)
 
 
-def page(template: str, site: Site, **facts: Any) -> bytes:
+def render_page(template: str, site: Site, **facts: Any) -> bytes:
     """Return a page."""
-    made = environment()
-    made.filters |= {"style": style, "drawn": Markup}
+    made = report_environment()
+    made.filters |= {"style": choose_style_class, "drawn": Markup}
     text = made.get_template(f"site/{template}").render(**{"version": __version__} | facts, site=site)
     return (text.strip() + "\n").encode()
 
 
-def data_file(name: str, data: Any) -> bytes:
+def render_data_file(name: str, data: Any) -> bytes:
     """Return a script that hands data to the page that asked: pages of file:// may load nothing else."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return f"bench.take({json.dumps(name)},{text});\n".encode()
 
 
-def assets() -> dict[str, bytes]:
+def read_assets() -> dict[str, bytes]:
     """Return the style sheet and the script of all pages."""
     folder = files("bench.render") / "templates"
 

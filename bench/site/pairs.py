@@ -8,17 +8,17 @@ from typing import Any
 
 from bench.comparison.comparison import compare
 from bench.comparison.evidence import DrawItems
-from bench.comparison.item_bootstrap import Drawn, Run, stored_draws
-from bench.comparison.render import statements, verdict
-from bench.comparison.select import Group, by_seed
+from bench.comparison.item_bootstrap import RunDraws, CampaignRun, read_draws
+from bench.comparison.render import describe_comparison, describe_verdict
+from bench.comparison.select import Group, sort_runs_by_seed
 from bench.errors import BenchError, printable
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, finished
-from bench.reports.tables.pairwise_tests import Standings, interval_text, standings, tests_in_words
+from bench.reports.records import by_method, by_profile_and_suite, finished_records
+from bench.reports.tables.pairwise_tests import PairwiseTests, format_pair_interval, run_pairwise_tests, describe_tests
 
 
-def pairs(campaign: Campaign) -> list[dict[str, Any]]:
+def compare_method_pairs(campaign: Campaign) -> list[dict[str, Any]]:
     """Return what ``bench compare`` says of every two methods, a block a profile and suite.
 
     Each block has "profile", "suite", "rows" (method ids), "texts" (sentences, each once) and "pairs": places
@@ -28,48 +28,48 @@ def pairs(campaign: Campaign) -> list[dict[str, Any]]:
     """
     found = []
     for records in by_profile_and_suite(campaign.records):
-        done = finished(records)
+        done = finished_records(records)
         if len({record.method for record in done}) > 1:
-            found.append(_block(campaign, done))
+            found.append(_compare_block(campaign, done))
     return found
 
 
-def _block(campaign: Campaign, records: Sequence[RunRecord]) -> dict[str, Any]:
+def _compare_block(campaign: Campaign, records: Sequence[RunRecord]) -> dict[str, Any]:
     groups = {
-        method: Group(method, tuple(by_seed(Run(campaign.home(record), record) for record in runs)))
+        method: Group(method, tuple(sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in runs)))
         for method, runs in by_method(records).items()
     }
     rows, texts = list(groups), dict[str, int]()
-    drawn = {name for name, group in groups.items() if all(stored_draws(r) is not None for r in group.runs)}
-    standing = standings(campaign, records)
+    drawn = {name for name, group in groups.items() if all(read_draws(r) is not None for r in group.runs)}
+    standing = run_pairwise_tests(campaign, records)
     lines = []
     for i, j in combinations(range(len(rows)), 2):
         a, b = rows[i], rows[j]
-        draw = _kept if {a, b} <= drawn else None
-        said = [*_alone(groups[a], groups[b], draw), _among(standing, a, b)]
+        draw = _read_draws if {a, b} <= drawn else None
+        said = [*_describe_pair(groups[a], groups[b], draw), _describe_ranking(standing, a, b)]
         lines.append([i, j, *(texts.setdefault(printable(text), len(texts)) for text in said)])
     place = {"profile": records[0].profile, "suite": records[0].suite}
     return place | {"rows": rows, "texts": list(texts), "pairs": lines}
 
 
-def _alone(a: Group, b: Group, draw: DrawItems | None) -> list[str]:
+def _describe_pair(a: Group, b: Group, draw: DrawItems | None) -> list[str]:
     """The verdict and what else is said of one pair by itself, or why nothing is."""
     try:
         found = compare(a, b, draw=draw)
-        return [f"{verdict(found)}.", *statements(found)]
+        return [f"{describe_verdict(found)}.", *describe_comparison(found)]
     except BenchError as error:
         return [f"Not compared: {error.what}."]
 
 
-def _kept(runs: Sequence[Run]) -> Iterator[Drawn]:
+def _read_draws(runs: Sequence[CampaignRun]) -> Iterator[RunDraws]:
     """Draws of the items that ``bench stats`` left; none are made here, and nothing is written."""
     for run in runs:
-        values = stored_draws(run)
+        values = read_draws(run)
         if values is not None:
-            yield Drawn(values, None)
+            yield RunDraws(values, None)
 
 
-def _among(standing: Standings, a: str, b: str) -> str:
+def _describe_ranking(standing: PairwiseTests, a: str, b: str) -> str:
     ranking = standing.of()
     try:
         one = ranking.pair(a, b)
@@ -78,8 +78,8 @@ def _among(standing: Standings, a: str, b: str) -> str:
     if one.p is None or one.adjusted is None:
         return f"Not tested among the pairs of the leaderboard: {one.test}."
     said = "differ" if one.differs else "are not shown to differ"
-    ends = interval_text(standing, a, b)
+    ends = format_pair_interval(standing, a, b)
     return (
         f"Among all pairs the two {said}: p corrected {one.adjusted:.4f}, interval of {a} - {b} {ends}, "
-        f"by {tests_in_words(ranking)}."
+        f"by {describe_tests(ranking)}."
     )

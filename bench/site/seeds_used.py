@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.records.record import RunRecord
-from bench.render.grid import summarise
+from bench.render.grid import summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, finished, is_ranked, values
-from bench.reports.tables.pairwise_tests import Standings
+from bench.reports.records import by_method, by_profile_and_suite, finished_records, is_ranked, task_scores
+from bench.reports.tables.pairwise_tests import PairwiseTests
 
 
 @dataclass(frozen=True)
-class SeedsUsed:
+class SeedSteps:
     """A leaderboard by the number of its seeds.
 
     Args:
@@ -29,34 +29,34 @@ class SeedsUsed:
     steps: tuple[tuple[tuple[Any, ...], ...], ...]
 
 
-def seeds_used(campaign: Campaign) -> list[SeedsUsed]:
+def rank_by_seed_count(campaign: Campaign) -> list[SeedSteps]:
     """Return the leaderboards that have two seeds or more, each with its first one, two, ... seeds alone.
 
     Tests, ranks and groups are those of these records, as if no others were there.
     """
     found = []
     for records in by_profile_and_suite(campaign.records):
-        done = finished(records)
+        done = finished_records(records)
         seeds = tuple(sorted({r.seed for r in done if r.seed is not None}))
         if len(seeds) > 1:
             firsts = (seeds[:count] for count in range(1, len(seeds) + 1))
-            steps = tuple(_step(campaign, [r for r in done if r.seed in (None, *some)]) for some in firsts)
+            steps = tuple(_rank_step(campaign, [r for r in done if r.seed in (None, *some)]) for some in firsts)
             title = f"{records[0].suite}, profile {records[0].profile}"
-            found.append(SeedsUsed(title, seeds, steps))
+            found.append(SeedSteps(title, seeds, steps))
     return found
 
 
-def _step(campaign: Campaign, records: Sequence[RunRecord]) -> tuple[tuple[Any, ...], ...]:
+def _rank_step(campaign: Campaign, records: Sequence[RunRecord]) -> tuple[tuple[Any, ...], ...]:
     of_method = by_method(records)
     ranked = {
         method: runs
         for method, runs in of_method.items()
         if all(is_ranked(run, supervised=campaign.rank_supervised) for run in runs)
     }
-    ranking = Standings(campaign, records).of().among(ranked)  # corrected as the leaderboard is
+    ranking = PairwiseTests(campaign, records).of().among(ranked)  # corrected as the leaderboard is
     rows = []
     for method, runs in ranked.items():
-        cell = summarise(values(runs))
+        cell = summarise_values(task_scores(runs))
         if cell.mean is not None:
             first, last = ranking.intervals.get(method, (None, None))
             seeds = 0 if runs[0].seed is None else cell.n

@@ -11,17 +11,17 @@ FloatArray = NDArray[np.float64]
 MIN_PAIRS = 4
 
 
-def generator(seed: int, stream: str) -> np.random.Generator:
+def make_generator(seed: int, stream: str) -> np.random.Generator:
     """Return the generator of a named stream of a seed; streams are independent of each other.
 
-    >>> bool(generator(1, "items").random() == generator(1, "items").random())
+    >>> bool(make_generator(1, "items").random() == make_generator(1, "items").random())
     True
     """
     digest = hashlib.sha256(f"{seed}/{stream}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest))
 
 
-def run_scores(values: ArrayLike, name: str, least: int) -> FloatArray:
+def check_scores(values: ArrayLike, name: str, least: int) -> FloatArray:
     """Return (runs,) finite scores, one per seed.
 
     Raises:
@@ -32,10 +32,10 @@ def run_scores(values: ArrayLike, name: str, least: int) -> FloatArray:
         raise ValueError(f"{name} has shape {array.shape}; expected (runs,), one score per seed")
     if len(array) < least:
         raise ValueError(f"{name} has {len(array)} seed(s); expected at least {least}")
-    return _finite(array, name)
+    return _check_finite(array, name)
 
 
-def table(values: ArrayLike, name: str) -> FloatArray:
+def check_table(values: ArrayLike, name: str) -> FloatArray:
     """Return a (runs, tasks) table of finite scores.
 
     Raises:
@@ -44,10 +44,10 @@ def table(values: ArrayLike, name: str) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or not array.size:
         raise ValueError(f"{name} has shape {array.shape}; expected (runs, tasks)")
-    return _finite(array, name)
+    return _check_finite(array, name)
 
 
-def items(predictions: ArrayLike, gold: ArrayLike, where: str = "") -> tuple[FloatArray, FloatArray]:
+def check_items(predictions: ArrayLike, gold: ArrayLike, where: str = "") -> tuple[FloatArray, FloatArray]:
     """Return predictions as (runs, pairs), a single run as one row, and gold scores as (pairs,).
 
     Raises:
@@ -63,7 +63,7 @@ def items(predictions: ArrayLike, gold: ArrayLike, where: str = "") -> tuple[Flo
         )
     if len(scores) < MIN_PAIRS:
         raise ValueError(f"{prefix}{len(scores)} pairs; expected at least {MIN_PAIRS}")
-    return _finite(rows, f"{prefix}predictions"), _finite(scores, f"{prefix}gold")
+    return _check_finite(rows, f"{prefix}predictions"), _check_finite(scores, f"{prefix}gold")
 
 
 def check_level(level: float) -> None:
@@ -78,7 +78,7 @@ def check_draws(draws: int) -> None:
         raise ValueError(f"{draws} draws; expected at least 100")
 
 
-def _finite(array: FloatArray, name: str) -> FloatArray:
+def _check_finite(array: FloatArray, name: str) -> FloatArray:
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: a value is not finite")
     return array

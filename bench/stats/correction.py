@@ -44,10 +44,10 @@ class Family:
     @property
     def caption(self) -> str:
         """The family in words."""
-        return caption(self.correction, len(self.comparisons), self.name)
+        return describe_family(self.correction, len(self.comparisons), self.name)
 
 
-def caption(correction: str, number: int, name: str) -> str:
+def describe_family(correction: str, number: int, name: str) -> str:
     """A family in words."""
     return f"{correction} over {number} comparison{'s' * (number != 1)} ({name})"
 
@@ -72,7 +72,7 @@ def holm(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | Non
     >>> family.caption
     'Holm over 3 comparisons (ours against the baselines)'
     """
-    return _correct(p, name, minimum_p or {}, "holm")
+    return _correct_family(p, name, minimum_p or {}, "holm")
 
 
 def benjamini_hochberg(
@@ -86,10 +86,10 @@ def benjamini_hochberg(
     >>> [round(found.adjusted, 3) for found in family.comparisons.values()]
     [0.03, 0.04, 0.04]
     """
-    return _correct(p, name, minimum_p or {}, "fdr_bh")
+    return _correct_family(p, name, minimum_p or {}, "fdr_bh")
 
 
-def _correct(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float], method: str) -> Family:
+def _correct_family(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float], method: str) -> Family:
     if not p or not name.strip():
         raise ValueError(f"family '{name}' of {len(p)} comparisons; expected a name and at least one")
     if unknown := sorted(minimum_p.keys() - p.keys()):
@@ -98,21 +98,21 @@ def _correct(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float], 
         if not 0 <= minimum_p.get(key, 0.0) <= value <= 1:
             raise ValueError(f"{key}: p={value}, minimum_p={minimum_p.get(key, 0.0)}; expected p in [0, 1]")
     names, values = list(p), list(p.values())
-    adjusted = adjust(values, method)
+    adjusted = adjust_p_values(values, method)
     comparisons = {}
     for i, key in enumerate(names):
         at_best = [*values[:i], minimum_p.get(key, 0.0), *values[i + 1 :]]
-        comparisons[key] = Adjusted(values[i], adjusted[i], adjust(at_best, method)[i])
+        comparisons[key] = Adjusted(values[i], adjusted[i], adjust_p_values(at_best, method)[i])
     return Family(name, METHODS[method], comparisons)
 
 
-def adjust(values: Sequence[float], method: str) -> list[float]:
+def adjust_p_values(values: Sequence[float], method: str) -> list[float]:
     """Return the corrected p of each, for "holm" or "fdr_bh"; ``holm`` and its sibling check a whole family.
 
     With p sorted, p_(1) <= ... <= p_(n): Holm gives max over j <= i of (n - j + 1) p_(j), Benjamini-Hochberg
     min over j >= i of n p_(j) / j, both at most 1.
 
-    >>> [round(p, 2) for p in adjust([0.01, 0.04, 0.03], "holm")]
+    >>> [round(p, 2) for p in adjust_p_values([0.01, 0.04, 0.03], "holm")]
     [0.03, 0.06, 0.06]
     """
     p = np.asarray(values, dtype=np.float64)
@@ -126,7 +126,7 @@ def adjust(values: Sequence[float], method: str) -> list[float]:
     return [float(value) for value in result]
 
 
-def corrected_levels(p: Mapping[str, float], method: str, level: float = 0.95) -> dict[str, float]:
+def adjust_levels(p: Mapping[str, float], method: str, level: float = 0.95) -> dict[str, float]:
     """Return for each comparison the level at which its interval agrees with its corrected p.
 
     An interval of the level 1 - alpha beside a corrected p contradicts it: it may leave out 0 where the p
@@ -144,7 +144,7 @@ def corrected_levels(p: Mapping[str, float], method: str, level: float = 0.95) -
     Raises:
         ValueError: a bad level, or a p outside [0, 1].
 
-    >>> found = corrected_levels({"a": 0.01, "b": 0.03, "c": 0.2}, "holm", 0.94)
+    >>> found = adjust_levels({"a": 0.01, "b": 0.03, "c": 0.2}, "holm", 0.94)
     >>> {name: round(level, 3) for name, level in found.items()}
     {'a': 0.98, 'b': 0.97, 'c': 0.98}
     """
@@ -152,7 +152,7 @@ def corrected_levels(p: Mapping[str, float], method: str, level: float = 0.95) -
     if wrong := [value for value in p.values() if not 0 <= value <= 1]:
         raise ValueError(f"p={wrong[0]}; expected p in [0, 1]")
     alpha, n = 1 - level, len(p)
-    adjusted = dict(zip(p, adjust(list(p.values()), method), strict=True))
+    adjusted = dict(zip(p, adjust_p_values(list(p.values()), method), strict=True))
     rejected = [name for name in sorted(p, key=lambda name: p[name]) if adjusted[name] <= alpha]
     shares = {
         name: 1 / (n - place) if method == "holm" else len(rejected) / n

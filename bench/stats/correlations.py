@@ -63,7 +63,7 @@ def williams(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     >>> round(found.statistic, 3), found.df, round(found.p, 3)
     (0.891, 100, 0.375)
     """
-    determinant = _determinant(r12, r13, r23, n)
+    determinant = _check_determinant(r12, r13, r23, n)
     if r12 == r13:
         return CorrelationTest(0.0, 0.0, n - 3, 1.0, n)
     mean = (r12 + r13) / 2
@@ -87,7 +87,7 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     >>> round(found.statistic, 3), round(found.p, 3)
     (0.889, 0.374)
     """
-    _determinant(r12, r13, r23, n)
+    _check_determinant(r12, r13, r23, n)
     if max(abs(r12), abs(r13)) == 1:
         raise ValueError(f"r12={r12}, r13={r13}; expected correlations inside (-1, 1)")
     if r12 == r13:
@@ -124,7 +124,7 @@ def partial_spearman(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> float:
     >>> round(partial_spearman([2, 1, 4, 3, 6, 5], [1, 3, 2, 5, 4, 6], z), 3)
     -0.955
     """
-    r_xy, r_xz, r_yz = (_spearman(*pair) for pair in ((x, y), (x, z), (y, z)))
+    r_xy, r_xz, r_yz = (_spearman_correlation(*pair) for pair in ((x, y), (x, z), (y, z)))
     for name, r in (("x", r_xz), ("y", r_yz)):
         if 1 - abs(r) < EQUAL:
             raise ValueError(f"{name} has the order of z or its reverse: with z held fixed nothing is left")
@@ -132,14 +132,14 @@ def partial_spearman(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> float:
     return min(1.0, max(-1.0, partial))
 
 
-def _spearman(x: ArrayLike, y: ArrayLike) -> float:
+def _spearman_correlation(x: ArrayLike, y: ArrayLike) -> float:
     if np.ndim(x) != 1:
         raise ValueError(f"values of shape {np.shape(x)}; expected (n,)")
     r = float(spearman_rows(x, y)[0])
     return math.copysign(1.0, r) if 1 - abs(r) < EQUAL else r
 
 
-def _determinant(r12: float, r13: float, r23: float, n: int) -> float:
+def _check_determinant(r12: float, r13: float, r23: float, n: int) -> float:
     """Return |R|, at least 0, of three correlations and n pairs that are possible."""
     if n < 4:
         raise ValueError(f"{n} pairs; expected at least 4")

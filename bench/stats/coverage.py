@@ -18,7 +18,7 @@ TOLERANCE = 0.02  # of a nominal 95%, 93 to 97% are as promised
 
 
 @dataclass(frozen=True)
-class Row:
+class CoverageRow:
     """One procedure in one setting.
 
     Args:
@@ -32,7 +32,7 @@ class Row:
             promises nothing.
         measured: The share of simulations in which the interval held the true value, or the test was wrong.
         simulations: Their number.
-        low: Lower end of the 99% interval of ``measured`` (Clopper and Pearson).
+        low: Lower end of the 99% interval of ``find_coverage`` (Clopper and Pearson).
         high: Upper end.
     """
 
@@ -66,37 +66,37 @@ class Row:
         return None if self.nominal is None else abs(self.measured - self.nominal) <= TOLERANCE
 
 
-def write(rows: Iterable[Row], path: Path = TABLE) -> None:
+def write_coverage(rows: Iterable[CoverageRow], path: Path = TABLE) -> None:
     """Write rows as CSV, the first line their names.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write(read()[:3], Path(folder) / "some.csv")
-    ...     read(Path(folder) / "some.csv") == read()[:3]
+    ...     write_coverage(read_coverage()[:3], Path(folder) / "some.csv")
+    ...     read_coverage(Path(folder) / "some.csv") == read_coverage()[:3]
     True
     """
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([field.name for field in fields(Row)])
+        writer.writerow([field.name for field in fields(CoverageRow)])
         writer.writerows(["" if cell is None else cell for cell in astuple(row)] for row in rows)
 
 
-def read(path: Path = TABLE) -> tuple[Row, ...]:
+def read_coverage(path: Path = TABLE) -> tuple[CoverageRow, ...]:
     """Read what :func:`write` wrote, in its order.
 
-    >>> next(row.method for row in read())
+    >>> next(row.method for row in read_coverage())
     'welch'
     """
     with path.open(encoding="utf-8", newline="") as file:
-        return tuple(_row(cells) for cells in csv.DictReader(file))
+        return tuple(_parse_row(cells) for cells in csv.DictReader(file))
 
 
 @cache
-def _kept() -> tuple[Row, ...]:
-    return read()
+def _load_table() -> tuple[CoverageRow, ...]:
+    return read_coverage()
 
 
-def measured(
+def find_coverage(
     method: str,
     n_a: int,
     n_b: int,
@@ -104,8 +104,8 @@ def measured(
     *,
     design: str | None = None,
     target: str | None = None,
-    rows: Iterable[Row] | None = None,
-) -> Row:
+    rows: Iterable[CoverageRow] | None = None,
+) -> CoverageRow:
     """Return the row that fits a procedure and its numbers of seeds.
 
     The row with the nearest numbers, by the sum of |log(n / measured n)| of both sides; of two as near, the
@@ -126,17 +126,17 @@ def measured(
     Raises:
         ValueError: no row of that method, design and target, or numbers below 1.
 
-    >>> found = measured("welch", 7, 20)
+    >>> found = find_coverage("welch", 7, 20)
     >>> found.n_a, found.n_b
     (5, 10)
-    >>> round(measured("paired t", 5, 5, correlation=0.97).correlation, 2)
+    >>> round(find_coverage("paired t", 5, 5, correlation=0.97).correlation, 2)
     0.99
     """
     if min(n_a, n_b) < 1:
         raise ValueError(f"{n_a} against {n_b} seeds; expected at least 1")
-    found = [row for row in (_kept() if rows is None else rows) if row.method == method]
-    found = _of(found, "design", design)
-    found = _of(found, "target", target)
+    found = [row for row in (_load_table() if rows is None else rows) if row.method == method]
+    found = _filter_rows(found, "design", design)
+    found = _filter_rows(found, "target", target)
     if not found:
         raise ValueError(f"no coverage was measured of '{method}' (design {design}, target {target})")
     if correlation is None:
@@ -145,16 +145,16 @@ def measured(
         found = _nearest_correlation(found, correlation)
     alone = min(n_a, n_b) == 1
     found = [row for row in found if (row.n_b == 1) == alone] or found
-    return min(found, key=lambda row: (_far(row, n_a, n_b), row.n_a + row.n_b))
+    return min(found, key=lambda row: (_seed_distance(row, n_a, n_b), row.n_a + row.n_b))
 
 
-def _of(rows: list[Row], name: str, value: str | None) -> list[Row]:
+def _filter_rows(rows: list[CoverageRow], name: str, value: str | None) -> list[CoverageRow]:
     """The rows with a value; of the first row's where none is given."""
     wanted = getattr(rows[0], name) if rows and value is None else value
     return [row for row in rows if getattr(row, name) == wanted]
 
 
-def _nearest_correlation(rows: list[Row], correlation: float) -> list[Row]:
+def _nearest_correlation(rows: list[CoverageRow], correlation: float) -> list[CoverageRow]:
     """Rows of the correlation nearest by Fisher's z; independent sides where the method has no pairs."""
     known = {row.correlation for row in rows if row.correlation is not None}
     if not known:
@@ -164,17 +164,17 @@ def _nearest_correlation(rows: list[Row], correlation: float) -> list[Row]:
     return [row for row in rows if row.correlation == nearest]
 
 
-def _far(row: Row, n_a: int, n_b: int) -> float:
+def _seed_distance(row: CoverageRow, n_a: int, n_b: int) -> float:
     """How far a row's numbers of seeds are from others."""
     ways = [(row.n_a, row.n_b), (row.n_b, row.n_a)][: 1 if row.design.startswith("spread") else 2]
     return round(min(abs(math.log(n_a / one)) + abs(math.log(n_b / other)) for one, other in ways), 9)
 
 
-def _row(cells: dict[str, str]) -> Row:
+def _parse_row(cells: dict[str, str]) -> CoverageRow:
     def number(name: str) -> float | None:
         return float(cells[name]) if cells[name] else None
 
-    return Row(
+    return CoverageRow(
         cells["method"],
         cells["design"],
         int(cells["n_a"]),

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.checks import FloatArray, check_draws, check_level, run_scores, table
+from bench.stats.checks import FloatArray, check_draws, check_level, check_scores, check_table
 
 LEAST_SEEDS = 5
 
 
-def iqm(scores: ArrayLike) -> float:
+def interquartile_mean(scores: ArrayLike) -> float:
     """Interquartile mean of all runs and tasks together (Agarwal et al. 2021, sec. 4.3).
 
     The mean without the lowest and highest quarter, floor(runs x tasks / 4) scores at either end.
@@ -27,10 +27,10 @@ def iqm(scores: ArrayLike) -> float:
     Raises:
         ValueError: another shape, an empty table, or a score that is not finite.
 
-    >>> iqm([[1, 2, 3, 100], [5, 6, 7, -9]])
+    >>> interquartile_mean([[1, 2, 3, 100], [5, 6, 7, -9]])
     4.0
     """
-    return float(stats.trim_mean(table(scores, "scores"), 0.25, axis=None))
+    return float(stats.trim_mean(check_table(scores, "scores"), 0.25, axis=None))
 
 
 def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> FloatArray:
@@ -49,13 +49,13 @@ def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> FloatArray:
     >>> performance_profile([[0.7, 0.8], [0.7, 0.9]], thresholds=[0.6, 0.7, 0.85]).tolist()
     [1.0, 0.5, 0.25]
     """
-    values = np.sort(table(scores, "scores"), axis=None)
-    limits = run_scores(thresholds, "thresholds", least=1)
+    values = np.sort(check_table(scores, "scores"), axis=None)
+    limits = check_scores(thresholds, "thresholds", least=1)
     shares: FloatArray = 1 - np.searchsorted(values, limits, side="right") / len(values)
     return shares
 
 
-def aso(
+def almost_stochastic_order(
     a: ArrayLike, b: ArrayLike, rng: np.random.Generator, *, draws: int = 1000, level: float = 0.95
 ) -> float:
     """Almost stochastic order: how far a is from scoring above b at every quantile (Dror et al. 2019).
@@ -81,20 +81,20 @@ def aso(
         ValueError: fewer than five seeds on a side, another shape, a score that is not finite, fewer than 100
             draws, or a level outside (0, 1).
 
-    >>> from bench.stats.checks import generator
+    >>> from bench.stats.checks import make_generator
     >>> better, worse = [7.0, 7.5, 8.0, 8.0, 9.0], [1.0, 1.5, 2.0, 2.0, 3.0]
-    >>> aso(better, worse, generator(1, "aso")), aso(worse, better, generator(1, "aso"))
+    >>> almost_stochastic_order(better, worse, make_generator(1, "aso")), almost_stochastic_order(worse, better, make_generator(1, "aso"))
     (0.0, 1.0)
     """
-    x, y = run_scores(a, "a", least=LEAST_SEEDS), run_scores(b, "b", least=LEAST_SEEDS)
+    x, y = check_scores(a, "a", least=LEAST_SEEDS), check_scores(b, "b", least=LEAST_SEEDS)
     check_draws(draws)
     check_level(level)
-    again = _violation(rng.choice(x, (draws, len(x))), rng.choice(y, (draws, len(y))))
-    bound = _violation(x[None], y[None])[0] + float(stats.norm.ppf(level)) * again.std()
+    again = _violation_ratios(rng.choice(x, (draws, len(x))), rng.choice(y, (draws, len(y))))
+    bound = _violation_ratios(x[None], y[None])[0] + float(stats.norm.ppf(level)) * again.std()
     return float(np.clip(bound, 0, 1))
 
 
-def _violation(a: FloatArray, b: FloatArray) -> FloatArray:
+def _violation_ratios(a: FloatArray, b: FloatArray) -> FloatArray:
     """Violation ratios (draws,) of (draws, runs) samples, whose quantile functions are steps."""
     n, m = a.shape[1], b.shape[1]
     common = math.lcm(n, m)

@@ -9,7 +9,7 @@ from typing import Literal
 from bench.errors import InputError
 from bench.stats.seeds import MAX_SEEDS
 
-Asked = Literal["auto", "paired", "sign-flip", "welch", "permutation"]
+RequestedTest = Literal["auto", "paired", "sign-flip", "welch", "permutation"]
 SeedTest = Literal["paired", "sign-flip", "welch", "student", "permutation"]
 Seeds = tuple[int, ...]
 
@@ -55,7 +55,7 @@ def choose_design(
     b: Sequence[int],
     *,
     pairs: bool,
-    asked: Asked = "auto",
+    asked: RequestedTest = "auto",
     pair_subset: bool = False,
     names: tuple[str, str] = ("a", "b"),
     where: str | None = None,
@@ -114,7 +114,7 @@ def choose_design(
         raise InputError(
             f"no sign-flip test of more than {MAX_SEEDS} pairs", where=where, hint="use --test paired"
         )
-    left_out = _without(first, used[0]), _without(second, used[0])
+    left_out = _exclude_seeds(first, used[0]), _exclude_seeds(second, used[0])
     return SeedDesign("sign-flip" if asked == "sign-flip" else "paired", used, left_out)
 
 
@@ -125,5 +125,5 @@ def _are_enough(common: int, fewest: int, pair_subset: bool) -> bool:
     return common >= LEAST_COMMON and 2 * common >= fewest
 
 
-def _without(seeds: Seeds, used: Seeds) -> Seeds:
+def _exclude_seeds(seeds: Seeds, used: Seeds) -> Seeds:
     return tuple(seed for seed in seeds if seed not in used)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from bench.stats.checks import run_scores
+from bench.stats.checks import check_scores
 
 
-def superiority(a: ArrayLike, b: ArrayLike) -> float:
+def probability_of_superiority(a: ArrayLike, b: ArrayLike) -> float:
     """P(A > B): the share of pairs of seeds in which a scores higher; a tie counts half.
 
     Vargha and Delaney's A (2000): the Mann-Whitney U divided by n_a n_b.
@@ -26,10 +26,10 @@ def superiority(a: ArrayLike, b: ArrayLike) -> float:
     Raises:
         ValueError: no seed on a side, another shape, or a score that is not finite.
 
-    >>> round(superiority([3, 5], [1, 3, 2]), 3)  # one tie among six pairs
+    >>> round(probability_of_superiority([3, 5], [1, 3, 2]), 3)  # one tie among six pairs
     0.917
     """
-    x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
+    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
     return float((np.sign(x[:, None] - y).mean() + 1) / 2)
 
 
@@ -49,7 +49,7 @@ def cohen_d(a: ArrayLike, b: ArrayLike) -> float:
     >>> round(cohen_d([3, 5], [1, 3, 2]), 3)
     1.732
     """
-    x, y = run_scores(a, "a", least=2), run_scores(b, "b", least=2)
+    x, y = check_scores(a, "a", least=2), check_scores(b, "b", least=2)
     if np.ptp(x) == 0 and np.ptp(y) == 0:
         raise ValueError("no score varies over seeds, so an effect in standard deviations is undefined")
     squares = (len(x) - 1) * x.var(ddof=1) + (len(y) - 1) * y.var(ddof=1)

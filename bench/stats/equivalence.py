@@ -16,11 +16,11 @@ from typing import Literal, Protocol
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.checks import check_level, run_scores
+from bench.stats.checks import check_level, check_scores
 from bench.stats.seeds import satterthwaite, side_parts
 
 
-class Found(Protocol):
+class DifferenceInterval(Protocol):
     """A difference with a t interval, such as ``SeedDifference`` or ``ComponentsDifference``."""
 
     @property
@@ -41,7 +41,7 @@ class Found(Protocol):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class DifferenceEstimate:
     """A difference whose error follows Student's t.
 
     Args:
@@ -141,7 +141,7 @@ class Claim:
     high: float
 
 
-def estimate(found: Found, level: float = 0.95, also: tuple[tuple[float, float], ...] = ()) -> Estimate:
+def estimate_from_interval(found: DifferenceInterval, level: float = 0.95, also: tuple[tuple[float, float], ...] = ()) -> DifferenceEstimate:
     """Return the difference, standard error and degrees of freedom behind a t interval.
 
     error = (high - low) / (2 t), with t the quantile of (1 + level) / 2 at the interval's degrees of freedom.
@@ -156,18 +156,18 @@ def estimate(found: Found, level: float = 0.95, also: tuple[tuple[float, float],
         ValueError: a bad level, or ends that are not finite.
 
     >>> from bench.stats.seeds import welch
-    >>> found = estimate(welch([1, 2, 3], [2, 4, 5, 6]))
+    >>> found = estimate_from_interval(welch([1, 2, 3], [2, 4, 5, 6]))
     >>> found.difference, round(found.error**2, 4), round(found.df, 2)  # 1 / 3 + 35 / 48
     (-2.25, 1.0625, 4.85)
     """
     check_level(level)
     if found.df is None:
-        return Estimate(found.difference, 0.0, math.inf, also)
+        return DifferenceEstimate(found.difference, 0.0, math.inf, also)
     t = float(stats.t.ppf((1 + level) / 2, found.df))
-    return Estimate(found.difference, (found.high - found.low) / (2 * t), found.df, also)
+    return DifferenceEstimate(found.difference, (found.high - found.low) / (2 * t), found.df, also)
 
 
-def largest_possible(found: Estimate, level: float = 0.95) -> float:
+def largest_possible_difference(found: DifferenceEstimate, level: float = 0.95) -> float:
     """The largest absolute difference that the data leave possible, at a level.
 
     The larger of |difference - t error| and |difference + t error|, with t the quantile of the level: the
@@ -183,14 +183,14 @@ def largest_possible(found: Estimate, level: float = 0.95) -> float:
     Raises:
         ValueError: a bad level.
 
-    >>> round(largest_possible(Estimate(-0.05, 0.61, 8)), 2)
+    >>> round(largest_possible_difference(DifferenceEstimate(-0.05, 0.61, 8)), 2)
     1.18
     """
-    _check(level)
+    _check_one_sided_level(level)
     return abs(found.difference) + found.half(level)
 
 
-def equivalence(found: Estimate, margin: float, level: float = 0.95) -> Equivalence:
+def equivalence_test(found: DifferenceEstimate, margin: float, level: float = 0.95) -> Equivalence:
     """Two one-sided tests of equality within a margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15).
 
     "Equal within" where both t tests, of difference <= -margin and of difference >= margin, have p <= alpha:
@@ -209,13 +209,13 @@ def equivalence(found: Estimate, margin: float, level: float = 0.95) -> Equivale
     Raises:
         ValueError: a margin that is not above 0, or a bad level.
 
-    >>> said = equivalence(Estimate(-0.05, 0.08, 4), margin=0.3)
+    >>> said = equivalence_test(DifferenceEstimate(-0.05, 0.08, 4), margin=0.3)
     >>> said.verdict, round(said.p, 3), round(said.largest, 2)
     ('equal within', 0.018, 0.22)
-    >>> equivalence(Estimate(-0.05, 0.61, 8), margin=0.3).verdict
+    >>> equivalence_test(DifferenceEstimate(-0.05, 0.61, 8), margin=0.3).verdict
     'not shown'
     """
-    _check(level)
+    _check_one_sided_level(level)
     if not 0 < margin < math.inf:
         raise ValueError(f"margin={margin}; expected a number above 0")
     alpha, half = 1 - level, found.half(level)
@@ -227,10 +227,10 @@ def equivalence(found: Estimate, margin: float, level: float = 0.95) -> Equivale
     elif beyond <= alpha:
         verdict = "different"
     ends = (found.difference - half, found.difference + half)
-    return Equivalence(verdict, margin, level, lower, upper, beyond, *ends, largest_possible(found, level))
+    return Equivalence(verdict, margin, level, lower, upper, beyond, *ends, largest_possible_difference(found, level))
 
 
-def claim(found: Estimate, size: float, level: float = 0.95) -> Claim:
+def claim_test(found: DifferenceEstimate, size: float, level: float = 0.95) -> Claim:
     """Test a claimed lead: "a is better than b by at least ``size``".
 
     Two one-sided t tests, each at alpha: that the true difference is smaller than claimed, and that it is
@@ -247,11 +247,11 @@ def claim(found: Estimate, size: float, level: float = 0.95) -> Claim:
     Raises:
         ValueError: a size that is not finite, or a bad level.
 
-    >>> lead = Estimate(2.36, 0.55, 5)
-    >>> claim(lead, 0.9).verdict, claim(lead, 2.0).verdict, claim(lead, 4.0).verdict
+    >>> lead = DifferenceEstimate(2.36, 0.55, 5)
+    >>> claim_test(lead, 0.9).verdict, claim_test(lead, 2.0).verdict, claim_test(lead, 4.0).verdict
     ('supported', 'not supported', 'contradicted')
     """
-    _check(level)
+    _check_one_sided_level(level)
     if not math.isfinite(size):
         raise ValueError(f"size={size}; expected a finite number")
     p, against, half = found.above(size), found.below(size), found.half(level)
@@ -263,7 +263,7 @@ def claim(found: Estimate, size: float, level: float = 0.95) -> Claim:
     return Claim(verdict, size, level, p, against, found.difference - half, found.difference + half)
 
 
-def one_run_each(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+def predict_run_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Where the difference of one further run of each method would lie: a prediction interval.
 
     To check a published difference of two single checkpoints: outside of it, other seeds alone do not explain
@@ -281,11 +281,11 @@ def one_run_each(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> tuple[float
     Raises:
         ValueError: too few seeds, another shape, a score that is not finite, or a bad level.
 
-    >>> low, high = one_run_each([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
+    >>> low, high = predict_run_difference([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
     >>> round(low, 2), round(high, 2)
     (-0.4, 1.68)
     """
-    x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
+    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
     check_level(level)
     if len(x) == len(y) == 1:
         raise ValueError("one run of each method; expected at least two seeds of one of them")
@@ -298,6 +298,6 @@ def one_run_each(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> tuple[float
     return difference - half, difference + half
 
 
-def _check(level: float) -> None:
+def _check_one_sided_level(level: float) -> None:
     if not 0.5 < level < 1:
         raise ValueError(f"level={level}; expected a number in (0.5, 1)")

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from bench.stats.checks import FloatArray, check_level
-from bench.stats.effects import superiority
+from bench.stats.effects import probability_of_superiority
 from bench.stats.paired import ROUNDING
 from bench.stats.seeds import least_p, satterthwaite, side_parts
 from bench.stats.suite import SuiteDraws
@@ -110,11 +110,11 @@ def hierarchical_bootstrap(
     Raises:
         ValueError: fewer than two seeds on a side, a name that is not in the sample, or a bad level.
 
-    >>> from bench.stats.checks import generator
+    >>> from bench.stats.checks import make_generator
     >>> seeds = np.array([[0.80], [0.82], [0.70], [0.72]])  # two of each method, on one task
     >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
     >>> sample = SuiteDraws(runs, ("STSB",), (50,), seeds, np.stack([seeds] * 500))
-    >>> found = hierarchical_bootstrap(sample, "a", "b", generator(1, "seeds"))
+    >>> found = hierarchical_bootstrap(sample, "a", "b", make_generator(1, "seeds"))
     >>> round(found.difference, 3), round(found.low, 3), round(found.high, 3), found.superiority
     (0.1, 0.08, 0.12, 1.0)
     """
@@ -133,7 +133,7 @@ def hierarchical_bootstrap(
         float(seen_a.mean() - seen_b.mean()),
         float(low),
         float(high),
-        superiority(seen_a.mean(1), seen_b.mean(1)),
+        probability_of_superiority(seen_a.mean(1), seen_b.mean(1)),
         float(above_low),
         float(above_high),
         draws,
@@ -190,7 +190,7 @@ def variance_components(
     (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
     x, y = seen_a.mean(1), seen_b.mean(1)
     if paired:
-        seeds = [_seed_variance(_differences(x, y), False, f"{a} - {b}")]
+        seeds = [_seed_variance(_pair_differences(x, y), False, f"{a} - {b}")]
     else:
         seeds = [_seed_variance(x, deterministic_a, a), _seed_variance(y, deterministic_b, b)]
         seeds = seeds if deterministic_a or deterministic_b else side_parts(*seeds)
@@ -198,10 +198,10 @@ def variance_components(
     parts = np.r_[[part for part, _ in seeds], tasks]
     freedom = np.r_[[own for _, own in seeds], np.asarray(sample.pairs) - 1]
     difference = float(seen_a.mean() - seen_b.mean())
-    return _of_parts(difference, parts, freedom, len(seeds), (len(x), len(y)), paired=paired, level=level)
+    return _combine_parts(difference, parts, freedom, len(seeds), (len(x), len(y)), paired=paired, level=level)
 
 
-def _of_parts(
+def _combine_parts(
     difference: float,
     parts: FloatArray,
     freedom: FloatArray,
@@ -244,7 +244,7 @@ def _t_test(
     return half, error, df, float(2 * stats.t.sf(abs(difference) / error, df))
 
 
-def _differences(x: FloatArray, y: FloatArray) -> FloatArray:
+def _pair_differences(x: FloatArray, y: FloatArray) -> FloatArray:
     """Differences of pairs; those that agree but for rounding are made equal."""
     if len(x) != len(y):
         raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")

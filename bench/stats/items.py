@@ -89,11 +89,11 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
     Raises:
         ValueError: a name that is not in the sample, or a level outside (0, 1).
 
-    >>> from bench.stats.checks import generator
-    >>> from bench.stats.suite import suite_draws
-    >>> gold, noise = np.linspace(0, 5, 40), generator(1, "noise").normal(size=(2, 40))
+    >>> from bench.stats.checks import make_generator
+    >>> from bench.stats.suite import draw_suite
+    >>> gold, noise = np.linspace(0, 5, 40), make_generator(1, "noise").normal(size=(2, 40))
     >>> systems = {"good": {"STSB": gold + noise[0]}, "poor": {"STSB": gold + 3 * noise[1]}}
-    >>> sample = suite_draws(systems, {"STSB": gold}, generator(1, "items"), draws=200)
+    >>> sample = draw_suite(systems, {"STSB": gold}, make_generator(1, "items"), draws=200)
     >>> found = paired_bootstrap(sample, "good", "poor")["avg"]
     >>> found.low < found.difference < found.high, found.n, round(found.minimum_p, 4)
     (True, 40, 0.01)

@@ -59,7 +59,7 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemarTest:
     return McNemarTest(b, c, p, min(1.0, 2 * 0.5 ** (b + c)), len(one))
 
 
-def wilson(share: float, items: int, level: float = 0.95) -> tuple[float, float]:
+def wilson_interval(share: float, items: int, level: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a share of items (Wilson 1927, JASA 22).
 
     Unlike draws of the items it has a width where all of them are right, or none.
@@ -72,7 +72,7 @@ def wilson(share: float, items: int, level: float = 0.95) -> tuple[float, float]
     Raises:
         ValueError: a share outside [0, 1], or no items.
 
-    >>> [round(end, 4) for end in wilson(0.9, 10)], [round(end, 4) for end in wilson(0.0, 100)]
+    >>> [round(end, 4) for end in wilson_interval(0.9, 10)], [round(end, 4) for end in wilson_interval(0.0, 100)]
     ([0.5958, 0.9821], [0.0, 0.037])
     """
     if not 0 <= share <= 1 or items < 1:
@@ -102,7 +102,7 @@ def weighted_f1(predicted: ArrayLike, gold: ArrayLike, counts: ArrayLike) -> Flo
     [0.75, 1.0]
     """
     said, truth, drawn = np.asarray(predicted), np.asarray(gold), np.asarray(counts)
-    _check(said, truth, drawn)
+    _check_shapes(said, truth, drawn)
     known, numbers = np.unique(np.concatenate([truth, said]), return_inverse=True)
     rows = len(known) * np.arange(len(drawn))[:, None]
 
@@ -136,7 +136,7 @@ def average_precision(scores: ArrayLike, labels: ArrayLike, counts: ArrayLike) -
     [0.8333]
     """
     values, truth, drawn = np.asarray(scores), np.asarray(labels), np.asarray(counts)
-    _check(values, truth, drawn)
+    _check_shapes(values, truth, drawn)
     order = np.argsort(-values, kind="stable")
     last = np.flatnonzero(np.r_[np.diff(values[order]) != 0, True])
     drawn = drawn[:, order]
@@ -150,6 +150,6 @@ def average_precision(scores: ArrayLike, labels: ArrayLike, counts: ArrayLike) -
     return found
 
 
-def _check(values: NDArray[np.generic], truth: NDArray[np.generic], counts: NDArray[np.generic]) -> None:
+def _check_shapes(values: NDArray[np.generic], truth: NDArray[np.generic], counts: NDArray[np.generic]) -> None:
     if values.ndim != 1 or not len(values) or values.shape != truth.shape or counts.shape[1:] != truth.shape:
         raise ValueError(f"shapes {values.shape}, {truth.shape} and {counts.shape}; expected items thrice")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from bench.stats.checks import FloatArray, check_level, run_scores
+from bench.stats.checks import FloatArray, check_level, check_scores
 from bench.stats.ranks import PairTest
 from bench.stats.seeds import ROUNDING, least_p, satterthwaite, side_parts
 
@@ -60,7 +60,7 @@ def pair_test(
     >>> pair_test([70.5], [70.0, 72.0, 71.0]).test
     'one seed'
     """
-    x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
+    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
     if level is not None:
         check_level(level)
     for name, runs, alone in zip("ab", (x, y), deterministic, strict=True):
@@ -68,19 +68,19 @@ def pair_test(
             raise ValueError(f"{name} has {len(runs)} runs; expected 1 of a deterministic method")
     difference = float(x.mean() - y.mean())
     if all(deterministic):
-        return PairTest(difference, None, NO_DRAWS) if items is None else _items(items, difference, level)
+        return PairTest(difference, None, NO_DRAWS) if items is None else _item_bootstrap_test(items, difference, level)
     if any(len(runs) < 2 and not alone for runs, alone in zip((x, y), deterministic, strict=True)):
         return PairTest(difference, None, ONE_SEED)
     least = least_p(len(x), len(y), paired=paired)
     if paired:
-        return _t_test(*_pairs(x, y, difference), parts, PAIRED, level, least)
+        return _t_test(*_pair_variance(x, y, difference), parts, PAIRED, level, least)
     sides = [_mean_variance(runs) for runs in (x, y) if len(runs) > 1]
     seeds = sides if any(deterministic) else side_parts(*sides)
     shown = difference if any(variance for variance, _ in seeds) else float(x[0] - y[0])
     return _t_test(shown, seeds, parts, STUDENT if any(deterministic) else WELCH, level, least)
 
 
-def _pairs(x: FloatArray, y: FloatArray, difference: float) -> tuple[float, list[tuple[float, int]]]:
+def _pair_variance(x: FloatArray, y: FloatArray, difference: float) -> tuple[float, list[tuple[float, int]]]:
     """The difference, and its variance over pairs: none for differences that agree but for rounding."""
     if len(x) != len(y):
         raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
@@ -128,7 +128,7 @@ def _t_test(
     return PairTest(difference, p, test, (low, high))
 
 
-def _items(items: ArrayLike, difference: float, level: float | None) -> PairTest:
+def _item_bootstrap_test(items: ArrayLike, difference: float, level: float | None) -> PairTest:
     """The items' bootstrap, beyond the reach of its draws from a normal distribution."""
     from bench.stats.items import item_difference  # scipy.stats is slow to load
 

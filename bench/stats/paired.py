@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.checks import FloatArray, check_level, run_scores
+from bench.stats.checks import FloatArray, check_level, check_scores
 from bench.stats.seeds import least_p, welch
 
 ROUNDING = 4 * float(np.finfo(np.float64).eps)  # of the largest score: what two subtractions may be off
@@ -92,9 +92,9 @@ def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifferenc
     >>> round(found.difference, 2), round(found.low, 2), round(found.high, 2), round(found.p, 4)
     (0.24, 0.17, 0.31, 0.0006)
     """
-    x, y = _pairs(a, b)
+    x, y = _check_pairs(a, b)
     check_level(level)
-    d, n, r = x - y, len(x), _correlation(x, y)
+    d, n, r = x - y, len(x), _pair_correlation(x, y)
     difference = float(d.mean())
     rounding = ROUNDING * float(np.abs([x, y]).max())
     if np.ptp(d) <= rounding:
@@ -134,14 +134,14 @@ def pairing_gain(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> float | Non
     return None if pairs.df is None else (sides.high - sides.low) / (pairs.high - pairs.low)
 
 
-def _pairs(a: ArrayLike, b: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    x, y = run_scores(a, "a", least=2), run_scores(b, "b", least=2)
+def _check_pairs(a: ArrayLike, b: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    x, y = check_scores(a, "a", least=2), check_scores(b, "b", least=2)
     if len(x) != len(y):
         raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
     return x, y
 
 
-def _correlation(x: FloatArray, y: FloatArray) -> float | None:
+def _pair_correlation(x: FloatArray, y: FloatArray) -> float | None:
     """Pearson's correlation; None where it is undefined or can only be 1 or -1."""
     if len(x) < 3 or min(np.ptp(x), np.ptp(y)) <= ROUNDING * float(np.abs([x, y]).max()):
         return None

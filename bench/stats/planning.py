@@ -40,7 +40,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SeedPlan:
     """How many seeds a design needs.
 
     Args:
@@ -94,7 +94,7 @@ def paired_power(difference: float, sd: float, n: int, alpha: float = 0.05) -> f
     return min(1.0, float(stats.nct.sf(critical, n - 1, shift)) + other)
 
 
-def power_of(detect: float, spread: Spread, n_a: int, n_b: int | None = None, level: float = 0.95) -> Range:
+def compute_power_range(detect: float, spread: Spread, n_a: int, n_b: int | None = None, level: float = 0.95) -> Range:
     """The chance that given numbers of seeds show a true difference, with its interval.
 
     Args:
@@ -111,16 +111,16 @@ def power_of(detect: float, spread: Spread, n_a: int, n_b: int | None = None, le
         ValueError: an argument out of its range.
 
     >>> from bench.stats.spread import spread_of_sides
-    >>> found = power_of(1.0, spread_of_sides([75.2, 76.1, 76.8], [75.0, 75.9, 76.4]), 5)
+    >>> found = compute_power_range(1.0, spread_of_sides([75.2, 76.1, 76.8], [75.0, 75.9, 76.4]), 5)
     >>> round(found.value, 2), round(found.low, 2), round(found.high, 2)
     (0.42, 0.11, 0.78)
     """
     low, high = spread.ends()
-    value, most, least = (_power(detect, spread.scaled(by), n_a, n_b, level) for by in (1.0, low, high))
+    value, most, least = (_design_power(detect, spread.scaled(by), n_a, n_b, level) for by in (1.0, low, high))
     return Range(value, least, most)
 
 
-def plan(detect: float, spread: Spread, *, level: float = 0.95, power: float = POWER) -> Plan:
+def plan_seeds(detect: float, spread: Spread, *, level: float = 0.95, power: float = POWER) -> SeedPlan:
     """Seeds per side, or pairs, with which the design's t test would show a true difference.
 
     Args:
@@ -136,7 +136,7 @@ def plan(detect: float, spread: Spread, *, level: float = 0.95, power: float = P
     Raises:
         ValueError: an argument out of its range.
 
-    >>> found = plan(0.5, Spread("pairs", 0.8, df=39, pilot=40))
+    >>> found = plan_seeds(0.5, Spread("pairs", 0.8, df=39, pilot=40))
     >>> found.seeds, found.low, found.high
     (23, 17, 33)
     """
@@ -144,11 +144,11 @@ def plan(detect: float, spread: Spread, *, level: float = 0.95, power: float = P
     if not detect or not math.isfinite(detect):
         raise ValueError(f"detect={detect}; expected a difference other than 0")
     low, high = spread.ends()
-    needed = {by: _needed(detect, spread.scaled(by), level, power) for by in {1.0, low, high}}
-    return Plan(needed[1.0], needed[low], needed[high], detect, power, spread)
+    needed = {by: _find_seed_count(detect, spread.scaled(by), level, power) for by in {1.0, low, high}}
+    return SeedPlan(needed[1.0], needed[low], needed[high], detect, power, spread)
 
 
-def detectable(
+def detectable_difference(
     spread: Spread, n_a: int, n_b: int | None = None, *, level: float = 0.95, power: float = POWER
 ) -> Range:
     """The smallest true difference that given numbers of seeds show with a power, with its interval.
@@ -163,7 +163,7 @@ def detectable(
     Raises:
         ValueError: an argument out of its range.
 
-    >>> found = detectable(Spread("sides", 0.8, 0.8), 5)
+    >>> found = detectable_difference(Spread("sides", 0.8, 0.8), 5)
     >>> round(found.value, 2), found.low == found.value
     (1.67, True)
     """
@@ -172,7 +172,7 @@ def detectable(
         raise ValueError(f"power={power}; expected a number in ({1 - level:g}, 1)")
 
     def lack(difference: float) -> float:
-        return _power(difference, spread, n_a, n_b, level) - power
+        return _design_power(difference, spread, n_a, n_b, level) - power
 
     top = spread.a
     while lack(top) < 0:
@@ -182,49 +182,49 @@ def detectable(
     return Range(value, value * low, value * high)
 
 
-def in_words(found: Plan) -> str:
+def describe_seed_plan(found: SeedPlan) -> str:
     """A plan in words; large numbers with two digits.
 
-    >>> in_words(plan(0.2, Spread("pairs", 0.8, df=40, pilot=41)))
+    >>> describe_seed_plan(plan_seeds(0.2, Spread("pairs", 0.8, df=40, pilot=41)))
     'about 130 pairs (93 to 190)'
-    >>> in_words(plan(1.0, Spread("sides", 0.63, 0.63, df=2, pilot=2)))
+    >>> describe_seed_plan(plan_seeds(1.0, Spread("sides", 0.63, 0.63, df=2, pilot=2)))
     "can't be said from 2 seeds per side: 4 to 120"
     """
     counted = {"pairs": "pairs", "sides": "seeds per side", "one side": "seeds"}[found.spread.design]
-    ends = f"{_count(found.low)} to {_count(found.high)}"
+    ends = f"{_format_count(found.low)} to {_format_count(found.high)}"
     if found.spread.pilot is None:
-        return f"{_count(found.seeds)} {counted}"
+        return f"{_format_count(found.seeds)} {counted}"
     if found.sure:
-        return f"about {_count(found.seeds)} {counted} ({ends})"
+        return f"about {_format_count(found.seeds)} {counted} ({ends})"
     return f"can't be said from {found.spread.pilot} {counted}: {ends}"
 
 
-def _count(number: int | None) -> str:
+def _format_count(number: int | None) -> str:
     if number is None:
         return f"more than {MOST_SEEDS:,}"
     return f"{number if number < 100 else round(number, 1 - math.floor(math.log10(number))):,}"
 
 
-def _power(detect: float, spread: Spread, n_a: int, n_b: int | None, level: float) -> float:
+def _design_power(detect: float, spread: Spread, n_a: int, n_b: int | None, level: float) -> float:
     if spread.b is None:
         return paired_power(detect, spread.a, n_a, 1 - level)
     return welch_power(detect, spread.a, spread.b, n_a, n_a if n_b is None else n_b, 1 - level)
 
 
-def _needed(detect: float, spread: Spread, level: float, power: float) -> int | None:
+def _find_seed_count(detect: float, spread: Spread, level: float, power: float) -> int | None:
     """The smallest number of at least 2 with the power, searched from that of a normal test."""
 
     @cache
     def enough(n: int) -> bool:
-        return _power(detect, spread, n, None, level) >= power
+        return _design_power(detect, spread, n, None, level) >= power
 
     variance = spread.a**2 + (spread.b or 0.0) ** 2
     quantile = float(ndtri((1 + level) / 2))
     normal = (quantile + float(ndtri(power))) ** 2 * variance / detect**2
-    return _smallest(enough, normal + quantile**2 / (2 if spread.b is None else 4))
+    return _search_smallest(enough, normal + quantile**2 / (2 if spread.b is None else 4))
 
 
-def _smallest(enough: Callable[[int], bool], guess: float) -> int | None:
+def _search_smallest(enough: Callable[[int], bool], guess: float) -> int | None:
     """The smallest number in 2..MOST_SEEDS that is enough, searched outwards from a guess."""
     high, step = max(2, min(MOST_SEEDS, round(guess))), 1
     while not enough(high):

@@ -50,8 +50,8 @@ def welch_power(
     if min(n_a, n_b) < 2:
         raise ValueError(f"{n_a} against {n_b} seeds; expected at least 2 per side")
     true_a, true_b = sd_a**2 / n_a, sd_b**2 / n_b
-    var_a = true_a * _quantiles(n_a - 1)[:, None]
-    var_b = true_b * _quantiles(n_b - 1)
+    var_a = true_a * _variance_quantiles(n_a - 1)[:, None]
+    var_b = true_b * _variance_quantiles(n_b - 1)
     df = satterthwaite(side_parts((var_a, n_a - 1), (var_b, n_b - 1)))
     critical = -stdtrit(df, alpha / 2) * np.sqrt((var_a + var_b) / (true_a + true_b))
     shift = abs(difference) / math.sqrt(true_a + true_b)
@@ -59,7 +59,7 @@ def welch_power(
 
 
 @cache
-def _quantiles(df: int) -> FloatArray:
+def _variance_quantiles(df: int) -> FloatArray:
     """Of a sample variance in units of the true one, at the nodes."""
     found: FloatArray = chdtri(df, 1 - _NODES) / df
     return found

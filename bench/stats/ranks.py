@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
-from bench.stats.checks import check_level, run_scores
-from bench.stats.correction import METHODS, adjust, caption, corrected_levels
+from bench.stats.checks import check_level, check_scores
+from bench.stats.correction import METHODS, adjust_p_values, describe_family, adjust_levels
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MOST_LETTERS = 3  # of one method; more are written as first and last
@@ -47,7 +47,7 @@ class RankedPair:
         differs: True if the corrected p shows a difference.
         test: Name of the test, or why there is none.
         level: Confidence level at which its interval leaves out 0 just where the two differ, see
-            :func:`bench.stats.correction.corrected_levels`; None where they can't be tested.
+            :func:`bench.stats.correction.adjust_levels`; None where they can't be tested.
     """
 
     first: str
@@ -110,7 +110,7 @@ class Ranking:
         found: dict[str, list[str]] = {method: [] for method in self.methods}
         for number, group in enumerate(self.groups):
             for place in group:
-                found[self.methods[place]].append(_letter(number))
+                found[self.methods[place]].append(_group_letter(number))
         return {
             method: f"{own[0]}-{own[-1]}" if len(own) > _MOST_LETTERS else "".join(own)
             for method, own in found.items()
@@ -221,16 +221,16 @@ def rank_methods(
     (('tncse', 'jtcse'), 'Holm over 6 comparisons (all pairs of methods)')
     """
     check_level(alpha)
-    run_scores(list(scores.values()), "scores", least=0)
+    check_scores(list(scores.values()), "scores", least=0)
     order = sorted(scores, key=lambda method: (-scores[method], method))
-    found = {pair: _test_of(tests, *pair) for pair in combinations(order, 2)}
+    found = {pair: _find_test(tests, *pair) for pair in combinations(order, 2)}
     for (a, b), one in found.items():
         if one.p is not None and not 0 <= one.p <= 1:
             raise ValueError(f"{a} against {b}: p={one.p}; expected a number in [0, 1]")
     there = {method for pair, one in found.items() if one.p is not None for method in pair}
     tested = {pair: one.p for pair, one in found.items() if one.p is not None}
-    adjusted = dict(zip(tested, adjust(list(tested.values()), "holm"), strict=True))
-    levels = corrected_levels({str(pair): p for pair, p in tested.items()}, "holm", 1 - alpha)
+    adjusted = dict(zip(tested, adjust_p_values(list(tested.values()), "holm"), strict=True))
+    levels = adjust_levels({str(pair): p for pair, p in tested.items()}, "holm", 1 - alpha)
     pairs = tuple(
         RankedPair(*pair, one.difference, one.p, p, p is not None and p <= alpha, one.test, level)
         for pair, one in found.items()
@@ -243,11 +243,11 @@ def rank_methods(
         pairs,
         tuple(method for method in order if method not in there),
         alpha,
-        caption(METHODS["holm"], len(tested), name),
+        describe_family(METHODS["holm"], len(tested), name),
     )
 
 
-def _test_of(tests: Tests, a: str, b: str) -> PairTest:
+def _find_test(tests: Tests, a: str, b: str) -> PairTest:
     if callable(tests):
         return tests(a, b)
     if (a, b) in tests:
@@ -258,7 +258,7 @@ def _test_of(tests: Tests, a: str, b: str) -> PairTest:
     return PairTest(-turned.difference, turned.p, turned.test)
 
 
-def _letter(number: int) -> str:
+def _group_letter(number: int) -> str:
     """The letters a to z, then a2 to z2, and so on."""
     turn, place = divmod(number, len(_LETTERS))
     return _LETTERS[place] + (str(turn + 1) if turn else "")

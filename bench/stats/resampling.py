@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bench.stats.checks import FloatArray, check_draws, items
+from bench.stats.checks import FloatArray, check_draws, check_items
 
 MAX_PAIRS = 1_000_000  # twice its cube fits in an int64
 _CHUNK = 2**17  # counts held at a time: 1 MiB an array, so that a few stay in cache
@@ -39,7 +39,7 @@ def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
     >>> spearman_rows([[0.1, 0.2, 0.3, 0.5, 0.4, 0.9], [5, 4, 3, 2, 1, 0]], gold).round(3).tolist()
     [0.943, -1.0]
     """
-    rows, scores = items(predictions, gold)
+    rows, scores = check_items(predictions, gold)
     counts = np.ones((1, len(scores)), dtype=np.int64)
     return _Correlator(rows, scores, 1).correlate(counts).ravel()
 
@@ -66,14 +66,14 @@ def spearman_draws(
         ValueError: shapes that don't fit, a value that is not finite, fewer than 4 pairs or 100 draws, or a
             side whose values are all equal in a draw: the correlation is undefined there.
 
-    >>> from bench.stats.checks import generator
+    >>> from bench.stats.checks import make_generator
     >>> rows, gold = [[0.1, 0.3, 0.2, 0.9] * 5, [0.4, 0.3, 0.2, 0.1] * 5], [1, 2, 3, 4] * 5
-    >>> found = spearman_draws(rows, gold, generator(1, "items"), draws=100)
+    >>> found = spearman_draws(rows, gold, make_generator(1, "items"), draws=100)
     >>> found.shape, bool((found[:, 0] > found[:, 1]).all())
     ((100, 2), True)
     """
-    rows, scores = items(predictions, gold)
-    correlator = _Correlator(rows, scores, _size(len(scores), draws))
+    rows, scores = check_items(predictions, gold)
+    correlator = _Correlator(rows, scores, _batch_size(len(scores), draws))
     return np.concatenate([correlator.correlate(counts) for counts in draw_counts(len(scores), rng, draws)])
 
 
@@ -90,14 +90,14 @@ def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[In
     Raises:
         ValueError: fewer than 100 draws, no item, or more than a million.
 
-    >>> from bench.stats.checks import generator
-    >>> [counts.sum(1).tolist() for counts in draw_counts(3, generator(1, "items"), 100)] == [[3] * 100]
+    >>> from bench.stats.checks import make_generator
+    >>> [counts.sum(1).tolist() for counts in draw_counts(3, make_generator(1, "items"), 100)] == [[3] * 100]
     True
     """
     check_draws(draws)
     if not 0 < count <= MAX_PAIRS:
         raise ValueError(f"{count} pairs; expected at most {MAX_PAIRS}")
-    size = _size(count, draws)
+    size = _batch_size(count, draws)
     room = np.empty((size, count), dtype=np.int64)
     for start in range(0, draws, size):
         counts = room[: draws - start]
@@ -106,7 +106,7 @@ def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[In
         yield counts
 
 
-def resample(
+def resample_statistics(
     statistics: Sequence[Statistic], count: int, rng: np.random.Generator, draws: int = 10_000
 ) -> FloatArray:
     """Compute several runs' statistics in the same draws of items with replacement.
@@ -123,9 +123,9 @@ def resample(
     Raises:
         ValueError: as ``draw_counts``, or what a statistic raises.
 
-    >>> from bench.stats.checks import generator
+    >>> from bench.stats.checks import make_generator
     >>> largest = [lambda counts: counts.max(1).astype(float)]
-    >>> resample(largest, 5, generator(1, "items"), draws=100).shape
+    >>> resample_statistics(largest, 5, make_generator(1, "items"), draws=100).shape
     (100, 1)
     """
     found = [
@@ -149,15 +149,15 @@ def mean_draws(values: ArrayLike, rng: np.random.Generator, draws: int = 10_000)
     Raises:
         ValueError: another shape, a value that is not finite, or as ``draw_counts``.
 
-    >>> from bench.stats.checks import generator
-    >>> found = mean_draws([[1, 0, 1, 1], [0, 0, 0, 0]], generator(1, "items"), draws=100)
+    >>> from bench.stats.checks import make_generator
+    >>> found = mean_draws([[1, 0, 1, 1], [0, 0, 0, 0]], make_generator(1, "items"), draws=100)
     >>> found.shape, float(found[:, 1].max()), bool(0.6 < found[:, 0].mean() < 0.9)
     ((100, 2), 0.0, True)
     """
     rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
         raise ValueError(f"values have shape {np.shape(values)}; expected (runs, items), all finite")
-    return resample([_Mean(row) for row in rows], rows.shape[1], rng, draws)
+    return resample_statistics([_Mean(row) for row in rows], rows.shape[1], rng, draws)
 
 
 class _Mean:
@@ -171,7 +171,7 @@ class _Mean:
         return found
 
 
-def _size(count: int, draws: int) -> int:
+def _batch_size(count: int, draws: int) -> int:
     """Draws at a time."""
     return max(1, min(draws, _CHUNK // max(1, count)))
 
@@ -222,31 +222,31 @@ class _Correlator:
         draws, pairs = counts.shape
         weighted = self._weighted[:draws]
         distinct = np.einsum("dp,dp->d", counts, counts * counts)  # sum of cubes, were there no ties
-        twice, gold_scale = self._ranks(counts, self._gold, distinct)
+        twice, gold_scale = self._rank_draws(counts, self._gold, distinct)
         twice.take(self._gold_place, axis=1, out=weighted, mode="clip")
         weighted -= pairs
         weighted *= counts  # gold ranks less their mean: a product needs no mean on the other side
         result = np.empty((draws, len(self._sides)))
         for column, side in enumerate(self._sides):
-            twice, scale = self._ranks(counts, side, distinct)
+            twice, scale = self._rank_draws(counts, side, distinct)
             if not (gold_scale.all() and scale.all()):
                 what = "predictions of a run" if gold_scale.all() else "gold scores"
                 raise ValueError(f"all {what} are equal, in the data or in a draw: no correlation there")
-            products = np.einsum("dp,dp->d", self._sorted(weighted, side), twice)
+            products = np.einsum("dp,dp->d", self._order_pairs(weighted, side), twice)
             result[:, column] = products / np.sqrt(gold_scale) / np.sqrt(scale)
         return np.clip(result, -1, 1)
 
-    def _sorted(self, values: IntArray, side: _Side) -> IntArray:
+    def _order_pairs(self, values: IntArray, side: _Side) -> IntArray:
         """(draws, pairs) in the side's order; valid until the next call."""
         return values.take(side.by_value, axis=1, out=self._drawn[: len(values)], mode="clip")
 
-    def _ranks(self, counts: IntArray, side: _Side, distinct: IntArray) -> tuple[IntArray, FloatArray]:
+    def _rank_draws(self, counts: IntArray, side: _Side, distinct: IntArray) -> tuple[IntArray, FloatArray]:
         """Return twice the average ranks less one, in the side's order, and 4 times their sum of squares.
 
         The sum of squares about the mean is (n^3 - sum of t^3) / 12 for groups of t equal values.
         """
         draws, pairs = counts.shape
-        drawn, below, twice = self._sorted(counts, side), self._below[:draws], self._twice[:draws]
+        drawn, below, twice = self._order_pairs(counts, side), self._below[:draws], self._twice[:draws]
         np.cumsum(drawn, axis=1, out=below[:, 1:])
         if side.edges is not None:
             below = below.take(side.edges, axis=1)

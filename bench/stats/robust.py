@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-from bench.stats.checks import FloatArray, check_draws, check_level, run_scores, table
-from bench.stats.effects import superiority
+from bench.stats.checks import FloatArray, check_draws, check_level, check_scores, check_table
+from bench.stats.effects import probability_of_superiority
 
 MAD_SCALE = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 LEAST_NAMED = 4  # of three seeds, the rule would need 22 MADs
@@ -94,13 +94,13 @@ def iqm_difference(
         ValueError: shapes that don't fit, one run on both sides or in a pair, a score that is not finite, too
             few draws, or a bad level.
 
-    >>> from bench.stats.checks import generator
+    >>> from bench.stats.checks import make_generator
     >>> collapsed = [76.1, 76.4, 61.0, 76.3, 76.0]
-    >>> found = iqm_difference(collapsed, [75.2, 75.9, 75.6, 75.1, 75.7], generator(1, "iqm"))
+    >>> found = iqm_difference(collapsed, [75.2, 75.9, 75.6, 75.1, 75.7], make_generator(1, "iqm"))
     >>> round(found.difference, 2), round(sum(collapsed) / 5 - 75.5, 2)
     (0.63, -2.34)
     """
-    x, y = _rows(a, "a"), _rows(b, "b")
+    x, y = _check_rows(a, "a"), _check_rows(b, "b")
     check_draws(draws)
     check_level(level)
     if x.shape[1] != y.shape[1] or (paired and len(x) != len(y)):
@@ -110,10 +110,10 @@ def iqm_difference(
     if max(len(x), len(y)) < 2:
         raise ValueError("one run of each method; expected at least two seeds of one of them")
     chosen = rng.integers(0, len(x), (draws, len(x)))
-    drawn_a = _iqm(x[chosen])
-    drawn_b = _iqm(y[chosen if paired else rng.integers(0, len(y), (draws, len(y)))])
+    drawn_a = _interquartile_means(x[chosen])
+    drawn_b = _interquartile_means(y[chosen if paired else rng.integers(0, len(y), (draws, len(y)))])
     groups = [(drawn_a - drawn_b, len(x))] if paired else [(drawn_a, len(x)), (drawn_b, len(y))]
-    difference, half = float(_iqm(x[None])[0] - _iqm(y[None])[0]), _half(groups, level)
+    difference, half = float(_interquartile_means(x[None])[0] - _interquartile_means(y[None])[0]), _half_width(groups, level)
     low, high = np.quantile(drawn_a - drawn_b, [(1 - level) / 2, (1 + level) / 2])
     ends = (difference - half, difference + half)
     return IqmDifference(difference, *ends, (float(low), float(high)), draws, len(x), len(y))
@@ -148,7 +148,7 @@ def superiority_interval(
     >>> found.share, round(found.low, 2), round(found.high, 2)
     (0.96, 0.52, 1.0)
     """
-    x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
+    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
     check_level(level)
     if paired and len(x) != len(y):
         raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
@@ -158,12 +158,12 @@ def superiority_interval(
     if paired or min(n_a, n_b) == 1:
         share = float((np.sign(x - y).mean() + 1) / 2)
         return Superiority(share, *_clopper_pearson(share, max(n_a, n_b), level), n_a, n_b)
-    share = superiority(x, y)
+    share = probability_of_superiority(x, y)
     return Superiority(share, *_newcombe(share, n_a, n_b, level), n_a, n_b)
 
 
-def outlying(scores: ArrayLike) -> tuple[int, ...]:
-    """Which seeds lie far from the others: beyond ``outlying_limit`` scaled MADs from the median.
+def find_outliers(scores: ArrayLike) -> tuple[int, ...]:
+    """Which seeds lie far from the others: beyond ``outlier_limit`` scaled MADs from the median.
 
     A scaled MAD is 1.4826 times the median absolute deviation from the median. The usual limit of 3.5
     (Iglewicz and Hoaglin 1993) names a seed in 21% of normal samples of 5 and in 12% of 10; with these limits
@@ -178,20 +178,20 @@ def outlying(scores: ArrayLike) -> tuple[int, ...]:
     Raises:
         ValueError: another shape, or a score that is not finite.
 
-    >>> outlying([76.1, 76.4, 61.0, 76.3, 76.0])
+    >>> find_outliers([76.1, 76.4, 61.0, 76.3, 76.0])
     (2,)
     """
-    values = run_scores(scores, "scores", least=1)
+    values = check_scores(scores, "scores", least=1)
     if len(values) < LEAST_NAMED:
         return ()
     away = np.abs(values - np.median(values))
     limit = max(
-        outlying_limit(len(values)) * MAD_SCALE * float(np.median(away)), 1e-12 * np.abs(values).max()
+        outlier_limit(len(values)) * MAD_SCALE * float(np.median(away)), 1e-12 * np.abs(values).max()
     )
     return tuple(int(place) for place in np.flatnonzero(away > limit))
 
 
-def outlying_limit(n: int) -> float:
+def outlier_limit(n: int) -> float:
     """How many scaled MADs from the median name a seed: in 5% of normal samples of n, one or more lie beyond.
 
     Simulated for 4 to 10 seeds (200,000 samples each). Beyond that, the limit for the largest of n normal
@@ -203,7 +203,7 @@ def outlying_limit(n: int) -> float:
     Raises:
         ValueError: fewer.
 
-    >>> [round(outlying_limit(n), 2) for n in (4, 5, 10, 20)]
+    >>> [round(outlier_limit(n), 2) for n in (4, 5, 10, 20)]
     [6.88, 7.89, 4.58, 4.03]
     """
     if n < LEAST_NAMED:
@@ -211,13 +211,13 @@ def outlying_limit(n: int) -> float:
     return _LIMITS.get(n) or float(stats.norm.ppf((1 + 0.95 ** (1 / n)) / 2)) * (1 + 6.7 / n)
 
 
-def _rows(values: ArrayLike, name: str) -> FloatArray:
+def _check_rows(values: ArrayLike, name: str) -> FloatArray:
     """(runs, tasks) of finite scores; (runs,) is one task."""
     array = np.asarray(values, dtype=np.float64)
-    return table(array[:, None] if array.ndim == 1 else array, name)
+    return check_table(array[:, None] if array.ndim == 1 else array, name)
 
 
-def _iqm(drawn: FloatArray) -> FloatArray:
+def _interquartile_means(drawn: FloatArray) -> FloatArray:
     """Interquartile means (draws,) of (draws, runs, tasks): ``iqm`` of each draw."""
     scores = np.sort(drawn.reshape(len(drawn), -1), axis=1)
     cut = scores.shape[1] // 4
@@ -225,7 +225,7 @@ def _iqm(drawn: FloatArray) -> FloatArray:
     return found
 
 
-def _half(groups: list[tuple[FloatArray, int]], level: float) -> float:
+def _half_width(groups: list[tuple[FloatArray, int]], level: float) -> float:
     """Half of a t interval from each group's draws (draws,) and its number of runs; one run adds nothing."""
     parts = [(float(drawn.var(ddof=1)) * n / (n - 1), n - 1) for drawn, n in groups if n > 1]
     total = sum(part for part, _ in parts)

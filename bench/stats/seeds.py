@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
-from bench.stats.checks import FloatArray, check_level, run_scores
+from bench.stats.checks import FloatArray, check_level, check_scores
 
 MAX_SEEDS = 40  # of both sides together in an exact test: a million half sums
 UNEVEN, FEW = 2, 5
 """Against ``UNEVEN`` times as many seeds or more, fewer than ``FEW`` lend a test their degrees of freedom."""
-Part = tuple[Any, int]
+VariancePart = tuple[Any, int]
 """A variance, or an array of them, and its degrees of freedom."""
 _LEAST_SPREAD = 1e-70
 ROUNDING = 4 * float(np.finfo(np.float64).eps)  # of the largest score: what sums of the same parts may be off
@@ -76,17 +76,17 @@ class ExactTest:
     n_b: int
 
 
-def uneven(n_a: int, n_b: int) -> bool:
+def is_uneven(n_a: int, n_b: int) -> bool:
     """Whether one side has fewer than ``FEW`` seeds and the other ``UNEVEN`` times as many, or two and three.
 
-    >>> uneven(4, 7), uneven(10, 4), uneven(5, 10), uneven(2, 3)
+    >>> is_uneven(4, 7), is_uneven(10, 4), is_uneven(5, 10), is_uneven(2, 3)
     (False, True, False, True)
     """
     few, many = sorted((n_a, n_b))
     return few < FEW and (many >= UNEVEN * few or few == 2 < many)
 
 
-def side_parts(a: Part, b: Part) -> list[Part]:
+def side_parts(a: VariancePart, b: VariancePart) -> list[VariancePart]:
     """Return the parts of the variance of a difference between independent sides, with degrees of freedom.
 
     They are both sides', for Satterthwaite's degrees of freedom. Of sides as :func:`uneven` says they are one
@@ -104,10 +104,10 @@ def side_parts(a: Part, b: Part) -> list[Part]:
     >>> side_parts((0.1, 4), (0.2, 5)), side_parts((0.1, 2), (0.2, 5))
     ([(0.1, 4), (0.2, 5)], [(0.30000000000000004, 2)])
     """
-    return [(a[0] + b[0], min(a[1], b[1]))] if uneven(a[1] + 1, b[1] + 1) else [a, b]
+    return [(a[0] + b[0], min(a[1], b[1]))] if is_uneven(a[1] + 1, b[1] + 1) else [a, b]
 
 
-def satterthwaite(parts: Sequence[Part]) -> Any:
+def satterthwaite(parts: Sequence[VariancePart]) -> Any:
     """Return the degrees of freedom of a sum of independent parts of variance, one of them above 0.
 
     >>> satterthwaite([(0.1, 4), (0.1, 4)]), satterthwaite([(0.3, 2)])
@@ -140,13 +140,13 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
     >>> round(found.difference, 2), round(found.low, 2), round(found.high, 2), round(found.p, 3)
     (0.64, 0.21, 1.07, 0.01)
     """
-    x, y = run_scores(a, "a", least=2), run_scores(b, "b", least=2)
+    x, y = check_scores(a, "a", least=2), check_scores(b, "b", least=2)
     check_level(level)
-    if not (_varies(x) or _varies(y)):
+    if not (_has_spread(x) or _has_spread(y)):
         return _without_spread(float(x[0] - y[0]), len(x), len(y))
     var_x, var_y = (float(one.var(ddof=1)) / len(one) for one in (x, y))
     df = satterthwaite(side_parts((var_x, len(x) - 1), (var_y, len(y) - 1)))
-    return _tested(float(x.mean() - y.mean()), math.sqrt(var_x + var_y), df, level, (len(x), len(y)))
+    return _t_difference(float(x.mean() - y.mean()), math.sqrt(var_x + var_y), df, level, (len(x), len(y)))
 
 
 def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifference:
@@ -170,13 +170,13 @@ def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifferenc
     >>> round(found.difference, 2), round(found.low, 2), round(found.high, 2)
     (1.14, 0.88, 1.4)
     """
-    x = run_scores(a, "a", least=2)
-    value = float(run_scores([fixed], "fixed", least=1)[0])
+    x = check_scores(a, "a", least=2)
+    value = float(check_scores([fixed], "fixed", least=1)[0])
     check_level(level)
-    if not _varies(x):
+    if not _has_spread(x):
         return _without_spread(float(x[0]) - value, len(x), 1)
     error = float(x.std(ddof=1)) / math.sqrt(len(x))
-    return _tested(float(x.mean()) - value, error, len(x) - 1.0, level, (len(x), 1))
+    return _t_difference(float(x.mean()) - value, error, len(x) - 1.0, level, (len(x), 1))
 
 
 def seed_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
@@ -188,7 +188,7 @@ def seed_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDiff
     >>> round(found.difference, 2), round(found.low, 2), round(found.high, 2)
     (-1.14, -1.4, -0.88)
     """
-    x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
+    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
     if len(y) == 1:
         return one_sample(x, float(y[0]), level)
     return one_sample(y, float(x[0]), level).turned() if len(x) == 1 else welch(x, y, level)
@@ -215,8 +215,8 @@ def exact_permutation(a: ArrayLike, b: ArrayLike) -> ExactTest:
     >>> round(found.p, 4), round(found.minimum_p, 4)
     (0.0159, 0.0079)
     """
-    x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
-    pool, tie = _centred(np.concatenate([x, y]))
+    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
+    pool, tie = _center_pool(np.concatenate([x, y]))
     splits = math.comb(len(pool), len(x))
     half = len(pool) // 2
     (first, first_sizes), (second, second_sizes) = _subset_sums(pool[:half]), _subset_sums(pool[half:])
@@ -225,7 +225,7 @@ def exact_permutation(a: ArrayLike, b: ArrayLike) -> ExactTest:
         one, other = first[first_sizes == len(x) - size], np.sort(second[second_sizes == size])
         above += _count_at_least(one, other, observed - tie)
         below += _count_at_least(-one, -other[::-1], -observed - tie)
-    return _exact(float(x.mean() - y.mean()), above, below, splits, len(x), len(y))
+    return _build_exact_test(float(x.mean() - y.mean()), above, below, splits, len(x), len(y))
 
 
 def sign_flip(a: ArrayLike, b: ArrayLike, *, same_order: bool) -> ExactTest:
@@ -250,7 +250,7 @@ def sign_flip(a: ArrayLike, b: ArrayLike, *, same_order: bool) -> ExactTest:
     >>> found.difference, found.p
     (1.5, 0.03125)
     """
-    x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
+    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
     if not same_order:
         raise ValueError(
             "the seeds do not share a data order, so they are not pairs; use exact_permutation or welch"
@@ -265,10 +265,10 @@ def sign_flip(a: ArrayLike, b: ArrayLike, *, same_order: bool) -> ExactTest:
     observed = differences.sum()
     above = _count_at_least(first, second, observed - tie)
     below = _count_at_least(-first, -second[::-1], -observed - tie)
-    return _exact(float(differences.mean()), above, below, 2 ** len(x), len(x), len(y))
+    return _build_exact_test(float(differences.mean()), above, below, 2 ** len(x), len(x), len(y))
 
 
-def verdict(
+def judge_p_value(
     p: float, minimum_p: float, alpha: float = 0.05
 ) -> Literal["differs", "not shown", "cannot show"]:
     """Return what a p says at an error rate: "cannot show" where the test could not have reached it.
@@ -276,7 +276,7 @@ def verdict(
     Raises:
         ValueError: a p outside [0, 1] or below its minimum, or an error rate outside (0, 1).
 
-    >>> verdict(0.03, minimum_p=0.0079), verdict(0.1, minimum_p=0.1)
+    >>> judge_p_value(0.03, minimum_p=0.0079), judge_p_value(0.1, minimum_p=0.1)
     ('differs', 'cannot show')
     """
     check_level(alpha)
@@ -287,12 +287,12 @@ def verdict(
     return "differs" if p <= alpha else "not shown"
 
 
-def _varies(scores: FloatArray) -> bool:
+def _has_spread(scores: FloatArray) -> bool:
     """True if the scores differ by more than the rounding of their averages."""
     return bool(np.ptp(scores) > max(_LEAST_SPREAD, ROUNDING * float(np.abs(scores).max())))
 
 
-def _tested(
+def _t_difference(
     difference: float, error: float, df: float, level: float, seeds: tuple[int, int]
 ) -> SeedDifference:
     """A t test of a difference with this standard error."""
@@ -333,7 +333,7 @@ def _check_exact(n: int) -> None:
         raise ValueError(f"{n} seeds in an exact test; expected at most {MAX_SEEDS}; use welch")
 
 
-def _centred(pool: FloatArray) -> tuple[FloatArray, float]:
+def _center_pool(pool: FloatArray) -> tuple[FloatArray, float]:
     """Return the pool about its mean, and how far apart rounding alone may put two sums of it."""
     _check_exact(len(pool))
     return pool - pool.mean(), _TIE * float(np.abs(pool).max())
@@ -360,5 +360,5 @@ def _count_at_least(first: FloatArray, second: FloatArray, threshold: float) -> 
     return int((len(second) - np.searchsorted(second, threshold - first)).sum())
 
 
-def _exact(difference: float, above: int, below: int, total: int, n_a: int, n_b: int) -> ExactTest:
+def _build_exact_test(difference: float, above: int, below: int, total: int, n_a: int, n_b: int) -> ExactTest:
     return ExactTest(difference, min(1.0, 2 * min(above, below) / total), min(1.0, 2 / total), n_a, n_b)

@@ -9,7 +9,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 from scipy.special import chdtri
 
-from bench.stats.checks import FloatArray, run_scores
+from bench.stats.checks import FloatArray, check_scores
 from bench.stats.paired import paired_t
 
 SHARE = 0.9  # level of the interval of a spread: 5 to 95%
@@ -90,8 +90,8 @@ def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
     >>> found.a, found.b, round(found.df, 2), found.pilot  # (1 + 4)^2 / (1 / 2 + 16 / 2)
     (1.0, 2.0, 2.94, 3)
     """
-    sides = [run_scores(side, name, least=1) for side, name in ((a, "a"), (b, "b"))]
-    varying = [(sd, len(side)) for side in sides if (sd := _sd(side))]
+    sides = [check_scores(side, name, least=1) for side, name in ((a, "a"), (b, "b"))]
+    varying = [(sd, len(side)) for side in sides if (sd := _standard_deviation(side))]
     if not varying:
         raise ValueError("no score varies over seeds; no number of seeds can be planned from that")
     total = sum(sd**2 for sd, _ in varying)
@@ -125,5 +125,5 @@ def spread_of_correlated(sd: float, correlation: float, df: float | None = None)
     return Spread("pairs", sd * math.sqrt(2 * (1 - correlation)), None, df, pilot)
 
 
-def _sd(scores: FloatArray) -> float:
+def _standard_deviation(scores: FloatArray) -> float:
     return float(scores.std(ddof=1)) if len(scores) > 1 and scores.min() < scores.max() else 0.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bench.stats.checks import FloatArray, items
+from bench.stats.checks import FloatArray, check_items
 from bench.stats.resampling import spearman_draws, spearman_rows
 
 
@@ -41,7 +41,7 @@ class SuiteDraws:
         return self.observed[self.rows[method]], self.draws[:, self.rows[method]]
 
 
-def suite_draws(
+def draw_suite(
     predictions: Mapping[str, Mapping[str, ArrayLike]],
     gold: Mapping[str, ArrayLike],
     rng: np.random.Generator,
@@ -59,10 +59,10 @@ def suite_draws(
     Raises:
         ValueError: no method or task, tasks or runs that differ, or as ``spearman_draws``.
 
-    >>> from bench.stats.checks import generator
+    >>> from bench.stats.checks import make_generator
     >>> gold = {"STSB": [1, 2, 3, 4] * 5}
     >>> predictions = {"ours": {"STSB": [[0.1, 0.3, 0.2, 0.9] * 5] * 2}, "theirs": {"STSB": [4, 1, 3, 2] * 5}}
-    >>> sample = suite_draws(predictions, gold, generator(1, "items"), draws=100)
+    >>> sample = draw_suite(predictions, gold, make_generator(1, "items"), draws=100)
     >>> sample.rows, sample.draws.shape
     ({'ours': slice(0, 2, None), 'theirs': slice(2, 3, None)}, (100, 3, 1))
     """
@@ -74,7 +74,7 @@ def suite_draws(
         if of_tasks.keys() != gold.keys():
             raise ValueError(f"{method} has tasks {sorted(of_tasks)}; expected those of gold, {sorted(gold)}")
         for task, values in of_tasks.items():
-            checked[task].append(items(values, gold[task], f"{method}, {task}")[0])
+            checked[task].append(check_items(values, gold[task], f"{method}, {task}")[0])
         runs = {len(checked[task][-1]) for task in gold}
         if len(runs) > 1:
             raise ValueError(f"{method} has {sorted(runs)} runs; expected the same runs on all tasks")

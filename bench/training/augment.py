@@ -81,7 +81,7 @@ def span_length(units: int, length: int, share: float, shortest: int) -> int:
     return length or max(shortest, int(share * units + 0.5))
 
 
-def two_spans(units: int, size: int, draw: torch.Generator) -> tuple[slice, slice] | None:
+def draw_two_spans(units: int, size: int, draw: torch.Generator) -> tuple[slice, slice] | None:
     """Return two different spans of ``size`` neighbours, which may overlap; None where there are not two.
 
     Their places are drawn from the units - size + 1 that there are, without replacement (González-Márquez et
@@ -99,15 +99,15 @@ def two_spans(units: int, size: int, draw: torch.Generator) -> tuple[slice, slic
     return slice(first, first + size), slice(second, second + size)
 
 
-def sentences_in(text: str, shortest: int = 0, longest: int | None = None) -> list[str]:
+def split_sentences(text: str, shortest: int = 0, longest: int | None = None) -> list[str]:
     """Return what full stops end, of ``shortest`` to ``longest`` characters, blanks before it counted.
 
     As released for cropping: abbreviations and numbers are split too, and what follows the last full stop
     gets one.
 
-    >>> sentences_in("A dog ran. It was 3.5 years old. Then")
+    >>> split_sentences("A dog ran. It was 3.5 years old. Then")
     ['A dog ran.', 'It was 3.', '5 years old.', 'Then.']
-    >>> sentences_in("A dog ran. It was 3.5 years old. Then", 6, 10)
+    >>> split_sentences("A dog ran. It was 3.5 years old. Then", 6, 10)
     ['A dog ran.', 'It was 3.']
     """
     return [

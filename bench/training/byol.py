@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.nn.backbone import Rows
+from bench.nn.backbone import IndexedRows
 from bench.nn.tokens import TokenBatch
 from bench.training.chunks import batch_states, token_batch
 from bench.training.momentum import MomentumCopy
@@ -20,7 +20,7 @@ PairLoss = Callable[[Tensor, Tensor], Tensor]
 Batch = Sequence[tuple[int, list[int]]]
 
 
-def predictor(size: int, blocks: int) -> nn.Sequential:
+def build_predictor(size: int, blocks: int) -> nn.Sequential:
     """Return q: blocks [Linear(H, 10H), BatchNorm, ReLU, Linear(10H, 10H), ReLU, Linear(10H, H)] in sequence.
 
     With torch's own initial weights, drawn from its state. In training a BatchNorm's statistics are those
@@ -38,7 +38,7 @@ def predictor(size: int, blocks: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class _Views(Objective):
+class _ViewPair(Objective):
     """An encoder under a head, and a loss between two views of a sentence."""
 
     least = 2  # one sentence has no batch statistics
@@ -57,7 +57,7 @@ class _Views(Objective):
         return batch_states(model, tokens, self.pooling).chunk(2)
 
 
-class Bootstrap(_Views):
+class Bootstrap(_ViewPair):
     """The step of a method with a target network: L = d(q(e1), t2) + d(q(e2), t1).
 
     e and t are a view's vectors under the online encoder and under the target, its moving average (Grill et
@@ -83,7 +83,7 @@ class Bootstrap(_Views):
         *,
         loss: PairLoss,
         decay: float,
-        partners: Rows | None = None,
+        partners: IndexedRows | None = None,
         pooling: str = "avg",
         target_head: bool = False,
     ) -> None:
@@ -114,7 +114,7 @@ class Bootstrap(_Views):
         return self.loss(self.head(online[0]), target[1]) + self.loss(self.head(online[1]), target[0])
 
 
-class Projections(_Views):
+class Projections(_ViewPair):
     """Two dropout views of one encoder under one head, both with gradient: L = d(q(e1), q(e2)), no target.
 
     Args:

@@ -20,7 +20,7 @@ _FOLLOWS = 1.0  # seconds in which a scheduler's SIGTERM has reached all process
 
 
 @contextmanager
-def interrupt_held() -> Iterator[None]:
+def hold_interrupts() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM wait: a process that starts here holds them too, until it can exit quietly.
 
     One that another thread takes, as a library's that computes, waits as well: its handler runs in this one.
@@ -35,22 +35,22 @@ def interrupt_held() -> Iterator[None]:
             for number in _ENDING:
                 handler, taken = signal.getsignal(number), list[int]()
                 if callable(handler):
-                    ends.callback(_give_back, number, handler, taken)
-                    signal.signal(number, partial(_take, taken))
+                    ends.callback(_restore_handler, number, handler, taken)
+                    signal.signal(number, partial(_note_signal, taken))
         yield
 
 
-def _take(taken: list[int], number: int, _: FrameType | None) -> None:
+def _note_signal(taken: list[int], number: int, _: FrameType | None) -> None:
     taken.append(number)
 
 
-def _give_back(number: int, handler: Callable[[int, FrameType | None], object], taken: list[int]) -> None:
+def _restore_handler(number: int, handler: Callable[[int, FrameType | None], object], taken: list[int]) -> None:
     signal.signal(number, handler)
     if taken:
         signal.raise_signal(number)  # which this thread holds until the wait ends
 
 
-def leave_on_interrupt() -> None:
+def exit_on_interrupt() -> None:
     """In a process that was started so: leave at Ctrl-C, and with the process that started this one.
 
     SIGTERM ends it as it ends any process.
@@ -62,10 +62,10 @@ def leave_on_interrupt() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     parent = parent_process()
     if parent is not None:
-        threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+        threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
 
 
-def end_follows() -> None:
+def wait_for_sigterm() -> None:
     """Wait a moment for the SIGTERM that may have ended a child process to reach this one as well.
 
     A scheduler sends it to all processes of a job, one after the other; else we would call it a failure.
@@ -73,7 +73,7 @@ def end_follows() -> None:
     time.sleep(_FOLLOWS)  # which the signal ends
 
 
-def _leave_with(parent: BaseProcess) -> None:
+def _exit_with_parent(parent: BaseProcess) -> None:
     """A killed parent leaves no process behind."""
     parent.join()
     os._exit(1)

@@ -15,27 +15,27 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bench.nn.architecture import positions_of
-from bench.nn.states import last_states, masked_token, pool
+from bench.nn.architecture import count_positions
+from bench.nn.states import compute_last_states, select_mask_state, pool_states
 from bench.nn.tokens import (
     BUCKET,
     Chunk,
     TokenBatch,
     default_batch_tokens,
-    in_chunks,
-    looked_up_once,
-    on_device,
+    split_into_chunks,
+    share_embedding_lookup,
+    move_to_device,
 )
-from bench.nn.twin import TwinStates, twin_states
-from bench.training.distributed import deal, gathered, own_draws
-from bench.training.mixed_precision import lowered, widened
-from bench.training.two_phase_step import asked
+from bench.nn.twin import TwinStates, compute_twin_states
+from bench.training.distributed import deal_rows, gather_shares, use_own_draws
+from bench.training.mixed_precision import autocast_towers, to_float32
+from bench.training.two_phase_step import get_compile_mode
 
 TwinClsStates = TwinStates
 """Of [CLS] alone, (B, H) each."""
 
 
-class Shapes(NamedTuple):
+class ChunkShapes(NamedTuple):
     """The shapes that a device's half gets.
 
     Args:
@@ -52,14 +52,14 @@ class Shapes(NamedTuple):
     once: bool
 
 
-def shapes_for(device: torch.device | str) -> Shapes:
+def choose_chunk_shapes(device: torch.device | str) -> ChunkShapes:
     """Small chunks of like length on a CPU, large ones on a GPU, a single one where steps are compiled."""
     kind = torch.device(device).type
-    if asked() != "none":
-        return Shapes(0, BUCKET, masked=True, once=False)
+    if get_compile_mode() != "none":
+        return ChunkShapes(0, BUCKET, masked=True, once=False)
     if kind in ("cuda", "mps"):
-        return Shapes(default_batch_tokens(kind), BUCKET, masked=True, once=False)
-    return Shapes(default_batch_tokens(kind), 1, masked=False, once=True)
+        return ChunkShapes(default_batch_tokens(kind), BUCKET, masked=True, once=False)
+    return ChunkShapes(default_batch_tokens(kind), 1, masked=False, once=True)
 
 
 def token_batch(
@@ -79,11 +79,11 @@ def token_batch(
         budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
         once: Look the embeddings up once for all chunks, where that pays.
     """
-    shapes, room = shapes_for(model.device), positions_of(model)
-    share = deal([len(row) for row in rows])
+    shapes, room = choose_chunk_shapes(model.device), count_positions(model)
+    share = deal_rows([len(row) for row in rows])
     own = [rows[i] for i in share.own]
     tokens = shapes.budget if budget is None else budget
-    chunks, order = in_chunks(own, pad_id, tokens, multiple=shapes.multiple, room=room, masked=shapes.masked)
+    chunks, order = split_into_chunks(own, pad_id, tokens, multiple=shapes.multiple, room=room, masked=shapes.masked)
     where = [0] * len(order)
     for position, row in enumerate(order):
         where[row] = position
@@ -96,22 +96,22 @@ def batch_states(model: Any, batch: TokenBatch, pooling: str = "cls") -> Tensor:
     """The device's half of :func:`pooled_states`."""
 
     def encode(chunk: Chunk) -> Tensor:
-        with lowered(chunk.ids.device):
-            last = last_states(model, chunk, cls_only=pooling == "cls")
-        return pool((widened(last),), chunk.mask, pooling)
+        with autocast_towers(chunk.ids.device):
+            last = compute_last_states(model, chunk, cls_only=pooling == "cls")
+        return pool_states((to_float32(last),), chunk.mask, pooling)
 
-    return _encoded([model], batch, encode)
+    return _encode_chunks([model], batch, encode)
 
 
 def batch_mask_states(model: Any, batch: TokenBatch, mask_id: int) -> Tensor:
     """States of each row's first mask token, (B, H), with gradient: the device's half."""
 
     def encode(chunk: Chunk) -> Tensor:
-        with lowered(chunk.ids.device):
-            last = last_states(model, chunk)
-        return widened(masked_token(last, chunk.ids, mask_id))
+        with autocast_towers(chunk.ids.device):
+            last = compute_last_states(model, chunk)
+        return to_float32(select_mask_state(last, chunk.ids, mask_id))
 
-    return _encoded([model], batch, encode)
+    return _encode_chunks([model], batch, encode)
 
 
 def batch_twin_states(
@@ -120,22 +120,22 @@ def batch_twin_states(
     """The device's half of :func:`twin_cls_states`."""
 
     def encode(chunk: Chunk) -> Tensor:
-        with lowered(chunk.ids.device):
-            twin = twin_states(first, second, chunk, tuple(caels), cross_stream, cls_only=True)
+        with autocast_towers(chunk.ids.device):
+            twin = compute_twin_states(first, second, chunk, tuple(caels), cross_stream, cls_only=True)
         states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
-        return torch.cat([widened(each) for each in states if each is not None], dim=1)
+        return torch.cat([to_float32(each) for each in states if each is not None], dim=1)
 
-    columns = _encoded([first, second], batch, encode).chunk(4 if caels else 2, dim=1)
+    columns = _encode_chunks([first, second], batch, encode).chunk(4 if caels else 2, dim=1)
     return TwinClsStates(columns[0], columns[1], *(columns[2:] or (None, None)))
 
 
-def _encoded(models: Sequence[Any], batch: TokenBatch, encode: Callable[[Chunk], Tensor]) -> Tensor:
+def _encode_chunks(models: Sequence[Any], batch: TokenBatch, encode: Callable[[Chunk], Tensor]) -> Tensor:
     """What ``encode`` makes of the chunks, joined, of all processes: row i for row i of the batch."""
-    with own_draws(), ExitStack() as stack:
+    with use_own_draws(), ExitStack() as stack:
         for model in {id(model): model for model in models}.values():  # both towers may be one
-            stack.enter_context(looked_up_once(model, batch.known))
+            stack.enter_context(share_embedding_lookup(model, batch.known))
         own = torch.cat([encode(chunk) for chunk in batch.chunks])
-    return gathered(own)[batch.place]
+    return gather_shares(own)[batch.place]
 
 
 def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: int | None = None) -> Tensor:
@@ -148,7 +148,7 @@ def prompted_states(
 ) -> Tensor:
     """State of each row's mask token in the last layer, (B, H), with gradient; see :func:`pooled_states`."""
     batch = token_batch(rows, tokenizer.pad_token_id, model, budget=budget, once=False)
-    return batch_mask_states(model, on_device(batch, model.device), tokenizer.mask_token_id)
+    return batch_mask_states(model, move_to_device(batch, model.device), tokenizer.mask_token_id)
 
 
 def pooled_states(
@@ -163,14 +163,14 @@ def pooled_states(
         model: A transformer that returns ``last_hidden_state``.
         rows: B token rows.
         pad_id: Id to pad with.
-        pooling: "cls" or "avg", see :func:`bench.nn.states.pool`.
+        pooling: "cls" or "avg", see :func:`bench.nn.states.pool_states`.
         budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
 
     Returns:
         (B, H), row i for ``rows[i]``.
     """
     batch = token_batch(rows, pad_id, model, budget=budget)
-    return batch_states(model, on_device(batch, model.device), pooling)
+    return batch_states(model, move_to_device(batch, model.device), pooling)
 
 
 def twin_cls_states(
@@ -190,11 +190,11 @@ def twin_cls_states(
         second: The second tower.
         rows: B token rows, the same for both.
         pad_id: Id to pad with.
-        caels: Layers with cross-attention, from 1 (see :func:`bench.nn.twin.cael_layers`).
+        caels: Layers with cross-attention, from 1 (see :func:`bench.nn.twin.list_cael_layers`).
         cross_stream: "carry" or "last".
         budget: As for :func:`pooled_states`.
     """
     batch = token_batch(rows, pad_id, first, budget=budget)
     return batch_twin_states(
-        first, second, on_device(batch, first.device), caels=caels, cross_stream=cross_stream
+        first, second, move_to_device(batch, first.device), caels=caels, cross_stream=cross_stream
     )

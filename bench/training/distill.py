@@ -21,7 +21,7 @@ from bench.training.chunks import batch_states, token_batch
 from bench.training.momentum import VectorQueue
 from bench.training.recipe import FIRST_ROWS
 from bench.training.sentence_encoder import train_towers
-from bench.training.teachers import Asked, Teacher
+from bench.training.teachers import TeacherQuery, Teacher
 from bench.training.two_phase_step import Objective
 
 
@@ -72,12 +72,12 @@ class Distillation(Objective):
         self.student, self.pad_id = student, pad_id
         self._teacher = Teacher(teacher, sentences, kept_bytes=0)
 
-    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[TokenBatch, Asked]:
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[TokenBatch, TeacherQuery]:
         """The rows for the student, and what the teacher is asked."""
         tokens = token_batch([row for _, row in batch], self.pad_id, self.student)
         return tokens, self._teacher.prepare([number for number, _ in batch], self.device)
 
-    def compute(self, prepared: tuple[TokenBatch, Asked]) -> Tensor:
+    def compute(self, prepared: tuple[TokenBatch, TeacherQuery]) -> Tensor:
         """Loss of a batch of (sentence number, token row) pairs."""
         tokens, asked = prepared
         vectors = self._teacher.vectors(asked)
@@ -119,7 +119,7 @@ class ContrastiveDistillation(Distillation):
         first_rows = config.get("queue_cut") == FIRST_ROWS
         self.queue = VectorQueue(size, first_rows=first_rows) if size else None
 
-    def compute(self, prepared: tuple[TokenBatch, Asked]) -> Tensor:
+    def compute(self, prepared: tuple[TokenBatch, TeacherQuery]) -> Tensor:
         """Loss of a batch; its own vectors join the queue after it."""
         tokens, asked = prepared
         queries = self.project(batch_states(self.student, tokens))

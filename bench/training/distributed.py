@@ -58,19 +58,19 @@ class Ranks:
 _ranks: list[Ranks] = []  # none, or this process's
 
 
-def size() -> int:
+def count_processes() -> int:
     """Processes that train together, 1 for a process of its own."""
     return _ranks[0].size if _ranks else 1
 
 
-def is_first() -> bool:
+def is_first_process() -> bool:
     """True for the process that evaluates and writes; a process of its own is one."""
     return not _ranks or _ranks[0].rank == 0
 
 
 @contextmanager
-def joined(rank: int, size: int, meeting: Path, device: str) -> Iterator[None]:
-    """Be process ``rank`` of ``size`` within the block; NCCL on CUDA devices, one each, else gloo.
+def join_process_group(rank: int, size: int, meeting: Path, device: str) -> Iterator[None]:
+    """Be process ``rank`` of ``count_processes`` within the block; NCCL on CUDA devices, one each, else gloo.
 
     Args:
         rank: From 0; on CUDA the number of the device too.
@@ -102,11 +102,11 @@ def seed_draws(seed: int, stream: str) -> None:
     """Give this process's share a dropout stream of its own, from the run's seed and a stream's name."""
     for ranks in _ranks:
         with own_random_state(seed, f"{stream}/rank-{ranks.rank}", ranks.device):
-            ranks.draws = _states(ranks.device)
+            ranks.draws = _get_random_states(ranks.device)
 
 
 @dataclass(frozen=True)
-class Deal:
+class RowDeal:
     """How rows are dealt out: what this process encodes, and where the vectors of all end up.
 
     Args:
@@ -118,7 +118,7 @@ class Deal:
     place: tuple[int, ...]
 
 
-def deal(lengths: Sequence[int]) -> Deal:
+def deal_rows(lengths: Sequence[int]) -> RowDeal:
     """Deal out rows in the order of their lengths, so that shares cost alike; alone, all of them.
 
     Where their number is not a multiple of the processes', the longest is encoded once more than needed and
@@ -126,7 +126,7 @@ def deal(lengths: Sequence[int]) -> Deal:
     """
     if not _ranks:
         everything = tuple(range(len(lengths)))
-        return Deal(everything, everything)
+        return RowDeal(everything, everything)
     (ranks,) = _ranks
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     order += order[-1:] * (-len(lengths) % ranks.size)
@@ -135,26 +135,26 @@ def deal(lengths: Sequence[int]) -> Deal:
     for position, row in enumerate(order[: len(lengths)]):
         turn, rank = divmod(position, ranks.size)
         place[row] = rank * share + turn
-    return Deal(tuple(order[ranks.rank :: ranks.size]), tuple(place))
+    return RowDeal(tuple(order[ranks.rank :: ranks.size]), tuple(place))
 
 
 @contextmanager
-def own_draws() -> Iterator[None]:
+def use_own_draws() -> Iterator[None]:
     """Where a share is encoded: torch's global generators draw from this process's own stream."""
     if not _ranks:
         yield
         return
     (ranks,) = _ranks
-    shared = _states(ranks.device)
-    _set_states(ranks.draws)
+    shared = _get_random_states(ranks.device)
+    _set_random_states(ranks.draws)
     try:
         yield
     finally:
-        ranks.draws = _states(ranks.device)
-        _set_states(shared)
+        ranks.draws = _get_random_states(ranks.device)
+        _set_random_states(shared)
 
 
-def gathered(own: Tensor) -> Tensor:
+def gather_shares(own: Tensor) -> Tensor:
     """The shares of all processes put one after the other, with gradient through the own one."""
     if not _ranks:
         return own
@@ -162,7 +162,7 @@ def gathered(own: Tensor) -> Tensor:
     return gather(own, _ranks[0])
 
 
-def spread(rows: Sequence[Item], encode: Callable[[Sequence[Item]], Tensor]) -> Tensor:
+def encode_shares(rows: Sequence[Item], encode: Callable[[Sequence[Item]], Tensor]) -> Tensor:
     """Encode rows, each process its share, and return the vectors of all, with gradient through its own.
 
     Args:
@@ -175,14 +175,14 @@ def spread(rows: Sequence[Item], encode: Callable[[Sequence[Item]], Tensor]) -> 
     """
     if not _ranks:
         return encode(rows)
-    share = deal([len(row) for row in rows])
-    with own_draws():
+    share = deal_rows([len(row) for row in rows])
+    with use_own_draws():
         own = encode([rows[i] for i in share.own])
-    together = gathered(own)
+    together = gather_shares(own)
     return together[torch.tensor(share.place, device=together.device)]
 
 
-def spread_arrays(items: Sequence[Item], encode: Callable[[Sequence[Item]], FloatArray]) -> FloatArray:
+def encode_array_shares(items: Sequence[Item], encode: Callable[[Sequence[Item]], FloatArray]) -> FloatArray:
     """:func:`spread` for an encoder's arrays, float32 (B, H), without gradient; alone it is ``encode``."""
     if not _ranks:
         return encode(items)
@@ -192,11 +192,11 @@ def spread_arrays(items: Sequence[Item], encode: Callable[[Sequence[Item]], Floa
         return torch.from_numpy(np.ascontiguousarray(encode(share))).to(where)
 
     with torch.no_grad():
-        found: FloatArray = spread(items, tensors).cpu().numpy()
+        found: FloatArray = encode_shares(items, tensors).cpu().numpy()
     return found
 
 
-def share_gradients(parameters: Sequence[nn.Parameter]) -> None:
+def average_gradients(parameters: Sequence[nn.Parameter]) -> None:
     """Replace every gradient by its mean over the processes; a process of its own keeps its gradients."""
     for ranks in _ranks:
         found = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -211,7 +211,7 @@ def share_gradients(parameters: Sequence[nn.Parameter]) -> None:
                 start += gradient.numel()
 
 
-def from_first(compute: Callable[[], float]) -> float:
+def broadcast_from_first(compute: Callable[[], float]) -> float:
     """Let the first process compute a number, and return it on all."""
     if not _ranks:
         return compute()
@@ -221,7 +221,7 @@ def from_first(compute: Callable[[], float]) -> float:
     return float(number)
 
 
-def total(number: float) -> float:
+def sum_over_processes(number: float) -> float:
     """Sum of a number over the processes."""
     if not _ranks:
         return number
@@ -251,12 +251,12 @@ class _Gather(torch.autograd.Function):
         return gradient[start : start + ctx.rows] * ctx.ranks.size, None
 
 
-def _states(device: str) -> list[Tensor]:
+def _get_random_states(device: str) -> list[Tensor]:
     cuda = [torch.cuda.get_rng_state()] if device.startswith("cuda") else []
     return [torch.get_rng_state(), *cuda]
 
 
-def _set_states(states: Sequence[Tensor]) -> None:
+def _set_random_states(states: Sequence[Tensor]) -> None:
     torch.set_rng_state(states[0])
     for state in states[1:]:
         torch.cuda.set_rng_state(state)

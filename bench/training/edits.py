@@ -10,42 +10,42 @@ EDITS = ("sf", "rv", "de", "rp", "dp")
 """Released names: shuffled, reversed, some deleted, some repeated, and the row itself."""
 
 
-def shuffled(row: Sequence[int], draw: torch.Generator) -> list[int]:
+def shuffle_subwords(row: Sequence[int], draw: torch.Generator) -> list[int]:
     """The row with its subwords in a random order; the two specials keep their places."""
     inner = row[1:-1]
     order = torch.randperm(len(inner), generator=draw).tolist()
     return [row[0], *(inner[place] for place in order), row[-1]]
 
 
-def backwards(row: Sequence[int]) -> list[int]:
+def reverse_subwords(row: Sequence[int]) -> list[int]:
     """The row with its subwords from the last to the first."""
     return [row[0], *row[-2:0:-1], row[-1]]
 
 
-def shortened(row: Sequence[int], share: float, draw: torch.Generator) -> list[int]:
+def delete_subwords(row: Sequence[int], share: float, draw: torch.Generator) -> list[int]:
     """The row without round(share * n) of its n subwords.
 
     Each is drawn by its place among those left, and the first subword equal to it falls away.
     """
     inner = list(row[1:-1])
     for _ in range(min(round(share * len(inner)), len(inner))):
-        inner.remove(inner[_below(len(inner), draw)])
+        inner.remove(inner[_draw_index(len(inner), draw)])
     return [row[0], *inner, row[-1]]
 
 
-def lengthened(row: Sequence[int], share: float, longest: int, draw: torch.Generator) -> list[int]:
+def insert_subwords(row: Sequence[int], share: float, longest: int, draw: torch.Generator) -> list[int]:
     """The row with round(share * n) of its n subwords put in once more, each at a random place.
 
     Each is drawn from all subwords so far. The row grows to at most ``longest`` ids, specials included.
     """
     inner = list(row[1:-1])
     for _ in range(min(round(share * len(inner)), max(0, longest - len(row)))):
-        token = inner[_below(len(inner), draw)]
-        inner.insert(_below(len(inner) + 1, draw), token)
+        token = inner[_draw_index(len(inner), draw)]
+        inner.insert(_draw_index(len(inner) + 1, draw), token)
     return [row[0], *inner, row[-1]]
 
 
-def edited_views(
+def edit_views(
     row: Sequence[int],
     share: float,
     longest: int,
@@ -65,14 +65,14 @@ def edited_views(
         KeyError: another name.
     """
     ways = {
-        "sf": lambda: shuffled(row, draw),
-        "rv": lambda: backwards(row),
-        "de": lambda: shortened(row, share, draw),
-        "rp": lambda: lengthened(row, share, longest, draw),
+        "sf": lambda: shuffle_subwords(row, draw),
+        "rv": lambda: reverse_subwords(row),
+        "de": lambda: delete_subwords(row, share, draw),
+        "rp": lambda: insert_subwords(row, share, longest, draw),
         "dp": lambda: list(row),
     }
     return [ways[edit]() for edit in edits]
 
 
-def _below(count: int, draw: torch.Generator) -> int:
+def _draw_index(count: int, draw: torch.Generator) -> int:
     return int(torch.randint(count, (), generator=draw))

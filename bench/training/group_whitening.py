@@ -74,10 +74,10 @@ def whiten_views(
     if engine not in ENGINES or (through and engine == "lowrank"):
         raise ValueError(f"engine {engine!r}, gradient through it: {through}")
     for features, order in zip(views, orders, strict=True):
-        _check(features, order, groups, eps)
-    centred = [_cut(features, order, groups) for features, order in zip(views, orders, strict=True)]
-    covariance = torch.cat([_covariance(part, exact=engine == "cholesky") for part in centred])
-    root = _root(covariance if through else covariance.detach(), eps, engine).to(centred[0])
+        _check_arguments(features, order, groups, eps)
+    centred = [_center_groups(features, order, groups) for features, order in zip(views, orders, strict=True)]
+    covariance = torch.cat([_compute_covariance(part, exact=engine == "cholesky") for part in centred])
+    root = _compute_root(covariance if through else covariance.detach(), eps, engine).to(centred[0])
     white = [part @ matrix for part, matrix in zip(centred, root.chunk(len(views)), strict=True)]
     back = orders.argsort(dim=1)
     return [
@@ -86,20 +86,20 @@ def whiten_views(
     ]
 
 
-def _cut(features: Tensor, order: Tensor, groups: int) -> Tensor:
+def _center_groups(features: Tensor, order: Tensor, groups: int) -> Tensor:
     """The centred groups of channels, (G, B, H / G)."""
     batch, size = features.shape
     shuffled = features[:, order].view(batch, groups, size // groups).transpose(0, 1)
     return shuffled - shuffled.mean(1, keepdim=True)
 
 
-def _covariance(centred: Tensor, *, exact: bool) -> Tensor:
+def _compute_covariance(centred: Tensor, *, exact: bool) -> Tensor:
     """S of each group; on a GPU or ``exact`` in float64, where rounding leaves no eigenvalue below -eps."""
     rows = to_float64(centred) if exact or not centred.is_cpu else centred
     return rows.transpose(1, 2) @ rows / rows.shape[1]
 
 
-def _check(features: Tensor, order: Tensor, groups: int, eps: float) -> None:
+def _check_arguments(features: Tensor, order: Tensor, groups: int, eps: float) -> None:
     if features.ndim != 2 or order.shape != features.shape[1:]:
         raise ValueError(
             f"features {tuple(features.shape)} and order {tuple(order.shape)} must be (B, H), (H,)"
@@ -110,7 +110,7 @@ def _check(features: Tensor, order: Tensor, groups: int, eps: float) -> None:
         raise ValueError(f"eps {eps} must be above 0")
 
 
-def _root(covariance: Tensor, eps: float, engine: str) -> Tensor:
+def _compute_root(covariance: Tensor, eps: float, engine: str) -> Tensor:
     """W of each group, (G, n, n): W^T (S + eps I) W = I, of "lowrank" in the directions that it keeps."""
     if engine == "cholesky":
         eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench import nn, training
 from bench.lazy import torch
-from bench.training.recipe import fresh_linear
+from bench.training.recipe import init_linear
 
 
 class EncoderWithHead(training.Objective):
@@ -21,7 +21,7 @@ class EncoderWithHead(training.Objective):
     def __init__(self, model: Any, pad_id: int) -> None:
         super().__init__()
         self.encoder, self.pad_id = model, pad_id
-        self.head = fresh_linear(nn.state_size(model))
+        self.head = init_linear(nn.state_size(model))
 
     def tokens(self, rows: Sequence[list[int]]) -> nn.TokenBatch:
         """The host's half of :meth:`projected`."""

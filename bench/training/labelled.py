@@ -9,7 +9,7 @@ from bench import nn
 from bench.stages import StageContext
 
 
-class Columns:
+class PairColumns:
     """Token rows of the positives and, where there are any, of the hard negatives.
 
     Args:

@@ -22,8 +22,8 @@ import torch
 from bench.config.plugins import load_plugins
 from bench.config.spec import Plugin
 from bench.errors import BenchError, CellFailedError, InputError
-from bench.training.child_processes import INTERRUPTED, end_follows, interrupt_held, leave_on_interrupt
-from bench.training.distributed import joined
+from bench.training.child_processes import INTERRUPTED, wait_for_sigterm, hold_interrupts, exit_on_interrupt
+from bench.training.distributed import join_process_group
 
 Say = Callable[[Any], None]
 """Called in the first process with what the caller's own is called with."""
@@ -42,7 +42,7 @@ def check_devices(size: int, device: str) -> None:
         )
 
 
-def run_together(
+def run_processes(
     work: Work,
     size: int,
     *,
@@ -50,7 +50,7 @@ def run_together(
     plugins: Sequence[Plugin] = (),
     progress: Say | None = None,
 ) -> Any:
-    """Run ``work`` in fresh (spawned) processes that are joined (:func:`bench.training.distributed.joined`).
+    """Run ``work`` in fresh (spawned) processes that are joined (:func:`bench.training.distributed.join_process_group`).
 
     Args:
         work: A function that pickles; every process runs it.
@@ -74,8 +74,8 @@ def run_together(
             for rank in range(size):
                 ours, theirs = context.Pipe()
                 given = (theirs, rank, size, Path(folder), device, torch.get_num_threads(), tuple(plugins))
-                started = context.Process(target=_process, args=given)
-                with interrupt_held():
+                started = context.Process(target=_run_process, args=given)
+                with hold_interrupts():
                     started.start()
                 theirs.close()
                 running[ours] = started
@@ -83,16 +83,16 @@ def run_together(
             with suppress(BrokenPipeError):  # it has ended already: what it said is read below
                 for ours in running:
                     ours.send_bytes(parcel)
-            return _watch(running, progress)
+            return _collect_results(running, progress)
         except BaseException:
             for process in running.values():
                 process.terminate()
             raise
         finally:
-            _end(running)
+            _end_processes(running)
 
 
-def _watch(running: dict[Connection, BaseProcess], progress: Say | None) -> Any:
+def _collect_results(running: dict[Connection, BaseProcess], progress: Say | None) -> Any:
     """Wait until all have finished; raises what the first one to fail said."""
     ranks = {pipe: rank for rank, pipe in enumerate(running)}
     results: dict[int, Any] = {}
@@ -103,7 +103,7 @@ def _watch(running: dict[Connection, BaseProcess], progress: Say | None) -> Any:
             try:
                 kind, content = pipe.recv()
             except (EOFError, OSError):
-                kind, content = "failed", (0.0, _ended(running[pipe], ranks[pipe], len(ranks)), "")
+                kind, content = "failed", (0.0, _exit_error(running[pipe], ranks[pipe], len(ranks)), "")
             if kind == "failed":
                 at, error, trace = content
                 if trace:
@@ -118,20 +118,20 @@ def _watch(running: dict[Connection, BaseProcess], progress: Say | None) -> Any:
     return results[0]
 
 
-def _ended(process: BaseProcess, rank: int, size: int) -> BaseException:
+def _exit_error(process: BaseProcess, rank: int, size: int) -> BaseException:
     """Why a process ended without a report."""
     process.join(_LAST_WORDS)
     if process.exitcode == INTERRUPTED:
         return KeyboardInterrupt()
     if process.exitcode == -signal.SIGTERM:
-        end_follows()
+        wait_for_sigterm()
     return CellFailedError(
         f"process {rank} of the {size} that train together died (killed, or out of memory?)",
         hint="run the same command again, with fewer or more --ranks",
     )
 
 
-def _end(running: dict[Connection, BaseProcess]) -> None:
+def _end_processes(running: dict[Connection, BaseProcess]) -> None:
     """Wait for what has finished or was told to; what doesn't end is killed."""
     for pipe, process in running.items():
         pipe.close()
@@ -141,11 +141,11 @@ def _end(running: dict[Connection, BaseProcess]) -> None:
             process.join()
 
 
-def _process(
+def _run_process(
     pipe: Connection, rank: int, size: int, folder: Path, device: str, threads: int, plugins: Sequence[Plugin]
 ) -> None:
     """What a process does; all but the pipe's content is what it needs before it can read its work."""
-    leave_on_interrupt()
+    exit_on_interrupt()
     if rank:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     try:
@@ -155,7 +155,7 @@ def _process(
         scratch = folder / f"rank-{rank}"
         scratch.mkdir()
         report = (lambda n: pipe.send(("progress", n))) if rank == 0 else None
-        with joined(rank, size, folder / "meeting", device):
+        with join_process_group(rank, size, folder / "meeting", device):
             result = work(scratch, report)
         pipe.send(("done", result if rank == 0 else None))
     except (Exception, SystemExit) as error:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.training.mixed_precision import widened
+from bench.training.mixed_precision import to_float32
 
 
 class ContrastHead(nn.Module):
@@ -76,4 +76,4 @@ class TiedHead(nn.Module):
     def forward(self, states: Tensor, words: Tensor) -> Tensor:
         """States (K, H) and word embeddings (V, H), which may be bfloat16, to logits (K, V)."""
         found = functional.linear(self.transform(states).to(words.dtype), words)
-        return widened(found) + self.bias
+        return to_float32(found) + self.bias

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import BenchError, InputError
-from bench.nn.backbone import Rows
+from bench.nn.backbone import IndexedRows
 from bench.nn.device import keep_freed_memory
 from bench.stages import Report
-from bench.training.distributed import from_first, share_gradients
-from bench.training.mixed_precision import Masters, in_float32
+from bench.training.distributed import broadcast_from_first, average_gradients
+from bench.training.mixed_precision import MasterWeights, use_full_float32
 from bench.training.randomness import generator
-from bench.training.two_phase_step import Objective, device_half, in_halves, prepared_steps
+from bench.training.two_phase_step import Objective, compile_device_half, as_objective, prepare_steps
 
 State = dict[str, Tensor]
 DevScore = Callable[[], float]
@@ -93,7 +93,7 @@ class TrainResult:
     evaluations: tuple[Mapping[str, Any], ...] = ()
 
 
-def batches(
+def order_batches(
     count: int, batch_size: int, seed: int, corpus: str, *, drop_last: bool = False
 ) -> Iterator[list[int]]:
     """Yield batches of sentence indices without end: a new permutation each epoch, its last batch short.
@@ -112,7 +112,7 @@ def batches(
 def train(
     objective: Objective | nn.Module,
     encoder: nn.Module,
-    rows: Rows,
+    rows: IndexedRows,
     settings: TrainSettings,
     *,
     seed: int,
@@ -141,18 +141,18 @@ def train(
         BenchError: empty corpus, or a loss that is not finite (naming the step).
         InputError: less than a batch.
     """
-    _check_text(len(rows), settings)
+    _check_text_size(len(rows), settings)
     keep_freed_memory()
-    order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
-    history, halves = _History(encoder, settings, report), in_halves(objective)
+    order = order_batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
+    history, halves = _History(encoder, settings, report), as_objective(objective)
     module = halves.module
-    steps = prepared_steps(
+    steps = prepare_steps(
         halves,
         lambda: [rows[index] for index in next(order)],
         settings.steps,
         ahead=halves.device.type == "cuda",
     )
-    stepping = _Stepping(halves, encoder, settings, plain=halves is not objective)
+    stepping = _Stepper(halves, encoder, settings, plain=halves is not objective)
     module.train()
     with closing(steps):  # its thread ends with a training that fails
         for step in range(1, settings.steps + 1):
@@ -162,22 +162,22 @@ def train(
             history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
             if step % settings.eval_every == 0:
                 norm = stepping.gradient_norm()
-                history.evaluated(step, _evaluated(module, dev_score), norm, begin)
+                history.evaluated(step, _evaluate_dev(module, dev_score), norm, begin)
             if progress:
                 progress(sentences)
     module.eval()
     return history.result(settings.steps)
 
 
-def _evaluated(module: nn.Module, dev_score: DevScore) -> float:
+def _evaluate_dev(module: nn.Module, dev_score: DevScore) -> float:
     module.eval()
-    with in_float32():
-        score = from_first(dev_score)
+    with use_full_float32():
+        score = broadcast_from_first(dev_score)
     module.train()
     return score
 
 
-def _check_text(sentences: int, settings: TrainSettings) -> None:
+def _check_text_size(sentences: int, settings: TrainSettings) -> None:
     if not sentences:
         raise BenchError("the training text has no sentence")
     if sentences < settings.batch_size:
@@ -187,7 +187,7 @@ def _check_text(sentences: int, settings: TrainSettings) -> None:
         )
 
 
-class _Stepping:
+class _Stepper:
     """The steps of a training: loss, gradient, clipping, AdamW.
 
     Args:
@@ -203,14 +203,14 @@ class _Stepping:
         module = objective.module
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self._optimizer = make_optimizer(module, settings)
-        self._compute = device_half(objective.compute, plain=plain)
-        self._masters, self._settings = Masters(encoder), settings
+        self._compute = compile_device_half(objective.compute, plain=plain)
+        self._masters, self._settings = MasterWeights(encoder), settings
         self._norm: Tensor | None = None
 
     def take(self, step: int, prepared: Any) -> _Reading:
         """Take a step on what was prepared for it; its loss."""
         for group in self._optimizer.param_groups:
-            group["lr"] = rate(self._settings, step) * group.get("rate_scale", 1.0)
+            group["lr"] = learning_rate(self._settings, step) * group.get("rate_scale", 1.0)
             if self._settings.adam_eps is not None:
                 group["eps"] = self._settings.adam_eps / math.sqrt(1 - group["betas"][1] ** step)
         with self._masters.lowered():
@@ -218,7 +218,7 @@ class _Stepping:
             reading = _Reading(loss.detach())
             self._optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
-        share_gradients(self._parameters)
+        average_gradients(self._parameters)
         if self._settings.clip:
             self._norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)
         self._optimizer.step()
@@ -260,15 +260,15 @@ class _History:
         self.losses.append(loss)
         self.sentences += sentences
         self.step_seconds.append(time.perf_counter() - begin)
-        self._report({**self._news(step), "steps": self._settings.steps})
+        self._report({**self._step_facts(step), "steps": self._settings.steps})
 
-    def _news(self, step: int) -> dict[str, Any]:
-        return {"step": step, "loss": self.losses[-1], "rate": rate(self._settings, step)}
+    def _step_facts(self, step: int) -> dict[str, Any]:
+        return {"step": step, "loss": self.losses[-1], "rate": learning_rate(self._settings, step)}
 
     def evaluated(self, step: int, score: float, norm: _Reading | None, begin: float) -> None:
         """Record a dev evaluation, and keep the weights if it is the strictly best one."""
         self.dev_seconds.append(time.perf_counter() - begin - self.step_seconds[-1])
-        self.evaluations.append({**self._news(step), "gradient_norm": norm and norm.arrived(), "dev": score})
+        self.evaluations.append({**self._step_facts(step), "gradient_norm": norm and norm.arrived(), "dev": score})
         self._report(self.evaluations[-1])
         self.curve.append((step, score))
         if score > self.best_score:
@@ -357,7 +357,7 @@ def _decay_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, 
     ]
 
 
-def rate(settings: TrainSettings, step: int) -> float:
+def learning_rate(settings: TrainSettings, step: int) -> float:
     """Learning rate of a step, counted from 1: linear decay reaches 0 one step after the last.
 
     A warm-up of w steps starts at 0 and reaches the full rate at step w + 1, where the decay begins.

@@ -10,7 +10,7 @@ from torch import Tensor
 from bench.nn.tokens import Chunk
 
 
-class Masked(NamedTuple):
+class MaskedText(NamedTuple):
     """A masked text: what a model reads of it, and what it has to restore.
 
     Args:
@@ -24,13 +24,13 @@ class Masked(NamedTuple):
     targets: Tensor
 
 
-def masked_text(
+def mask_text(
     ids: Tensor, tokenizer: Any, share: float, draws: torch.Generator, *, at_least_one: bool = False
-) -> Masked:
+) -> MaskedText:
     """The same as :func:`mask_tokens` with the chosen tokens' places, which need no search on a device."""
     inputs, chosen = mask_tokens(ids, tokenizer, share, draws, at_least_one=at_least_one)
     places = chosen.flatten().nonzero().flatten()
-    return Masked(inputs, places, ids.flatten()[places])
+    return MaskedText(inputs, places, ids.flatten()[places])
 
 
 def mask_tokens(
@@ -65,7 +65,7 @@ def mask_tokens(
     return torch.where(chosen & (kind >= 0.9), words, inputs), chosen
 
 
-class Gaps(NamedTuple):
+class MaskedRows(NamedTuple):
     """Rows with masked tokens, padded to the longest.
 
     Args:

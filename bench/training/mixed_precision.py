@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bench.errors import InputError
-from bench.nn.states import layered
+from bench.nn.states import is_layered
 
 LOWERED = "bf16-weights"
 _asked: list[str] = []  # innermost last; a plain list, which a compiled step can read
 
 
 @contextmanager
-def training_at(precision: str) -> Iterator[None]:
+def train_at_precision(precision: str) -> Iterator[None]:
     """Train at a precision within the block.
 
     Args:
@@ -28,19 +28,19 @@ def training_at(precision: str) -> Iterator[None]:
     """
     _asked.append(precision)
     try:
-        with _products("high") if precision == "tf32" else nullcontext():
+        with _set_matmul_precision("high") if precision == "tf32" else nullcontext():
             yield
     finally:
         _asked.pop()
 
 
-def in_float32() -> AbstractContextManager[object]:
+def use_full_float32() -> AbstractContextManager[object]:
     """Evaluate within a training: products take float32 as it is."""
-    return _products("highest")
+    return _set_matmul_precision("highest")
 
 
 @contextmanager
-def _products(precision: str) -> Iterator[None]:
+def _set_matmul_precision(precision: str) -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
@@ -49,19 +49,19 @@ def _products(precision: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def lowered(device: torch.device | str) -> AbstractContextManager[object]:
+def autocast_towers(device: torch.device | str) -> AbstractContextManager[object]:
     """Where a transformer is called in training; its results may be bfloat16, see :func:`widened`."""
     if _asked[-1:] != ["bf16"]:
         return nullcontext()
     return torch.autocast(torch.device(device).type, torch.bfloat16)
 
 
-def weights_lowered() -> bool:
+def uses_bf16_weights() -> bool:
     """True where towers step in bfloat16 weights."""
     return _asked[-1:] == [LOWERED]
 
 
-def widened(states: Tensor) -> Tensor:
+def to_float32(states: Tensor) -> Tensor:
     """What came out of :func:`lowered`, for a loss: bfloat16 as float32, others as they are."""
     return states.float() if states.dtype == torch.bfloat16 else states
 
@@ -69,7 +69,7 @@ def widened(states: Tensor) -> Tensor:
 _MASTER = "_float32_master"
 
 
-class Masters:
+class MasterWeights:
     """The float32 weights of towers, which step in bfloat16.
 
     Within :meth:`lowered` the parameters hold bfloat16 copies, so neither weights nor activations are cast;
@@ -81,7 +81,7 @@ class Masters:
 
     Args:
         towers: The transformers; nothing is lowered unless this is asked for, see
-            :func:`bench.training.mixed_precision.training_at`.
+            :func:`bench.training.mixed_precision.train_at_precision`.
 
     Raises:
         InputError: a tower with a pooler whose layers can't be called without it.
@@ -94,12 +94,12 @@ class Masters:
             if name.rpartition(".")[2] == "pooler"
             for parameter in module.parameters()
         }
-        for model in towers.modules() if weights_lowered() else ():
+        for model in towers.modules() if uses_bf16_weights() else ():
             if getattr(model, "pooler", None) is not None and isinstance(model, PreTrainedModel):
                 _check_layered(model)
         self._weights = [
             parameter
-            for parameter in (towers.parameters() if weights_lowered() else ())
+            for parameter in (towers.parameters() if uses_bf16_weights() else ())
             if parameter.dtype == torch.float32 and id(parameter) not in spared
         ]
         self._low = [torch.empty_like(each, dtype=torch.bfloat16) for each in self._weights]
@@ -123,10 +123,10 @@ class Masters:
                 parameter.grad = None  # a gradient has its parameter's type
                 parameter.data = master
                 delattr(parameter, _MASTER)
-            _widen(self._weights, found)
+            _set_gradients(self._weights, found)
 
 
-def master_of(parameter: Tensor) -> Tensor:
+def get_master(parameter: Tensor) -> Tensor:
     """The float32 weights of a parameter that holds bfloat16 at the moment, else the parameter."""
     master: Tensor = getattr(parameter, _MASTER, parameter)
     return master
@@ -134,7 +134,7 @@ def master_of(parameter: Tensor) -> Tensor:
 
 def _check_layered(model: Any) -> None:
     """Raise InputError for a model that would call its pooler, which is float32, on bfloat16 states."""
-    if not layered(model):
+    if not is_layered(model):
         raise InputError(
             f"a {type(model).__name__} can't train in bfloat16 weights",
             where=f"--train-precision {LOWERED}",
@@ -142,7 +142,7 @@ def _check_layered(model: Any) -> None:
         )
 
 
-def _widen(weights: list[nn.Parameter], gradients: list[Tensor | None]) -> None:
+def _set_gradients(weights: list[nn.Parameter], gradients: list[Tensor | None]) -> None:
     """Give weights their gradients, in float32."""
     pairs = [(one, low) for one, low in zip(weights, gradients, strict=True) if low is not None]
     if not pairs:

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import BenchError, InputError
-from bench.nn.masked_lm import lm_logits
-from bench.nn.states import last_states
-from bench.nn.tokens import Chunk, chunk_of, on_device
-from bench.training.masking import Masked, masked_text
-from bench.training.mixed_precision import lowered, widened
+from bench.nn.masked_lm import compute_lm_logits
+from bench.nn.states import compute_last_states
+from bench.nn.tokens import Chunk, pad_chunk, move_to_device
+from bench.training.masking import MaskedText, mask_text
+from bench.training.mixed_precision import autocast_towers, to_float32
 from bench.training.randomness import generator
-from bench.training.two_phase_step import Objective, prepared_steps
+from bench.training.two_phase_step import Objective, prepare_steps
 
 _CURVE_EVERY = 100
 _POOL = 16  # batches whose sentences are sorted by length together: less padding, still random
@@ -64,18 +64,18 @@ class MlmObjective(Objective):
         super().__init__()
         self.model, self.tokenizer, self.share, self.draws = model, tokenizer, share, draws
 
-    def prepare(self, batch: Sequence[list[int]]) -> tuple[Chunk, Masked]:
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[Chunk, MaskedText]:
         """The rows padded to the longest, with some of their tokens masked."""
-        chunk = chunk_of(batch, self.tokenizer.pad_token_id, masked=self.device.type == "cuda")
-        masked = masked_text(chunk.ids, self.tokenizer, self.share, self.draws, at_least_one=True)
+        chunk = pad_chunk(batch, self.tokenizer.pad_token_id, masked=self.device.type == "cuda")
+        masked = mask_text(chunk.ids, self.tokenizer, self.share, self.draws, at_least_one=True)
         return chunk._replace(ids=masked.inputs), masked
 
-    def compute(self, prepared: tuple[Chunk, Masked]) -> Tensor:
+    def compute(self, prepared: tuple[Chunk, MaskedText]) -> Tensor:
         """The head sees the chosen tokens alone."""
         chunk, masked = prepared
-        with lowered(chunk.ids.device):
-            states = last_states(self.model.bert, chunk)
-            logits = widened(self.model.cls(states.flatten(0, 1)[masked.places]))
+        with autocast_towers(chunk.ids.device):
+            states = compute_last_states(self.model.bert, chunk)
+            logits = to_float32(self.model.cls(states.flatten(0, 1)[masked.places]))
         return nn.functional.cross_entropy(logits, masked.targets)
 
 
@@ -113,10 +113,10 @@ def train_mlm(
     objective = MlmObjective(model, tokenizer, settings.mask, generator(seed, "pretrain/mask"))
     order = length_pooled_batches([len(row) for row in rows], settings.batch_size, seed)
     kind = objective.device.type
-    optimizer = _optimizer(model, settings, fused=kind != "cpu")
-    clock, losses = _Clock(settings, end), _Losses(1 if kind == "cpu" else _CURVE_EVERY)
+    optimizer = _build_optimizer(model, settings, fused=kind != "cpu")
+    clock, losses = _Clock(settings, end), _LossCurve(1 if kind == "cpu" else _CURVE_EVERY)
     most = settings.steps if end is None else sys.maxsize
-    steps = prepared_steps(
+    steps = prepare_steps(
         objective, lambda: [rows[index] for index in next(order)], most, ahead=kind == "cuda"
     )
     with closing(steps):
@@ -138,7 +138,7 @@ def train_mlm(
     return losses.curve()
 
 
-def _optimizer(model: nn.Module, settings: MlmSettings, *, fused: bool) -> torch.optim.AdamW:
+def _build_optimizer(model: nn.Module, settings: MlmSettings, *, fused: bool) -> torch.optim.AdamW:
     """AdamW; not fused on a CPU, where that rounds otherwise, so finished weights could not be made again."""
     return torch.optim.AdamW(
         model.parameters(),
@@ -165,15 +165,15 @@ class _Clock:
     def rate(self, step: int) -> float:
         """Learning rate of a step, counted from 1."""
         if self._end is None:
-            return warmed_rate(self._settings, step)
-        return rate_in_time(self._settings, (time.monotonic() - self._begin) / (self._end - self._begin))
+            return warmup_rate(self._settings, step)
+        return rate_by_time(self._settings, (time.monotonic() - self._begin) / (self._end - self._begin))
 
     def over(self) -> bool:
         """True at the end of a training by time."""
         return self._end is not None and time.monotonic() >= self._end
 
 
-class _Losses:
+class _LossCurve:
     """The losses of all steps, read from the device a few at a time.
 
     Args:
@@ -207,7 +207,7 @@ class _Losses:
         self._waiting = []
 
 
-def warmed_rate(settings: MlmSettings, step: int) -> float:
+def warmup_rate(settings: MlmSettings, step: int) -> float:
     """Learning rate of a step, counted from 1: linear warm-up, then linear decay to 0 after the last."""
     warm = max(1, round(settings.warmup * settings.steps))
     if step <= warm:
@@ -215,7 +215,7 @@ def warmed_rate(settings: MlmSettings, step: int) -> float:
     return settings.lr * (settings.steps - step + 1) / (settings.steps - warm + 1)
 
 
-def rate_in_time(settings: MlmSettings, gone: float) -> float:
+def rate_by_time(settings: MlmSettings, gone: float) -> float:
     """The same for a share of the time that is gone, 0 to 1."""
     if gone < settings.warmup:
         return settings.lr * gone / settings.warmup
@@ -254,10 +254,10 @@ def masked_accuracy(model: Any, tokenizer: Any, rows: Sequence[list[int]], share
     draws, device, total = generator(seed, "pretrain/unseen"), torch.device(model.device), 0
     right = torch.zeros((), dtype=torch.long, device=device)
     for start in range(0, len(rows), 32):
-        chunk = chunk_of(rows[start : start + 32], tokenizer.pad_token_id, masked=device.type == "cuda")
-        masked = masked_text(chunk.ids, tokenizer, share, draws, at_least_one=True)
-        chunk, masked = on_device((chunk._replace(ids=masked.inputs), masked), device)
-        logits = lm_logits(model, chunk).flatten(0, 1)[masked.places]
+        chunk = pad_chunk(rows[start : start + 32], tokenizer.pad_token_id, masked=device.type == "cuda")
+        masked = mask_text(chunk.ids, tokenizer, share, draws, at_least_one=True)
+        chunk, masked = move_to_device((chunk._replace(ids=masked.inputs), masked), device)
+        logits = compute_lm_logits(model, chunk).flatten(0, 1)[masked.places]
         right += (logits.argmax(-1) == masked.targets).sum()
         total += len(masked.targets)
     return int(right) / total

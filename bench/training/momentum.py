@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import InputError
-from bench.training.mixed_precision import master_of
+from bench.training.mixed_precision import get_master
 
 
 class MomentumCopy:
@@ -47,7 +47,7 @@ class MomentumCopy:
         own, followed = dict(self.model.named_parameters()), dict(source.named_parameters())
         slow: list[Tensor] = [own[name] for name in followed]
         torch._foreach_mul_(slow, self.momentum)
-        torch._foreach_add_(slow, [master_of(each) for each in followed.values()], alpha=1 - self.momentum)
+        torch._foreach_add_(slow, [get_master(each) for each in followed.values()], alpha=1 - self.momentum)
 
 
 class VectorQueue:

@@ -73,7 +73,7 @@ def negate_parsed(tokens: Sequence[ParsedToken]) -> str:
     return " ".join(words)
 
 
-def spacy_folder() -> Path:
+def find_spacy_folder() -> Path:
     """Return the folder of the spaCy model that :data:`SPACY_FOLDER` names.
 
     Raises:
@@ -94,7 +94,7 @@ def spacy_folder() -> Path:
     return folder
 
 
-def folder_hash(folder: Path) -> str:
+def hash_folder_files(folder: Path) -> str:
     """Return the sha256 over names and bytes of all files of a folder."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -104,7 +104,7 @@ def folder_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def spacy_negation(folder: Path) -> Callable[[str], str]:
+def load_spacy_negation(folder: Path) -> Callable[[str], str]:
     """Return the negation by a spaCy model with a tagger, a parser and a lemmatiser.
 
     Raises:

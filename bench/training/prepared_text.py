@@ -15,10 +15,10 @@ from safetensors.numpy import load_file, save_file
 
 from bench.data.corpus import Corpus
 from bench.errors import DataError, InputError
-from bench.nn.backbone import token_rows
-from bench.nn.wordpiece import train_wordpiece, wordpiece_tokenizer
-from bench.records.files import whole_folder
-from bench.training.spectral import spectral_embeddings
+from bench.nn.backbone import tokenize_rows
+from bench.nn.wordpiece import train_wordpiece, build_wordpiece_tokenizer
+from bench.records.files import create_folder_atomically
+from bench.training.spectral import compute_spectral_embeddings
 
 STD = 0.02
 """Standard deviation of a BERT's first weights, its embeddings' too."""
@@ -87,19 +87,19 @@ def prepare_text(
             where=corpus.name,
             expected="a smaller one, since the embeddings start from the text's counts",
         )
-    rows = (_whole_rows if split else token_rows)(tokenizer, corpus.sentences, max_length)
+    rows = (_split_rows if split else tokenize_rows)(tokenizer, corpus.sentences, max_length)
     inner = [row[1:-1] for row in rows]
     return PreparedText(
         tokenizer=tokenizer,
         rows=rows,
-        embeddings=spectral_embeddings(inner, len(tokenizer), hidden, STD),
-        text=text_facts(corpus),
-        cut={} if split else count_cut(tokenizer, corpus, corpus.sentences, rows, max_length, say),
+        embeddings=compute_spectral_embeddings(inner, len(tokenizer), hidden, STD),
+        text=describe_corpus(corpus),
+        cut={} if split else count_cut_tokens(tokenizer, corpus, corpus.sentences, rows, max_length, say),
         sizes={"max_length": max_length, "vocabulary": vocabulary, "hidden": hidden, "split": split},
     )
 
 
-def text_facts(corpus: Corpus) -> dict[str, Any]:
+def describe_corpus(corpus: Corpus) -> dict[str, Any]:
     """A text's name, fingerprint, number of lines, and made-up world."""
     return {
         "name": corpus.name,
@@ -109,14 +109,14 @@ def text_facts(corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _whole_rows(tokenizer: Any, lines: Sequence[str], kept: int) -> list[list[int]]:
+def _split_rows(tokenizer: Any, lines: Sequence[str], kept: int) -> list[list[int]]:
     """Token ids of all of the text: a line of more tokens than are kept goes on in rows of its own."""
     whole = tokenizer(list(lines), add_special_tokens=False, verbose=False)["input_ids"]
     cls, sep, inner = tokenizer.cls_token_id, tokenizer.sep_token_id, kept - 2
     return [[cls, *ids[i : i + inner], sep] for ids in whole for i in range(0, len(ids), inner)]
 
 
-def count_cut(
+def count_cut_tokens(
     tokenizer: Any,
     corpus: Corpus,
     lines: Sequence[str],
@@ -137,7 +137,7 @@ def count_cut(
     return {"lines": cut, "of": len(rows), "tokens": unread}
 
 
-def save_text(text: PreparedText, out: Path) -> None:
+def save_prepared_text(text: PreparedText, out: Path) -> None:
     """Write a prepared text as a folder: rows.safetensors, and prepared.json with the vocabulary."""
     kind = np.uint16 if len(text.tokenizer) <= 1 << 16 else np.int32  # half of the folder
     lengths = np.fromiter(map(len, text.rows), dtype=np.int32, count=len(text.rows))
@@ -153,12 +153,12 @@ def save_text(text: PreparedText, out: Path) -> None:
         "sizes": dict(text.sizes),
         "vocabulary": sorted(ids, key=ids.__getitem__),
     }
-    with whole_folder(out) as folder:
+    with create_folder_atomically(out) as folder:
         save_file(arrays, folder / _ROWS)
         (folder / _FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
-def load_text(folder: Path) -> PreparedText:
+def load_prepared_text(folder: Path) -> PreparedText:
     """Read what :func:`save_text` wrote.
 
     Raises:
@@ -170,7 +170,7 @@ def load_text(folder: Path) -> PreparedText:
         sizes = {name: facts["sizes"][name] for name in ("max_length", "vocabulary", "hidden", "split")}
         arrays = load_file(folder / _ROWS)
         ids, lengths, embeddings = arrays["ids"], arrays["lengths"], arrays["embeddings"]
-        tokenizer = wordpiece_tokenizer(facts["vocabulary"], max_length=sizes["max_length"])
+        tokenizer = build_wordpiece_tokenizer(facts["vocabulary"], max_length=sizes["max_length"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise DataError(
             f"not a prepared text: {type(error).__name__}",

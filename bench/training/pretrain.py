@@ -17,16 +17,16 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from bench.data.corpus import Corpus, make_corpus, read_corpus
-from bench.data.lines import numbered
+from bench.data.lines import number_sentences
 from bench.errors import BenchError, DataError, InputError
-from bench.nn.backbone import quiet, token_rows
+from bench.nn.backbone import silence_libraries, tokenize_rows
 from bench.nn.folder import PRETRAINING, ModelFolder
 from bench.nn.masked_lm import load_masked_lm
-from bench.records.files import whole_folder
+from bench.records.files import create_folder_atomically
 from bench.training.mlm import MlmSettings, frequency_loss, masked_accuracy, train_mlm
-from bench.training.prepared_text import STD, PreparedText, count_cut, prepare_text, text_facts
+from bench.training.prepared_text import STD, PreparedText, count_cut_tokens, prepare_text, describe_corpus
 from bench.training.randomness import generator, own_random_state
-from bench.training.watch import Curve, Watch, replaced_folder, unfinished
+from bench.training.watch import Curve, PretrainingWatch, replace_folder, unfinished_folder
 
 _UNSEEN = 512  # lines for the masked accuracy
 
@@ -88,20 +88,20 @@ def pretrain(
     Raises:
         BenchError: a loss that is not finite, no time left, nothing learned, a text that doesn't fit.
     """
-    cpu, end = time.process_time(), _end(minutes, began)
+    cpu, end = time.process_time(), _find_end(minutes, began)
     sizes = {"max_length": settings.max_length, "vocabulary": settings.vocabulary, "hidden": settings.hidden}
     text = prepare_text(text, **sizes, split=split, say=say) if isinstance(text, Corpus) else text
     text.check({**sizes, "split": split}, where=text.text["name"])
     model = _new_bert(text, settings, seed, device)
-    _ready(model, device, end, say)
+    _place_model(model, device, end, say)
     known_loss = frequency_loss(text.rows)
-    known = partial(_facts, command, settings, minutes, text.text, seed, model, known_loss, cpu)
+    known = partial(_training_facts, command, settings, minutes, text.text, seed, model, known_loss, cpu)
 
     def facts(curve: Curve) -> dict[str, Any]:
         return known(curve) | {"embeddings": "spectral", "rows": len(text.rows), "cut": dict(text.cut)}
 
-    made = _Made(model, text.tokenizer, settings.max_length, out, facts)
-    watch = Watch(made.keep, say, known_loss if give_up else None)
+    made = _ModelWriter(model, text.tokenizer, settings.max_length, out, facts)
+    watch = PretrainingWatch(made.keep, say, known_loss if give_up else None)
     return made.train(text.rows, settings, seed=seed, end=end, progress=progress, watch=watch)
 
 
@@ -127,7 +127,7 @@ def _new_bert(text: PreparedText, settings: PretrainSettings, seed: int, device:
     return model
 
 
-def add_head(
+def train_mlm_head(
     backbone: ModelFolder,
     corpus: Corpus,
     settings: MlmSettings,
@@ -167,25 +167,25 @@ def add_head(
         InputError: a backbone that isn't BERT.
         BenchError: fewer than two lines, a loss that is not finite, no time left, or nothing learned.
     """
-    cpu, end = time.process_time(), _end(minutes, began)
+    cpu, end = time.process_time(), _find_end(minutes, began)
     with own_random_state(seed, "pretrain/weights", device):
         model, tokenizer = load_masked_lm(backbone.path, new_head=True)
     if model.config.model_type != "bert":
         raise InputError(f"a head for a {type(model).__name__}", expected="a BERT", where=backbone.name)
     chosen, unseen = _choose_lines(corpus, None if minutes else settings.steps * settings.batch_size, seed)
-    rows = token_rows(tokenizer, chosen, settings.max_length)
-    cut = count_cut(tokenizer, corpus, chosen, rows, settings.max_length, say)
-    _ready(model, device, end, say)
+    rows = tokenize_rows(tokenizer, chosen, settings.max_length)
+    cut = count_cut_tokens(tokenizer, corpus, chosen, rows, settings.max_length, say)
+    _place_model(model, device, end, say)
     known_loss = frequency_loss(rows)
-    known = partial(_facts, command, settings, minutes, text_facts(corpus), seed, model, known_loss, cpu)
+    known = partial(_training_facts, command, settings, minutes, describe_corpus(corpus), seed, model, known_loss, cpu)
 
     def facts(curve: Curve) -> dict[str, Any]:
         named = {"name": backbone.name, "sha256": backbone.sha256}
         accuracy = masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed)
         return known(curve) | {"backbone": named, "cut": cut, "masked_accuracy": accuracy}
 
-    made = _Made(model, tokenizer, settings.max_length, out, facts)
-    watch = Watch(made.keep, say, known_loss if give_up else None)
+    made = _ModelWriter(model, tokenizer, settings.max_length, out, facts)
+    watch = PretrainingWatch(made.keep, say, known_loss if give_up else None)
     return made.train(rows[unseen:], settings, seed=seed, end=end, progress=progress, watch=watch)
 
 
@@ -202,11 +202,11 @@ def read_documents(path: Path) -> Corpus:
     """Read an xz-compressed UTF-8 text, a document a line, empty lines left out.
 
     Raises:
-        DataError: missing, damaged, empty, or as :func:`bench.data.lines.numbered`.
+        DataError: missing, damaged, empty, or as :func:`bench.data.lines.number_sentences`.
     """
     try:
         with lzma.open(path, "rb") as stream:
-            lines = [text for _, text in numbered(stream, str(path)) if text]
+            lines = [text for _, text in number_sentences(stream, str(path)) if text]
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise DataError(f"the text can't be read: {error}", where=path.name) from error
     if not lines:
@@ -214,7 +214,7 @@ def read_documents(path: Path) -> Corpus:
     return make_corpus(path.name, lines)
 
 
-def read_text(path: Path) -> Corpus:
+def read_pretraining_text(path: Path) -> Corpus:
     """Read a text to pretrain on, a document a line: ``.txt``, or ``.txt.xz``.
 
     Raises:
@@ -228,14 +228,14 @@ def read_text(path: Path) -> Corpus:
     return read_corpus(path)
 
 
-def _end(minutes: float | None, began: float | None) -> float | None:
+def _find_end(minutes: float | None, began: float | None) -> float | None:
     """When a training is over, on time.monotonic's clock."""
     if minutes is None:
         return None
     return (time.monotonic() if began is None else began) + 60 * minutes
 
 
-def _ready(model: Any, device: str, end: float | None, say: Callable[[str], None] | None) -> None:
+def _place_model(model: Any, device: str, end: float | None, say: Callable[[str], None] | None) -> None:
     """Put a model on its device, without dropout; say what its text, now prepared, has left of the time."""
     model.to(device).eval()
     if end is not None and say is not None:
@@ -243,14 +243,14 @@ def _ready(model: Any, device: str, end: float | None, say: Callable[[str], None
         say(f"the text is prepared: {left:.0f} s are left to train, and saving comes after")
 
 
-def _ran(settings: MlmSettings, curve: Curve, minutes: float | None) -> dict[str, Any]:
+def _describe_settings(settings: MlmSettings, curve: Curve, minutes: float | None) -> dict[str, Any]:
     """The settings with the steps that ran, and the time that was given."""
     if minutes is None:
         return {"settings": asdict(settings)}
     return {"settings": asdict(replace(settings, steps=int(curve[-1][0]))), "minutes": minutes}
 
 
-def _facts(
+def _training_facts(
     command: str,
     settings: MlmSettings,
     minutes: float | None,
@@ -263,7 +263,7 @@ def _facts(
 ) -> dict[str, Any]:
     return {
         "command": command,
-        **_ran(settings, curve, minutes),
+        **_describe_settings(settings, curve, minutes),
         "seed": seed,
         "text": dict(text),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
@@ -273,7 +273,7 @@ def _facts(
     }
 
 
-class _Made:
+class _ModelWriter:
     """The folder of a model that is trained.
 
     Args:
@@ -292,28 +292,28 @@ class _Made:
 
     def keep(self, curve: Curve) -> None:
         """Write the model as it is beside its folder-to-be, in place of what was kept before."""
-        with replaced_folder(unfinished(self._out)) as folder:
+        with replace_folder(unfinished_folder(self._out)) as folder:
             self._write(copy.deepcopy(self._model), {**self._facts(curve), "unfinished": True}, folder)
 
     def train(self, rows: Sequence[Any], settings: MlmSettings, **how: Any) -> dict[str, Any]:
         """Train it (:func:`bench.training.mlm.train_mlm`), write it, remove what was kept."""
         facts = self._facts(train_mlm(self._model, self._tokenizer, rows, settings, **how))
-        with whole_folder(self._out) as folder:
+        with create_folder_atomically(self._out) as folder:
             self._write(self._model, facts, folder)
-        shutil.rmtree(unfinished(self._out), ignore_errors=True)
+        shutil.rmtree(unfinished_folder(self._out), ignore_errors=True)
         return facts
 
     def _write(self, model: Any, facts: Mapping[str, Any], folder: Path) -> None:
         # a tokenizer is written with what its last call cut off: the hash must not depend on that call
         self._tokenizer.backend_tokenizer.enable_truncation(self._kept)
-        with quiet():
+        with silence_libraries():
             model.half().save_pretrained(folder)
             self._tokenizer.save_pretrained(folder)
-        _without_version(folder / "config.json")
+        _remove_version(folder / "config.json")
         (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
-def _without_version(config: Path) -> None:
+def _remove_version(config: Path) -> None:
     """Take out the library's version: the folder's hash would change with it, and no weight would."""
     settings = json.loads(config.read_text(encoding="utf-8"))
     settings.pop("transformers_version", None)

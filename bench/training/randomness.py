@@ -45,7 +45,7 @@ _MEMORY: Any = torch.utils.deterministic
 
 
 @contextmanager
-def repeatable(device: torch.device | str) -> Iterator[None]:
+def use_deterministic_kernels(device: torch.device | str) -> Iterator[None]:
     """Train on CUDA with deterministic kernels within the block; elsewhere nothing is changed.
 
     An operation that has none runs as it is, and torch's warning about it is shown once. cuBLAS gets the
@@ -94,16 +94,16 @@ def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed:
     """
     try:
         set_dropout(model, 0.0)
-        if kinds := _drawn_by(model, rows):
+        if kinds := _find_random_modules(model, rows):
             raise InputError(
                 f"{type(model).__name__} draws at random although its dropout is 0, in {', '.join(kinds)}",
                 where=where,
                 expected="a backbone all of whose dropout can be set",
             )
         set_dropout(model, _HALF)
-        if needed and probability > 0 and not _drawn_by(model, rows):
+        if needed and probability > 0 and not _find_random_modules(model, rows):
             raise InputError(
-                f"{type(model).__name__} has no dropout in its layers ({', '.join(_layer_kinds(model))}), by "
+                f"{type(model).__name__} has no dropout in its layers ({', '.join(_list_layer_kinds(model))}), by "
                 "which the two views of a sentence would differ",
                 where=where,
                 expected="a backbone with dropout",
@@ -113,7 +113,7 @@ def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed:
         set_dropout(model, probability)
 
 
-class _Call(NamedTuple):
+class _ModuleCall(NamedTuple):
     """A call of a module: the name of its class, how many calls are around it, what it was given and gave."""
 
     name: str
@@ -123,11 +123,11 @@ class _Call(NamedTuple):
 
 
 @torch.no_grad()
-def _drawn_by(model: nn.Module, rows: Tensor) -> list[str]:
+def _find_random_modules(model: nn.Module, rows: Tensor) -> list[str]:
     """Names of classes of modules that give other outputs for equal inputs, the innermost ones."""
-    first, second = _calls(model, rows, 0), _calls(model, rows, 1)
+    first, second = _record_calls(model, rows, 0), _record_calls(model, rows, 1)
     if [call.name for call in first] != [call.name for call in second]:
-        first = _calls(model, rows, 0)  # the first call of all may change the model, as BigBird's does
+        first = _record_calls(model, rows, 0)  # the first call of all may change the model, as BigBird's does
     if [call.name for call in first] != [call.name for call in second]:
         return [type(model).__name__]  # it leaves out layers
     found: dict[str, None] = {}
@@ -143,9 +143,9 @@ def _drawn_by(model: nn.Module, rows: Tensor) -> list[str]:
     return [*found][:_MOST_NAMED]
 
 
-def _calls(model: nn.Module, rows: Tensor, seed: int) -> list[_Call]:
+def _record_calls(model: nn.Module, rows: Tensor, seed: int) -> list[_ModuleCall]:
     """Every call of a module, inner ones first."""
-    calls: list[_Call] = []
+    calls: list[_ModuleCall] = []
     depth = 0
 
     def begin(module: nn.Module, args: Any) -> None:
@@ -155,7 +155,7 @@ def _calls(model: nn.Module, rows: Tensor, seed: int) -> list[_Call]:
     def end(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         nonlocal depth
         depth -= 1
-        calls.append(_Call(type(module).__name__, depth, _tensors((args, kwargs)), _tensors(output)))
+        calls.append(_ModuleCall(type(module).__name__, depth, _copy_tensors((args, kwargs)), _copy_tensors(output)))
 
     with ExitStack() as hooks, own_random_state(seed, "dropout/measured", str(rows.device)):
         for module in model.modules():
@@ -165,7 +165,7 @@ def _calls(model: nn.Module, rows: Tensor, seed: int) -> list[_Call]:
     return calls
 
 
-def _tensors(tree: Any) -> list[Tensor]:
+def _copy_tensors(tree: Any) -> list[Tensor]:
     """Every tensor of numbers in a tree, copied: layers may change them in place."""
     leaves = (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
     return [leaf.detach().clone() for leaf in leaves if leaf.is_floating_point()]
@@ -179,7 +179,7 @@ def _differ(one: list[Tensor], other: list[Tensor]) -> bool:
     return any(bool((a - b).abs().max() > _EQUAL * a.abs().max()) for a, b in pairs)
 
 
-def _layer_kinds(model: nn.Module) -> list[str]:
+def _list_layer_kinds(model: nn.Module) -> list[str]:
     """Names of the classes of its layers."""
     lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
     return [*dict.fromkeys(type(layer).__name__ for layers in lists for layer in layers)][:_MOST_NAMED]

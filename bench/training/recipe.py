@@ -76,7 +76,7 @@ def training_options(**defaults: OptionValue) -> tuple[Option, ...]:
     )
 
 
-def one_stage(
+def single_stage(
     card: MethodCard, options: Mapping[str, OptionValue], train: Callable[[StageContext], dict[str, Any]]
 ) -> tuple[StageSpec, ...]:
     """The stage of a method that trains once; role and kind are the method's name."""
@@ -85,7 +85,7 @@ def one_stage(
     return (StageSpec(card.name, card.name, card.version, tuple(sorted(settings.items())), train, text=text),)
 
 
-def trained_encoder(context: BuildContext, role: str) -> Encoder:
+def load_trained_encoder(context: BuildContext, role: str) -> Encoder:
     """Return the transformer that stage ``role`` trained, of the asked checkpoint, with its pooling.
 
     Raises:
@@ -113,14 +113,14 @@ class TrainedOnce:
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """One stage."""
-        return one_stage(self.card, options, self.train)
+        return single_stage(self.card, options, self.train)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint."""
-        return trained_encoder(context, self.card.name)
+        return load_trained_encoder(context, self.card.name)
 
 
-def fresh_linear(size: int) -> Any:
+def init_linear(size: int) -> Any:
     """Return Linear(size, size), weights normal with std 0.02, bias 0: how BERT initialises a head."""
     from torch import nn
 
@@ -142,7 +142,7 @@ class TrainedOnPairs(TrainedOnce):
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """One stage."""
-        return one_stage(self.card, {**options, "text": PAIRS}, self.train)
+        return single_stage(self.card, {**options, "text": PAIRS}, self.train)
 
 
 def usual_options(**defaults: OptionValue) -> tuple[Option, ...]:

@@ -19,21 +19,21 @@ from bench.card import DROPOUT, OptionValue
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
 from bench.eval.collapse import Collapse, collapse_figures
-from bench.nn.architecture import longest_input, shape_of, token_types
-from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
-from bench.nn.device import move
-from bench.nn.dropout import configured, set_dropout
+from bench.nn.architecture import find_longest_input, inspect_model, find_token_types
+from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, silence_libraries
+from bench.nn.device import move_module
+from bench.nn.dropout import configured_dropout, set_dropout
 from bench.nn.sum_encoder import SumEncoder
 from bench.stages import Report, StageContext, planned_steps
-from bench.training.distributed import is_first, seed_draws, total
+from bench.training.distributed import is_first_process, seed_draws, sum_over_processes
 from bench.training.loop import State, TrainResult, TrainSettings, train
 from bench.training.randomness import check_dropout, own_random_state
-from bench.training.two_phase_step import Objective, in_halves
+from bench.training.two_phase_step import Objective, as_objective
 
 POINTS = 50
 
 
-def loss_curve(losses: Sequence[float], most: int = POINTS) -> list[list[float]]:
+def thin_losses(losses: Sequence[float], most: int = POINTS) -> list[list[float]]:
     """Thin a training's losses: each point is the mean over the steps since the point before.
 
     Args:
@@ -43,7 +43,7 @@ def loss_curve(losses: Sequence[float], most: int = POINTS) -> list[list[float]]
     Returns:
         Rows (last step, mean loss), steps from 1; a row a step where there are no more than ``most``.
 
-    >>> loss_curve([4.0, 2.0, 1.0, 1.0, 0.5], most=3)
+    >>> thin_losses([4.0, 2.0, 1.0, 1.0, 0.5], most=3)
     [[2, 3.0], [4, 1.0], [5, 0.5]]
     """
     size = math.ceil(len(losses) / most)
@@ -77,17 +77,17 @@ class DevEvaluation:
 
     def score(self) -> float:
         """Evaluate now."""
-        watched = Watched(self._encoder) if self.collapse else self._encoder
+        watched = RecordingEncoder(self._encoder) if self.collapse else self._encoder
         more = () if self.select == "cosine" else (self.select,)
         score = self._dev_score(watched, *more)
-        if isinstance(watched, Watched):
+        if isinstance(watched, RecordingEncoder):
             self.figures.append(collapse_figures(np.concatenate(watched.seen)))
             if self._report:
                 self._report({"collapse": list(self.figures[-1])})
         return score
 
 
-class Watched:
+class RecordingEncoder:
     """An encoder that keeps the vectors that it returns.
 
     Args:
@@ -159,14 +159,14 @@ def train_towers(
         InputError: settings that don't fit the text or the model.
     """
     config, cpu, models = context.config, time.process_time(), [model for model, _ in towers]
-    rows = _rows(context, towers, numbered=numbered)
+    rows = _build_rows(context, towers, numbered=numbered)
     for model, tokenizer in towers:
-        _start(model, tokenizer, rows, context)
-    settings = _settings(config, len(rows))
+        _prepare_tower(model, tokenizer, rows, context)
+    settings = _build_settings(config, len(rows))
     with own_random_state(context.seed, f"head/{context.role}", context.device):
         objective = make_objective(*models, towers[0][1].pad_token_id)
-        halves = in_halves(objective)
-        move(halves.module, context.device)
+        halves = as_objective(objective)
+        move_module(halves.module, context.device)
     _check_batches(settings, len(rows), halves.least)
     parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
     encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)
@@ -184,25 +184,25 @@ def train_towers(
             progress=context.progress,
             report=context.report,
         )
-    if is_first():
-        _leave(towers, result, dev.figures, context.out)
-    facts = _facts(result, total(time.process_time() - cpu))
-    if collapse and is_first():
+    if is_first_process():
+        _write_results(towers, result, dev.figures, context.out)
+    facts = _describe_result(result, sum_over_processes(time.process_time() - cpu))
+    if collapse and is_first_process():
         facts["collapse_curve"] = [[s, *f] for (s, _), f in zip(result.curve, dev.figures, strict=True)]
     return facts
 
 
-def _start(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageContext) -> None:
+def _prepare_tower(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageContext) -> None:
     """Set a model's dropout, send it to its device, and measure there that it draws as it is set.
 
     Two sentences are read for that, cut to one length; random states are as before afterwards.
 
     Raises:
         InputError: token types, or padding that changes the model's states; see
-            :func:`bench.nn.architecture.shape_of` and
+            :func:`bench.nn.architecture.inspect_model` and
             :func:`bench.training.randomness.check_dropout` for others.
     """
-    if token_types(model, tokenizer) is not None:
+    if find_token_types(model, tokenizer) is not None:
         raise InputError(
             f"its tokenizer gives token types, which training of {type(model).__name__} doesn't read",
             where=context.model.name,
@@ -213,7 +213,7 @@ def _start(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageCont
     if not len(rows):
         return  # which training refuses
     was_training = model.training
-    if shape_of(model.eval(), context.model.name).sees_padding:
+    if inspect_model(model.eval(), context.model.name).sees_padding:
         raise InputError(
             f"padding changes the states of {type(model).__name__}, although it is masked, so a sentence's "
             "vector would depend on the others of its batch",
@@ -229,16 +229,16 @@ def _start(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageCont
     model.train(was_training)
 
 
-def _settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSettings:
+def _build_settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSettings:
     known = {field.name for field in fields(TrainSettings)}
     given: dict[str, Any] = {name: value for name, value in config.items() if name in known}
     return TrainSettings(**given | {"steps": planned_steps(config, sentences)})
 
 
-def _rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bool) -> TokenRows:
+def _build_rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bool) -> TokenRows:
     """Return the text's token rows; raises InputError for one that is longer than the model can read."""
     max_length, tokenizer = int(context.config["max_length"]), towers[0][1]
-    longest = min(longest_input(model, tokenizer) for model, _ in towers)
+    longest = min(find_longest_input(model, tokenizer) for model, _ in towers)
     rows = TokenRows(tokenizer, context.sentences, max_length, numbered=numbered)
     if max_length > longest:
         one = TokenRows(tokenizer, context.sentences, longest + 1)
@@ -275,31 +275,31 @@ def tower_folders(stage_folder: Path, checkpoint: str) -> list[Path]:
     return sorted(folder.glob("tower-*")) or [folder]
 
 
-def _save(towers: Sequence[Loaded], state: State, folder: Path) -> None:
+def _save_checkpoint(towers: Sequence[Loaded], state: State, folder: Path) -> None:
     for number, (model, tokenizer) in enumerate(towers):
         prefix = f"{number}."
         own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         model.load_state_dict(own)
         target = folder if len(towers) == 1 else folder / f"tower-{number + 1}"
-        with quiet(), configured(model):
+        with silence_libraries(), configured_dropout(model):
             model.save_pretrained(target)
             tokenizer.save_pretrained(target)
 
 
-def _leave(
+def _write_results(
     towers: Sequence[Loaded], result: TrainResult, collapse: Sequence[Sequence[float]], out: Path
 ) -> None:
     """Write both checkpoints, one folder where they are the same, the losses and the dev evaluations."""
-    _save(towers, result.best, out / "selected")
+    _save_checkpoint(towers, result.best, out / "selected")
     if result.best_step != len(result.losses):
-        _save(towers, result.last, out / "last")
+        _save_checkpoint(towers, result.last, out / "last")
     (out / "losses.json").write_text(json.dumps(result.losses))
     figures = [{"collapse": list(found)} for found in collapse] or [{}] * len(result.evaluations)
     events = ({**found, **more} for found, more in zip(result.evaluations, figures, strict=True))
     (out / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
 
 
-def _facts(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:
+def _describe_result(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:
     return {
         "steps": len(result.losses),
         "sentences_seen": result.sentences,
@@ -307,7 +307,7 @@ def _facts(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:
         "selected_step": result.best_step,
         "selected_dev": max((score for _, score in result.curve), default=None),
         "last_loss": result.losses[-1],
-        "loss_curve": loss_curve(result.losses),
+        "loss_curve": thin_losses(result.losses),
         "cpu_seconds": round(cpu_seconds, 1),
         "step_seconds": result.step_seconds,
         "dev_seconds": result.dev_seconds,

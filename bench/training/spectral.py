@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 
-def spectral_embeddings(
+def compute_spectral_embeddings(
     rows: Sequence[Sequence[int]], tokens: int, size: int, std: float
 ) -> NDArray[np.float32]:
     """Leading eigenvectors of the positive pointwise mutual information of tokens in one row.

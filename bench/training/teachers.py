@@ -10,13 +10,13 @@ from torch import Tensor
 
 from bench.encoder import Encoder
 from bench.losses.contrastive import cosine_matrix
-from bench.nn.halves import embedded, prepared_by
-from bench.training.distributed import deal, gathered
+from bench.nn.halves import embed_prepared, prepare_sentences
+from bench.training.distributed import deal_rows, gather_shares
 
 KEPT_BYTES = 2**28
 
 
-class Asked(NamedTuple):
+class TeacherQuery(NamedTuple):
     """What a teacher is asked in a step.
 
     Args:
@@ -51,7 +51,7 @@ class Teacher:
         self._table: Tensor | None = None
         self._finite: Tensor | None = None
 
-    def prepare(self, numbers: Sequence[int], device: torch.device | str) -> Asked:
+    def prepare(self, numbers: Sequence[int], device: torch.device | str) -> TeacherQuery:
         """The host's half of :meth:`vectors`.
 
         Args:
@@ -69,15 +69,15 @@ class Teacher:
         keep = range(first, min(first + len(new), self._room))
         self._rows.update(zip(new, keep, strict=False))
         if not new:
-            return Asked(None, rows, rows, rows, old)
+            return TeacherQuery(None, rows, rows, rows, old)
         texts = [self.sentences[number] for number in new]
-        share = deal([len(text) for text in texts])
-        prepared = prepared_by(self.encoder, [texts[i] for i in share.own])
+        share = deal_rows([len(text) for text in texts])
+        prepared = prepare_sentences(self.encoder, [texts[i] for i in share.own])
         place, kept = torch.tensor(share.place), torch.tensor(keep, dtype=torch.long)
-        return Asked(prepared, place, kept, rows, old if old.any() else None)
+        return TeacherQuery(prepared, place, kept, rows, old if old.any() else None)
 
     @torch.no_grad()
-    def vectors(self, asked: Asked) -> Tensor:
+    def vectors(self, asked: TeacherQuery) -> Tensor:
         """Return float32 (B, H_k), row i for sentence i of the batch, without gradient: the device's half.
 
         Batches must come here in the order in which they were prepared, and all of them.
@@ -87,7 +87,7 @@ class Teacher:
             raise ValueError("nothing was prepared")
         if asked.new is None:
             return table[asked.rows]
-        new = gathered(embedded(self.encoder, asked.new))[asked.place]
+        new = gather_shares(embed_prepared(self.encoder, asked.new))[asked.place]
         finite &= new.isfinite().all()
         found = new[asked.rows.clamp(max=len(new) - 1)]
         if asked.old is not None:
@@ -103,7 +103,7 @@ class Teacher:
         return None if fine else "a teacher's vectors are not finite"
 
 
-def mixed_cosines(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+def mix_cosines(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """Return sum_k w_k cos(t^k_i, t^k_j), (B, B): similarities are mixed, not vectors.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from bench import nn
 from bench.errors import BenchError
-from bench.lazy import load_all, torch
+from bench.lazy import load_lazy_modules, torch
 
 SHAPES = 64
 """Graphs of one half at most: padded lengths, times a whole and a short batch, times a coin's sides."""
@@ -20,7 +20,7 @@ _told: set[str] = set()
 
 
 @contextmanager
-def compiling(way: str) -> Iterator[None]:
+def compile_steps(way: str) -> Iterator[None]:
     """Compile the second half of what is trained within the block.
 
     Args:
@@ -34,12 +34,12 @@ def compiling(way: str) -> Iterator[None]:
         _asked.pop()
 
 
-def asked() -> str:
+def get_compile_mode() -> str:
     """How steps are compiled here: "none", "inductor" or "graphs"."""
     return _asked[-1] if _asked else "none"
 
 
-def device_half(
+def compile_device_half(
     compute: Callable[[Any], torch.Tensor], *, plain: bool = False
 ) -> Callable[[Any], torch.Tensor]:
     """A step's second half, compiled where that is asked for.
@@ -48,14 +48,14 @@ def device_half(
         compute: The half.
         plain: It is a module's whole step, with its Python: it stays as it is, and a line on stderr says so.
     """
-    if asked() == "none":
+    if get_compile_mode() == "none":
         return compute
     if plain:
-        _tell("this method's step isn't in two halves: it is not compiled")
+        _warn_once("this method's step isn't in two halves: it is not compiled")
         return compute
-    load_all()
+    load_lazy_modules()
     torch.compiler.reset()  # the graphs of an earlier training of the same kind hold its weights
-    return CompiledHalf(compute, asked())
+    return CompiledHalf(compute, get_compile_mode())
 
 
 class CompiledHalf:
@@ -68,7 +68,7 @@ class CompiledHalf:
 
     def __init__(self, compute: Callable[[Any], torch.Tensor], way: str) -> None:
         self._compute, self._way = compute, way
-        self._run = self._compiled(whole=True)
+        self._run = self._compile(whole=True)
         self.whole = True
         """One graph."""
 
@@ -89,14 +89,14 @@ class CompiledHalf:
         except (exc.Unsupported, exc.UserError) as error:  # while it was traced, before anything was computed
             if not self.whole:
                 raise
-            _tell(f"the step has no single graph, so it is compiled in parts ({_line(error)})")
+            _warn_once(f"the step has no single graph, so it is compiled in parts ({_summarize_error(error)})")
         except (exc.BackendCompilerFailed, InductorError) as error:
             hint = "it needs a C++ compiler such as g++; after a run that was killed, empty inductor's cache"
-            raise BenchError(f"the step can't be compiled: {_line(error)}", hint=hint) from error
-        self.whole, self._run = False, self._compiled(whole=False)
+            raise BenchError(f"the step can't be compiled: {_summarize_error(error)}", hint=hint) from error
+        self.whole, self._run = False, self._compile(whole=False)
         return self(prepared)
 
-    def _compiled(self, *, whole: bool) -> Callable[[Any], torch.Tensor]:
+    def _compile(self, *, whole: bool) -> Callable[[Any], torch.Tensor]:
         graphs = self._way == "graphs"
         how: dict[str, Any] = {"dynamic": not graphs}
         how |= {"mode": "reduce-overhead"} if graphs else {"backend": self._way}
@@ -104,17 +104,17 @@ class CompiledHalf:
         return made
 
 
-def _line(error: Exception) -> str:
+def _summarize_error(error: Exception) -> str:
     """The first two lines of what an error says: torch names the stage, then what went wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[:2]) or type(error).__name__
 
 
-def _tell(line: str) -> None:
+def _warn_once(line: str) -> None:
     """Say a line on stderr, once a process."""
     if line not in _told:
         _told.add(line)
-        print(f"--compile {asked()}: {line}", file=sys.stderr)
+        print(f"--compile {get_compile_mode()}: {line}", file=sys.stderr)
 
 
 class Objective:
@@ -146,7 +146,7 @@ class Objective:
 
     def __call__(self, batch: Sequence[Any]) -> torch.Tensor:
         """Both halves, one after the other."""
-        return self.compute(nn.on_device(self.prepare(batch), self.device))
+        return self.compute(nn.move_to_device(self.prepare(batch), self.device))
 
     @cached_property
     def module(self) -> torch.nn.Module:
@@ -218,12 +218,12 @@ class WholeStep(Objective):
         return loss
 
 
-def in_halves(objective: Objective | torch.nn.Module) -> Objective:
+def as_objective(objective: Objective | torch.nn.Module) -> Objective:
     """The objective, or a module as :class:`WholeStep`."""
     return objective if isinstance(objective, Objective) else WholeStep(objective)
 
 
-def prepared_steps(
+def prepare_steps(
     objective: Objective, batches: Callable[[], Sequence[Any]], steps: int, *, ahead: bool
 ) -> Generator[tuple[int, Any], None, None]:
     """Yield each step's sentences, counted, and what the objective prepared, on its device.
@@ -239,7 +239,7 @@ def prepared_steps(
 
     def make() -> tuple[int, Any]:
         batch = batches()
-        return len(batch), nn.on_device(objective.prepare(batch), device)
+        return len(batch), nn.move_to_device(objective.prepare(batch), device)
 
     if not ahead:
         yield from (make() for _ in range(steps))

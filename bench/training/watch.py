@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.records.files import temporary
+from bench.records.files import temporary_path
 
 Curve = list[list[float]]
 LEARNED = 0.95
@@ -19,7 +19,7 @@ TRIAL = 500
 _SECONDS = 60.0
 
 
-class Watch:
+class PretrainingWatch:
     """Called after each step.
 
     Args:
@@ -65,16 +65,16 @@ def check_learned(loss: float, frequency_loss: float) -> None:
         )
 
 
-def unfinished(out: Path) -> Path:
+def unfinished_folder(out: Path) -> Path:
     """Where the model of a training is kept before its folder is written."""
     return out.with_name(f"{out.name}-unfinished")
 
 
 @contextmanager
-def replaced_folder(path: Path) -> Iterator[Path]:
+def replace_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder, which takes the place of the one that is there, if any, if all goes well."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch, before = temporary(path), temporary(path)
+    scratch, before = temporary_path(path), temporary_path(path)
     scratch.mkdir()
     try:
         yield scratch

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.schema import LONGEST_BYLINE, Block, Each, byline, count, fault, label, text
+from bench.schema import LONGEST_BYLINE, Block, MapOf, is_byline, is_count, find_fault, is_label, is_text
 from bench.version import __version__
 
 SCHEMA = 1
@@ -38,12 +38,12 @@ _LAYOUT = re.compile(
 _HEADER = struct.Struct("<4s5H3L2H")
 _MANIFEST = Block(
     {
-        "schema": count,
-        "bench": label,
-        "campaign": label,
-        "files": Each(Block({"sha256": text, "size": count}, closed=True)),
+        "schema": is_count,
+        "bench": is_label,
+        "campaign": is_label,
+        "files": MapOf(Block({"sha256": is_text, "size": is_count}, closed=True)),
     },
-    {"by": byline},
+    {"by": is_byline},
     closed=True,
 )
 ASK_AGAIN = "ask its sender for the file that bench bundle wrote"
@@ -74,10 +74,10 @@ class Bundle:
         }
 
 
-def sender(said: str) -> str:
+def check_sender(said: str) -> str:
     """Return what ``--by`` says, without blanks around it; raises InputError where that can name nobody."""
     by = said.strip(" ")
-    if not byline(by):
+    if not is_byline(by):
         raise InputError(
             f"{by[:LONGEST_BYLINE]!r} of {len(by):,} characters",
             where="--by",
@@ -86,7 +86,7 @@ def sender(said: str) -> str:
     return by
 
 
-def make(campaign: str, files: Mapping[str, bytes], by: str = "") -> bytes:
+def assemble_bundle(campaign: str, files: Mapping[str, bytes], by: str = "") -> bytes:
     """Return the bundle of a campaign.
 
     Args:
@@ -97,10 +97,10 @@ def make(campaign: str, files: Mapping[str, bytes], by: str = "") -> bytes:
     Raises:
         InputError: a name that has no place in a bundle, or more than a bundle may hold.
     """
-    return pack({**files, MANIFEST: _manifest(campaign, __version__, files, by)})
+    return pack_files({**files, MANIFEST: _render_manifest(campaign, __version__, files, by)})
 
 
-def read(path: Path) -> Bundle:
+def read_bundle(path: Path) -> Bundle:
     """Read a bundle that may have come from anybody; nothing is written.
 
     Raises:
@@ -111,15 +111,15 @@ def read(path: Path) -> Bundle:
         raise InputError("no such file", where=where, expected="a file that bench bundle wrote")
     with path.open("rb") as stream:
         payload = stream.read(MOST_BYTES + 1)
-    files = _unpack(payload, where)
-    said = _said(files, where)
+    files = _unpack_files(payload, where)
+    said = _read_manifest(files, where)
     del files[MANIFEST]
     if missing := sorted(ALWAYS - files.keys()):
         raise InputError(f"it lacks {', '.join(missing)}", where=where, hint=ASK_AGAIN)
     return Bundle(said["campaign"], files, hashlib.sha256(payload).hexdigest(), said.get("by", ""))
 
 
-def pack(files: Mapping[str, bytes]) -> bytes:
+def pack_files(files: Mapping[str, bytes]) -> bytes:
     """Return the zip: names sorted, stored, no date, owner or comment.
 
     Raises:
@@ -141,7 +141,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _unpack(payload: bytes, where: str) -> dict[str, bytes]:
+def _unpack_files(payload: bytes, where: str) -> dict[str, bytes]:
     """Return the files of a zip that :func:`pack` made; raises InputError for any other."""
     if len(payload) > MOST_BYTES:
         raise InputError("it is too large", where=where, expected=f"at most {MOST_BYTES:,} bytes")
@@ -167,7 +167,7 @@ def _unpack(payload: bytes, where: str) -> dict[str, bytes]:
             raise InputError(f"it ends in the midst of '{name}'", where=where, hint="copy it again")
         files[name] = payload[start : start + size]
         place = start + size
-    if pack(files) != payload:
+    if pack_files(files) != payload:
         raise InputError(
             "it holds a link, or something else that bench bundle doesn't write, or is damaged",
             where=where,
@@ -186,7 +186,7 @@ def _check_file(name: str, size: int, where: str) -> None:
         )
 
 
-def _manifest(campaign: str, version: str, files: Mapping[str, bytes], by: str) -> bytes:
+def _render_manifest(campaign: str, version: str, files: Mapping[str, bytes], by: str) -> bytes:
     listed = {
         name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
         for name, content in files.items()
@@ -196,7 +196,7 @@ def _manifest(campaign: str, version: str, files: Mapping[str, bytes], by: str) 
     return (json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
+def _read_manifest(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
     """Return what the manifest says, checked against the files beside it.
 
     Raises:
@@ -207,14 +207,14 @@ def _said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
         said: dict[str, Any] = json.loads(files[MANIFEST])
         if not isinstance(said, dict):
             raise ValueError("it is no mapping")
-        if count(said.get("schema")) and said["schema"] > SCHEMA:
+        if is_count(said.get("schema")) and said["schema"] > SCHEMA:
             raise InputError(
                 f"bundle schema {said['schema']} is newer than this bench",
                 where=where,
                 expected=f"schema {SCHEMA}",
                 hint="upgrade cse-bench",
             )
-        if place := fault(said, _MANIFEST):
+        if place := find_fault(said, _MANIFEST):
             raise ValueError(f"'{place}' is missing, unknown or isn't what it should be")
     except KeyError as error:
         raise InputError("it has no manifest", where=where, hint=ASK_AGAIN) from error
@@ -229,7 +229,7 @@ def _said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
             raise InputError(f"'{name}' {what}", where=where, hint=ASK_AGAIN)
         if listed[name] != {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}:
             raise InputError(f"'{name}' is not the file that is named here", where=where, hint=ASK_AGAIN)
-    again = _manifest(said["campaign"], said["bench"], others, said.get("by", ""))
+    again = _render_manifest(said["campaign"], said["bench"], others, said.get("by", ""))
     if said["schema"] != SCHEMA or again != files[MANIFEST]:
         raise InputError("it isn't written as bench bundle writes it", where=where, hint=ASK_AGAIN)
     return said

@@ -9,30 +9,30 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bench.errors import InputError
-from bench.execution.rerun import members_of
+from bench.execution.rerun import parse_record_members
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord, last_stages
 from bench.registry import METHODS
 from bench.stages import planned_sentences, planned_steps
-from bench.verify.findings import Wrong
+from bench.verify.findings import Problem
 
 _ROUNDED = 1e-6
 """What scipy 1.18's ranks in float32 moved a score by at most (1.2e-7), and somewhat more."""
 
 
-def of_itself(record: RunRecord) -> Iterator[Wrong]:
+def check_training(record: RunRecord) -> Iterator[Problem]:
     """Yield where a stage contradicts itself: the checkpoint that was chosen, and where its curves end."""
-    for role, stage in _stages(record).items():
-        for what in (*_of_choice(stage), *_of_curves(stage)):
+    for role, stage in _own_stages(record).items():
+        for what in (*_check_choice(stage), *_check_curves(stage)):
             yield "training", f"stage {role}: {what}", AGAIN
-    yield from _of_last(record)
+    yield from _check_last_scores(record)
 
 
-def _of_last(record: RunRecord) -> Iterator[Wrong]:
+def _check_last_scores(record: RunRecord) -> Iterator[Problem]:
     """Where every training chose its last step, scores of the last checkpoint are the record's own."""
-    last = last_stages(record).values() if _stages(record) else ()
+    last = last_stages(record).values() if _own_stages(record) else ()
     if not last or any(stage.get("selected_step", 0) != stage.get("steps") for stage in last):
         return
     scores = {(s.task, s.subset, s.metric): s.value for s in record.scores}
@@ -43,7 +43,7 @@ def _of_last(record: RunRecord) -> Iterator[Wrong]:
             yield "score", what, AGAIN
 
 
-def of_plan(record: RunRecord, plan: Plan, job: Job) -> Iterator[Wrong]:
+def check_planned_training(record: RunRecord, plan: Plan, job: Job) -> Iterator[Problem]:
     """Yield where a stage is longer or shorter than its options and text make it.
 
     Args:
@@ -51,7 +51,7 @@ def of_plan(record: RunRecord, plan: Plan, job: Job) -> Iterator[Wrong]:
         plan: Of the run that repeats it.
         job: Its job there, of the same key.
     """
-    stages = _stages(record)
+    stages = _own_stages(record)
     for role, _, stage in job.cell.named_stages:
         config, said = dict(stage.spec.config), stages.get(role)
         if said is None or plan.training is None or "eval_every" not in config:  # not of the training loop
@@ -68,10 +68,10 @@ def of_plan(record: RunRecord, plan: Plan, job: Job) -> Iterator[Wrong]:
             yield "training", f"stage {role}: its dev curve isn't of every {every} of {steps} steps", AGAIN
 
 
-def _stages(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
+def _own_stages(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
     """Its stages, none where a method isn't bench's own: others may choose and count as they like."""
     try:
-        names = {record.name, *(request.name for request, _ in members_of(record))}
+        names = {record.name, *(request.name for request, _ in parse_record_members(record))}
     except InputError:  # said already
         return {}
     own = names <= set(METHODS.names_from("bench"))
@@ -79,7 +79,7 @@ def _stages(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
     return stages
 
 
-def _of_choice(stage: Mapping[str, Any]) -> Iterator[str]:
+def _check_choice(stage: Mapping[str, Any]) -> Iterator[str]:
     """The chosen step is that of the best dev score, the first of equals, or the last step without one."""
     if not {"dev_curve", "selected_step", "selected_dev", "steps"} <= stage.keys():
         return
@@ -90,7 +90,7 @@ def _of_choice(stage: Mapping[str, Any]) -> Iterator[str]:
         yield f"it chose step {said[0]} with {said[1]}, and its dev curve gives step {step} with {score}"
 
 
-def _of_curves(stage: Mapping[str, Any]) -> Iterator[str]:
+def _check_curves(stage: Mapping[str, Any]) -> Iterator[str]:
     steps = stage.get("steps")
     dev, losses = ([row[0] for row in stage.get(f"{name}_curve", ())] for name in ("dev", "loss"))
     if steps is None:

@@ -30,14 +30,14 @@ CHECKS = {
     "rerun": "trained again, the result is the same to the last digit, on other hardware within bounds",
 }
 """What verification checks, by the name that findings carry."""
-Wrong = tuple[str, str, str]
+Problem = tuple[str, str, str]
 """Check, what is wrong, what to do about it."""
-READABLE = "give yourself the right to read it"
-UNFORESEEN = "keep it: it may be whole, and the fault bench's; please report this"
+MAKE_READABLE = "give yourself the right to read it"
+REPORT_BUG = "keep it: it may be whole, and the fault bench's; please report this"
 
 
 @dataclass(frozen=True)
-class Finding:
+class RecordFinding:
     """One thing that is wrong.
 
     Args:
@@ -54,7 +54,7 @@ class Finding:
 
 
 @dataclass
-class Verified:
+class Verification:
     """What was verified, in the order of the paths.
 
     Args:
@@ -69,7 +69,7 @@ class Verified:
 
     records: list[str] = field(default_factory=list)
     scores: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RecordFinding] = field(default_factory=list)
     unchecked: Counter[str] = field(default_factory=Counter)
     sealed: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
@@ -80,10 +80,10 @@ class Verified:
         """1 if anything is wrong."""
         return int(bool(self.findings))
 
-    def of(self, record: str) -> list[Finding]:
+    def of(self, record: str) -> list[RecordFinding]:
         """Findings on one file."""
         return [finding for finding in self.findings if finding.where == record]
 
-    def add(self, where: str, found: Iterable[Wrong]) -> None:
+    def add(self, where: str, found: Iterable[Problem]) -> None:
         """Add findings on one file: (check, what, hint)."""
-        self.findings += [Finding(where, *each) for each in found]
+        self.findings += [RecordFinding(where, *each) for each in found]

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from xml.etree import ElementTree
 
 from bench.errors import printable
-from bench.gate.junit import document, valid
-from bench.verify.findings import CHECKS, Verified
+from bench.gate.junit import format_xml, replace_invalid_xml
+from bench.verify.findings import CHECKS, Verification
 
 
-def as_text(verified: Verified) -> str:
+def verification_text(verified: Verification) -> str:
     """Return findings by file, what couldn't be checked, and one line that sums up."""
     lines = []
     for finding in verified.findings:
@@ -30,13 +30,13 @@ def as_text(verified: Verified) -> str:
     return "\n".join(lines)
 
 
-def as_json(verified: Verified) -> str:
+def verification_json(verified: Verification) -> str:
     """Return everything, with what each check means."""
     facts = asdict(verified) | {"checks": CHECKS, "unchecked": dict(verified.unchecked)}
     return json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def as_junit(verified: Verified) -> str:
+def verification_junit(verified: Verification) -> str:
     """Return JUnit XML: a record is a test case, its findings one failure."""
     root = ElementTree.Element("testsuites")
     wrong = {finding.where for finding in verified.findings}
@@ -47,10 +47,10 @@ def as_junit(verified: Verified) -> str:
     )  # fmt: skip
     for name in names:
         folder, _, file = name.rpartition("/")
-        case = ElementTree.SubElement(suite, "testcase", classname=valid(folder), name=valid(file))
+        case = ElementTree.SubElement(suite, "testcase", classname=replace_invalid_xml(folder), name=replace_invalid_xml(file))
         if name in wrong:
-            text = valid("\n".join(f"{f.check}: {f.what}" for f in verified.of(name)))
+            text = replace_invalid_xml("\n".join(f"{f.check}: {f.what}" for f in verified.of(name)))
             ElementTree.SubElement(case, "failure", type="finding", message=text).text = text
     lines = [f"not checked: {what} ({count})" for what, count in verified.unchecked.items()]
-    ElementTree.SubElement(suite, "system-out").text = valid("\n".join(lines))
-    return document(root)
+    ElementTree.SubElement(suite, "system-out").text = replace_invalid_xml("\n".join(lines))
+    return format_xml(root)

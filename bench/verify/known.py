@@ -11,31 +11,31 @@ from bench.data.mteb_names import is_mteb
 from bench.data.suites import MINI_SUITES, SUITES, reference_fingerprints
 from bench.errors import DataError, InputError
 from bench.eval.suite import measure_of
-from bench.execution.rerun import members_of
-from bench.records.environment import plugin_files
-from bench.records.fingerprint import arithmetic_of
+from bench.execution.rerun import parse_record_members
+from bench.records.environment import plugin_file_hashes
+from bench.records.fingerprint import training_arithmetic
 from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord, is_supervised
 from bench.registry import METHODS
 from bench.stages import ARITHMETIC, ComposedMethod
-from bench.verify.findings import Verified, Wrong
-from bench.verify.rows import named
+from bench.verify.findings import Verification, Problem
+from bench.verify.rows import check_method_id
 
 _OTHER_NAME = "give the plug-in's method another name, and run the cell again"
 
 
-def known(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
+def check_metadata(record: RunRecord, verified: Verification) -> Iterator[Problem]:
     """Yield what is wrong of that; a method or profile that isn't known here is unchecked."""
     if record.name in METHODS.names():
-        yield from _of_card(record)
-        yield from _of_members(record)
-        yield from _of_labels(record)
-        yield from named(record, verified)
-    elif record.name not in plugin_files(record.provenance):  # these are asked for by their file
+        yield from _check_card(record)
+        yield from _check_members(record)
+        yield from _check_labels(record)
+        yield from check_method_id(record, verified)
+    elif record.name not in plugin_file_hashes(record.provenance):  # these are asked for by their file
         verified.unchecked[f"method {record.name}: unknown here"] += 1
-    yield from _of_plugins(record)
+    yield from _check_plugins(record)
     profile = record.profile.partition("@")[0]
-    if profile not in profiles.names():
+    if profile not in profiles.profile_names():
         verified.unchecked[f"profile {profile}: unknown here"] += 1
     if (other := METHODS.called(record.method)) not in (None, record.name):
         yield (
@@ -47,23 +47,23 @@ def known(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
         yield "method", f"mteb is said to have computed it, which doesn't compute suite {record.suite}", AGAIN
     if record.world is None and record.suite in MINI_SUITES:
         yield "tasks", f"it doesn't say of which world suite {record.suite} is", AGAIN
-    if arithmetic_of(record) > ARITHMETIC:
-        what = f"trained by arithmetic {arithmetic_of(record)}; this bench has {ARITHMETIC}"
+    if training_arithmetic(record) > ARITHMETIC:
+        what = f"trained by arithmetic {training_arithmetic(record)}; this bench has {ARITHMETIC}"
         yield "method", what, "upgrade cse-bench"
     version, newest = record.evaluation.get("version", 1), measure_of(record.suite).version
     if version > newest:
         yield "method", f"version {version} of the evaluation; this bench has {newest}", "upgrade cse-bench"
-    yield from _of_data(record)
+    yield from _check_data(record)
 
 
-def _of_card(record: RunRecord) -> Iterator[Wrong]:
+def _check_card(record: RunRecord) -> Iterator[Problem]:
     """Version, options, and no seed where the method draws nothing."""
     method = METHODS.get(record.name)
     card = method.card
     if record.version > card.version:
         what = f"version {record.version} of {record.name}; this bench has {card.version}"
         yield "method", what, AGAIN
-    yield from _of_options(record.name, record.version, record.options)
+    yield from _check_options(record.name, record.version, record.options)
     if card.takes_methods and not record.training.get("members"):
         yield "method", f"{record.name} builds on other methods, and it names none", AGAIN
     if card.deterministic and record.seed is not None and not isinstance(method, ComposedMethod):
@@ -71,7 +71,7 @@ def _of_card(record: RunRecord) -> Iterator[Wrong]:
         yield "method", what, AGAIN
 
 
-def _of_options(name: str, version: int | None, options: Mapping[str, Any]) -> Iterator[Wrong]:
+def _check_options(name: str, version: int | None, options: Mapping[str, Any]) -> Iterator[Problem]:
     """Options that the card of that version doesn't have, and values that none of its runs takes."""
     card = METHODS.get(name).card
     if version != card.version:
@@ -88,22 +88,22 @@ def _of_options(name: str, version: int | None, options: Mapping[str, Any]) -> I
             yield "method", str(error), AGAIN
 
 
-def _of_members(record: RunRecord) -> Iterator[Wrong]:
+def _check_members(record: RunRecord) -> Iterator[Problem]:
     """The same of the methods that it builds on; where these can't be told, that is said elsewhere."""
     try:
-        members = members_of(record)
+        members = parse_record_members(record)
     except InputError:
         return
     for request, member in members:
         if request.name in METHODS.names():
-            yield from _of_options(request.name, member.get("version"), member["options"])
+            yield from _check_options(request.name, member.get("version"), member["options"])
 
 
-def _of_plugins(record: RunRecord) -> Iterator[Wrong]:
+def _check_plugins(record: RunRecord) -> Iterator[Problem]:
     """Methods that are said to come from a plug-in, as whose cells they would escape every repetition."""
     own = set(METHODS.names_from("bench"))
     try:
-        built_on = {record.name, *(request.name for request, _ in members_of(record))}
+        built_on = {record.name, *(request.name for request, _ in parse_record_members(record))}
     except InputError:  # of a folder's name, which may be a plug-in's
         built_on = {""}
     said = record.provenance.get("plugins")
@@ -114,10 +114,10 @@ def _of_plugins(record: RunRecord) -> Iterator[Wrong]:
             yield "method", f"it names a plug-in of {name}, which it doesn't build on", AGAIN
 
 
-def _of_labels(record: RunRecord) -> Iterator[Wrong]:
+def _check_labels(record: RunRecord) -> Iterator[Problem]:
     """Whether it learned from labels, as the cards of its method and of those below it say."""
     try:
-        names = {record.name, *(request.name for request, _ in members_of(record))}
+        names = {record.name, *(request.name for request, _ in parse_record_members(record))}
     except DataError as error:
         yield "method", error.what, error.hint or AGAIN
         return
@@ -134,7 +134,7 @@ def _of_labels(record: RunRecord) -> Iterator[Wrong]:
         yield "notes", f"it says that it learned from labels, and {record.name} doesn't", AGAIN
 
 
-def _of_data(record: RunRecord) -> Iterator[Wrong]:
+def _check_data(record: RunRecord) -> Iterator[Problem]:
     """Data that are said to be the reference, and tasks that aren't the suite's."""
     reference = reference_fingerprints()
     for task, facts in record.tasks.items():

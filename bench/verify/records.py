@@ -16,35 +16,35 @@ from bench.errors import (
     UnreadableRecordError,
     storage_reason,
 )
-from bench.eval.rescore import rescore, tasks_of, wrong_average
+from bench.eval.rescore import rescore_record, load_record_tasks, check_average
 from bench.eval.suite import SuiteTask, measure_of
-from bench.gate.reference_encoders import folder_of
-from bench.nn.folder import content_hash
-from bench.plan.plan import Inputs
-from bench.records.environment import plugin_files
-from bench.records.integrity import AGAIN, copies, faults, seal_fault
-from bench.records.record import EXTERNAL, RunRecord, from_json
+from bench.gate.reference_encoders import find_encoder_folder
+from bench.nn.folder import hash_model
+from bench.plan.plan import PlanInputs
+from bench.records.environment import plugin_file_hashes
+from bench.records.integrity import AGAIN, find_record_copies, find_record_faults, find_seal_fault
+from bench.records.record import EXTERNAL, RunRecord, parse_record
 from bench.records.store import ResultStore
 from bench.registry import METHODS
-from bench.verify.course import of_itself
-from bench.verify.files import beside, files_of, no_file, strays, unseen
-from bench.verify.findings import READABLE, UNFORESEEN, Verified, Wrong
+from bench.verify.course import check_training
+from bench.verify.files import side_files, find_record_files, describe_non_file, find_stray_files, unchecked_folders
+from bench.verify.findings import MAKE_READABLE, REPORT_BUG, Verification, Problem
 from bench.verify.grids import verify_grids
-from bench.verify.known import known
-from bench.verify.stages import Planned, planned, with_keys
+from bench.verify.known import check_metadata
+from bench.verify.stages import PlannedRerun, plan_rerun, replace_stage_keys
 
 SIDE_SCORES = "scores beside a suite's own, of which no predictions are kept:"
 NOTES = "notes of records:"
 TRAININGS = "what trainings gave beside the encoder:"
 PROBES = "what probes found"
-BESIDE = "files of other commands beside the records:"
-BESIDE_SCORES = (SIDE_SCORES, NOTES, TRAININGS, PROBES, BESIDE)
+SIDE_FILES = "files of other commands beside the records:"
+SIDE_PREFIXES = (SIDE_SCORES, NOTES, TRAININGS, PROBES, SIDE_FILES)
 """What lines begin with that leave no score of a suite in doubt."""
 _EDITED = "the record was edited, or scored by another program: run the cell again"
 
 
 @dataclass(frozen=True)
-class Settings:
+class VerifySettings:
     """How records are verified.
 
     Args:
@@ -59,10 +59,10 @@ class Settings:
     seal: bool = False
     plugins: Mapping[str, str] = field(default_factory=dict)
     progress: Callable[[int], None] = lambda _: None
-    inputs: Inputs = field(default_factory=Inputs)
+    inputs: PlanInputs = field(default_factory=PlanInputs)
 
 
-def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, RunRecord]]]:
+def verify_records(target: Path, settings: VerifySettings) -> tuple[Verification, list[tuple[str, RunRecord]]]:
     """Verify every record at or below a path.
 
     Args:
@@ -75,10 +75,10 @@ def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, 
     Raises:
         InputError: no records.
     """
-    verified, readable = Verified(), dict[str, RunRecord]()
+    verified, readable = Verification(), dict[str, RunRecord]()
     base = target.absolute() if target.is_dir() else target.absolute().parent
-    campaigns, there = files_of(target)
-    for path, wrong in unseen(there):
+    campaigns, there = find_record_files(target)
+    for path, wrong in unchecked_folders(there):
         verified.add(path.absolute().relative_to(base).as_posix(), [wrong])
     for root, files in campaigns.items():
         store = ResultStore(root.parent, root.name)
@@ -90,31 +90,31 @@ def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, 
             if record is not None:
                 of_campaign[where] = record
             settings.progress(1)
-        _add_copies(of_campaign, verified)
+        _check_copies(of_campaign, verified)
         if base in (root, *root.parents):
             external = (record.place for record in of_campaign.values() if record.name in EXTERNAL)
-            kept = {folder_of(store, place) for place in external}
-            for stray in strays(root, files, kept):
+            kept = {find_encoder_folder(store, place) for place in external}
+            for stray in find_stray_files(root, files, kept):
                 hint = "delete it, or move it out of the results folder"
                 name = stray.relative_to(base).as_posix()
                 verified.add(name, [("stray", "no record names this file", hint)])
             verify_grids(root, base, verified)
-            for name in beside(root):
-                verified.unchecked[f"{BESIDE} {name}"] += 1
+            for name in side_files(root):
+                verified.unchecked[f"{SIDE_FILES} {name}"] += 1
         readable |= of_campaign
     found = {finding.where for finding in verified.findings}
     return verified, [(where, r) for where, r in readable.items() if where not in found and r.status == "ok"]
 
 
-def _add_copies(records: Mapping[str, RunRecord], verified: Verified) -> None:
+def _check_copies(records: Mapping[str, RunRecord], verified: Verification) -> None:
     names = {id(record): where for where, record in records.items()}
-    for first, second, why in copies(list(records.values())):
+    for first, second, why in find_record_copies(list(records.values())):
         what = f"this and {names[id(first)]} {why}"
         verified.add(names[id(second)], [("copy", what, "delete the copy: it is no further result")])
 
 
 def _verify_file(
-    store: ResultStore, file: Path, where: str, settings: Settings, verified: Verified
+    store: ResultStore, file: Path, where: str, settings: VerifySettings, verified: Verification
 ) -> RunRecord | None:
     """Check one file; None where it can't be read at all, or not be checked to the end."""
     try:
@@ -123,20 +123,20 @@ def _verify_file(
         if storage_reason(error):  # no record's fault: it can't be sealed
             raise
         what = f"checking it failed, {type(error).__name__}: {error}"
-        verified.add(where, [("shape", what, UNFORESEEN)])
+        verified.add(where, [("shape", what, REPORT_BUG)])
         return None
 
 
 def _verify_record(
-    store: ResultStore, file: Path, where: str, settings: Settings, verified: Verified
+    store: ResultStore, file: Path, where: str, settings: VerifySettings, verified: Verification
 ) -> RunRecord | None:
     try:
-        if odd := no_file(file):
+        if odd := describe_non_file(file):
             raise BenchError(odd)
         text = file.read_text(encoding="utf-8")
-        record = from_json(text, str(file))
+        record = parse_record(text, str(file))
     except OSError as error:  # it may be whole
-        verified.add(where, [("shape", f"it can't be read: {error.strerror}", READABLE)])
+        verified.add(where, [("shape", f"it can't be read: {error.strerror}", MAKE_READABLE)])
         return None
     except UnicodeDecodeError as error:
         verified.add(where, [("shape", str(error), AGAIN)])
@@ -145,21 +145,21 @@ def _verify_record(
         what = str(BenchError(error.what, expected=error.expected))
         verified.add(where, [("shape", what, error.hint or AGAIN)])
         return None
-    wrong = [*_stated(store, file, record), *known(record, verified), *_plugins(record, settings, verified)]
-    wrong += [*_encoder(folder_of(store, record.place), record), *of_itself(record)]
-    _say_what_is_left(record, verified)
+    wrong = [*_check_place(store, file, record), *check_metadata(record, verified), *_check_plugin_files(record, settings, verified)]
+    wrong += [*_check_encoder(find_encoder_folder(store, record.place), record), *check_training(record)]
+    _count_unverifiable(record, verified)
     scores = verified.scores
     if not any(check == "place" for check, *_ in wrong):  # else its predictions are not those next to it
-        wrong += _measured(store, record, settings, verified)
-    seal = seal_fault(record, text)
+        wrong += _check_scores(store, record, settings, verified)
+    seal = find_seal_fault(record, text)
     run = None
     try:
-        run = _planned(record, settings, verified) if not wrong else None
+        run = _plan_record_rerun(record, settings, verified) if not wrong else None
     except DataError as error:
         wrong.append(("method", error.what, error.hint or AGAIN))
     sound = not wrong and verified.scores > scores  # never sealed without a look at its scores
     if settings.seal and seal is not None and seal.check == "unsealed" and sound:
-        store.seal(with_keys(record, run.keys) if run and run.keys else record)
+        store.seal(replace_stage_keys(record, run.keys) if run and run.keys else record)
         verified.sealed.append(where)
     elif seal is not None:
         wrong.append((seal.check, seal.what, seal.hint or AGAIN))
@@ -170,9 +170,9 @@ def _verify_record(
     return record
 
 
-def _stated(store: ResultStore, file: Path, record: RunRecord) -> Iterator[Wrong]:
+def _check_place(store: ResultStore, file: Path, record: RunRecord) -> Iterator[Problem]:
     """What a record says against itself and its place."""
-    for fault in faults(record):
+    for fault in find_record_faults(record):
         yield fault.check, fault.what, fault.hint or AGAIN
     if store.path(record.place) != file:
         what = f"this record of {record.method} is in another's place"
@@ -181,7 +181,7 @@ def _stated(store: ResultStore, file: Path, record: RunRecord) -> Iterator[Wrong
         yield "score", f"the cell failed: {record.reason}", AGAIN
 
 
-def _say_what_is_left(record: RunRecord, verified: Verified) -> None:
+def _count_unverifiable(record: RunRecord, verified: Verification) -> None:
     """Count what a record says and nothing in it shows: only training again, or probing again, would."""
     if record.training.get("stages"):
         verified.unchecked[f"{TRAININGS} losses, dev scores, seconds"] += 1
@@ -189,9 +189,9 @@ def _say_what_is_left(record: RunRecord, verified: Verified) -> None:
         verified.unchecked[PROBES] += 1
 
 
-def _plugins(record: RunRecord, settings: Settings, verified: Verified) -> Iterator[Wrong]:
+def _check_plugin_files(record: RunRecord, settings: VerifySettings, verified: Verification) -> Iterator[Problem]:
     """What the plug-in files at hand say against a record that came from some."""
-    for method, sha256 in plugin_files(record.provenance).items():
+    for method, sha256 in plugin_file_hashes(record.provenance).items():
         file = str(record.provenance["plugins"][method]["file"])
         at_hand = settings.plugins.get(file)
         if at_hand is None:
@@ -204,12 +204,12 @@ def _plugins(record: RunRecord, settings: Settings, verified: Verified) -> Itera
             verified.unchecked[what] += 1
 
 
-def _encoder(folder: Path, record: RunRecord) -> Iterator[Wrong]:
+def _check_encoder(folder: Path, record: RunRecord) -> Iterator[Problem]:
     """What the encoder that is kept next to a record says against it."""
     if not folder.is_dir() or record.name not in EXTERNAL:
         return
     try:
-        found = content_hash(folder)
+        found = hash_model(folder)
     except BenchError as error:
         yield "weights", error.what, error.hint or AGAIN
         return
@@ -217,29 +217,29 @@ def _encoder(folder: Path, record: RunRecord) -> Iterator[Wrong]:
         yield "weights", "the encoder next to it is not the one that it is of", AGAIN
 
 
-def _measured(
-    store: ResultStore, record: RunRecord, settings: Settings, verified: Verified
-) -> Iterator[Wrong]:
+def _check_scores(
+    store: ResultStore, record: RunRecord, settings: VerifySettings, verified: Verification
+) -> Iterator[Problem]:
     """What predictions and gold scores say against a record."""
     if record.status != "ok":
         return
-    predictions = _predictions(store, record)
+    predictions = _read_predictions(store, record)
     if isinstance(predictions, tuple):
         yield predictions
         return
     try:
-        tasks = tasks_of(record, settings.data)
+        tasks = load_record_tasks(record, settings.data)
     except NotComparableError as error:
         yield "data", error.what, "name the data that it was measured on with --data"
         return
     except BenchError as error:
         verified.unchecked[f"scores of {record.suite}: {error.what}"] += len(record.scores)
-        yield from (("score", wrong, _EDITED) for wrong in wrong_average(record))
+        yield from (("score", wrong, _EDITED) for wrong in check_average(record))
         return
-    yield from _counts(record, tasks)
+    yield from _check_item_counts(record, tasks)
     if record.suite in SUITES.names() and list(predictions) != list(tasks):
         yield "predictions", "their tasks are in another order than the suite's", AGAIN
-    found = rescore(record, tasks, predictions)
+    found = rescore_record(record, tasks, predictions)
     verified.scores += found.checked
     for kind in found.unchecked:
         verified.unchecked[f"scores of {record.suite} of which no predictions are kept: {kind}"] += 1
@@ -248,7 +248,7 @@ def _measured(
     yield from (("score", wrong, _EDITED) for wrong in found.wrong)
 
 
-def _counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Wrong]:
+def _check_item_counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Problem]:
     """How many items its tasks are said to have, which the hash of their data doesn't show to a reader."""
     counted = measure_of(record.suite).counted
     for name, task in tasks.items():
@@ -258,26 +258,26 @@ def _counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Wrong
             yield "tasks", f"{name} is said to have {stated}, and has {task.items} {counted}", AGAIN
 
 
-def _predictions(store: ResultStore, record: RunRecord) -> dict[str, FloatArray] | Wrong:
+def _read_predictions(store: ResultStore, record: RunRecord) -> dict[str, FloatArray] | Problem:
     """A record's predictions, or what is wrong with them."""
     if record.predictions is None:
         return "predictions", "it names no predictions, so nothing shows its scores", AGAIN
-    if odd := no_file(store.path(record.place).with_suffix(".npz")):
+    if odd := describe_non_file(store.path(record.place).with_suffix(".npz")):
         return "predictions", f"beside it is {odd}", AGAIN
     try:
         return store.predictions(record)
     except UnreadableRecordError as error:
-        return "predictions", error.what, READABLE
+        return "predictions", error.what, MAKE_READABLE
     except BenchError as error:
         return "predictions", error.what, error.hint or "run the cell again"
 
 
-def _planned(record: RunRecord, settings: Settings, verified: Verified) -> Planned | None:
+def _plan_record_rerun(record: RunRecord, settings: VerifySettings, verified: Verification) -> PlannedRerun | None:
     """The run that repeats a record, None where that can't be told; raises DataError as :func:`planned`."""
     if record.name not in METHODS.names():  # that is said already
         return None
     try:
-        return planned(record, settings.data, settings.inputs)
+        return plan_rerun(record, settings.data, settings.inputs)
     except DataError:
         raise
     except BenchError as error:

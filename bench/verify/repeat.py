@@ -8,14 +8,14 @@ from pathlib import Path
 
 from bench.config.plugins import load_plugin
 from bench.config.spec import Plugin
-from bench.records.environment import plugin_files
+from bench.records.environment import plugin_file_hashes
 from bench.records.record import RunRecord
-from bench.verify.findings import Verified
-from bench.verify.sample import repeat_some
+from bench.verify.findings import Verification
+from bench.verify.sample import repeat_sample
 
 
-def repeat(
-    verified: Verified,
+def repeat_bundle_cells(
+    verified: Verification,
     sound: Sequence[tuple[str, RunRecord]],
     sources: Mapping[str, bytes],
     count: int,
@@ -44,10 +44,10 @@ def repeat(
             load_plugin(Plugin(name, str(path), source))
         here = []
         for where, record in sound:
-            files = {str(record.provenance["plugins"][m]["file"]) for m in plugin_files(record.provenance)}
+            files = {str(record.provenance["plugins"][m]["file"]) for m in plugin_file_hashes(record.provenance)}
             if files <= sources.keys():
                 here.append((where, record))
             else:
                 name = ", ".join(sorted(files - sources.keys()))
                 verified.unchecked[f"repetition of cells of {name}: --run-plugin names what may run"] += 1
-        repeat_some(verified, here, count, data, say, seed)
+        repeat_sample(verified, here, count, data, say, seed)

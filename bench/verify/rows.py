@@ -15,10 +15,10 @@ from bench.records.files import model_stem
 from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord
 from bench.registry import METHODS
-from bench.verify.findings import Verified, Wrong
+from bench.verify.findings import Verification, Problem
 
 
-def named(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
+def check_method_id(record: RunRecord, verified: Verification) -> Iterator[Problem]:
     """Yield what the name of a registered method's row says otherwise; a name of the user's own says nothing.
 
     Options that the name should say and doesn't are unchecked: the profile may have been another then.
@@ -26,7 +26,7 @@ def named(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
     if METHOD_NAME.fullmatch(record.method) and record.method != record.name:
         return
     card = METHODS.get(record.name).card
-    said = _said(record, card)
+    said = _id_options(record, card)
     if said is None:
         yield "method", f"it calls itself {record.method}, which no row of {record.name} is called", AGAIN
         return
@@ -36,19 +36,19 @@ def named(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
             yield "method", f"its name says {name}={value}, and it was made with {name}={had[name]}", AGAIN
         elif name not in had and name != "match":  # that is in no record: the steps that it gives are
             yield "method", f"its name says {name}={value}, and it has no such option", AGAIN
-    if more := sorted(_unsaid(record, card) - said.keys() - set(MATCHED if "match" in said else ())):
+    if more := sorted(_omitted_options(record, card) - said.keys() - set(MATCHED if "match" in said else ())):
         what = f"it doesn't say {', '.join(more)}, and profile {record.profile} has another value"
         verified.unchecked[f"name of row {record.method}: {what}"] += 1
 
 
-def matched_to(record: RunRecord) -> str | None:
+def matched_method(record: RunRecord) -> str | None:
     """Return the method that a row's name says it is as long as, None where it says none."""
     if METHOD_NAME.fullmatch(record.method):
         return None
-    return (_said(record, METHODS.get(record.name).card) or {}).get("match")
+    return (_id_options(record, METHODS.get(record.name).card) or {}).get("match")
 
 
-def _said(record: RunRecord, card: MethodCard) -> dict[str, str] | None:
+def _id_options(record: RunRecord, card: MethodCard) -> dict[str, str] | None:
     """Options in a row's name, with what stands after a colon; None for a name that no run gives."""
     stems: list[tuple[str, dict[str, str]]] = [(card.name, {})]
     if card.takes_path and record.backbone:
@@ -71,13 +71,13 @@ def _said(record: RunRecord, card: MethodCard) -> dict[str, str] | None:
     return None
 
 
-def _unsaid(record: RunRecord, card: MethodCard) -> set[str]:
+def _omitted_options(record: RunRecord, card: MethodCard) -> set[str]:
     """Options that aren't those of the record's profile, as far as that is known."""
     name = record.profile.partition("@")[0]
-    if name not in profiles.names() or record.version != card.version:
+    if name not in profiles.profile_names() or record.version != card.version:
         return set()
     try:
-        own = profile_options(card, profiles.of_record(name), record.options)
+        own = profile_options(card, profiles.load_shipped_profile(name), record.options)
     except InputError:
         return set()
     return {name for name, value in record.options.items() if name in own and own[name] != value}

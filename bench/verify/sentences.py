@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.data.mteb_names import is_mteb
 from bench.errors import BenchError, DataError
-from bench.eval.rescore import tasks_of
+from bench.eval.rescore import load_record_tasks
 from bench.eval.suite import measure_of
 from bench.records.record import RunRecord
 
@@ -31,7 +31,7 @@ def check_sentences(
     Raises:
         DataError: a file that quotes one, or that is no text.
     """
-    known = _sentences(records, data)
+    known = _suite_sentences(records, data)
     for name, content in files.items():
         if name.endswith(".npz"):
             continue
@@ -52,14 +52,14 @@ def check_sentences(
                     )
 
 
-def _sentences(records: Sequence[RunRecord], data: Path | None) -> dict[tuple[str, ...], list[list[str]]]:
+def _suite_sentences(records: Sequence[RunRecord], data: Path | None) -> dict[tuple[str, ...], list[list[str]]]:
     """Words of the sentences of all suites, by their first words."""
     own = (record for record in records if not is_mteb(record.suite))  # the others have none that are known
     suites = {(r.suite, tuple(sorted((r.world or {}).items()))): r for r in own}
     found: dict[tuple[str, ...], list[list[str]]] = {}
     for record in suites.values():
         try:
-            tasks = tasks_of(record, data)
+            tasks = load_record_tasks(record, data)
         except BenchError:  # not at hand, which verification says
             continue
         for sentence in dict.fromkeys(measure_of(record.suite).sentences(list(tasks.values()))):

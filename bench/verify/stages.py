@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.errors import BenchError, DataError, InputError
-from bench.execution.rerun import facts_otherwise, job_of, names_otherwise, said_otherwise, spec_of
+from bench.execution.rerun import compare_unkeyed_facts, find_repeating_job, compare_text_names, compare_notes, build_rerun_spec
 from bench.plan.job import MATCHED, Job
-from bench.plan.plan import Inputs, Plan, make_plan
-from bench.records.fingerprint import arithmetic_of, differing
+from bench.plan.plan import PlanInputs, Plan, make_plan
+from bench.records.fingerprint import training_arithmetic, find_fact_differences
 from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord
 from bench.stages import ARITHMETIC
-from bench.verify.course import of_plan
-from bench.verify.findings import Wrong
-from bench.verify.rows import matched_to
+from bench.verify.course import check_planned_training
+from bench.verify.findings import Problem
+from bench.verify.rows import matched_method
 
 _OF_THE_SEED = {"seed", "seeds"}
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRerun:
     """The run that repeats a record, of the same key."""
 
     plan: Plan
@@ -34,27 +34,27 @@ class Planned:
         stages = self.job.record.training.get("stages", {})
         return {role: facts["key"] for role, facts in stages.items()}
 
-    def wrong(self, record: RunRecord) -> Iterator[Wrong]:
+    def wrong(self, record: RunRecord) -> Iterator[Problem]:
         """Yield what the record says otherwise."""
         stages = record.training.get("stages", {})
         roles = dict.fromkeys([*stages, *self.keys])
         if odd := [role for role in roles if stages.get(role, {}).get("key") != self.keys.get(role)]:
             what = f"the key of {', '.join(odd)} is not that of its options, text and seed"
             yield "stages", what, AGAIN
-        yield from of_plan(record, self.plan, self.job)
-        for what in facts_otherwise(record, self.job):
+        yield from check_planned_training(record, self.plan, self.job)
+        for what in compare_unkeyed_facts(record, self.job):
             yield "training", what, AGAIN
-        for what in said_otherwise(record, self.plan, self.job):
+        for what in compare_notes(record, self.plan, self.job):
             yield "notes", what, AGAIN
 
-    def doubts(self, record: RunRecord, inputs: Inputs | None = None) -> Iterator[str]:
+    def doubts(self, record: RunRecord, inputs: PlanInputs | None = None) -> Iterator[str]:
         """Yield what of its names nothing here shows: those of texts, and the length a row was matched to.
 
         Profiles change, so that another length may have been the right one then.
         """
-        for name in dict.fromkeys(names_otherwise(record, self.job)):
+        for name in dict.fromkeys(compare_text_names(record, self.job)):
             yield f"name of a text: {name}"
-        match = matched_to(record)
+        match = matched_method(record)
         if match is None:
             return
         (request,) = self.plan.spec.methods
@@ -65,7 +65,7 @@ class Planned:
             yield f"name of row {record.method}: match={match} gives {steps} steps here, and it has {had}"
 
 
-def planned(record: RunRecord, data: Path | None, inputs: Inputs | None = None) -> Planned:
+def plan_rerun(record: RunRecord, data: Path | None, inputs: PlanInputs | None = None) -> PlannedRerun:
     """Plan the run that repeats a record.
 
     Args:
@@ -78,28 +78,28 @@ def planned(record: RunRecord, data: Path | None, inputs: Inputs | None = None) 
         InputError: data, a model, a text or a plug-in isn't at hand.
         BenchError: this bench has another version of something; says what.
     """
-    if arithmetic_of(record) not in (0, ARITHMETIC):
-        raise BenchError(f"trained by arithmetic {arithmetic_of(record)}, and this bench has {ARITHMETIC}")
+    if training_arithmetic(record) not in (0, ARITHMETIC):
+        raise BenchError(f"trained by arithmetic {training_arithmetic(record)}, and this bench has {ARITHMETIC}")
     try:
-        spec = spec_of(record, data, None, None, (), Path("nowhere"))
+        spec = build_rerun_spec(record, data, None, None, (), Path("nowhere"))
     except DataError:
         raise
     except InputError as error:
-        raise _not_here(record, error) from error
+        raise _missing_input(record, error) from error
     try:
         plan = make_plan(spec, inputs)
     except InputError as error:
-        raise _not_here(record, error) from error
-    job = job_of(plan, record)
-    facts = dict.fromkeys(each.fact for each in differing(record, job.record))
+        raise _missing_input(record, error) from error
+    job = find_repeating_job(plan, record)
+    facts = dict.fromkeys(each.fact for each in find_fact_differences(record, job.record))
     if facts and facts.keys() <= _OF_THE_SEED:
         raise DataError(f"its seed is {_seed(record.seed)}, and that of its run {_seed(job.cell.seed)}")
     if facts:
         raise BenchError(f"this bench has another {', '.join(facts)}")
-    return Planned(plan, job)
+    return PlannedRerun(plan, job)
 
 
-def _not_here(record: RunRecord, error: InputError) -> InputError:
+def _missing_input(record: RunRecord, error: InputError) -> InputError:
     """What this machine lacks or no run takes, in one wording for all methods that lack the same."""
     what = error.what.replace(f"{record.name} needs", "a method needs")
     return InputError(f"of profile {record.profile}, {what}")
@@ -109,7 +109,7 @@ def _seed(seed: int | None) -> str:
     return "none" if seed is None else str(seed)
 
 
-def with_keys(record: RunRecord, keys: dict[str, str]) -> RunRecord:
+def replace_stage_keys(record: RunRecord, keys: dict[str, str]) -> RunRecord:
     """Return a record of an older bench with its stages' keys as this one makes them."""
     stages = {
         role: {**facts, "key": keys[role]} if role in keys else facts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.errors import InputError
-from bench.render.canvas import plain_canvas, save
+from bench.render.canvas import plain_canvas, save_figure
 
 _COLUMNS = 4
 
@@ -41,6 +41,6 @@ def draw_heatmaps(
         figure.colorbar(image, ax=panels, label="attention, mean over heads", shrink=0.6)
         figure.suptitle(title, fontsize=9)
         try:
-            save(figure, path, format="svg", metadata={"Date": None})
+            save_figure(figure, path, format="svg", metadata={"Date": None})
         except OSError as error:
             raise InputError(f"a heatmap can't be written: {error.strerror}", where=str(path)) from error

@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
-from bench.comparison.select import grouped
-from bench.probes.along import Evaluated, read_along
+from bench.comparison.select import group_by
+from bench.probes.along import ProbedEvaluation, read_training_probes
 from bench.records.record import safe_name
 from bench.render.figure import Figure, Series
 from bench.render.grid import SCALE
-from bench.reports.tables.relation import QUANTITIES, Quantity
+from bench.reports.tables.relation import QUANTITIES, ProbeQuantity
 
 
-def along_figures(path: Path) -> Iterator[Figure]:
+def training_probe_figures(path: Path) -> Iterator[Figure]:
     """Yield a figure a quantity from a file of ``bench probe --along --out``; raises DataError if damaged."""
-    kept = read_along(path)
+    kept = read_training_probes(path)
     source = (f"file: {path.name}", f"profile: {kept.profile}", f"dev set: {kept.dev}")
-    runs = grouped(kept.evaluations, lambda one: (one.method, one.stage))
-    stages = grouped(runs, lambda of: of[0])
+    runs = group_by(kept.evaluations, lambda one: (one.method, one.stage))
+    stages = group_by(runs, lambda of: of[0])
     names = {(m, stage): f"{m}, {stage}" if len(stages[m]) > 1 else m for m, stage in runs}
     for quantity in QUANTITIES:
-        made = (_line(quantity, names[of], found) for of, found in runs.items())
+        made = (_quantity_line(quantity, names[of], found) for of, found in runs.items())
         lines = [line for line in made if line]
         if lines:
             name = safe_name(f"{path.stem}-{quantity.heading}".replace(" ", "-"))
@@ -34,20 +34,20 @@ def along_figures(path: Path) -> Iterator[Figure]:
             )
 
 
-def _line(quantity: Quantity, name: str, runs: list[Evaluated]) -> Series | None:
+def _quantity_line(quantity: ProbeQuantity, name: str, runs: list[ProbedEvaluation]) -> Series | None:
     """Mean over seeds at each step that has the quantity."""
     scale = quantity.column.scale
     points = [
         (fmean(scale * value for value, _ in there), fmean(SCALE * dev for _, dev in there))
-        for evaluated in grouped(runs, lambda one: one.step).values()
-        if (there := list(_there(quantity, evaluated)))
+        for evaluated in group_by(runs, lambda one: one.step).values()
+        if (there := list(_placed_values(quantity, evaluated)))
     ]
     if not points:
         return None
     return Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
 
 
-def _there(quantity: Quantity, evaluated: list[Evaluated]) -> Iterator[tuple[float, float]]:
+def _placed_values(quantity: ProbeQuantity, evaluated: list[ProbedEvaluation]) -> Iterator[tuple[float, float]]:
     """Quantity and dev score of the evaluations that have a place in its row of the table."""
     for one in evaluated:
         value = quantity.of(one.probes)

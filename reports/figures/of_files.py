@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.comparison.select import grouped
+from bench.comparison.select import group_by
 from bench.errors import DataError
 from bench.records.record import safe_name
 from bench.render.figure import Figure, Series
 from bench.reports.campaign import ALONG, GRADIENT, PROBES, Campaign, read_json, read_table
-from bench.reports.figures.of_along import along_figures
+from bench.reports.figures.of_along import training_probe_figures
 from bench.reports.figures.of_gradient import joint_figures, run_figures
 from bench.schema import LARGEST
 
@@ -32,26 +32,26 @@ _NAMES = {
 }
 
 
-def extra_figures(campaign: Campaign) -> list[Figure]:
+def file_figures(campaign: Campaign) -> list[Figure]:
     """Return the figures of every such file.
 
     Raises:
         DataError: a damaged file.
     """
     probes = [
-        (store, _checked(path, partial(_probe_figures, path))) for store, path in campaign.files(PROBES)
+        (store, _check_figures(path, partial(_probe_figures, path))) for store, path in campaign.files(PROBES)
     ]
     sampled = [file for name in _SAMPLED for file in campaign.files(f"{GRADIENT}/{name}")]
     runs = [file for names in _RUNS for file in campaign.files(f"{GRADIENT}/{names}")]
     trainings = [
-        (store, _checked(path, partial(along_figures, path))) for store, path in campaign.files(ALONG)
+        (store, _check_figures(path, partial(training_probe_figures, path))) for store, path in campaign.files(ALONG)
     ]
     found = [*probes, *trainings]
     for store in campaign.stores:
         own = ([path for home, path in files if home is store] for files in (sampled, runs))
-        found.append((store, _of_gradient(store.root / GRADIENT, *own)))
+        found.append((store, _folder_figures(store.root / GRADIENT, *own)))
     return [
-        _of_campaign(figure, store.campaign) if campaign.several else figure
+        _add_campaign(figure, store.campaign) if campaign.several else figure
         for store, figures in found
         for figure in figures
     ]
@@ -59,28 +59,28 @@ def extra_figures(campaign: Campaign) -> list[Figure]:
 
 def gradient_figures(folder: Path) -> list[Figure]:
     """Return the figures of what ``bench gradient`` wrote into a folder; raises DataError if damaged."""
-    return gradient_figures_of(folder, [p for name in (*_SAMPLED, *_RUNS) for p in sorted(folder.glob(name))])
+    return select_gradient_figures(folder, [p for name in (*_SAMPLED, *_RUNS) for p in sorted(folder.glob(name))])
 
 
-def gradient_figures_of(folder: Path, files: Sequence[Path]) -> list[Figure]:
+def select_gradient_figures(folder: Path, files: Sequence[Path]) -> list[Figure]:
     """Return the figures of some of the files in such a folder; raises DataError for a damaged one."""
     sampled, runs = ([p for p in files if (p.name in _SAMPLED) == alone] for alone in (True, False))
-    return _of_gradient(folder, sampled, runs)
+    return _folder_figures(folder, sampled, runs)
 
 
-def _of_gradient(folder: Path, sampled: Iterable[Path], runs: Sequence[Path]) -> list[Figure]:
-    found = [figure for path in sampled for figure in _checked(path, partial(_SAMPLED[path.name], path))]
-    found += [figure for path in runs for figure in _checked(path, partial(run_figures, path))]
-    return found + _checked(folder, partial(joint_figures, runs))
+def _folder_figures(folder: Path, sampled: Iterable[Path], runs: Sequence[Path]) -> list[Figure]:
+    found = [figure for path in sampled for figure in _check_figures(path, partial(_SAMPLED[path.name], path))]
+    found += [figure for path in runs for figure in _check_figures(path, partial(run_figures, path))]
+    return found + _check_figures(folder, partial(joint_figures, runs))
 
 
-def _of_campaign(figure: Figure, name: str) -> Figure:
+def _add_campaign(figure: Figure, name: str) -> Figure:
     """A figure of one of several campaigns, whose files may have one name."""
     said = f"campaign: {name}", *figure.provenance
     return replace(figure, name=f"{name}-{figure.name}", title=f"{figure.title} ({name})", provenance=said)
 
 
-def _checked(path: Path, make: Callable[[], Iterable[Figure]]) -> list[Figure]:
+def _check_figures(path: Path, make: Callable[[], Iterable[Figure]]) -> list[Figure]:
     try:
         made = list(make())
         if not all(map(_is_drawable, made)):
@@ -132,12 +132,12 @@ def _probe_figures(path: Path) -> Iterator[Figure]:
             )
 
 
-def _grids(path: Path) -> Iterator[Figure]:
+def _sampled_grids(path: Path) -> Iterator[Figure]:
     """Gradient dissipation and ratios over the means of the angles (gradient paradigm, Figures 2, 4, 10)."""
     table = read_table(path, _GRID)
     source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
     rows, columns = (
-        _thinned(sorted({float(line[key]) for line in table}, reverse=key == "mu_pos")) for key in _GRID
+        _thin_values(sorted({float(line[key]) for line in table}, reverse=key == "mu_pos")) for key in _GRID
     )
     at = {(float(line["mu_pos"]), float(line["mu_neg"])): line for line in table}
     labels = tuple(f"{angle:.2f}" for angle in rows), tuple(f"{angle:.2f}" for angle in columns)
@@ -151,14 +151,14 @@ def _grids(path: Path) -> Iterator[Figure]:
             yield Figure(file, "gradient", title, "heat", *axes, source, (), *labels, cells)
 
 
-def _thinned(values: Sequence[float]) -> list[float]:
+def _thin_values(values: Sequence[float]) -> list[float]:
     """At most _MOST_CELLS of them, ends included."""
     if len(values) <= _MOST_CELLS:
         return list(values)
     return [values[round(i)] for i in np.linspace(0, len(values) - 1, _MOST_CELLS)]
 
 
-def _hardest(path: Path) -> Iterator[Figure]:
+def _hardest_shares(path: Path) -> Iterator[Figure]:
     """Share of the hardest negative by temperature (Figure 3)."""
     table = read_table(path, _HARDEST)
     source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
@@ -166,7 +166,7 @@ def _hardest(path: Path) -> Iterator[Figure]:
     for key, how in (("share", "as the paper writes it"), ("share_released", "as the released code")):
         series = tuple(
             Series(f"tau {tau}", *_columns([(line["mu_neg"], line[key]) for line in lines]))
-            for tau, lines in grouped(table, lambda line: line["tau"]).items()
+            for tau, lines in group_by(table, lambda line: line["tau"]).items()
         )
         name, title = f"gradient-hardest-{key.replace('_', '-')}", f"Share of the hardest negative, {how}"
         yield Figure(name, "gradient", title, "lines", *axes, source, series)
@@ -177,7 +177,7 @@ def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[tuple[float, ...], tuple
 
 
 _SAMPLED: dict[str, Callable[[Path], Iterable[Figure]]] = {
-    "gradient-grid.csv": _grids,
-    "gradient-hardest.csv": _hardest,
+    "gradient-grid.csv": _sampled_grids,
+    "gradient-hardest.csv": _hardest_shares,
 }
 """Files of sampled angles and what makes their figures."""

@@ -20,7 +20,7 @@ _LEMMA_BINS = 30
 
 
 @dataclass(frozen=True)
-class Measured:
+class GradientRun:
     """One run of ``bench gradient METHOD``.
 
     Args:
@@ -43,9 +43,9 @@ def run_figures(path: Path) -> Iterator[Figure]:
     Args:
         path: The run's file.
     """
-    run = Measured(path, read_json(path))
+    run = GradientRun(path, read_json(path))
     file = f"gradient-{safe_name(path.parent.name)}"
-    yield from _Drawn(file, run.name, (run,)).figures()
+    yield from _RunFigures(file, run.name, (run,)).figures()
 
 
 def joint_figures(paths: Sequence[Path]) -> Iterator[Figure]:
@@ -55,12 +55,12 @@ def joint_figures(paths: Sequence[Path]) -> Iterator[Figure]:
         paths: The runs' files.
     """
     if len(paths) > 1:
-        runs = tuple(Measured(path, read_json(path)) for path in paths)
-        yield from _Drawn(JOINT, "runs", runs).joint()
+        runs = tuple(GradientRun(path, read_json(path)) for path in paths)
+        yield from _RunFigures(JOINT, "runs", runs).joint()
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _RunFigures:
     """Runs that share figures.
 
     Args:
@@ -71,7 +71,7 @@ class _Drawn:
 
     file: str
     title: str
-    runs: tuple[Measured, ...]
+    runs: tuple[GradientRun, ...]
 
     def lines(
         self, short: str, what: str, axes: tuple[str, str], series: Sequence[Series], note: str = ""
@@ -89,15 +89,15 @@ class _Drawn:
         """Yield all of one run."""
         (run,) = self.runs
         both = [
-            _density(run, when, kind, f"{kind}, {said}")
+            _density_series(run, when, kind, f"{kind}, {said}")
             for when, said in _WHEN.items()
             for kind in ("positive", "negative")
         ]
         yield self.lines("density", "Cosines", ("cosine", "density"), both)
-        shares = [_share(run, when, said) for when, said in _WHEN.items()]
+        shares = [_share_series(run, when, said) for when, said in _WHEN.items()]
         yield self.lines("hardest", "Share of the hardest negative", ("tau", "share"), shares)
         for when, said in _WHEN.items():
-            if lemma := _lemma(run, when):
+            if lemma := _lemma_series(run, when):
                 what, axes = f"Least ratio that Lemma 1 asks for, {said}", ("ratio", "share of anchors")
                 yield self.lines(f"lemma-{when}", what, axes, lemma, _LEMMA)
         kinds = (
@@ -105,22 +105,22 @@ class _Drawn:
             ("cosine", "mean cosine of positive pairs", {"positive": "positive_cosine"}),
         )
         for short, label, keys in kinds:
-            series = [line for name, key in keys.items() if (line := _curve(run, key, name)).x]
+            series = [line for name, key in keys.items() if (line := _step_series(run, key, name)).x]
             if series:
                 yield self.lines(short, f"{label.capitalize()} against the step", ("step", label), series)
         note = "Bars are standard deviations over pairs."
-        yield self.lines("angles", "Angles", ("step", "angle"), _angles(run), note)
+        yield self.lines("angles", "Angles", ("step", "angle"), _angle_series(run), note)
 
     def joint(self) -> Iterator[Figure]:
         """Yield those of several runs."""
         axes = "cosine", "density"
         for kind in ("negative", "positive"):
-            lines = [_density(run, "after", kind, run.name) for run in self.runs]
+            lines = [_density_series(run, "after", kind, run.name) for run in self.runs]
             yield self.lines(f"density-{kind}", f"Cosines of {kind} pairs after training", axes, lines)
-        originals = [_share(run, "before", f"before training, {run.name}") for run in self.runs]
+        originals = [_share_series(run, "before", f"before training, {run.name}") for run in self.runs]
         if len({line.y for line in originals}) == 1:
-            originals = [_share(self.runs[0], "before", "before training")]
-        shares = [*originals, *(_share(run, "after", run.name) for run in self.runs)]
+            originals = [_share_series(self.runs[0], "before", "before training")]
+        shares = [*originals, *(_share_series(run, "after", run.name) for run in self.runs)]
         yield self.lines("hardest", "Share of the hardest negative", ("tau", "share"), shares)
         kinds = (
             ("ratio-arccon", "ratio of ArcCon", "arccon_ratio"),
@@ -128,7 +128,7 @@ class _Drawn:
             ("cosine", "mean cosine of positive pairs", "positive_cosine"),
         )
         for short, label, key in kinds:
-            series = [line for run in self.runs if (line := _curve(run, key, run.name)).x]
+            series = [line for run in self.runs if (line := _step_series(run, key, run.name)).x]
             if series:
                 what = f"{label[0].upper()}{label[1:]} against the step"
                 yield self.lines(short, what, ("step", label), series)
@@ -140,7 +140,7 @@ _LEMMA = (
 )
 
 
-def _density(run: Measured, when: str, kind: str, name: str) -> Series:
+def _density_series(run: GradientRun, when: str, kind: str, name: str) -> Series:
     """The density of cosines (Figure 5)."""
     heights = run.data[when]["density"][kind]
     width = 2 / len(heights)
@@ -148,13 +148,13 @@ def _density(run: Measured, when: str, kind: str, name: str) -> Series:
     return Series(name, middles, tuple(map(float, heights)))
 
 
-def _share(run: Measured, when: str, name: str) -> Series:
+def _share_series(run: GradientRun, when: str, name: str) -> Series:
     """The hardest negative's share of the weight by temperature (Figure 7)."""
     share = run.data[when]["hardest_share"]
     return Series(name, tuple(share["taus"]), tuple(share["paper"]))
 
 
-def _lemma(run: Measured, when: str) -> list[Series]:
+def _lemma_series(run: GradientRun, when: str) -> list[Series]:
     """Lower bounds of the ratio by lambda, as shares of the anchors (Figure 8a)."""
     edges = np.linspace(0, 3, _LEMMA_BINS + 1)
     middles = tuple(float(x) for x in (edges[:-1] + edges[1:]) / 2)
@@ -166,13 +166,13 @@ def _lemma(run: Measured, when: str) -> list[Series]:
     return found
 
 
-def _curve(run: Measured, key: str, name: str) -> Series:
+def _step_series(run: GradientRun, key: str, name: str) -> Series:
     """A mean against the step, without the steps that have none (Figures 8b and 8c)."""
     there = [(float(s["step"]), float(s[key])) for s in run.data["steps"] if s[key] is not None]
     return Series(name, tuple(x for x, _ in there), tuple(y for _, y in there))
 
 
-def _angles(run: Measured) -> list[Series]:
+def _angle_series(run: GradientRun) -> list[Series]:
     """Angles of pairs against the step, with standard deviations (Figure 9)."""
     steps = run.data["steps"]
     at = tuple(float(step["step"]) for step in steps)

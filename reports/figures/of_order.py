@@ -5,29 +5,29 @@ from __future__ import annotations
 from bench.render.figure import Figure
 from bench.render.grid import SCALE
 from bench.reports.campaign import Campaign
-from bench.reports.figures.of_records import a_point_each
-from bench.reports.records import provenance
-from bench.reports.tables.order import Compared, compared
+from bench.reports.figures.of_records import point_series
+from bench.reports.records import describe_provenance
+from bench.reports.tables.order import SettingCorrelation, correlate_settings
 
 _MOST = 6
 
 
 def order_figures(campaign: Campaign) -> list[Figure]:
     """Return a scatter of every two settings with enough methods in common, at most six: those with most."""
-    found, _ = compared(campaign)
+    found, _ = correlate_settings(campaign)
     drawn = sorted(range(len(found)), key=lambda place: -found[place].found.n)[:_MOST]
     said = ""
     if len(found) > _MOST:
         said = f" {_MOST} of {len(found)} pairs of settings are drawn: those with most methods in common."
-    return [_figure(campaign, found[place], said) for place in sorted(drawn)]
+    return [_order_figure(campaign, found[place], said) for place in sorted(drawn)]
 
 
-def _figure(campaign: Campaign, one: Compared, said: str) -> Figure:
+def _order_figure(campaign: Campaign, one: SettingCorrelation, said: str) -> Figure:
     a, b = one.pair.first, one.pair.second
     both = zip(one.pair.methods, *one.pair.scores, strict=True)
-    series = a_point_each({campaign.shown(method): (SCALE * x, SCALE * y) for method, x, y in both})
+    series = point_series({campaign.shown(method): (SCALE * x, SCALE * y) for method, x, y in both})
     records = [record for setting in (a, b) for record in setting.records]
-    source = provenance(records, campaign.name) if records else (f"campaign: {campaign.name}",)
+    source = describe_provenance(records, campaign.name) if records else (f"campaign: {campaign.name}",)
     if b.published:  # they stand last
         source = (*source, "published: the papers' STS tables")
     note = f"{one.found.n} methods: Spearman's rho {one.rho}, 95% interval {one.interval}.{said}"

@@ -8,34 +8,34 @@ from typing import Any
 
 import numpy as np
 
-from bench.comparison.select import grouped
+from bench.comparison.select import group_by
 from bench.errors import DataError
-from bench.records.record import RunRecord, safe_name, training_seconds
+from bench.records.record import RunRecord, safe_name, sum_training_seconds
 from bench.render.critical_difference import ranking_figure
 from bench.render.figure import Figure, Kind, Series
-from bench.render.grid import SCALE, summarise
+from bench.render.grid import SCALE, summarise_values
 from bench.reports.campaign import Campaign
 from bench.reports.records import (
     by_method,
     by_profile_and_suite,
-    finished,
+    finished_records,
     is_ranked,
     main_metric,
-    provenance,
-    values,
+    describe_provenance,
+    task_scores,
 )
 from bench.reports.tables.gains import LOSSES
-from bench.reports.tables.mechanism import relations
-from bench.reports.tables.pairwise_tests import averages, standings, tests_in_words
-from bench.reports.tables.probes import Probed, from_records
-from bench.reports.tables.relation_grid import rho_in_words
-from bench.reports.tables.sweeps import curves
+from bench.reports.tables.mechanism import score_relations
+from bench.reports.tables.pairwise_tests import method_averages, run_pairwise_tests, describe_tests
+from bench.reports.tables.probes import ProbedRun, probed_runs
+from bench.reports.tables.relation_grid import describe_rho
+from bench.reports.tables.sweeps import stage_curves
 
 Values = tuple[float, ...]
 Points = Mapping[str, tuple[float, float]]
 
 
-class _Place:
+class _SuiteRecords:
     """Finished records of one profile and suite, and what all their figures say."""
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
@@ -46,7 +46,7 @@ class _Place:
         self.average = f"average, {self.metric.capitalize()} x 100"
         self._name = f"{safe_name(first.profile)}-{safe_name(first.suite)}"
         self._on = f"{first.suite}, {first.profile}"
-        self.source = provenance(records, campaign.name)
+        self.source = describe_provenance(records, campaign.name)
 
     def figure(
         self, name: str, section: str, what: str, kind: Kind, axes: tuple[str, str], **shown: Any
@@ -67,35 +67,35 @@ class _Place:
     ) -> Iterator[Figure]:
         """Yield a figure with a point a method; nothing for fewer than two."""
         if len(at) > 1:
-            yield self.figure(name, section, what, "points", axes, series=a_point_each(at), note=note)
+            yield self.figure(name, section, what, "points", axes, series=point_series(at), note=note)
 
 
-def a_point_each(at: Points) -> tuple[Series, ...]:
+def point_series(at: Points) -> tuple[Series, ...]:
     """Return a series of one point a method, with its name beside it."""
     return tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in at.items())
 
 
-def figures(campaign: Campaign) -> list[Figure]:
+def suite_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign, place by place; those that its records can't have are not there."""
-    places = [_Place(campaign, done) for r in by_profile_and_suite(campaign.records) if (done := finished(r))]
-    parts = (_groups, _seeds, _cost, _curves, _probes, _gains, _cosines)
+    places = [_SuiteRecords(campaign, done) for r in by_profile_and_suite(campaign.records) if (done := finished_records(r))]
+    parts = (_group_figure, _seed_figure, _cost_figures, _curve_figures, _probe_figures, _gain_figure, _cosine_figure)
     return [figure for place in places for part in parts for figure in part(place)]
 
 
 def group_figures(campaign: Campaign) -> list[Figure]:
     """Return the critical-difference diagram of every profile and suite that has one."""
-    places = (_Place(campaign, done) for r in by_profile_and_suite(campaign.records) if (done := finished(r)))
-    return [figure for place in places for figure in _groups(place)]
+    places = (_SuiteRecords(campaign, done) for r in by_profile_and_suite(campaign.records) if (done := finished_records(r)))
+    return [figure for place in places for figure in _group_figure(place)]
 
 
-def _groups(place: _Place) -> Iterator[Figure]:
+def _group_figure(place: _SuiteRecords) -> Iterator[Figure]:
     """Methods by their average, with bars over the groups: a critical-difference diagram."""
     supervised = place.campaign.rank_supervised
     ranked = {r.method for r in place.records if is_ranked(r, supervised=supervised)}
-    ranking = standings(place.campaign, place.records).of().among(ranked)
+    ranking = run_pairwise_tests(place.campaign, place.records).of().among(ranked)
     if len(ranking.methods) > 1:
         note = (
-            f"A bar joins methods that are not shown to differ, p > 0.05 by {tests_in_words(ranking)}. "
+            f"A bar joins methods that are not shown to differ, p > 0.05 by {describe_tests(ranking)}. "
             "Those that share none differ, or two methods from the one to the other do or were not tested."
         )
         yield ranking_figure(
@@ -110,9 +110,9 @@ def _groups(place: _Place) -> Iterator[Figure]:
         )
 
 
-def _seeds(place: _Place) -> Iterator[Figure]:
+def _seed_figure(place: _SuiteRecords) -> Iterator[Figure]:
     """Every seed's average, a row a method."""
-    names = [place.campaign.shown(one.method) for one in averages(place.campaign, place.records)]
+    names = [place.campaign.shown(one.method) for one in method_averages(place.campaign, place.records)]
     series = []
     for kind, wanted in (("seed", False), ("no seed", True)):
         found = [
@@ -129,13 +129,13 @@ def _seeds(place: _Place) -> Iterator[Figure]:
     yield place.figure("seeds", "seeds", "Seeds", "strip", axes, series=tuple(series), rows=tuple(names))
 
 
-def _cost(place: _Place) -> Iterator[Figure]:
+def _cost_figures(place: _SuiteRecords) -> Iterator[Figure]:
     """Average against CPU seconds of training, and against GMAC where they were measured."""
     training: dict[str, tuple[float, float]] = {}
     gmac: dict[str, tuple[float, float]] = {}
     for method, runs in place.runs.items():
-        mean = summarise(values(runs)).mean
-        seconds = [training_seconds(run) for run in runs if run.training.get("stages")]
+        mean = summarise_values(task_scores(runs)).mean
+        seconds = [sum_training_seconds(run) for run in runs if run.training.get("stages")]
         costs = [r.probes["cost"]["gmac"] for r in runs if "gmac" in r.probes.get("cost", {})]
         for at, found in ((training, seconds), (gmac, costs)):
             if found and mean is not None:
@@ -146,13 +146,13 @@ def _cost(place: _Place) -> Iterator[Figure]:
     yield from place.scatter("gmac", "efficiency", "Score and inference", axes, gmac)
 
 
-def _curves(place: _Place) -> Iterator[Figure]:
+def _curve_figures(place: _SuiteRecords) -> Iterator[Figure]:
     """Loss, dev score and effective rank against the step of each method's last stage, over seeds."""
     for name, label, series in curve_series(place.runs):
         note, own = CURVES, name == "loss"
         if own:
             note = f"{note} {_LOSSES}"
-        elif name == "dev" and not any(curves(place.records, "loss_curve")):
+        elif name == "dev" and not any(stage_curves(place.records, "loss_curve")):
             note = f"{note} {_NO_LOSSES}"
         what = _CURVE_TITLES[name]
         yield place.figure(name, "curves", what, "lines", ("step", label), series=series, note=note, own=own)
@@ -184,17 +184,17 @@ def curve_series(
         ("collapse_curve", "rank", "effective rank of the dev vectors", 1.0),
     )
     for key, name, label, scale in kinds:
-        found = ((line, _over_seeds(runs, key, scale)) for line, runs in lines.items())
+        found = ((line, _curve_band(runs, key, scale)) for line, runs in lines.items())
         if series := tuple(Series(line, x, y, band=band) for line, (x, y, band) in found if x):
             yield name, label, series
 
 
-def _over_seeds(
+def _curve_band(
     runs: Sequence[RunRecord], key: str, scale: float
 ) -> tuple[Values, Values, tuple[tuple[float, float], ...]]:
     """Steps, means, and least and largest values of a curve; no band for one run."""
-    points = (point for curve in curves(runs, key) for point in curve)
-    at = grouped(points, lambda point: float(point[0]))
+    points = (point for curve in stage_curves(runs, key) for point in curve)
+    at = group_by(points, lambda point: float(point[0]))
     steps = tuple(sorted(at))
     values = [[scale * point[1] for point in at[step]] for step in steps]
     several = any(len(each) > 1 for each in values)
@@ -205,25 +205,25 @@ def _over_seeds(
     )
 
 
-def _probes(place: _Place) -> Iterator[Figure]:
+def _probe_figures(place: _SuiteRecords) -> Iterator[Figure]:
     """Alignment and uniformity, CLS energy, and attention by layer."""
-    found = [] if place.campaign.last else from_records(place.records, place.campaign.shown)
-    groups = grouped(found, lambda one: one.method)
+    found = [] if place.campaign.last else probed_runs(place.records, place.campaign.shown)
+    groups = group_by(found, lambda one: one.method)
     plane = {}
     for method, runs in groups.items():
-        alignment, uniformity = _mean(runs, "alignment", "value"), _mean(runs, "uniformity", "value")
+        alignment, uniformity = _mean_value(runs, "alignment", "value"), _mean_value(runs, "uniformity", "value")
         if alignment is not None and uniformity is not None:
             plane[method] = uniformity, alignment
     axes = "uniformity", "alignment"
     yield from place.scatter("plane", "probes", "Alignment and uniformity", axes, plane)
-    for relation in relations(place.campaign, place.records):
+    for relation in score_relations(place.campaign, place.records):
         if relation.quantity == "E_CLS":
             at = {method: (one.value, SCALE * one.score) for method, one in relation.points.items()}
-            axes, note = ("E_CLS", "average x 100"), f"Spearman's rho {rho_in_words(relation.rho)}."
+            axes, note = ("E_CLS", "average x 100"), f"Spearman's rho {describe_rho(relation.rho)}."
             yield from place.scatter("energy", "probes", "CLS energy and score", axes, at, note)
     for number, what in enumerate(("[CLS]", "[SEP]", "final punctuation")):
         layers = {
-            method: [_mean(runs, "attention_sink", "layers", i, number) for i in range(depth)]
+            method: [_mean_value(runs, "attention_sink", "layers", i, number) for i in range(depth)]
             for method, runs in groups.items()
             if (depth := max(len(run.probes.get("attention_sink", {}).get("layers", ())) for run in runs))
         }
@@ -242,17 +242,17 @@ def _probes(place: _Place) -> Iterator[Figure]:
             )
 
 
-def _mean(runs: Iterable[Probed], *path: str | int) -> float | None:
-    return summarise([run.value(*path) for run in runs]).mean
+def _mean_value(runs: Iterable[ProbedRun], *path: str | int) -> float | None:
+    return summarise_values([run.value(*path) for run in runs]).mean
 
 
-def _gains(place: _Place) -> Iterator[Figure]:
+def _gain_figure(place: _SuiteRecords) -> Iterator[Figure]:
     """Losses before and after their modification (gradient paradigm, Figure 1)."""
     ids, shown = by_method(place.records), place.campaign.shown
     there = [loss for loss in LOSSES if loss in ids and f"m_{loss}" in ids]
     series = []
     for name, prefix in (("original", ""), ("modified", "m_")):
-        cells = [summarise(values(ids[f"{prefix}{loss}"])) for loss in there]
+        cells = [summarise_values(task_scores(ids[f"{prefix}{loss}"])) for loss in there]
         found = [
             (SCALE * cell.mean, float(row), SCALE * (cell.sd or 0.0))
             for row, cell in enumerate(cells)
@@ -267,7 +267,7 @@ def _gains(place: _Place) -> Iterator[Figure]:
         )
 
 
-def _cosines(place: _Place) -> Iterator[Figure]:
+def _cosine_figure(place: _SuiteRecords) -> Iterator[Figure]:
     """Densities of the similarities of all test pairs, a line a method, from the kept predictions."""
     if place.metric != "spearman":  # predictions of other suites aren't similarities
         return

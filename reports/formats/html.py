@@ -12,15 +12,15 @@ from markupsafe import Markup
 
 from bench.render import svg
 from bench.render.figure import Figure
-from bench.render.grid import SCALE, Cell, Grid, Quoted, number
+from bench.render.grid import SCALE, ScoreCell, Grid, Quoted, format_score
 from bench.render.limits import BEYOND
 from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
-from bench.reports.doubts import unreadable
-from bench.reports.records import UNREADABLE, provenance
+from bench.reports.doubts import list_unreadable
+from bench.reports.records import UNREADABLE, describe_provenance
 from bench.reports.tables.boards import Board
-from bench.reports.tables.cards import cards
-from bench.reports.tables.differences import PAIR_HEADER, differences
+from bench.reports.tables.cards import campaign_cards
+from bench.reports.tables.differences import PAIR_HEADER, method_differences
 from bench.reports.tables.pairwise_tests import LEVEL
 from bench.reports.tables.runs import run_tables
 from bench.version import __version__
@@ -30,7 +30,7 @@ _MOST_RECORDS = 5  # links of a leaderboard's row; below the seeds are all
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """A part of the page: tables and figures under a heading."""
 
     id: str
@@ -40,7 +40,7 @@ class Part:
     figures: tuple[Figure, ...] = ()
 
 
-def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> str:
+def render_campaign_page(campaign: Campaign, parts: Sequence[PagePart], missing: Sequence[str]) -> str:
     """Return a campaign's page as one file.
 
     A whole page (one with leaderboards) has every run below the seeds, and in the place of tables all pairs
@@ -52,10 +52,10 @@ def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> s
         missing: What it could show, why it doesn't, and what makes it.
     """
     text = (
-        environment()
+        report_environment()
         .get_template("report.html")
         .render(
-            **context(campaign, parts, missing),
+            **page_context(campaign, parts, missing),
             **own_file("style", "report.css"),
             **own_file("script", "report.js", "figures.js"),
         )
@@ -64,24 +64,24 @@ def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> s
 
 
 @cache
-def environment() -> Environment:
+def report_environment() -> Environment:
     """Return what pages with tables and figures are made with."""
     made = page_environment()
     made.filters |= {
-        "svg": _svg,
-        "legend": _legend,
-        "number": number,
-        "data": _data,
-        "interval": _interval,
+        "svg": _svg_markup,
+        "legend": _legend_markup,
+        "number": format_score,
+        "data": _figure_data,
+        "interval": _interval_text,
     }
     made.tests |= {
-        "cell": lambda value: isinstance(value, Cell),
+        "cell": lambda value: isinstance(value, ScoreCell),
         "quoted": lambda value: isinstance(value, Quoted),
     }
     return made
 
 
-def context(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> dict[str, Any]:
+def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequence[str]) -> dict[str, Any]:
     """Return all that the template of a campaign's page says, see :func:`html`."""
     whole = any(part.boards for part in parts)
     return {
@@ -90,36 +90,36 @@ def context(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -
         "missing": missing,
         "remarks": [
             *dict.fromkeys(note for r in campaign.records for note in r.notes),
-            *unreadable(campaign),
+            *list_unreadable(campaign),
         ],
         "count": sum(record.status != UNREADABLE for record in campaign.records),
-        "facts": provenance(campaign.records, campaign.name),
+        "facts": describe_provenance(campaign.records, campaign.name),
         "level": f"{100 * LEVEL:g}%",
         "version": __version__,
         "scale": SCALE,
         "runs": run_tables(campaign) if whole else {},
         "has_runs": any(part.id == "seeds" for part in parts),
-        "differences": differences(campaign) if whole else [],
+        "differences": method_differences(campaign) if whole else [],
         "pair_header": PAIR_HEADER,
-        "cards": cards(campaign) if whole else [],
+        "cards": campaign_cards(campaign) if whole else [],
         "beyond": BEYOND,
         "most": _MOST_RECORDS,
     }
 
 
-def _svg(figure: Figure) -> Markup:
-    return Markup(svg.draw(figure))  # noqa: S704 - it escapes every text
+def _svg_markup(figure: Figure) -> Markup:
+    return Markup(svg.draw_svg(figure))  # noqa: S704 - it escapes every text
 
 
-def _legend(figure: Figure) -> list[tuple[Markup, str]]:
-    return [(Markup(mark), name) for mark, name in svg.legend(figure)]  # noqa: S704 - our own
+def _legend_markup(figure: Figure) -> list[tuple[Markup, str]]:
+    return [(Markup(mark), name) for mark, name in svg.legend_entries(figure)]  # noqa: S704 - our own
 
 
-def _interval(ends: tuple[float, float] | None) -> str:
+def _interval_text(ends: tuple[float, float] | None) -> str:
     return "-" if ends is None else f"[{SCALE * ends[0]:.2f}, {SCALE * ends[1]:.2f}]"
 
 
-def _data(figure: Figure) -> list[tuple[str, ...]]:
+def _figure_data(figure: Figure) -> list[tuple[str, ...]]:
     """A figure's points as rows (series or row, x, y), where they are few."""
     points = [(one.name, x, y) for one in figure.series for x, y in zip(one.x, one.y, strict=True)]
     if len(points) > _MOST_DATA:

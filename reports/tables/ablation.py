@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.config.sweeps import SWEEPS
-from bench.data.published import ablation
+from bench.data.published import ablation_figures
 from bench.errors import InputError
 from bench.render.grid import Grid
 from bench.reports.campaign import Campaign
-from bench.reports.tables.published import GREY, Footnotes, quote
+from bench.reports.tables.published import GREY, Footnotes, quote_figures
 from bench.reports.tables.sweeps import sweep_grids
 
 
@@ -17,7 +17,7 @@ def ablation_grids(campaign: Campaign) -> list[Grid]:
     """Return the tables of the campaign's sweeps, sweep by sweep."""
     names = dict.fromkeys(manifest.sweep for manifest in campaign.sweeps)
     return [
-        _with_published(grid, name)
+        _add_published(grid, name)
         for name in names
         for grid in sweep_grids(
             [manifest for manifest in campaign.sweeps if manifest.sweep == name],
@@ -27,7 +27,7 @@ def ablation_grids(campaign: Campaign) -> list[Grid]:
     ]
 
 
-def only_sweep(campaign: Campaign, name: str) -> Campaign:
+def select_sweep(campaign: Campaign, name: str) -> Campaign:
     """Return the campaign with this sweep alone.
 
     Raises:
@@ -45,14 +45,14 @@ def only_sweep(campaign: Campaign, name: str) -> Campaign:
     return replace(campaign, sweeps=ran)
 
 
-def _with_published(grid: Grid, sweep: str) -> Grid:
-    printed, notes = ablation(sweep), Footnotes()
+def _add_published(grid: Grid, sweep: str) -> Grid:
+    printed, notes = ablation_figures(sweep), Footnotes()
     columns = [column for column in grid.header[1:] if any(place[1] == column for place in printed)]
     if not columns:
         return grid
     rows = []
     for label, *cells in grid.rows:
-        quotes = (quote(printed.get((str(label), column), ()), notes) for column in columns)
+        quotes = (quote_figures(printed.get((str(label), column), ()), notes) for column in columns)
         rows.append((label, *cells, *quotes))
     sources = "; ".join(dict.fromkeys(f.source for found in printed.values() for f in found))
     said = (*grid.notes, f"Published: {sources}, bert-base.", GREY, *notes.notes)

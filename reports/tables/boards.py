@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from bench.records.record import RunRecord
 from bench.render.grid import Quoted, no_width
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, finished
-from bench.reports.tables.leaderboard import Row, Table, leaderboard
-from bench.reports.tables.pairwise_tests import LEVEL, averages, standings
-from bench.reports.tables.published import Footnotes, lines_for, matches, merged, quoted_row
+from bench.reports.records import by_method, by_profile_and_suite, finished_records
+from bench.reports.tables.leaderboard import LeaderboardRow, Leaderboard, make_leaderboard
+from bench.reports.tables.pairwise_tests import LEVEL, method_averages, run_pairwise_tests
+from bench.reports.tables.published import Footnotes, published_lines, matches_setup, merge_lines, quote_row
 
 
 @dataclass(frozen=True)
-class Line:
+class BoardLine:
     """A leaderboard's row on the page.
 
     Args:
@@ -30,7 +30,7 @@ class Line:
         published: Source, backbone and figures of the tables that print it.
     """
 
-    row: Row
+    row: LeaderboardRow
     name: str
     seed_interval: tuple[float, float] | None
     item_interval: tuple[float, float] | None
@@ -47,41 +47,41 @@ class Board:
         notes: Lines below it.
     """
 
-    table: Table
-    lines: tuple[Line, ...]
+    table: Leaderboard
+    lines: tuple[BoardLine, ...]
     notes: tuple[str, ...]
 
 
-def boards(campaign: Campaign) -> list[Board]:
+def page_boards(campaign: Campaign) -> list[Board]:
     """Return the leaderboard of every profile and suite."""
-    return [_board(campaign, records) for records in by_profile_and_suite(campaign.records)]
+    return [_page_board(campaign, records) for records in by_profile_and_suite(campaign.records)]
 
 
-def _board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
-    table, runs, footnotes = leaderboard(campaign, records), by_method(records), Footnotes()
-    intervals = {one.method: _seed_interval(one.values) for one in averages(campaign, records)}
-    drawn = standings(campaign, records).drawn
+def _page_board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
+    table, runs, footnotes = make_leaderboard(campaign, records), by_method(records), Footnotes()
+    intervals = {one.method: _seed_interval(one.values) for one in method_averages(campaign, records)}
+    drawn = run_pairwise_tests(campaign, records).drawn
     lines = []
     for row in table.rows:
-        first = next(iter(finished(runs[row.method])), runs[row.method][0])
+        first = next(iter(finished_records(runs[row.method])), runs[row.method][0])
         lines.append(
-            Line(
+            BoardLine(
                 replace(row, method=campaign.shown(row.method)),
                 first.name,
                 intervals.get(row.method),
                 item_interval(drawn[row.method].mean(1)) if row.method in drawn else None,
-                tuple(_published(first, table.tasks, footnotes)),
+                tuple(_published_rows(first, table.tasks, footnotes)),
             )
         )
     return Board(table, tuple(lines), (*table.notes, *footnotes.notes))
 
 
-def _published(
+def _published_rows(
     record: RunRecord, tasks: Sequence[str], footnotes: Footnotes
 ) -> list[tuple[str, str, dict[str, Quoted | str]]]:
     found = []
-    for source, line in merged(lines_for(record)):
-        row = quoted_row(line, tasks, not matches(record, line), footnotes)
+    for source, line in merge_lines(published_lines(record)):
+        row = quote_row(line, tasks, not matches_setup(record, line), footnotes)
         found.append((source, line.first.backbone, dict(zip(tasks, row, strict=True))))
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.card import MethodCard
-from bench.comparison.select import grouped
+from bench.comparison.select import group_by
 from bench.records.record import RunRecord
 from bench.registry import own_methods
 from bench.render.grid import DASH, Grid
@@ -47,12 +47,12 @@ class Card:
     options: tuple[tuple[str, str, str, str], ...]
 
 
-def cards(campaign: Campaign) -> list[Card]:
+def campaign_cards(campaign: Campaign) -> list[Card]:
     """Return the card of every method in the records, by name."""
     own = own_methods()
-    there = grouped((r for r in campaign.records if r.status != UNREADABLE), lambda record: record.name)
+    there = group_by((r for r in campaign.records if r.status != UNREADABLE), lambda record: record.name)
     return [
-        _card(campaign, name, own[name].card if name in own else None, records)
+        _method_card(campaign, name, own[name].card if name in own else None, records)
         for name, records in sorted(there.items())
     ]
 
@@ -60,7 +60,7 @@ def cards(campaign: Campaign) -> list[Card]:
 def card_grids(campaign: Campaign) -> list[Grid]:
     """Return what the methods of the records are, one table for all."""
     rows = []
-    for one in cards(campaign):
+    for one in campaign_cards(campaign):
         card = one.card
         said = (card.summary, card.paper or DASH, card.code or DASH) if card else ("a plug-in's", DASH, DASH)
         rows.append((one.name, *said, ", ".join(map(str, one.versions))))
@@ -68,45 +68,45 @@ def card_grids(campaign: Campaign) -> list[Grid]:
     return [Grid("Methods", header, tuple(rows), ())] if rows else []
 
 
-def _card(campaign: Campaign, name: str, card: MethodCard | None, records: Sequence[RunRecord]) -> Card:
+def _method_card(campaign: Campaign, name: str, card: MethodCard | None, records: Sequence[RunRecord]) -> Card:
     versions = sorted({record.version for record in records})
     return Card(
         name,
         card_anchor(name),
         tuple(dict.fromkeys(campaign.shown(record.method) for record in records)),
         card,
-        pieces(card.paper) if card else (),
-        pieces(card.code, repository=True) if card else (),
+        split_links(card.paper) if card else (),
+        split_links(card.code, repository=True) if card else (),
         tuple(versions),
-        _options(card, records),
+        _option_rows(card, records),
     )
 
 
-def _options(card: MethodCard | None, records: Sequence[RunRecord]) -> tuple[tuple[str, str, str, str], ...]:
+def _option_rows(card: MethodCard | None, records: Sequence[RunRecord]) -> tuple[tuple[str, str, str, str], ...]:
     known = {option.name: option for option in card.options} if card else {}
     rows = []
     for name in dict.fromkeys([*known, *(name for record in records for name in record.options)]):
-        values = dict.fromkeys(_shown(r.options[name]) for r in records if name in r.options)
+        values = dict.fromkeys(_value_text(r.options[name]) for r in records if name in r.options)
         option = known.get(name)
-        default = _shown(option.default) if option else DASH
+        default = _value_text(option.default) if option else DASH
         rows.append((name, default, ", ".join(values) or DASH, option.help if option else ""))
     return tuple(rows)
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return DASH if value in ("", None) else str(value)
 
 
-def pieces(text: str, *, repository: bool = False) -> Pieces:
+def split_links(text: str, *, repository: bool = False) -> Pieces:
     """Split a text at the addresses in it; only ``http`` and ``https`` lead anywhere.
 
     Args:
         text: Of a card.
         repository: True if it may begin with a repository of GitHub, as the cards of bench's own methods do.
 
-    >>> pieces("a/b 123", repository=True)
+    >>> split_links("a/b 123", repository=True)
     (('a/b', 'https://github.com/a/b'), (' 123', ''))
-    >>> pieces("see https://x.org/y. javascript:z")
+    >>> split_links("see https://x.org/y. javascript:z")
     (('see ', ''), ('https://x.org/y', 'https://x.org/y'), ('. javascript:z', ''))
     """
     found, rest = [], 0

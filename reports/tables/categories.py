@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bench.comparison.select import grouped
-from bench.data.published import Line, figures
+from bench.comparison.select import group_by
+from bench.data.published import PublishedRow, load_figures
 from bench.records.record import AVERAGE, RunRecord
-from bench.render.grid import Grid, Value, summarise
+from bench.render.grid import Grid, Value, summarise_values
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
 from bench.reports.records import (
     UNREADABLE,
     by_method,
     by_profile_and_suite,
-    failures,
-    finished,
-    without_score,
+    failure_reasons,
+    finished_records,
+    missing_score_notes,
 )
-from bench.reports.tables.published import GREY, Footnotes, matches, published_names, quoted_row
+from bench.reports.tables.published import GREY, Footnotes, matches_setup, published_names, quote_row
 
 KINDS = {
     "Classification": ("Class.", "classification"),
@@ -36,10 +36,10 @@ _SUITE, _SECTION = "unsee", "mteb_english"
 
 def category_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite of several kinds of task."""
-    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _grid(group, campaign))]
+    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _category_grid(group, campaign))]
 
 
-def kinds_of(records: Sequence[RunRecord]) -> dict[str, int]:
+def count_kinds(records: Sequence[RunRecord]) -> dict[str, int]:
     """Return the kinds of task of a suite and how many tasks each has, in the paper's order, others last."""
     facts = next((record.tasks for record in records if record.tasks), {})
     counts = Counter(str(each["type"]) for each in facts.values() if "type" in each)
@@ -47,14 +47,14 @@ def kinds_of(records: Sequence[RunRecord]) -> dict[str, int]:
     return {kind: counts[kind] for kind in order}
 
 
-def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
-    kinds, runs = kinds_of(records), by_method(records)
-    if len(kinds) < 2 or not finished(records):
+def _category_grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
+    kinds, runs = count_kinds(records), by_method(records)
+    if len(kinds) < 2 or not finished_records(records):
         return None
     cells = {
         method: [
-            *(summarise([run.score(kind, "mean") for run in finished(own)]) for kind in kinds),
-            summarise([run.score(AVERAGE) for run in finished(own)]),
+            *(summarise_values([run.score(kind, "mean") for run in finished_records(own)]) for kind in kinds),
+            summarise_values([run.score(AVERAGE) for run in finished_records(own)]),
         ]
         for method, own in runs.items()
     }
@@ -65,13 +65,13 @@ def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
     )
     rows: list[tuple[Value, ...]] = [(campaign.shown(method), *cells[method]) for method in order]
     groups, footnotes = [], Footnotes()
-    if printed := _printed(records[0].suite):
+    if printed := _published_lines(records[0].suite):
         groups = [(0, "ours"), (len(rows), "published: UNSEE, Table 1")]
         tasks = [KINDS[kind][1] if kind in KINDS else kind for kind in kinds]
         for line in printed:
-            same = any(matches(run, line) for run in _named(records, line))
+            same = any(matches_setup(run, line) for run in _records_of_line(records, line))
             name = printed_name(line.first.method)
-            rows.append((name, *quoted_row(line, [*tasks, AVERAGE], not same, footnotes)))
+            rows.append((name, *quote_row(line, [*tasks, AVERAGE], not same, footnotes)))
     total = sum(kinds.values())
     header = (
         *("method", *(f"{KINDS.get(kind, (kind,))[0]} {count}" for kind, count in kinds.items())),
@@ -83,21 +83,21 @@ def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
         *([GREY] if printed else []),
         *footnotes.notes,
         *dict.fromkeys(note for record in records for note in record.notes),
-        *without_score(failures(records), failures(records, UNREADABLE)),
+        *missing_score_notes(failure_reasons(records), failure_reasons(records, UNREADABLE)),
     )
     where = f"{records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
     return Grid(f"Kinds of task: {where}", header, tuple(rows), notes, tuple(groups))
 
 
-def _printed(suite: str) -> list[Line]:
+def _published_lines(suite: str) -> list[PublishedRow]:
     """The rows of the paper's table, for its suite."""
     if suite != _SUITE:
         return []
-    of_table = [figure for figure in figures() if figure.section == _SECTION]
-    of_method = grouped(of_table, lambda figure: figure.method).values()
-    return [Line({figure.task: figure for figure in own}) for own in of_method]
+    of_table = [figure for figure in load_figures() if figure.section == _SECTION]
+    of_method = group_by(of_table, lambda figure: figure.method).values()
+    return [PublishedRow({figure.task: figure for figure in own}) for own in of_method]
 
 
-def _named(records: Sequence[RunRecord], line: Line) -> list[RunRecord]:
+def _records_of_line(records: Sequence[RunRecord], line: PublishedRow) -> list[RunRecord]:
     """Our records of the method of a row."""
     return [record for record in records if line.first.method in published_names(record)]

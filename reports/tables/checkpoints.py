@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, SCALE, Grid, Value, interval, signed, summarise
+from bench.render.grid import DASH, SCALE, Grid, Value, format_interval, format_difference, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import at_last, by_method, by_profile_and_suite, finished
+from bench.reports.records import last_average, by_method, by_profile_and_suite, finished_records
 from bench.stats.paired import paired_t
 from bench.stats.rank_correlation import rank_correlation
 
@@ -25,55 +25,55 @@ def checkpoint_grids(campaign: Campaign) -> list[Grid]:
     """
     if campaign.last:
         return []
-    found = (_grid(campaign, records) for records in by_profile_and_suite(campaign.records))
+    found = (_checkpoint_grid(campaign, records) for records in by_profile_and_suite(campaign.records))
     return [grid for grid in found if grid is not None]
 
 
-def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
-    runs = {method: _averages(own) for method, own in by_method(finished(records)).items()}
-    means = {method: _means(both) for method, both in runs.items() if both}
+def _checkpoint_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+    runs = {method: _average_pairs(own) for method, own in by_method(finished_records(records)).items()}
+    means = {method: _mean_pair(both) for method, both in runs.items() if both}
     if not means:
         return None
     ranked = {method: mean for method, mean in means.items() if method not in campaign.apart}
-    ranks = [_ranks({method: mean[side] for method, mean in ranked.items()}) for side in (0, 1)]
+    ranks = [_rank_values({method: mean[side] for method, mean in ranked.items()}) for side in (0, 1)]
     order = sorted(means, key=lambda method: campaign.place(method, means[method][0]))
-    rows = [_row(campaign.shown(m), runs[m], tuple(str(rank.get(m, DASH)) for rank in ranks)) for m in order]
-    notes = [*_notes({m: runs[m] for m in ranked}, list(ranked.values())), *campaign.apart_note(order)]
+    rows = [_method_row(campaign.shown(m), runs[m], tuple(str(rank.get(m, DASH)) for rank in ranks)) for m in order]
+    notes = [*_grid_notes({m: runs[m] for m in ranked}, list(ranked.values())), *campaign.apart_note(order)]
     title = (
         f"Choice of checkpoint: {records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
     )
     return Grid(title, _HEADER, tuple(rows), tuple(notes))
 
 
-def _averages(runs: Sequence[RunRecord]) -> list[Both]:
+def _average_pairs(runs: Sequence[RunRecord]) -> list[Both]:
     """Both averages of each run that has them."""
-    found = ((run.score("avg"), at_last(run)) for run in runs)
+    found = ((run.score("avg"), last_average(run)) for run in runs)
     return [(selected, last) for selected, last in found if selected is not None and last is not None]
 
 
-def _means(both: Sequence[Both]) -> Both:
+def _mean_pair(both: Sequence[Both]) -> Both:
     selected, last = zip(*both, strict=True)
     return fmean(selected), fmean(last)
 
 
-def _ranks(values: dict[str, float]) -> dict[str, int]:
+def _rank_values(values: dict[str, float]) -> dict[str, int]:
     """1 for the best; equal ones share the first of their ranks."""
     return {method: 1 + sum(other > own for other in values.values()) for method, own in values.items()}
 
 
-def _row(name: str, both: Sequence[Both], ranks: tuple[str, ...]) -> tuple[Value, ...]:
+def _method_row(name: str, both: Sequence[Both], ranks: tuple[str, ...]) -> tuple[Value, ...]:
     selected, last = zip(*both, strict=True)
     unlike = sum(a != b for a, b in both)
     ends = DASH
     if len(both) > 1:
         found = paired_t(selected, last)
-        ends = interval(found.low, found.high)
-    difference = signed(fmean(selected) - fmean(last))
-    cells = (summarise(selected), summarise(last), difference, ends, f"{unlike} of {len(both)}")
+        ends = format_interval(found.low, found.high)
+    difference = format_difference(fmean(selected) - fmean(last))
+    cells = (summarise_values(selected), summarise_values(last), difference, ends, f"{unlike} of {len(both)}")
     return (name, *cells, *ranks)
 
 
-def _notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
+def _grid_notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
     notes = [
         "selected: the checkpoint with the best dev score, on which all other tables rest; last: the end of "
         "the training (--checkpoint last makes the other tables of it). Mean and standard deviation over "
@@ -86,8 +86,8 @@ def _notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
     if not means:
         return notes
     apart = [abs(a - b) for both in runs.values() for a, b in both]
-    above = ", ".join(f"by more than {SCALE * size:g} in {_share(apart, size)}" for size in _SIZES)
-    notes.append(f"Of {len(apart)} runs the averages differ in {_share(apart, 0)}, {above} (points).")
+    above = ", ".join(f"by more than {SCALE * size:g} in {_share_above(apart, size)}" for size in _SIZES)
+    notes.append(f"Of {len(apart)} runs the averages differ in {_share_above(apart, 0)}, {above} (points).")
     selected, last = zip(*means, strict=True)
     found = rank_correlation(selected, last)
     if found.rho is not None:
@@ -95,5 +95,5 @@ def _notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
     return notes
 
 
-def _share(apart: Sequence[float], size: float) -> str:
+def _share_above(apart: Sequence[float], size: float) -> str:
     return f"{100 * fmean(x > size for x in apart):.0f}%"

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from bench.comparison.comparison import Comparison
 from bench.comparison.evidence import CheckpointPair
 from bench.comparison.finding import Corrected
-from bench.comparison.render import SCALE, interval, p_value, percent, points
-from bench.comparison.select import Group, seed_list
+from bench.comparison.render import SCALE, format_difference_interval, format_p_value, format_percent, format_points
+from bench.comparison.select import Group, format_seeds
 from bench.records.record import AVERAGE
 from bench.render.grid import DASH, Grid
-from bench.reports.tables.published import lines_for, matches
+from bench.reports.tables.published import published_lines, matches_setup
 from bench.stats.correlations import CorrelationTest
 from bench.stats.labels import McNemarTest
 
@@ -21,25 +21,25 @@ FITTING = "corrected"
 """Heading of intervals at the level that agrees with the corrected p beside them."""
 
 
-def task_grid(c: Comparison) -> Grid:
+def comparison_grid(c: Comparison) -> Grid:
     """The table of tasks; seeds and items have columns of their own, a corrected p stands by its test."""
     items, of_items = c.item_level, c.seed_level is None
     single = items.checkpoints[0] if items and of_items and len(items.checkpoints) == 1 else None
-    tests = _tests(single) if single else {}
+    tests = _checkpoint_tests(single) if single else {}
     header = ["task", "A", "B", "A - B", *_seed_header(c)]
-    header += [_heading(c, "items", of_items), "p items"] if items else []
+    header += [_interval_heading(c, "items", of_items), "p items"] if items else []
     header += ["p corrected"] if items and of_items and _is_corrected(c) else []
     rows = []
     for task, (a, b) in c.means.items():
-        row = [task, f"{SCALE * a:.2f}", f"{SCALE * b:.2f}", points(a - b), *_seed_cells(c, task)]
+        row = [task, f"{SCALE * a:.2f}", f"{SCALE * b:.2f}", format_points(a - b), *_seed_cells(c, task)]
         if items:
-            d, own = items.tasks[task], _corrected(c, task) if of_items else None
-            row += [_interval(own, (d.low, d.high)), p_value(d.p)]
-            row += [p_value(own.p) if own else DASH] if of_items and _is_corrected(c) else []
-        row += [_p_of(by_task.get(task)) for by_task in tests.values()]
+            d, own = items.tasks[task], _find_correction(c, task) if of_items else None
+            row += [_interval_text(own, (d.low, d.high)), format_p_value(d.p)]
+            row += [format_p_value(own.p) if own else DASH] if of_items and _is_corrected(c) else []
+        row += [_test_p(by_task.get(task)) for by_task in tests.values()]
         rows.append(tuple(row))
     sides = (
-        f"{name} = {label} ({seed_list(s)})"
+        f"{name} = {label} ({format_seeds(s)})"
         for name, label, s in zip("AB", (c.first, c.second), c.seeds, strict=True)
     )
     title = f"{c.profile}, suite {c.suite}: {', '.join(sides)}"
@@ -50,29 +50,29 @@ def _seed_header(c: Comparison) -> list[str]:
     if c.seed_level is None:
         return []
     exact = [LOWEST] if c.seed_level.exact else []
-    return [_heading(c, "seeds", True), "p", *exact, *(["p corrected"] if _is_corrected(c) else [])]
+    return [_interval_heading(c, "seeds", True), "p", *exact, *(["p corrected"] if _is_corrected(c) else [])]
 
 
 def _seed_cells(c: Comparison, task: str) -> list[str]:
     """Interval and p of the t test, the exact test's p, and the p after correction of the one asked for."""
     if c.seed_level is None:
         return []
-    d, own = c.seed_level.tasks[task], _corrected(c, task)
-    cells = [_interval(own, (d.low, d.high) if d.df is not None else None), p_value(d.p)]
+    d, own = c.seed_level.tasks[task], _find_correction(c, task)
+    cells = [_interval_text(own, (d.low, d.high) if d.df is not None else None), format_p_value(d.p)]
     if exact := c.seed_level.exact.get(task):
-        cells.append(f"{p_value(exact.p)} ({p_value(exact.minimum_p)})")
-    return [*cells, p_value(own.p) if own else DASH] if _is_corrected(c) else cells
+        cells.append(f"{format_p_value(exact.p)} ({format_p_value(exact.minimum_p)})")
+    return [*cells, format_p_value(own.p) if own else DASH] if _is_corrected(c) else cells
 
 
 def _is_corrected(c: Comparison) -> bool:
     return bool(c.corrected_tasks) or c.corrected is not None
 
 
-def _heading(c: Comparison, what: str, own: bool) -> str:
-    return f"{what}, {FITTING}" if own and _is_corrected(c) else f"{what} {percent(c.level)}"
+def _interval_heading(c: Comparison, what: str, own: bool) -> str:
+    return f"{what}, {FITTING}" if own and _is_corrected(c) else f"{what} {format_percent(c.level)}"
 
 
-def _corrected(c: Comparison, task: str) -> Corrected | None:
+def _find_correction(c: Comparison, task: str) -> Corrected | None:
     """A task among the tasks; the average, and the only task of a suite, among the comparisons."""
     if task != AVERAGE and c.corrected_tasks:
         return c.corrected_tasks.get(task)
@@ -80,9 +80,9 @@ def _corrected(c: Comparison, task: str) -> Corrected | None:
     return found.corrected if found else None
 
 
-def _interval(own: Corrected | None, ends: tuple[float, float] | None) -> str:
+def _interval_text(own: Corrected | None, ends: tuple[float, float] | None) -> str:
     shown = own.interval if own else ends
-    return interval(*shown) if shown else DASH
+    return format_difference_interval(*shown) if shown else DASH
 
 
 def published_differences(a: Group, b: Group) -> dict[str, float]:
@@ -95,7 +95,7 @@ def published_differences(a: Group, b: Group) -> dict[str, float]:
         b: The other.
     """
     rows = [
-        [line for line in lines_for(group.runs[0].record) if matches(group.runs[0].record, line)]
+        [line for line in published_lines(group.runs[0].record) if matches_setup(group.runs[0].record, line)]
         for group in (a, b)
     ]
     return {
@@ -119,24 +119,24 @@ def checkpoint_grid(c: Comparison) -> Grid | None:
         rows.append(
             (
                 " and ".join(dict.fromkeys("none" if seed is None else str(seed) for seed in pair.seeds)),
-                points(d.difference),
-                interval(d.low, d.high),
-                f"{p_value(d.p)} ({p_value(d.minimum_p)})",
+                format_points(d.difference),
+                format_difference_interval(d.low, d.high),
+                f"{format_p_value(d.p)} ({format_p_value(d.minimum_p)})",
                 str(sum(pair.tasks[task].p <= alpha for task in names)),
                 *(
                     str(sum(test is not None and test.p <= alpha for test in by_task.values()))
-                    for by_task in _tests(pair).values()
+                    for by_task in _checkpoint_tests(pair).values()
                 ),
             )
         )
-    tests = ("bootstrap", *_tests(items.checkpoints[0]))
-    header = ("seeds", "A - B", f"items {percent(c.level)}", "p (lowest possible)", *tests)
+    tests = ("bootstrap", *_checkpoint_tests(items.checkpoints[0]))
+    header = ("seeds", "A - B", f"items {format_percent(c.level)}", "p (lowest possible)", *tests)
     counted = ("column counts", "two columns count", "three columns count")[len(tests) - 1]
     title = f"Checkpoint by checkpoint, on these items alone; the last {counted} the tasks "
     return Grid(f"{title}(of {len(names)}) with p <= {alpha:.2g}", header, tuple(rows), ())
 
 
-def _tests(pair: CheckpointPair) -> dict[str, Mapping[str, CorrelationTest | McNemarTest | None]]:
+def _checkpoint_tests(pair: CheckpointPair) -> dict[str, Mapping[str, CorrelationTest | McNemarTest | None]]:
     """The tests of a suite's checkpoints, by the heading of their column; none where there are none."""
     known: tuple[tuple[str, Mapping[str, CorrelationTest | McNemarTest | None]], ...] = (
         ("Williams", pair.williams),
@@ -146,5 +146,5 @@ def _tests(pair: CheckpointPair) -> dict[str, Mapping[str, CorrelationTest | McN
     return {name: by_task for name, by_task in known if by_task}
 
 
-def _p_of(test: CorrelationTest | McNemarTest | None) -> str:
-    return DASH if test is None else p_value(test.p)
+def _test_p(test: CorrelationTest | McNemarTest | None) -> str:
+    return DASH if test is None else format_p_value(test.p)

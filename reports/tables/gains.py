@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.data.published import Line, lines
+from bench.data.published import PublishedRow, published_rows
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, Grid, Quoted, Value, signed, summarise
+from bench.render.grid import DASH, Grid, Quoted, Value, format_difference, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, task_list, values
-from bench.reports.tables.pairwise_tests import standings, tests_in_words
+from bench.reports.records import by_method, by_profile_and_suite, task_list, task_scores
+from bench.reports.tables.pairwise_tests import run_pairwise_tests, describe_tests
 from bench.reports.tables.published import GREY
 from bench.reports.tables.suites import TASK_NAMES
 
@@ -19,15 +19,15 @@ _BACKBONES = ("bert-base", "roberta-base")
 
 def gain_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite with such a pair."""
-    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _grid(group, campaign))]
+    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _gain_grid(group, campaign))]
 
 
-def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
-    runs, tasks, standing = by_method(records), task_list(records), standings(campaign, records)
-    printed = {(line.first.method, line.first.backbone): line for line in lines(records[0].suite)}
+def _gain_grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
+    runs, tasks, standing = by_method(records), task_list(records), run_pairwise_tests(campaign, records)
+    printed = {(line.first.method, line.first.backbone): line for line in published_rows(records[0].suite)}
     rows: list[tuple[Value, ...]] = []
     for loss in LOSSES:
-        gains = _gains(runs.get(loss, []), runs.get(f"m_{loss}", []), tasks)
+        gains = _mean_gains(runs.get(loss, []), runs.get(f"m_{loss}", []), tasks)
         if gains is None:
             continue
         pair = f"m_{loss}", loss
@@ -47,7 +47,7 @@ def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
     notes = ["Points, means over seeds.", GREY]
     if (ranking := standing.of()).methods:
         notes[1:1] = [
-            f"*: the average differs, p <= 0.05 by {tests_in_words(ranking)}.",
+            f"*: the average differs, p <= 0.05 by {describe_tests(ranking)}.",
             "p corrected: of the average, among all these pairs. A pair that was chosen before any score was "
             "seen can be tested by itself, with its interval: bench compare A B.",
         ]
@@ -58,14 +58,14 @@ def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
     return Grid(title, header, tuple(rows), tuple(notes))
 
 
-def _gains(before: Sequence[RunRecord], after: Sequence[RunRecord], tasks: Sequence[str]) -> list[str] | None:
+def _mean_gains(before: Sequence[RunRecord], after: Sequence[RunRecord], tasks: Sequence[str]) -> list[str] | None:
     """Differences of the means by task; None where a mean is missing."""
-    means = [[summarise(values(runs, task)).mean for task in tasks] for runs in (before, after)]
-    gains = [signed(b - a) for a, b in zip(*means, strict=True) if a is not None and b is not None]
+    means = [[summarise_values(task_scores(runs, task)).mean for task in tasks] for runs in (before, after)]
+    gains = [format_difference(b - a) for a, b in zip(*means, strict=True) if a is not None and b is not None]
     return gains if len(gains) == len(tasks) else None
 
 
-def _printed_gain(line: Line, task: str) -> Quoted | str:
+def _printed_gain(line: PublishedRow, task: str) -> Quoted | str:
     note = line.figures[task].note if task in line.figures else ""
     gain = note.partition("printed gain ")[2].partition(";")[0].split(" ")[0]
     return Quoted(gain) if gain else DASH

@@ -7,33 +7,33 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from bench.records.record import RunRecord, sentences_seen, training_seconds
-from bench.render.grid import BEST, CAPTION, DASH, Cell, Grid, Printed, Value, bare, number, ranks, summarise
+from bench.records.record import RunRecord, count_training_sentences, sum_training_seconds
+from bench.render.grid import BEST, CAPTION, DASH, ScoreCell, Grid, Printed, Value, hide_deviation, format_score, mark_best, summarise_values
 from bench.reports.campaign import Campaign
 from bench.reports.records import (
     UNREADABLE,
     by_method,
     by_profile_and_suite,
-    failures,
-    finished,
-    group_of,
+    failure_reasons,
+    finished_records,
+    encoder_group,
     is_ranked,
     main_metric,
     task_list,
-    without_score,
+    missing_score_notes,
 )
 from bench.reports.tables.pairwise_tests import (
     BOLD,
     NO_BOLD,
-    daggers,
-    standing_notes,
-    standings,
-    tests_in_words,
-    uneven_seeds,
+    baseline_daggers,
+    ranking_notes,
+    run_pairwise_tests,
+    describe_tests,
+    uneven_seed_notes,
 )
 from bench.reports.tables.terms import (
     budget_notes,
-    chosen_notes,
+    selection_notes,
     dev_notes,
     member_notes,
     processor_notes,
@@ -52,7 +52,7 @@ OF_COLUMNS = ("group:", "Methods that share none", "rank:")
 
 
 @dataclass(frozen=True)
-class Row:
+class LeaderboardRow:
     """One method: its cells by task, what its training took, and what is missing and why.
 
     Args:
@@ -71,7 +71,7 @@ class Row:
     """
 
     method: str
-    cells: dict[str, Cell]
+    cells: dict[str, ScoreCell]
     failed: int
     sentences: int | None = None
     cpu_seconds: float | None = None
@@ -120,7 +120,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class Leaderboard:
     """A leaderboard of one profile and suite.
 
     Args:
@@ -138,7 +138,7 @@ class Table:
     profile: str
     suite: str
     tasks: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[LeaderboardRow, ...]
     notes: tuple[str, ...]
     bold: str
     tests: str
@@ -151,35 +151,35 @@ class Table:
 
 def leaderboard_grids(campaign: Campaign) -> list[Grid]:
     """Return the leaderboard of every profile and suite, as it is printed."""
-    return [_grid(table) for table in leaderboards(campaign)]
+    return [_leaderboard_grid(table) for table in all_leaderboards(campaign)]
 
 
-def leaderboards(campaign: Campaign) -> list[Table]:
+def all_leaderboards(campaign: Campaign) -> list[Leaderboard]:
     """Return a table for every profile and suite, best average first."""
-    tables = (leaderboard(campaign, records) for records in by_profile_and_suite(campaign.records))
+    tables = (make_leaderboard(campaign, records) for records in by_profile_and_suite(campaign.records))
     return [
         replace(table, rows=tuple(replace(row, method=campaign.shown(row.method)) for row in table.rows))
         for table in tables
     ]
 
 
-def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
+def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leaderboard:
     """Return the table of the records of one profile and suite; its rows have the ids of the methods."""
     tasks = task_list(records)
     rows = [
-        _row(method, group, tasks, supervised=campaign.rank_supervised)
+        _method_row(method, group, tasks, supervised=campaign.rank_supervised)
         for method, group in by_method(records).items()
     ]
     rows.sort(
         key=lambda row: (not row.ranked and not campaign.given, *campaign.place(row.method, row.average))
     )
-    found, ranked = standings(campaign, records), {row.method for row in rows if row.ranked}
+    found, ranked = run_pairwise_tests(campaign, records), {row.method for row in rows if row.ranked}
     rankings = {task: found.of(task).among(ranked) for task in tasks}
     average = rankings["avg"]
-    signs, said = daggers(average, campaign.baseline, campaign.shown, _apart(campaign, rows))
-    rows = [_marked(row, rows, rankings, signs.get(row.method, "")) for row in rows]
+    signs, said = baseline_daggers(average, campaign.baseline, campaign.shown, _unranked_reasons(campaign, rows))
+    rows = [_mark_row(row, rows, rankings, signs.get(row.method, "")) for row in rows]
     told = (
-        *standing_notes(average, uneven_seeds(found), campaign.shown),
+        *ranking_notes(average, uneven_seed_notes(found), campaign.shown),
         *said,
         *setting_notes(records, campaign.shown),
         *budget_notes(records, campaign.shown),
@@ -187,17 +187,17 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
         *member_notes(records, campaign.shown),
         *weight_notes(records),
         *processor_notes(records),
-        *_chosen(campaign, records),
+        *_selection_note(campaign, records),
         *campaign.apart_note(row.method for row in rows),
     )
-    notes = _notes(campaign, records, rows, told)
-    tests = tests_in_words(average) if average.methods else ""
-    bold = _bold(rows, rankings)
+    notes = _table_notes(campaign, records, rows, told)
+    tests = describe_tests(average) if average.methods else ""
+    bold = _bold_caption(rows, rankings)
     place = (campaign.name, records[0].profile, records[0].suite)
-    return Table(*place, tasks, tuple(rows), notes, bold, tests)
+    return Leaderboard(*place, tasks, tuple(rows), notes, bold, tests)
 
 
-def _bold(rows: Sequence[Row], rankings: Mapping[str, Ranking]) -> str:
+def _bold_caption(rows: Sequence[LeaderboardRow], rankings: Mapping[str, Ranking]) -> str:
     """What bold means in a table, that nothing is, or nothing."""
     marked = any(cell.mark for row in rows for cell in row.cells.values())
     if marked:
@@ -206,7 +206,7 @@ def _bold(rows: Sequence[Row], rankings: Mapping[str, Ranking]) -> str:
     return NO_BOLD if rankings["avg"].methods and not told_apart else ""
 
 
-def _marked(row: Row, rows: Sequence[Row], rankings: Mapping[str, Ranking], sign: str) -> Row:
+def _mark_row(row: LeaderboardRow, rows: Sequence[LeaderboardRow], rankings: Mapping[str, Ranking], sign: str) -> LeaderboardRow:
     """The row with its marks, rank and groups among the ranked ones.
 
     Bold is the first group of a column, if not all are in it, and if nothing above it can't be tested. Where
@@ -217,15 +217,15 @@ def _marked(row: Row, rows: Sequence[Row], rankings: Mapping[str, Ranking], sign
     cells, average = {}, rankings["avg"]
     for task, cell in row.cells.items():
         means = {other.method: other.cells[task].mean for other in rows if other.ranked}
-        mark = BEST if row.method in _first(rankings[task], means) else ""
+        mark = BEST if row.method in _first_group(rankings[task], means) else ""
         if not average.methods:
-            mark = ranks(means)[row.method]
+            mark = mark_best(means)[row.method]
         cells[task] = replace(cell, mark=mark, sign=sign if task == "avg" else "")
     rank, letters = average.intervals.get(row.method), average.letters.get(row.method, "")
     return replace(row, cells=cells, rank=rank, letters=letters)
 
 
-def _first(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[str, ...]:
+def _first_group(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[str, ...]:
     """The first group of a column, if tests set it apart: from the next method, and none is shown better."""
     first = ranking.first
     if not first or len(first) == len(ranking.methods):
@@ -236,13 +236,13 @@ def _first(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[str, ..
     return () if untested or behind or not any(pair.differs for pair in after) else first
 
 
-def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, supervised: bool) -> Row:
+def _method_row(method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, supervised: bool) -> LeaderboardRow:
     metric = main_metric(records)
-    cells = {task: summarise([record.score(task, metric=metric) for record in records]) for task in tasks}
-    reasons, unreadable = failures(records), failures(records, UNREADABLE)
+    cells = {task: summarise_values([record.score(task, metric=metric) for record in records]) for task in tasks}
+    reasons, unreadable = failure_reasons(records), failure_reasons(records, UNREADABLE)
     trained = [record for record in records if record.training.get("stages")]
-    seen, seconds = list(map(sentences_seen, trained)), list(map(training_seconds, trained))
-    return Row(
+    seen, seconds = list(map(count_training_sentences, trained)), list(map(sum_training_seconds, trained))
+    return LeaderboardRow(
         method,
         cells,
         len(reasons) + len(unreadable),
@@ -250,13 +250,13 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, sup
         fmean(seconds) if seconds else None,
         reasons,
         all(is_ranked(record, supervised=supervised) for record in records),
-        group_of(next(iter(finished(records)), records[0])),
+        encoder_group(next(iter(finished_records(records)), records[0])),
         unreadable,
         any(record.seed is not None for record in records),
     )
 
 
-def _apart(campaign: Campaign, rows: Sequence[Row]) -> dict[str, str]:
+def _unranked_reasons(campaign: Campaign, rows: Sequence[LeaderboardRow]) -> dict[str, str]:
     """Why methods with finished runs are not ranked, by method."""
     supervised = "it is supervised (--rank-supervised ranks it)"
     copies = "its training had the mini grammar's own paraphrases"
@@ -267,7 +267,7 @@ def _apart(campaign: Campaign, rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _chosen(campaign: Campaign, records: Sequence[RunRecord]) -> list[str]:
+def _selection_note(campaign: Campaign, records: Sequence[RunRecord]) -> list[str]:
     """Say of how many methods these were chosen: the correction is over those that were."""
     count = len({record.method for record in records})
     known = campaign.known_by.get((records[0].profile, records[0].suite), count)
@@ -276,8 +276,8 @@ def _chosen(campaign: Campaign, records: Sequence[RunRecord]) -> list[str]:
     return [f"{count} of {known} methods, chosen by --methods; tests and correction are of these."]
 
 
-def _notes(
-    campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[Row], said: Sequence[str]
+def _table_notes(
+    campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[LeaderboardRow], said: Sequence[str]
 ) -> tuple[str, ...]:
     metric = main_metric(records)
     rule = "rounded scores, as SimCSE averages" if campaign.rounded else "unrounded scores"
@@ -291,12 +291,12 @@ def _notes(
     if counts:
         notes.append(f"{OVER_SEEDS} {'/'.join(map(str, counts))} seeds.")
     notes += said
-    notes += must_say(campaign, records, rows)
-    notes += [line for row in rows for line in without_score(row.reasons, row.unreadable)]
+    notes += required_notes(campaign, records, rows)
+    notes += [line for row in rows for line in missing_score_notes(row.reasons, row.unreadable)]
     return tuple(notes)
 
 
-def must_say(campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[Row]) -> list[str]:
+def required_notes(campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[LeaderboardRow]) -> list[str]:
     """Return what every table of these records must say: missing tasks, other data, notes of the records."""
     said = [
         f"{campaign.shown(row.method)} has no {', '.join(lacking)}."
@@ -307,12 +307,12 @@ def must_say(campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[Ro
     odd = sorted({task for r in records for task, facts in r.tasks.items() if not facts["reference"]})
     if odd:
         said.append(f"Not the reference data: {', '.join(odd)}.")
-    said += chosen_notes(records, campaign.shown)
+    said += selection_notes(records, campaign.shown)
     said += dev_notes(records)
     return [*said, *dict.fromkeys(note for record in records for note in record.notes)]
 
 
-def _grid(table: Table) -> Grid:
+def _leaderboard_grid(table: Leaderboard) -> Grid:
     """What a leaderboard prints."""
     trains = any(row.sentences is not None for row in table.rows)
     header = ["method", "seeds", *table.tasks, "sd", *["rank", "group"] * bool(table.tests)]
@@ -322,7 +322,7 @@ def _grid(table: Table) -> Grid:
         average = row.cells["avg"]
         cells: list[Value] = [row.method, row.seeds]
         cells += [row.cells[task] for task in table.tasks if task != "avg"]
-        cells += [bare(average), Printed(number(average.sd), average.sd)]
+        cells += [hide_deviation(average), Printed(format_score(average.sd), average.sd)]
         cells += [row.rank_text, row.letters or DASH] * bool(table.tests)
         cells += [row.sentences_text, row.seconds_text] * trains
         rows.append(tuple(cells))

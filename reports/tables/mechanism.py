@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.records.record import RunRecord
-from bench.render.grid import Grid, summarise
+from bench.render.grid import Grid, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, finished
-from bench.reports.tables.probes import check_same_sentences, from_records, sentences_of
-from bench.reports.tables.relation import QUANTITIES, Point, Relation, relate, stages_of
-from bench.reports.tables.relation_grid import Words, relation_grid
+from bench.reports.records import by_method, by_profile_and_suite, finished_records
+from bench.reports.tables.probes import check_same_sentences, probed_runs, describe_sentences
+from bench.reports.tables.relation import QUANTITIES, RelationPoint, Relation, correlate_quantities, trained_stages
+from bench.reports.tables.relation_grid import RelationWords, relation_grid
 
-WORDS = Words(
+WORDS = RelationWords(
     "methods",
     "average",
     ", each the mean of its seeds",
@@ -25,8 +25,8 @@ def mechanism_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite whose records have probes."""
     grids = []
     for records in by_profile_and_suite(campaign.records):
-        if found := relations(campaign, records):
-            on = sentences_of(next(record.probes for record in finished(records) if record.probes))
+        if found := score_relations(campaign, records):
+            on = describe_sentences(next(record.probes for record in finished_records(records) if record.probes))
             title = f"Mechanism: {on}; {records[0].suite}, profile {records[0].profile}"
             grids.append(relation_grid(title, found, WORDS))
     return grids
@@ -35,10 +35,10 @@ def mechanism_grids(campaign: Campaign) -> list[Grid]:
 def all_relations(campaign: Campaign) -> list[Relation]:
     """Return the relations of every profile and suite."""
     groups = by_profile_and_suite(campaign.records)
-    return [relation for records in groups for relation in relations(campaign, records)]
+    return [relation for records in groups for relation in score_relations(campaign, records)]
 
 
-def relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation]:
+def score_relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation]:
     """Correlate what is probed with the average over methods, each the mean of its seeds that have probes.
 
     Supervised methods are left out unless the campaign ranks them among the others. Last checkpoints weren't
@@ -54,28 +54,28 @@ def relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation
     Raises:
         NotComparableError: probes of different sentences.
     """
-    there = [] if campaign.last else finished(records)
-    found = from_records(there, campaign.shown)
+    there = [] if campaign.last else finished_records(records)
+    found = probed_runs(there, campaign.shown)
     check_same_sentences(found)
-    points = [_point(campaign, method, runs) for method, runs in by_method(there).items()]
+    points = [_method_point(campaign, method, runs) for method, runs in by_method(there).items()]
     probed = {name for one in found for name in one.probes}
-    return relate(points, probed, records[0].profile, records[0].suite)
+    return correlate_quantities(points, probed, records[0].profile, records[0].suite)
 
 
-def _point(campaign: Campaign, method: str, runs: Sequence[RunRecord]) -> Point:
+def _method_point(campaign: Campaign, method: str, runs: Sequence[RunRecord]) -> RelationPoint:
     shown, probed = campaign.shown(method), [run for run in runs if run.probes]
-    stages = stages_of(probed)
+    stages = trained_stages(probed)
     why = "it learned from labels" if method in campaign.apart else "" if probed else "it has no probes"
     if why:
-        return Point(shown, shown, None, {}, {one.heading: why for one in QUANTITIES}, stages)
+        return RelationPoint(shown, shown, None, {}, {one.heading: why for one in QUANTITIES}, stages)
     values: dict[str, float] = {}
     lacks: dict[str, str] = {}
     for one in QUANTITIES:
         reasons = [why for run in probed if (why := one.why_not(run.probes))]
-        mean = summarise([one.of(run.probes) for run in probed]).mean
+        mean = summarise_values([one.of(run.probes) for run in probed]).mean
         if reasons:
             lacks[one.heading] = reasons[0]
         elif mean is not None:
             values[one.heading] = mean
-    score = summarise([run.score("avg") for run in probed]).mean
-    return Point(shown, shown, score, values, lacks, stages)
+    score = summarise_values([run.score("avg") for run in probed]).mean
+    return RelationPoint(shown, shown, score, values, lacks, stages)

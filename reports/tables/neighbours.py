@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from bench.comparison.questions import DETECT
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, Grid, number, signed
+from bench.render.grid import DASH, Grid, format_score, format_difference
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_profile_and_suite
-from bench.reports.tables.pairwise_tests import Standings, standings
+from bench.reports.tables.pairwise_tests import PairwiseTests, run_pairwise_tests
 
 if TYPE_CHECKING:
     from bench.stats.ranks import RankedPair
@@ -30,38 +30,38 @@ _NOTES = (
 
 def neighbour_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite with neighbours that were tested."""
-    tables = (_grid(campaign, records) for records in by_profile_and_suite(campaign.records))
+    tables = (_neighbour_grid(campaign, records) for records in by_profile_and_suite(campaign.records))
     return [table for table in tables if table is not None]
 
 
-def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
-    found = standings(campaign, records)
+def _neighbour_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+    found = run_pairwise_tests(campaign, records)
     ranking = found.of()
     pairs = [ranking.pair(a, b) for a, b in pairwise(ranking.methods)]
-    rows = [_row(campaign, found, one) for one in pairs if one.p is not None]
+    rows = [_pair_row(campaign, found, one) for one in pairs if one.p is not None]
     if not rows:
         return None
     title = f"Neighbours: {records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
-    header = (*_HEADER, f"to show {number(DETECT)} points", "if A - B is true")
+    header = (*_HEADER, f"to show {format_score(DETECT)} points", "if A - B is true")
     return Grid(title, header, tuple(rows), _NOTES)
 
 
-def _row(campaign: Campaign, found: Standings, pair: RankedPair) -> tuple[str, ...]:
+def _pair_row(campaign: Campaign, found: PairwiseTests, pair: RankedPair) -> tuple[str, ...]:
     names = campaign.shown(pair.first), campaign.shown(pair.second)
     seeds = " and ".join(dict.fromkeys(map(str, found.sizes(pair.first, pair.second))))
     told = _APART if pair.differs else "not told apart"
-    return (*names, signed(pair.difference), told, seeds, *_needed(found, pair))
+    return (*names, format_difference(pair.difference), told, seeds, *_required_seeds(found, pair))
 
 
-def _needed(found: Standings, pair: RankedPair) -> tuple[str, str]:
+def _required_seeds(found: PairwiseTests, pair: RankedPair) -> tuple[str, str]:
     """Seeds for half a point, and for the difference as it is."""
-    from bench.stats.planning import in_words, plan
+    from bench.stats.planning import describe_seed_plan, plan_seeds
 
     spread = found.spread(pair.first, pair.second)
     if spread is None or pair.level is None:
         return DASH, DASH
     half, own = (
-        in_words(plan(detect, spread, level=pair.level)) if detect else DASH
+        describe_seed_plan(plan_seeds(detect, spread, level=pair.level)) if detect else DASH
         for detect in (DETECT, 0.0 if pair.differs else pair.difference)
     )
     return half, own

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.comparison.select import grouped
-from bench.render.grid import DASH, Cell, Grid, Quoted, Value
+from bench.comparison.select import group_by
+from bench.render.grid import DASH, ScoreCell, Grid, Quoted, Value
 from bench.reports.campaign import Campaign
 from bench.reports.tables.pairwise_tests import LEVEL
 from bench.reports.tables.published import Footnotes
-from bench.reports.tables.settings import LEAST, Pair, Setting, pairs, settings
+from bench.reports.tables.settings import LEAST, SettingPair, OrderSetting, pair_settings, order_settings
 from bench.stats.rank_correlation import RankCorrelation, rank_correlation
 
 _HEADER = ("setting A", "setting B", "methods", "independent", "rho", "95% interval", "tau-b", "agree")
 
 
 @dataclass(frozen=True)
-class Compared:
+class SettingCorrelation:
     """Two settings with enough methods in common, and how far they order them alike.
 
     Args:
@@ -25,7 +25,7 @@ class Compared:
         found: The rank correlation of their averages.
     """
 
-    pair: Pair
+    pair: SettingPair
     found: RankCorrelation
 
     @property
@@ -55,11 +55,11 @@ class Compared:
         )
 
 
-def compared(campaign: Campaign) -> tuple[list[Compared], list[Pair]]:
+def correlate_settings(campaign: Campaign) -> tuple[list[SettingCorrelation], list[SettingPair]]:
     """Return every two settings with enough methods in common, and those with fewer."""
-    every = pairs(settings(campaign))
+    every = pair_settings(order_settings(campaign))
     enough = [
-        Compared(p, rank_correlation(*p.scores, LEVEL, p.independent))
+        SettingCorrelation(p, rank_correlation(*p.scores, LEVEL, p.independent))
         for p in every
         if len(p.methods) >= LEAST
     ]
@@ -68,17 +68,17 @@ def compared(campaign: Campaign) -> tuple[list[Compared], list[Pair]]:
 
 def order_grids(campaign: Campaign) -> list[Grid]:
     """Return the correlations of every two settings, and the methods in each; none without such two."""
-    enough, few = compared(campaign)
+    enough, few = correlate_settings(campaign)
     if not enough:
         return []
     names = {setting.name: setting for one in enough for setting in (one.pair.first, one.pair.second)}
     found = sorted(names.values(), key=lambda setting: setting.published)
-    notes = (*_meaning(enough), *_of_settings(campaign, found), *_left_out(campaign, found, few))
+    notes = (*_column_notes(enough), *_setting_notes(campaign, found), *_omission_notes(campaign, found, few))
     title = f"Order of methods in two settings: campaign {campaign.name}"
-    return [Grid(title, _HEADER, tuple(one.row for one in enough), notes), _methods(campaign, found)]
+    return [Grid(title, _HEADER, tuple(one.row for one in enough), notes), _method_grid(campaign, found)]
 
 
-def _meaning(enough: Sequence[Compared]) -> list[str]:
+def _column_notes(enough: Sequence[SettingCorrelation]) -> list[str]:
     """What the columns say, and what they don't."""
     notes = [
         "rho: Spearman's, over the methods' averages (means over seeds), with its interval (Bonett and "
@@ -88,7 +88,7 @@ def _meaning(enough: Sequence[Compared]) -> list[str]:
         "have no seeds, so there every two that are unequal count.",
         "independent: groups of methods that share no trained stage; the interval is that of so many "
         "methods, each by itself. They share more: code, and settings sometimes weights, text or test data. "
-        f"Few say little: at rho 0.5 the interval is {_at(10)} with ten, {_at(30)} with thirty.",
+        f"Few say little: at rho 0.5 the interval is {_rho_interval(10)} with ten, {_rho_interval(30)} with thirty.",
     ]
     if any(one.found.rho is None for one in enough):
         notes.append("No rho: all averages of one setting are equal.")
@@ -97,20 +97,20 @@ def _meaning(enough: Sequence[Compared]) -> list[str]:
     return notes
 
 
-def _at(methods: int) -> str:
+def _rho_interval(methods: int) -> str:
     """The interval of a rho of 0.5."""
     from bench.stats.items import spearman_interval
 
     return "[{:+.1f}, {:+.1f}]".format(*spearman_interval(0.5, methods, LEVEL))
 
 
-def _of_settings(campaign: Campaign, found: Sequence[Setting]) -> list[str]:
+def _setting_notes(campaign: Campaign, found: Sequence[OrderSetting]) -> list[str]:
     """What one must know of these settings."""
     notes, ours = [], [setting for setting in found if not setting.published]
     untested = [setting.name for setting in ours if not setting.tells_apart]
     if untested:
         notes.append(f"Nothing could be tested, so no two are told apart: {'; '.join(untested)}.")
-    profiles = grouped(ours, lambda setting: setting.records[0].profile)
+    profiles = group_by(ours, lambda setting: setting.records[0].profile)
     if several := [profile for profile, there in profiles.items() if len(there) > 1]:
         notes.append(f"Of one profile, so the same trained models: settings of {', '.join(several)}.")
     if len(ours) < len(found):
@@ -137,22 +137,22 @@ def _of_settings(campaign: Campaign, found: Sequence[Setting]) -> list[str]:
     return notes
 
 
-def _left_out(campaign: Campaign, found: Sequence[Setting], few: Sequence[Pair]) -> list[str]:
+def _omission_notes(campaign: Campaign, found: Sequence[OrderSetting], few: Sequence[SettingPair]) -> list[str]:
     """Which pairs of settings and which methods aren't here."""
     notes = []
     if few:
         said = (f"{pair.first.name} and {pair.second.name} ({len(pair.methods)})" for pair in few)
         notes.append(f"Fewer than {LEAST} methods in common, so left out: {'; '.join(said)}.")
     for setting in found:
-        for why, methods in grouped(setting.left_out, setting.left_out.__getitem__).items():
+        for why, methods in group_by(setting.left_out, setting.left_out.__getitem__).items():
             names = ", ".join(map(campaign.shown, methods))
             notes.append(f"Left out of {setting.name}, {why}: {names}.")
     return notes
 
 
-def _methods(campaign: Campaign, found: Sequence[Setting]) -> Grid:
+def _method_grid(campaign: Campaign, found: Sequence[OrderSetting]) -> Grid:
     """The methods that stand in two settings or more, a column a setting."""
-    columns = [_column(setting, found) for setting in found]
+    columns = [_method_names(setting, found) for setting in found]
     both = list(zip(found, columns, strict=True))
     every = dict.fromkeys(method for column in columns for method in column)
     rows = [m for m in every if sum(m in column for column in columns) > 1]
@@ -161,7 +161,7 @@ def _methods(campaign: Campaign, found: Sequence[Setting]) -> Grid:
     else:
         rows.sort(key=lambda m: [(m not in c, -s.score(c[m]) if m in c else 0.0) for s, c in both])
     footnotes = Footnotes()
-    texts = [_texts(s, {m: c[m] for m in rows if m in c}, footnotes) for s, c in both]
+    texts = [_ranked_cells(s, {m: c[m] for m in rows if m in c}, footnotes) for s, c in both]
     lines = [(campaign.shown(m), *(text.get(m, DASH) for text in texts)) for m in rows]
     notes = (
         "Averages x 100, mean and standard deviation over seeds; published ones as printed.",
@@ -175,7 +175,7 @@ def _methods(campaign: Campaign, found: Sequence[Setting]) -> Grid:
     return Grid(title, ("method", *(setting.name for setting in found)), tuple(lines), notes)
 
 
-def _column(setting: Setting, found: Sequence[Setting]) -> dict[str, str]:
+def _method_names(setting: OrderSetting, found: Sequence[OrderSetting]) -> dict[str, str]:
     """What a setting has, by the ids of methods."""
     if not setting.published:
         return {method: method for method in setting.cells}
@@ -183,14 +183,14 @@ def _column(setting: Setting, found: Sequence[Setting]) -> dict[str, str]:
     return {method: name for method, name in named.items() if name in setting.cells}
 
 
-def _texts(setting: Setting, shown: Mapping[str, str], footnotes: Footnotes) -> dict[str, Value]:
+def _ranked_cells(setting: OrderSetting, shown: Mapping[str, str], footnotes: Footnotes) -> dict[str, Value]:
     """Averages with their ranks."""
     scores = {own: setting.score(own) for own in shown.values()}
     texts: dict[str, Value] = {}
     for method, own in shown.items():
         rank = f" ({1 + sum(score > scores[own] for score in scores.values())})"
         cell = setting.cells[own]
-        if isinstance(cell, Cell):
+        if isinstance(cell, ScoreCell):
             texts[method] = replace(cell, sign=rank)
         else:
             texts[method] = Quoted(cell.text, False, f"{footnotes.sign(setting.remarks.get(own, ()))}{rank}")

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.comparison.design import design_of
-from bench.comparison.item_bootstrap import FOLDER, Run, stored_draws, task_names
-from bench.comparison.select import Group, by_seed
+from bench.comparison.design import choose_comparison_design
+from bench.comparison.item_bootstrap import FOLDER, CampaignRun, read_draws, list_task_names
+from bench.comparison.select import Group, sort_runs_by_seed
 from bench.records.record import ALL, AVERAGE, RunRecord
-from bench.render.grid import DASH, interval
+from bench.render.grid import DASH, format_interval
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, finished, main_metric, values
+from bench.reports.records import by_method, finished_records, main_metric, task_scores
 from bench.stats.design import Seeds
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 Pair = frozenset[str]
 
 
-class Standings:
+class PairwiseTests:
     """The methods of one profile and suite.
 
     Which runs are pairs is read from the records' stages and batches, as ``bench compare`` does. Where draws
@@ -46,46 +46,46 @@ class Standings:
     """
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
-        done = [record for record in finished(records) if record.method not in campaign.apart]
+        done = [record for record in finished_records(records) if record.method not in campaign.apart]
         self._shown = campaign.shown
         self._as_kept = campaign.as_kept
         self._metric = main_metric(done)
         self._groups = {
-            method: Group(method, tuple(by_seed(Run(campaign.home(record), record) for record in runs)))
+            method: Group(method, tuple(sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in runs)))
             for method, runs in by_method(done).items()
         }
         self._designs: dict[tuple[str, Seeds, str, Seeds], tuple[Group, Group, bool]] = {}
         kept = self._groups if any((s.root / FOLDER).is_dir() for s in campaign.stores) else ()
-        self.drawn = {method: drawn for method in kept if (drawn := self._draws(method)) is not None}
+        self.drawn = {method: drawn for method in kept if (drawn := self._mean_draws(method)) is not None}
         seeds = any(not group.deterministic for group in self._groups.values())
-        self.with_items = seeds and len(self.drawn) == len(self._groups) and len(self._tasks) == 1
+        self.with_items = seeds and len(self.drawn) == len(self._groups) and len(self._task_lists) == 1
         self._rankings: dict[str, Ranking] = {}
 
     @cached_property
-    def _tasks(self) -> set[tuple[str, ...]]:
-        return {task_names(run.record) for group in self._groups.values() for run in group.runs}
+    def _task_lists(self) -> set[tuple[str, ...]]:
+        return {list_task_names(run.record) for group in self._groups.values() for run in group.runs}
 
-    def _sides(self, a: str, b: str, task: str = AVERAGE) -> tuple[Group, Group, bool]:
+    def _tested_sides(self, a: str, b: str, task: str = AVERAGE) -> tuple[Group, Group, bool]:
         """The runs of both that a test of this task uses, and whether they are pairs."""
-        one, other = self._scored(a, task), self._scored(b, task)
+        one, other = self._scored_runs(a, task), self._scored_runs(b, task)
         key = a, one.seeds, b, other.seeds
         if key not in self._designs:
-            one, other, design = design_of(one, other, "auto", "")
+            one, other, design = choose_comparison_design(one, other, "auto", "")
             self._designs[key] = one, other, design.paired
         return self._designs[key]
 
-    def _scored(self, method: str, task: str) -> Group:
+    def _scored_runs(self, method: str, task: str) -> Group:
         """The method's runs that have a score of the task; all of them if none has."""
         group = self._groups[method]
         runs = tuple(run for run in group.runs if run.record.score(task, metric=self._metric) is not None)
         return replace(group, runs=runs or group.runs)
 
-    def _draws(self, method: str) -> Array | None:
+    def _mean_draws(self, method: str) -> Array | None:
         """(draws, tasks) scores in kept draws of items, the mean of its runs; None if some are missing."""
         runs = self._groups[method].runs
         total: Array | None = None
         for run in runs:
-            kept = stored_draws(Run(run.store, self._as_kept(run.record)))
+            kept = read_draws(CampaignRun(run.store, self._as_kept(run.record)))
             if kept is None or (total is not None and total.shape != kept.shape):
                 return None
             total = kept.astype(np.float64) if total is None else total + kept
@@ -96,22 +96,22 @@ class Standings:
         if task not in self._rankings:
             from bench.stats.ranks import rank_methods
 
-            scores = {method: self._scores(group, task) for method, group in self._groups.items()}
+            scores = {method: self._task_scores(group, task) for method, group in self._groups.items()}
             means = {method: fmean(own) for method, own in scores.items() if own}
             self._rankings[task] = rank_methods(means, lambda a, b: self.test(a, b, task), alpha=ALPHA)
         return self._rankings[task]
 
     def sizes(self, a: str, b: str) -> tuple[int, int]:
         """Return how many runs of each the test uses."""
-        one, other, _ = self._sides(a, b)
+        one, other, _ = self._tested_sides(a, b)
         return len(one.runs), len(other.runs)
 
     def spread(self, a: str, b: str) -> Spread | None:
         """Return the spread over seeds behind the test of two methods; None where no score varies."""
         from bench.stats.spread import spread_of_pairs, spread_of_sides
 
-        one, other, paired = self._sides(a, b)
-        x, y = self._scores(one, AVERAGE), self._scores(other, AVERAGE)
+        one, other, paired = self._tested_sides(a, b)
+        x, y = self._task_scores(one, AVERAGE), self._task_scores(other, AVERAGE)
         try:
             if paired:
                 return spread_of_pairs(x, y)
@@ -131,7 +131,7 @@ class Standings:
             for method, used in zip(pair, self.sizes(*pair), strict=True)
         )
 
-    def _scores(self, group: Group, task: str) -> list[float]:
+    def _task_scores(self, group: Group, task: str) -> list[float]:
         runs = (run.record for run in group.runs)
         return [value for run in runs if (value := run.score(task, metric=self._metric)) is not None]
 
@@ -139,14 +139,14 @@ class Standings:
         """Test two methods on a task, before any correction; with its interval if a level is given."""
         from bench.stats.pair_test import NO_DRAWS, ONE_SEED, pair_test
 
-        one, other, paired = self._sides(a, b, task)
-        x, y = self._scores(one, task), self._scores(other, task)
+        one, other, paired = self._tested_sides(a, b, task)
+        x, y = self._task_scores(one, task), self._task_scores(other, task)
         alone = (one.deterministic, other.deterministic)
         items, parts = None, []
         if all(alone) and a in self.drawn and b in self.drawn:
-            items = self._on(a, task) - self._on(b, task)
+            items = self._drawn_scores(a, task) - self._drawn_scores(b, task)
         elif self.with_items:
-            parts = self._parts(a, b, task)
+            parts = self._item_variances(a, b, task)
         found = pair_test(
             x,
             y,
@@ -161,37 +161,37 @@ class Standings:
             return replace(found, test=f"{self._shown(short)} has one seed")
         return replace(found, test="neither has seeds") if found.test == NO_DRAWS else found
 
-    def _on(self, method: str, task: str) -> Array:
+    def _drawn_scores(self, method: str, task: str) -> Array:
         """(draws,) scores of a task, or of the average."""
         drawn = self.drawn[method]
-        names = task_names(self._groups[method].runs[0].record)
+        names = list_task_names(self._groups[method].runs[0].record)
         chosen: Array = drawn.mean(1) if task == AVERAGE else drawn[:, names.index(task)]
         return chosen
 
-    def _parts(self, a: str, b: str, task: str) -> list[tuple[float, int]]:
+    def _item_variances(self, a: str, b: str, task: str) -> list[tuple[float, int]]:
         """The variance that the items of each task add to a difference, with its degrees of freedom."""
-        (names,) = self._tasks
+        (names,) = self._task_lists
         wanted = names if task == AVERAGE else (task,)
         place = {method: i for i, method in enumerate(self._groups)}
         i, j = place[a], place[b]
         found = []
         for name in wanted:
-            shared = self._covariances[name]
+            shared = self._task_covariances[name]
             variance = float(shared[i, i] + shared[j, j] - 2 * shared[i, j])
-            found.append((max(variance, 0.0) / len(wanted) ** 2, self._items[name] - 1))
+            found.append((max(variance, 0.0) / len(wanted) ** 2, self._item_counts[name] - 1))
         return found
 
     @cached_property
-    def _covariances(self) -> dict[str, Array]:
+    def _task_covariances(self) -> dict[str, Array]:
         """Of all methods over the draws of each task's items; computed for all pairs at once."""
-        (names,) = self._tasks
+        (names,) = self._task_lists
         return {
             name: np.atleast_2d(np.cov([self.drawn[method][:, column] for method in self._groups]))
             for column, name in enumerate(names)
         }
 
     @cached_property
-    def _items(self) -> dict[str, int]:
+    def _item_counts(self) -> dict[str, int]:
         """Items of each task."""
         record = next(iter(self._groups.values())).runs[0].record
         return {s.task: s.n for s in record.scores if (s.subset, s.metric) == (ALL, record.metric)}
@@ -206,13 +206,13 @@ class Standings:
         return ends if ends and (ends[0] > 0 or ends[1] < 0) == pair.differs else None
 
 
-def standings(campaign: Campaign, records: Sequence[RunRecord]) -> Standings:
+def run_pairwise_tests(campaign: Campaign, records: Sequence[RunRecord]) -> PairwiseTests:
     """Return the standings of these records of one profile and suite, the same to all parts of a report."""
-    done = finished(records)
+    done = finished_records(records)
     key = ("standings", *map(id, done))  # they live as long as what is kept
     if key not in campaign.kept:
-        campaign.kept[key] = Standings(campaign, done)
-    found: Standings = campaign.kept[key]
+        campaign.kept[key] = PairwiseTests(campaign, done)
+    found: PairwiseTests = campaign.kept[key]
     return found
 
 
@@ -223,7 +223,7 @@ NO_BOLD = "Nothing is bold: no method is shown to be better than another."
 
 
 @dataclass(frozen=True)
-class Averages:
+class MethodAverages:
     """A method's suite averages, in the metric's unit.
 
     Args:
@@ -237,26 +237,26 @@ class Averages:
     deterministic: bool
 
 
-def averages(campaign: Campaign, records: Sequence[RunRecord]) -> list[Averages]:
+def method_averages(campaign: Campaign, records: Sequence[RunRecord]) -> list[MethodAverages]:
     """Return the averages of every method with a finished run, in the order of the campaign's rows."""
     found = [
-        Averages(method, scores, runs[0].seed is None)
+        MethodAverages(method, scores, runs[0].seed is None)
         for method, runs in by_method(records).items()
-        if (scores := tuple(values(runs)))
+        if (scores := tuple(task_scores(runs)))
     ]
     return sorted(found, key=lambda one: campaign.place(one.method, fmean(one.values)))
 
 
-def level_in_words(level: float) -> str:
+def format_level(level: float) -> str:
     """Return a confidence level in percent, with two digits of what it leaves.
 
-    >>> level_in_words(0.95), level_in_words(1 - 0.05 / 42), level_in_words(1 - 0.05 / 4005)
+    >>> format_level(0.95), format_level(1 - 0.05 / 42), format_level(1 - 0.05 / 4005)
     ('95%', '99.88%', '99.9988%')
     """
     return f"{100 - float(f'{100 * (1 - level):.2g}'):.10g}%"
 
 
-def tests_in_words(ranking: Ranking) -> str:
+def describe_tests(ranking: Ranking) -> str:
     """Say by which tests, of how many pairs each, with which correction."""
     from bench.stats.pair_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
 
@@ -274,13 +274,13 @@ def tests_in_words(ranking: Ranking) -> str:
     return f"tests {scope}: {', '.join(used)}; {ranking.caption}"
 
 
-def uneven_seeds(found: Standings) -> list[str]:
+def uneven_seed_notes(found: PairwiseTests) -> list[str]:
     """Say which of Welch's tests have the degrees of freedom of the fewer seeds."""
     from bench.stats.pair_test import AND_ITEMS, WELCH
-    from bench.stats.seeds import FEW, UNEVEN, uneven
+    from bench.stats.seeds import FEW, UNEVEN, is_uneven
 
     tested = (one for one in found.of().pairs if one.test.removesuffix(AND_ITEMS) == WELCH)
-    count = sum(uneven(*found.sizes(one.first, one.second)) for one in tested)
+    count = sum(is_uneven(*found.sizes(one.first, one.second)) for one in tested)
     if not count:
         return []
     pairs = "One of Welch's tests is" if count == 1 else f"{count} of Welch's tests are"
@@ -290,11 +290,11 @@ def uneven_seeds(found: Standings) -> list[str]:
     ]
 
 
-def interval_text(found: Standings, a: str, b: str) -> str:
+def format_pair_interval(found: PairwiseTests, a: str, b: str) -> str:
     """The interval of a - b on average and its level, or a dash."""
     ends, level = found.interval(a, b), found.of().pair(a, b).level
-    shown = interval(*(ends or (None, None)))
-    return shown if shown == DASH or level is None else f"{shown} ({level_in_words(level)})"
+    shown = format_interval(*(ends or (None, None)))
+    return shown if shown == DASH or level is None else f"{shown} ({format_level(level)})"
 
 
 INTERVAL = (
@@ -303,7 +303,7 @@ INTERVAL = (
 )
 
 
-def standing_notes(
+def ranking_notes(
     ranking: Ranking, few_seeds: Sequence[str] = (), shown: Callable[[str], str] = str
 ) -> list[str]:
     """Say what a group and a rank mean, which pairs were not tested, and ``few_seeds`` of those that were.
@@ -317,7 +317,7 @@ def standing_notes(
         return []
     notes = [
         "group: methods that share a letter are not shown to differ on average, p > 0.05 by "
-        f"{tests_in_words(ranking)}.",
+        f"{describe_tests(ranking)}.",
         "Methods that share none differ, or two methods from the one to the other do or were not tested: "
         "Differences (--table significance) has every pair.",
         "rank: the ranks that these tests leave open; with 95% confidence all true ranks are among them.",
@@ -339,7 +339,7 @@ def standing_notes(
     return notes
 
 
-def daggers(
+def baseline_daggers(
     ranking: Ranking,
     baseline: str | None,
     shown: Callable[[str], str] = str,

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.comparison.select import grouped, seed_list
+from bench.comparison.select import group_by, format_seeds
 from bench.config import profiles
 from bench.records.record import RunRecord
-from bench.render.formats import check, pick, places
-from bench.render.grid import DASH, Cell, Grid, Value, number
+from bench.render.formats import check_columns, pick_columns, column_positions
+from bench.render.grid import DASH, ScoreCell, Grid, Value, format_score
 from bench.reports.campaign import Campaign
-from bench.reports.records import AS_THEY_ARE, by_method, by_profile_and_suite, finished, main_metric
-from bench.reports.tables.leaderboard import Table, leaderboard, must_say
-from bench.reports.tables.pairwise_tests import ABOVE, ALPHA, BELOW, BOLD, standings
+from bench.reports.records import EXTERNAL_MODELS, by_method, by_profile_and_suite, finished_records, main_metric
+from bench.reports.tables.leaderboard import Leaderboard, make_leaderboard, required_notes
+from bench.reports.tables.pairwise_tests import ABOVE, ALPHA, BELOW, BOLD, run_pairwise_tests
 from bench.reports.tables.suites import TASK_NAMES
 
 SUITES = {
@@ -54,38 +54,38 @@ def paper_tables(campaign: Campaign, columns: Sequence[str] = ()) -> list[PaperT
     Raises:
         InputError: a column that no table has.
     """
-    suites = grouped(by_profile_and_suite(campaign.records), lambda records: records[0].suite)
-    tables = [_table(campaign, suite, blocks) for suite, blocks in suites.items()]
-    check(columns, [name for table in tables for name in table.grid.header])
+    suites = group_by(by_profile_and_suite(campaign.records), lambda records: records[0].suite)
+    tables = [_suite_table(campaign, suite, blocks) for suite, blocks in suites.items()]
+    check_columns(columns, [name for table in tables for name in table.grid.header])
     found = []
     for table in tables:
         header = table.grid.header
-        if at := places(header, columns or [name for name in header if name not in _MORE]):
-            found.append(replace(table, grid=pick(table.grid, [0, *filter(None, at)])))
+        if at := column_positions(header, columns or [name for name in header if name not in _MORE]):
+            found.append(replace(table, grid=pick_columns(table.grid, [0, *filter(None, at)])))
     return found
 
 
-def _table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRecord]]) -> PaperTable:
-    tables = [leaderboard(campaign, records) for records in blocks]
+def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRecord]]) -> PaperTable:
+    tables = [make_leaderboard(campaign, records) for records in blocks]
     tasks = tuple(task for task in dict.fromkeys(t for table in tables for t in table.tasks) if task != "avg")
     tested = any(table.tests for table in tables)
     rows: list[tuple[Value, ...]] = []
     groups: list[tuple[int, str]] = []
-    for table, title in zip(tables, _titles(blocks), strict=True):
+    for table, title in zip(tables, _block_titles(blocks), strict=True):
         groups.append((len(rows), title))
         for row in table.rows:
-            none = Cell(None, None, 0)
+            none = ScoreCell(None, None, 0)
             average = row.cells.get("avg", none)
             cells: list[Value] = [campaign.shown(row.method), row.seeds]
             cells += [row.cells.get(task, none) for task in tasks]
-            cells += [average, number(average.sd), *[row.rank_text, row.letters or DASH] * tested]
+            cells += [average, format_score(average.sd), *[row.rank_text, row.letters or DASH] * tested]
             rows.append(tuple(cells))
     names = (TASK_NAMES.get(task, task) for task in tasks)
     header = ("Model", "seeds", *names, _AVERAGE, "sd", *("rank", "group") * tested)
     grid = Grid(suite, header, tuple(rows), (), tuple(groups) if len(groups) > 1 else ())
     methods = tuple(row.method for table in tables for row in table.rows)
     notes = dict.fromkeys(note for table in tables for note in (table.bold, *table.notes) if note)
-    return PaperTable(suite, grid, methods, caption(campaign, tables, blocks), tuple(notes))
+    return PaperTable(suite, grid, methods, paper_caption(campaign, tables, blocks), tuple(notes))
 
 
 def profile_title(records: Sequence[RunRecord]) -> str:
@@ -94,14 +94,14 @@ def profile_title(records: Sequence[RunRecord]) -> str:
     Where all rows are checkpoints as they are, the profile's backbone is none of theirs, and they are that.
     """
     name = records[0].profile
-    if all(record.name in AS_THEY_ARE for record in records):
+    if all(record.name in EXTERNAL_MODELS for record in records):
         return _AS_THEY_ARE
-    title = profiles.load(name).title if name in profiles.names() else ""
+    title = profiles.load_profile(name).title if name in profiles.profile_names() else ""
     backbones = (record.backbone["name"] for record in records if record.backbone)
     return title or next(iter(backbones), "") or name
 
 
-def _titles(blocks: Sequence[Sequence[RunRecord]]) -> list[str]:
+def _block_titles(blocks: Sequence[Sequence[RunRecord]]) -> list[str]:
     """The blocks' titles; where two have one, with the profiles' names."""
     titles = list(map(profile_title, blocks))
     return [
@@ -110,85 +110,85 @@ def _titles(blocks: Sequence[Sequence[RunRecord]]) -> list[str]:
     ]
 
 
-def caption(campaign: Campaign, tables: Sequence[Table], blocks: Sequence[Sequence[RunRecord]]) -> str:
+def paper_caption(campaign: Campaign, tables: Sequence[Leaderboard], blocks: Sequence[Sequence[RunRecord]]) -> str:
     """Return what a paper says of a suite's table: what was measured, over which seeds, by which tests."""
     records = [record for group in blocks for record in group]
     metric = main_metric(records)
     first = f"{METRICS.get(metric, metric)} \N{MULTIPLICATION SIGN} 100 on "
     first += SUITES.get(tables[0].suite, f"suite {tables[0].suite}")
-    first += f", {' and '.join(_titles(blocks))}"
+    first += f", {' and '.join(_block_titles(blocks))}"
     if any("mteb" in record.provenance for record in records):
         first += ", as mteb computes it"
     if campaign.rounded:
         first += "; averages are those of rounded scores"
-    seeds = [_seeds(campaign, group) for group in blocks]
+    seeds = [_seed_text(campaign, group) for group in blocks]
     if len(set(seeds)) == 1 and seeds[0]:
         said = [f"{first}; {seeds[0]}."]
     else:
-        said = [f"{first}.", *_of_blocks(blocks, [f"{over}." if over else "" for over in seeds])]
-    said += _of_blocks(
-        blocks, [" ".join(_tests(campaign, *place)) for place in zip(tables, blocks, strict=True)]
+        said = [f"{first}.", *_block_sentences(blocks, [f"{over}." if over else "" for over in seeds])]
+    said += _block_sentences(
+        blocks, [" ".join(_test_sentences(campaign, *place)) for place in zip(tables, blocks, strict=True)]
     )
-    said += _of_blocks(blocks, [_not_of_it(campaign, group) for group in blocks])
+    said += _block_sentences(blocks, [_external_rows(campaign, group) for group in blocks])
     said += campaign.apart_note((row.method for table in tables for row in table.rows), how="")
-    must = [must_say(campaign, group, table.rows) for table, group in zip(tables, blocks, strict=True)]
+    must = [required_notes(campaign, group, table.rows) for table, group in zip(tables, blocks, strict=True)]
     for note in dict.fromkeys(one for own in must for one in own):
-        said += _of_blocks(blocks, [note if note in own else "" for own in must])
+        said += _block_sentences(blocks, [note if note in own else "" for own in must])
     return " ".join(said)
 
 
-def _not_of_it(campaign: Campaign, records: Sequence[RunRecord]) -> str:
+def _external_rows(campaign: Campaign, records: Sequence[RunRecord]) -> str:
     """Which rows are not of the block's title; nothing where all or none are."""
-    others = {record.method for record in records if record.name in AS_THEY_ARE}
+    others = {record.method for record in records if record.name in EXTERNAL_MODELS}
     if not others or profile_title(records) == _AS_THEY_ARE:
         return ""
     named = ", ".join(campaign.shown(method) for method in by_method(records) if method in others)
     return f"{_AS_THEY_ARE.capitalize()}, of other models: {named}."
 
 
-def _of_blocks(blocks: Sequence[Sequence[RunRecord]], texts: Sequence[str]) -> list[str]:
+def _block_sentences(blocks: Sequence[Sequence[RunRecord]], texts: Sequence[str]) -> list[str]:
     """What is said of the blocks: once where it is the same of all, else of each by its profile."""
     if len(set(texts)) == 1:
         return [texts[0]] * bool(texts[0])
-    return [f"{title}: {text}" for title, text in zip(_titles(blocks), texts, strict=True) if text]
+    return [f"{title}: {text}" for title, text in zip(_block_titles(blocks), texts, strict=True) if text]
 
 
-def _seeds(campaign: Campaign, records: Sequence[RunRecord]) -> str:
+def _seed_text(campaign: Campaign, records: Sequence[RunRecord]) -> str:
     """Over which seeds the scores are means; the seeds of most methods first, then those of the others."""
     seeds = {
         campaign.shown(method): tuple(sorted({run.seed for run in runs if run.seed is not None}))
-        for method, runs in by_method(finished(records)).items()
+        for method, runs in by_method(finished_records(records)).items()
     }
-    lists = grouped((method for method in seeds if seeds[method]), seeds.__getitem__)
+    lists = group_by((method for method in seeds if seeds[method]), seeds.__getitem__)
     if not lists:
         return ""
     most, *others = sorted(lists, key=lambda own: (-len(lists[own]), -len(own), own))
     several = any(len(own) > 1 for own in lists)
-    text = f"mean \N{PLUS-MINUS SIGN} standard deviation over {range_of(most)}" if several else range_of(most)
-    rest = [f"{' and '.join(lists[own])}: {range_of(own)}" for own in others]
+    text = f"mean \N{PLUS-MINUS SIGN} standard deviation over {seed_range(most)}" if several else seed_range(most)
+    rest = [f"{' and '.join(lists[own])}: {seed_range(own)}" for own in others]
     return f"{text} ({'; '.join(rest)})" if rest else text
 
 
-def range_of(seeds: Sequence[int]) -> str:
+def seed_range(seeds: Sequence[int]) -> str:
     r"""Return seeds as a range where they are one.
 
-    >>> ascii(range_of([1, 2, 3])), range_of([1, 5])
+    >>> ascii(seed_range([1, 2, 3])), seed_range([1, 5])
     ("'seeds 1\\u20133'", 'seeds 1, 5')
     """
-    return seed_list(seeds).replace("-", "\N{EN DASH}").replace(",", ", ")
+    return format_seeds(seeds).replace("-", "\N{EN DASH}").replace(",", ", ")
 
 
-def _tests(campaign: Campaign, table: Table, records: Sequence[RunRecord]) -> list[str]:
+def _test_sentences(campaign: Campaign, table: Leaderboard, records: Sequence[RunRecord]) -> list[str]:
     """What daggers and bold mean, each with the tests behind it."""
     marked = any(cell.mark for row in table.rows for cell in row.cells.values())
     if not table.tests:
         return [table.bold] if marked else []
-    ranking = standings(campaign, records).of().among({row.method for row in table.rows if row.ranked})
+    ranking = run_pairwise_tests(campaign, records).of().among({row.method for row in table.rows if row.ranked})
     correction = ranking.caption.replace(" over", "'s correction over", 1).replace(" (", ", ").rstrip(")")
     pairs, base, said = [one for one in ranking.pairs if one.p is not None], campaign.baseline, []
-    behind = f"{_of(one.test for one in pairs)}; {correction}"
+    behind = f"{_test_kinds(one.test for one in pairs)}; {correction}"
     if base in ranking.methods:
-        own = f"{_of(one.test for one in pairs if base in (one.first, one.second))}; {correction}"
+        own = f"{_test_kinds(one.test for one in pairs if base in (one.first, one.second))}; {correction}"
         signs = {row.cells["avg"].sign for row in table.rows}
         words = [f"{sign} {word}" for sign, word in ((ABOVE, "above"), (BELOW, "below")) if sign in signs]
         if words:
@@ -206,7 +206,7 @@ def _tests(campaign: Campaign, table: Table, records: Sequence[RunRecord]) -> li
     return said
 
 
-def _of(tests: Iterable[str]) -> str:
+def _test_kinds(tests: Iterable[str]) -> str:
     """The tests in words, the most frequent first."""
     from bench.stats.pair_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
 

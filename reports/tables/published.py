@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from bench.comparison.select import grouped
-from bench.data.published import NO_TEXT, SICK, WIKI, Figure, Line, lines
-from bench.data.released import Checkpoint, checkpoints
+from bench.comparison.select import group_by
+from bench.data.published import NO_TEXT, SICK, WIKI, PublishedFigure, PublishedRow, published_rows
+from bench.data.released import ReleasedCheckpoint, load_checkpoints
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, summarise
+from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, finished, task_list, values
+from bench.reports.records import by_method, by_profile_and_suite, finished_records, task_list, task_scores
 from bench.reports.tables.pairwise_tests import LEVEL
 
 GREY = (
@@ -46,22 +46,22 @@ class Footnotes:
         return tuple(f"[{letter}] {remark}." for remark, letter in self._letters.items())
 
 
-def released(record: RunRecord) -> Checkpoint | None:
+def released_checkpoint(record: RunRecord) -> ReleasedCheckpoint | None:
     """The published checkpoint that a record measured, None for another method."""
-    return checkpoints().get(str(record.options.get("name"))) if record.name == "released" else None
+    return load_checkpoints().get(str(record.options.get("name"))) if record.name == "released" else None
 
 
-def backbone_of(record: RunRecord) -> str:
+def paper_backbone(record: RunRecord) -> str:
     """The papers' name of a record's backbone, or its own."""
-    if checkpoint := released(record):
+    if checkpoint := released_checkpoint(record):
         return checkpoint.backbone
     name = record.backbone["name"] if record.backbone else ""
     return _BACKBONES.get(name, name)
 
 
-def text_of(record: RunRecord) -> str | None:
+def paper_text(record: RunRecord) -> str | None:
     """Training text in the papers' terms, None where it is another one."""
-    if checkpoint := released(record):
+    if checkpoint := released_checkpoint(record):
         return f"{WIKI}+{SICK}" if checkpoint.sick else WIKI
     if not record.training.get("stages"):
         return NO_TEXT
@@ -76,7 +76,7 @@ def text_of(record: RunRecord) -> str | None:
 
 def published_names(record: RunRecord) -> tuple[str, ...]:
     """Names under which tables print this method; none for a variant with options that they don't have."""
-    if checkpoint := released(record):
+    if checkpoint := released_checkpoint(record):
         return (checkpoint.method,)
     bare = _TEXTS.fullmatch(record.method.removeprefix(record.name))
     if record.method != record.name and not bare and record.name != "untrained":
@@ -88,30 +88,30 @@ def published_names(record: RunRecord) -> tuple[str, ...]:
     else:
         return (record.name,)
     return (
-        tuple(name for name in kinds if name.startswith(backbone_of(record).removesuffix("-base")))
+        tuple(name for name in kinds if name.startswith(paper_backbone(record).removesuffix("-base")))
         or kinds[:1]
     )
 
 
-def lines_for(record: RunRecord) -> list[Line]:
+def published_lines(record: RunRecord) -> list[PublishedRow]:
     """Rows that print this method on this suite: those of its backbone, else of BERT-base."""
     names = published_names(record)
-    found = [line for line in lines(record.suite) if line.first.method in names]
-    own = [line for line in found if line.first.backbone == backbone_of(record)]
+    found = [line for line in published_rows(record.suite) if line.first.method in names]
+    own = [line for line in found if line.first.backbone == paper_backbone(record)]
     return own or [line for line in found if line.first.backbone == "bert-base"]
 
 
-def matches(record: RunRecord, line: Line) -> bool:
+def matches_setup(record: RunRecord, line: PublishedRow) -> bool:
     """True where backbone, evaluation data and training text are the row's."""
     return (
-        backbone_of(record) == line.first.backbone
+        paper_backbone(record) == line.first.backbone
         and all(facts["reference"] for facts in record.tasks.values())
         and line.text is not None
-        and text_of(record) == line.text
+        and paper_text(record) == line.text
     )
 
 
-def quoted_row(line: Line, tasks: Sequence[str], grey: bool, notes: Footnotes) -> list[Quoted | str]:
+def quote_row(line: PublishedRow, tasks: Sequence[str], grey: bool, notes: Footnotes) -> list[Quoted | str]:
     """A row's figures in the order of our tasks, footnoted where the print is known to be wrong."""
     touched: dict[str, list[str]] = {}
     for what, where in line.misprints.items():
@@ -125,9 +125,9 @@ def quoted_row(line: Line, tasks: Sequence[str], grey: bool, notes: Footnotes) -
     ]
 
 
-def merged(found: Sequence[Line]) -> list[tuple[str, Line]]:
+def merge_lines(found: Sequence[PublishedRow]) -> list[tuple[str, PublishedRow]]:
     """Rows with their sources; tables that print the same figures are one row."""
-    same = grouped(
+    same = group_by(
         found,
         lambda line: (line.first.backbone, *((task, f.text) for task, f in line.figures.items())),
     )
@@ -136,29 +136,29 @@ def merged(found: Sequence[Line]) -> list[tuple[str, Line]]:
 
 def published_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite that a paper prints too."""
-    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _grid(group, campaign))]
+    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _published_grid(group, campaign))]
 
 
-def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
+def _published_grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
     tasks, notes = task_list(records), Footnotes()
     rows: list[tuple[Value, ...]] = []
     groups: list[tuple[int, str]] = []
     matched = False
     runs_of = by_method(records)
-    for method in sorted(runs_of, key=lambda method: campaign.place(method, _average(runs_of[method]))):
+    for method in sorted(runs_of, key=lambda method: campaign.place(method, _mean_average(runs_of[method]))):
         runs = runs_of[method]
-        found, done = lines_for(runs[0]), finished(runs)
+        found, done = published_lines(runs[0]), finished_records(runs)
         if not found or not done:
             continue
         groups.append((len(rows), campaign.shown(method)))
-        ours = {task: values(done, task) for task in tasks}
-        rows.append(("ours", backbone_of(done[0]), *(summarise(ours[task]) for task in tasks)))
-        for source, line in merged(found):
-            same = matches(done[0], line)
-            rows.append((source, line.first.backbone, *quoted_row(line, tasks, not same, notes)))
+        ours = {task: task_scores(done, task) for task in tasks}
+        rows.append(("ours", paper_backbone(done[0]), *(summarise_values(ours[task]) for task in tasks)))
+        for source, line in merge_lines(found):
+            same = matches_setup(done[0], line)
+            rows.append((source, line.first.backbone, *quote_row(line, tasks, not same, notes)))
             if same:
                 matched = True
-                rows += _against(ours, line, tasks)
+                rows += _difference_rows(ours, line, tasks)
     if not rows:
         return None
     first = records[0]
@@ -175,12 +175,12 @@ def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
     return Grid(title, ("source", "backbone", *tasks), tuple(rows), tuple(said), tuple(groups))
 
 
-def _average(runs: Sequence[RunRecord]) -> float:
-    scores = values(runs)
+def _mean_average(runs: Sequence[RunRecord]) -> float:
+    scores = task_scores(runs)
     return fmean(scores) if scores else float("-inf")
 
 
-def _against(ours: dict[str, list[float]], line: Line, tasks: Sequence[str]) -> list[tuple[str, ...]]:
+def _difference_rows(ours: dict[str, list[float]], line: PublishedRow, tasks: Sequence[str]) -> list[tuple[str, ...]]:
     """Ours less the published figure, and whether one more run of ours could have it."""
     differences, inside = [], []
     for task in tasks:
@@ -189,11 +189,11 @@ def _against(ours: dict[str, list[float]], line: Line, tasks: Sequence[str]) -> 
             differences.append(DASH)
         else:
             differences.append(f"{SCALE * fmean(scores) - float(figure.text):+.2f}")
-        inside.append(DASH if figure is None else could_be(scores, float(figure.text) / SCALE))
+        inside.append(DASH if figure is None else plausible_run(scores, float(figure.text) / SCALE))
     return [("ours - published", "", *differences), ("could be a run of ours", "", *inside)]
 
 
-def could_be(ours: Sequence[float], figure: float) -> str:
+def plausible_run(ours: Sequence[float], figure: float) -> str:
     """Say whether a figure lies where one more seed of ours would; a dash where a seed is alone.
 
     A published figure is one run's. The interval of our mean shrinks as we run more seeds, and would leave
@@ -201,13 +201,13 @@ def could_be(ours: Sequence[float], figure: float) -> str:
     """
     if len(ours) < 2:
         return DASH
-    from bench.stats.equivalence import one_run_each
+    from bench.stats.equivalence import predict_run_difference
 
-    low, high = one_run_each(ours, [figure], LEVEL)
+    low, high = predict_run_difference(ours, [figure], LEVEL)
     return "yes" if low <= 0 <= high else "no"
 
 
-def quote(figures: Sequence[Figure], notes: Footnotes) -> Quoted | str:
+def quote_figures(figures: Sequence[PublishedFigure], notes: Footnotes) -> Quoted | str:
     """The figures of one place of an ablation, of other backbones or data than ours."""
     texts = dict.fromkeys(figure.text for figure in figures)
     remarks = [f"{f.source}, {f.method}: {what}" for f in figures for what in f.misprints]

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.comparison.confounders import stage_keys
+from bench.comparison.confounders import read_stage_keys
 from bench.probes import PROBES
-from bench.probes.probe import Column
+from bench.probes.probe import ProbeColumn
 from bench.records.record import RunRecord
 from bench.reports.tables.probes import number_at
 from bench.stats.checks import MIN_PAIRS
@@ -22,7 +22,7 @@ NOT_PROBED = "it wasn't probed"
 
 
 @dataclass(frozen=True)
-class Quantity:
+class ProbeQuantity:
     """A number of a probe that may go with the score.
 
     Args:
@@ -36,7 +36,7 @@ class Quantity:
     of_cls: bool = False
 
     @property
-    def column(self) -> Column:
+    def column(self) -> ProbeColumn:
         """Where the probe's facts have it, and how it is printed."""
         return next(column for column in PROBES[self.probe].columns if column.heading == self.heading)
 
@@ -58,19 +58,19 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("cls_energy", "E_CLS", of_cls=True),
-    Quantity("attention_sink", "on CLS", of_cls=True),
-    Quantity("attention_sink", "sink"),
-    Quantity("alignment", "alignment"),
-    Quantity("uniformity", HELD),
-    Quantity("isotropy", "effective rank"),
-    Quantity("modulus", "|CLS|", of_cls=True),
+    ProbeQuantity("cls_energy", "E_CLS", of_cls=True),
+    ProbeQuantity("attention_sink", "on CLS", of_cls=True),
+    ProbeQuantity("attention_sink", "sink"),
+    ProbeQuantity("alignment", "alignment"),
+    ProbeQuantity("uniformity", HELD),
+    ProbeQuantity("isotropy", "effective rank"),
+    ProbeQuantity("modulus", "|CLS|", of_cls=True),
 )
 """The rows."""
 
 
 @dataclass(frozen=True)
-class Point:
+class RelationPoint:
     """What is correlated: a method, or an encoder at one step of its training.
 
     Args:
@@ -91,7 +91,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RelationValues:
     """A point of one relation: the quantity, the score, and uniformity where it is known."""
 
     value: float
@@ -136,7 +136,7 @@ class Relation:
     profile: str
     suite: str
     quantity: str
-    points: dict[str, Measured]
+    points: dict[str, RelationValues]
     independent: int
     rho: Rho
     partial: Rho
@@ -145,8 +145,8 @@ class Relation:
     left_out: dict[str, str]
 
 
-def relate(
-    points: Sequence[Point], probed: Iterable[str], profile: str, suite: str, level: float = 0.95
+def correlate_quantities(
+    points: Sequence[RelationPoint], probed: Iterable[str], profile: str, suite: str, level: float = 0.95
 ) -> list[Relation]:
     """Correlate every quantity with the points' scores.
 
@@ -159,31 +159,31 @@ def relate(
     """
     names = set(probed)
     wanted = [one.heading for one in QUANTITIES if one.probe in names]
-    return [_relation(points, heading, profile, suite, level) for heading in wanted]
+    return [_correlate_quantity(points, heading, profile, suite, level) for heading in wanted]
 
 
-def _relation(points: Sequence[Point], heading: str, profile: str, suite: str, level: float) -> Relation:
+def _correlate_quantity(points: Sequence[RelationPoint], heading: str, profile: str, suite: str, level: float) -> Relation:
     there = {
-        one.name: Measured(one.values[heading], one.score, one.values.get(HELD))
+        one.name: RelationValues(one.values[heading], one.score, one.values.get(HELD))
         for one in points
         if heading in one.values and one.score is not None
     }
     x, y = [one.value for one in there.values()], [one.score for one in there.values()]
     z = [one.uniformity for one in there.values() if one.uniformity is not None]
-    alone = independent(one.stages for one in points if one.name in there)
+    alone = count_independent(one.stages for one in points if one.name in there)
     fixed = heading != HELD and len(z) == len(there)
     why = {one.method: one.lacks.get(heading, "it has no score") for one in points if one.name not in there}
     return Relation(
         *(profile, suite, heading, there, alone),
-        rho=_rho(x, y, None, alone, level),
-        partial=_rho(x, y, z, alone, level) if fixed else Rho(None),
-        with_uniformity=_rho(x, z, None, alone, level).value if fixed else None,
+        rho=_correlate_ranks(x, y, None, alone, level),
+        partial=_correlate_ranks(x, y, z, alone, level) if fixed else Rho(None),
+        with_uniformity=_correlate_ranks(x, z, None, alone, level).value if fixed else None,
         level=level,
         left_out=why,
     )
 
 
-def _rho(
+def _correlate_ranks(
     x: Sequence[float], y: Sequence[float], held: Sequence[float] | None, alone: int, level: float
 ) -> Rho:
     least = MIN_PAIRS if held is None else MIN_PAIRS + 1
@@ -192,28 +192,28 @@ def _rho(
         return Rho(None)
     if held is None:
         rho = float(spearman_rows(x, y)[0])
-    elif any(_same_order(float(spearman_rows(side, held)[0])) for side in (x, y)):
+    elif any(_is_perfect(float(spearman_rows(side, held)[0])) for side in (x, y)):
         return Rho(None)
     else:
         rho = partial_spearman(x, y, held)
-    if _same_order(rho):
+    if _is_perfect(rho):
         return Rho(math.copysign(1.0, rho))
     if alone < least:
         return Rho(rho)
     return Rho(rho, *spearman_interval(rho, alone, level, held=int(held is not None)))
 
 
-def _same_order(rho: float) -> bool:
+def _is_perfect(rho: float) -> bool:
     """True for 1 and -1, but for rounding."""
     return 1 - abs(rho) < EQUAL
 
 
-def stages_of(runs: Iterable[RunRecord]) -> frozenset[str]:
+def trained_stages(runs: Iterable[RunRecord]) -> frozenset[str]:
     """Return the keys of all stages that some runs trained."""
-    return frozenset(key for run in runs for key in stage_keys(run))
+    return frozenset(key for run in runs for key in read_stage_keys(run))
 
 
-def independent(stages: Iterable[frozenset[str]]) -> int:
+def count_independent(stages: Iterable[frozenset[str]]) -> int:
     """Return how many groups there are that share no trained stage; one without any is by itself.
 
     Args:
@@ -221,19 +221,19 @@ def independent(stages: Iterable[frozenset[str]]) -> int:
 
     A shares a stage with B and B another with C, D none:
 
-    >>> independent(map(frozenset, (["a"], ["a", "b"], ["b"], [])))
+    >>> count_independent(map(frozenset, (["a"], ["a", "b"], ["b"], [])))
     2
     """
-    return len(set(groups(stages)))
+    return len(set(group_by_stages(stages)))
 
 
-def groups(stages: Iterable[frozenset[str]]) -> list[int]:
+def group_by_stages(stages: Iterable[frozenset[str]]) -> list[int]:
     """Return the group of each: those that share a trained stage, directly or through others, have one.
 
     Args:
         stages: Keys of the stages that were trained for each; one without any is by itself.
 
-    >>> groups(map(frozenset, (["a"], ["b"], ["a", "c"], ["c"], [], [])))
+    >>> group_by_stages(map(frozenset, (["a"], ["b"], ["a", "c"], ["c"], [], [])))
     [0, 1, 0, 0, 4, 5]
     """
     found: list[int] = []

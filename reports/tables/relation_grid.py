@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from bench.render.grid import DASH, Grid
 from bench.reports.tables.relation import HELD, Relation, Rho
 from bench.stats.checks import MIN_PAIRS
-from bench.stats.coverage import measured
+from bench.stats.coverage import find_coverage
 
 CLOSE = 0.7  # coverage was measured where both sides correlate by 0.5 with what is held fixed, and by 0.9
 
 
 @dataclass(frozen=True)
-class Words:
+class RelationWords:
     """How a table speaks of its points.
 
     Args:
@@ -30,9 +30,9 @@ class Words:
     independent: str
 
 
-def relation_grid(title: str, found: Sequence[Relation], words: Words) -> Grid:
+def relation_grid(title: str, found: Sequence[Relation], words: RelationWords) -> Grid:
     """Return the table of some relations: a row a quantity."""
-    rows = [_row(one) for one in found]
+    rows = [_relation_row(one) for one in found]
     header = (
         *("quantity", words.points, "independent", f"rho with {words.score}", "95% interval"),
         *("uniformity fixed", "its 95% interval", "rho with uniformity"),
@@ -42,14 +42,14 @@ def relation_grid(title: str, found: Sequence[Relation], words: Words) -> Grid:
         "Bonett and Wright (2000), with the number of independent ones in place of n, each uncorrected for "
         "the others.",
         f"independent: {words.independent}",
-        *_coverage(found),
-        *_left_out(found),
+        *_coverage_note(found),
+        *_omission_notes(found),
     ]
     if any(one.independent <= MIN_PAIRS for one in found):
         notes.append(
             f"An interval takes {MIN_PAIRS} independent ones, with uniformity fixed {MIN_PAIRS + 1}."
         )
-    if any(_odd(one) for one in found):
+    if any(_lacks_rho(one) for one in found):
         notes.append(
             f"No rho: it takes {MIN_PAIRS} {words.points} that aren't all equal; with uniformity fixed "
             f"{MIN_PAIRS + 1}, the uniformity of each, and an order other than it or its reverse. 1 and -1 "
@@ -58,13 +58,13 @@ def relation_grid(title: str, found: Sequence[Relation], words: Words) -> Grid:
     return Grid(title, header, tuple(rows), tuple(notes))
 
 
-def _odd(one: Relation) -> bool:
+def _lacks_rho(one: Relation) -> bool:
     """True where a rho is lacking or as large as it can be."""
     values = [one.rho.value] if one.quantity == HELD else [one.rho.value, one.partial.value]
     return any(value is None or abs(value) == 1 for value in values)
 
 
-def _row(one: Relation) -> tuple[str, ...]:
+def _relation_row(one: Relation) -> tuple[str, ...]:
     return (
         *(one.quantity, str(len(one.points)), str(one.independent)),
         *(rho_value(one.rho.value), rho_ends(one.rho), rho_value(one.partial.value), rho_ends(one.partial)),
@@ -72,10 +72,10 @@ def _row(one: Relation) -> tuple[str, ...]:
     )
 
 
-def rho_in_words(rho: Rho) -> str:
+def describe_rho(rho: Rho) -> str:
     """Say a rank correlation and its interval.
 
-    >>> rho_in_words(Rho(0.8, 0.1, 0.95)), rho_in_words(Rho(1.0))
+    >>> describe_rho(Rho(0.8, 0.1, 0.95)), describe_rho(Rho(1.0))
     ('+0.80, 95% interval [+0.10, +0.95]', '+1.00')
     """
     return (
@@ -93,18 +93,18 @@ def rho_ends(rho: Rho) -> str:
     return DASH if rho.low is None else f"[{rho_value(rho.low)}, {rho_value(rho.high)}]"
 
 
-def _coverage(found: Sequence[Relation]) -> Iterator[str]:
+def _coverage_note(found: Sequence[Relation]) -> Iterator[str]:
     """How often such intervals held in simulations: of those that fit these rows the one that held least."""
     rows = {
         "": [
-            measured("rank correlation", one.independent, one.independent, abs(one.rho.value or 0))
+            find_coverage("rank correlation", one.independent, one.independent, abs(one.rho.value or 0))
             for one in found
             if one.rho.low is not None
         ],
         " with uniformity fixed": [
-            measured(
+            find_coverage(
                 *("partial rank correlation", one.independent, one.independent, abs(one.partial.value or 0)),
-                design=_design(one),
+                design=_simulated_design(one),
             )
             for one in found
             if one.partial.low is not None
@@ -116,12 +116,12 @@ def _coverage(found: Sequence[Relation]) -> Iterator[str]:
         yield f"In the simulations that fit, 95% intervals hold the true rho in at least {', '.join(said)}."
 
 
-def _design(one: Relation) -> str:
+def _simulated_design(one: Relation) -> str:
     """The simulation in which both sides go with what is held fixed as far as these do, or further."""
     return f"normal, z {0.9 if abs(one.with_uniformity or 0) > CLOSE else 0.5}"
 
 
-def _left_out(found: Sequence[Relation]) -> Iterator[str]:
+def _omission_notes(found: Sequence[Relation]) -> Iterator[str]:
     """Who is left out of which rows, a line a reason."""
     rows: dict[tuple[str, str], list[str]] = {}
     for one in found:

@@ -14,7 +14,7 @@ from bench.reports.records import by_method, by_profile_and_suite, task_list
 
 
 @dataclass(frozen=True)
-class Run:
+class PageRun:
     """One run.
 
     Args:
@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Runs:
+class MethodRuns:
     """The runs of a method in one profile and suite.
 
     Args:
@@ -53,7 +53,7 @@ class Runs:
     method: str
     name: str
     anchor: str
-    runs: tuple[Run, ...]
+    runs: tuple[PageRun, ...]
     parameters: int | None
     dim: str
 
@@ -85,7 +85,7 @@ class RunTable:
     profile: str
     suite: str
     tasks: tuple[str, ...]
-    methods: dict[str, Runs]
+    methods: dict[str, MethodRuns]
 
 
 def card_anchor(name: str) -> str:
@@ -99,38 +99,38 @@ def run_tables(campaign: Campaign) -> dict[tuple[str, str], RunTable]:
     for records in by_profile_and_suite(campaign.records):
         place, tasks = (records[0].profile, records[0].suite), task_list(records)
         methods = {
-            campaign.shown(method): _runs(campaign, method, runs, tasks)
+            campaign.shown(method): _method_runs(campaign, method, runs, tasks)
             for method, runs in by_method(records).items()
         }
         found[place] = RunTable(*place, tasks, methods)
     return found
 
 
-def _runs(campaign: Campaign, method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Runs:
+def _method_runs(campaign: Campaign, method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> MethodRuns:
     first = records[0]
     anchor = "-".join(["runs", *map(safe_name, (first.profile, first.suite, method))])
-    runs = tuple(_run(campaign, record, tasks) for record in sorted(records, key=_order))
-    size = _first(map(parameters, records))
-    return Runs(campaign.shown(method), first.name, anchor, runs, size, _dim(records))
+    runs = tuple(_page_run(campaign, record, tasks) for record in sorted(records, key=_seed_order))
+    size = _first(map(encoder_parameters, records))
+    return MethodRuns(campaign.shown(method), first.name, anchor, runs, size, _dimension_text(records))
 
 
-def _order(record: RunRecord) -> int:
+def _seed_order(record: RunRecord) -> int:
     return -1 if record.seed is None else record.seed
 
 
-def _run(campaign: Campaign, record: RunRecord, tasks: Sequence[str]) -> Run:
+def _page_run(campaign: Campaign, record: RunRecord, tasks: Sequence[str]) -> PageRun:
     seed = DASH if record.seed is None else str(record.seed)
     home = campaign.home(record)
     path = home.path(record.place).relative_to(home.root.parent if campaign.several else home.root).as_posix()
     scores = {task: record.score(task) for task in tasks}
-    return Run(seed, scores, record.reason or "", path, record.key)
+    return PageRun(seed, scores, record.reason or "", path, record.key)
 
 
 def _first(values: Iterable[int | None]) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
-def parameters(record: RunRecord) -> int | None:
+def encoder_parameters(record: RunRecord) -> int | None:
     """Return the parameters of a record's encoder, all towers together, or None if it doesn't say.
 
     The probe ``cost`` counts them; an encoder says how many each of its towers has.
@@ -139,7 +139,7 @@ def parameters(record: RunRecord) -> int | None:
     if counted is not None:
         return int(counted)
     facts = record.provenance.get("encoder", {})
-    said = [_whole(part) for part in str(facts.get("parameters", "")).split("+")]
+    said = [_parse_count(part) for part in str(facts.get("parameters", "")).split("+")]
     there = [value for value in said if value is not None]
     if len(there) != len(said):
         return None
@@ -147,10 +147,10 @@ def parameters(record: RunRecord) -> int | None:
     return there[0] * parts if len(there) == 1 else sum(there)
 
 
-def _whole(text: str) -> int | None:
+def _parse_count(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
 
 
-def _dim(records: Iterable[RunRecord]) -> str:
+def _dimension_text(records: Iterable[RunRecord]) -> str:
     said: Iterable[Any] = (record.provenance.get("encoder", {}).get("dim") for record in records)
     return next((str(value) for value in said if value is not None), DASH)

@@ -8,22 +8,22 @@ from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.comparison.select import grouped
-from bench.data.published import Line, lines
+from bench.comparison.select import group_by
+from bench.data.published import PublishedRow, published_rows
 from bench.records.record import RunRecord, safe_name
-from bench.render.grid import SCALE, Cell, Quoted, summarise
+from bench.render.grid import SCALE, ScoreCell, Quoted, summarise_values
 from bench.reports.campaign import Campaign
 from bench.reports.records import (
-    AS_THEY_ARE,
+    EXTERNAL_MODELS,
     by_method,
     by_profile_and_suite,
-    finished,
+    finished_records,
     is_ranked,
     main_metric,
 )
-from bench.reports.tables.pairwise_tests import standings
+from bench.reports.tables.pairwise_tests import run_pairwise_tests
 from bench.reports.tables.published import published_names
-from bench.reports.tables.relation import independent, stages_of
+from bench.reports.tables.relation import count_independent, trained_stages
 
 if TYPE_CHECKING:
     from bench.stats.ranks import Ranking
@@ -36,7 +36,7 @@ _DIGITS = 10  # of a score: means that differ by rounding alone are equal
 
 
 @dataclass(frozen=True)
-class Setting:
+class OrderSetting:
     """What orders methods.
 
     Args:
@@ -53,7 +53,7 @@ class Setting:
 
     name: str
     file: str
-    cells: Mapping[str, Cell | Quoted]
+    cells: Mapping[str, ScoreCell | Quoted]
     names: Mapping[str, str] = field(default_factory=dict)
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ranking: Ranking | None = None
@@ -88,7 +88,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Pair:
+class SettingPair:
     """Two settings and the methods of both.
 
     Args:
@@ -97,8 +97,8 @@ class Pair:
         methods: A method in the one and in the other, by what it is called in a report: its id.
     """
 
-    first: Setting
-    second: Setting
+    first: OrderSetting
+    second: OrderSetting
     methods: Mapping[str, tuple[str, str]]
 
     @property
@@ -112,10 +112,10 @@ class Pair:
         """Groups of methods that share no trained stage in either setting, directly or through others."""
         both = (self.first, self.second)
         keys = [
-            {method: stages_of(runs) for method, runs in by_method(setting.records).items()}
+            {method: trained_stages(runs) for method, runs in by_method(setting.records).items()}
             for setting in both
         ]
-        return independent(
+        return count_independent(
             frozenset().union(*(own.get(name, ()) for own, name in zip(keys, names, strict=True)))
             for names in self.methods.values()
         )
@@ -135,24 +135,24 @@ PARAPHRASED = "trained on the made-up world's own paraphrases"
 NOT_OURS = "a model that isn't the profile's, the same in every setting"
 
 
-def settings(campaign: Campaign) -> list[Setting]:
+def order_settings(campaign: Campaign) -> list[OrderSetting]:
     """Return the settings of a campaign that have methods, the published ones last."""
     groups = by_profile_and_suite(campaign.records)
-    ours = [found for group in groups if (found := _ours(campaign, finished(group)))]
+    ours = [found for group in groups if (found := _campaign_setting(campaign, finished_records(group)))]
     rows: dict[str, RunRecord] = {}
     for setting in ours:
         runs = by_method(setting.records)
         rows |= {name: runs[method][0] for name, method in setting.names.items()}
-    return [*ours, *(found for backbone in BACKBONES if (found := _published(backbone, rows)).cells)]
+    return [*ours, *(found for backbone in BACKBONES if (found := _published_setting(backbone, rows)).cells)]
 
 
-def pairs(found: Sequence[Setting]) -> list[Pair]:
+def pair_settings(found: Sequence[OrderSetting]) -> list[SettingPair]:
     """Return every two settings, also those without a method in common."""
     ids = {name: method for setting in reversed(found) for name, method in setting.names.items()}
-    return [Pair(a, b, dict(_common(a, b, ids))) for a, b in combinations(found, 2)]
+    return [SettingPair(a, b, dict(_common_methods(a, b, ids))) for a, b in combinations(found, 2)]
 
 
-def _common(a: Setting, b: Setting, ids: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
+def _common_methods(a: OrderSetting, b: OrderSetting, ids: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
     """Methods of both: by their ids, and with a published setting by the names that papers print."""
     if a.published:
         yield from ((ids[name], (name, name)) for name in a.cells if name in b.cells)
@@ -162,13 +162,13 @@ def _common(a: Setting, b: Setting, ids: Mapping[str, str]) -> Iterator[tuple[st
         yield from ((method, (method, method)) for method in a.cells if method in b.cells)
 
 
-def _ours(campaign: Campaign, done: Sequence[RunRecord]) -> Setting | None:
+def _campaign_setting(campaign: Campaign, done: Sequence[RunRecord]) -> OrderSetting | None:
     """The setting of finished records of one profile and suite, None where no method has an average."""
     runs_of = by_method(done)
     metric = main_metric(record for record in done if record.method not in campaign.apart)
-    left_out = {method: why for method, runs in runs_of.items() if (why := _why_left_out(campaign, runs))}
+    left_out = {method: why for method, runs in runs_of.items() if (why := _omission_reason(campaign, runs))}
     averages = {
-        method: summarise([record.score("avg", metric=metric) for record in runs])
+        method: summarise_values([record.score("avg", metric=metric) for record in runs])
         for method, runs in runs_of.items()
         if method not in left_out
     }
@@ -176,56 +176,56 @@ def _ours(campaign: Campaign, done: Sequence[RunRecord]) -> Setting | None:
     if not cells:
         return None
     profile, suite = done[0].profile, done[0].suite
-    same = grouped(cells, lambda method: _printed(runs_of[method][0], BACKBONES[0]))
+    same = group_by(cells, lambda method: _published_name(runs_of[method][0], BACKBONES[0]))
     named = {name: sorted(ids, key=lambda one: (len(one), one)) for name, ids in same.items() if name}
-    return Setting(
+    return OrderSetting(
         f"{profile}, {suite}",
         f"{safe_name(profile)}-{safe_name(suite)}",
         cells,
         {name: ids[0] for name, ids in named.items()},
         {name: tuple(ids[1:]) for name, ids in named.items() if len(ids) > 1},
-        standings(campaign, done).of(),
+        run_pairwise_tests(campaign, done).of(),
         tuple(record for record in done if record.method in cells),
         left_out,
     )
 
 
-def _why_left_out(campaign: Campaign, runs: Sequence[RunRecord]) -> str:
+def _omission_reason(campaign: Campaign, runs: Sequence[RunRecord]) -> str:
     """Why a method isn't compared between settings, "" if it is."""
     if runs[0].method in campaign.apart:
         return SUPERVISED
     if not all(is_ranked(record, supervised=campaign.rank_supervised) for record in runs):
         return PARAPHRASED
-    return NOT_OURS if runs[0].name in AS_THEY_ARE else ""
+    return NOT_OURS if runs[0].name in EXTERNAL_MODELS else ""
 
 
-def _printed(record: RunRecord, backbone: str) -> str:
+def _published_name(record: RunRecord, backbone: str) -> str:
     """The name under which tables of a backbone print a method, "" for none."""
     return next(iter(published_names(replace(record, backbone={"name": backbone}))), "")
 
 
-def _published(backbone: str, rows: Mapping[str, RunRecord]) -> Setting:
+def _published_setting(backbone: str, rows: Mapping[str, RunRecord]) -> OrderSetting:
     """What the papers' STS tables print of some methods, by their names on BERT-base."""
-    there = [line for line in lines("sts7") if line.first.section == "sts7" and "avg" in line.figures]
-    tables = grouped(
+    there = [line for line in published_rows("sts7") if line.first.section == "sts7" and "avg" in line.figures]
+    tables = group_by(
         (line for line in there if line.first.backbone == backbone), lambda line: line.first.method
     )
-    found = {name: own for name, one in rows.items() if (own := tables.get(_printed(one, backbone)))}
-    return Setting(
+    found = {name: own for name, one in rows.items() if (own := tables.get(_published_name(one, backbone)))}
+    return OrderSetting(
         f"published, {backbone}",
         f"published-{backbone}",
-        {name: Quoted(_average(own), grey=False) for name, own in found.items()},
-        remarks={name: doubts for name, own in found.items() if (doubts := _doubts(own))},
+        {name: Quoted(_average_text(own), grey=False) for name, own in found.items()},
+        remarks={name: doubts for name, own in found.items() if (doubts := _figure_remarks(own))},
     )
 
 
-def _average(found: Sequence[Line]) -> str:
+def _average_text(found: Sequence[PublishedRow]) -> str:
     """The average as tables print it; the median of tables that print several."""
     texts = {line.figures["avg"].text for line in found}
     return texts.pop() if len(texts) == 1 else f"{median(map(float, texts)):.6g}"
 
 
-def _doubts(found: Sequence[Line]) -> tuple[str, ...]:
+def _figure_remarks(found: Sequence[PublishedRow]) -> tuple[str, ...]:
     """What is known to be wrong or doubtful about averages, and which ones no table prints as such."""
     said = []
     for line in found:

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import SWEEPS
 from bench.records.record import RunRecord, last_stages
-from bench.render.grid import DASH, Cell, Grid, Value, no_width, summarise
-from bench.reports.records import UNREADABLE, check_comparable, failures, finished, without_score
+from bench.render.grid import DASH, ScoreCell, Grid, Value, no_width, summarise_values
+from bench.reports.records import UNREADABLE, check_comparable, failure_reasons, finished_records, missing_score_notes
 
 _NORMS = "The norms are of the last step's weights, the scores of the selected ones."
 
@@ -30,11 +30,11 @@ def sweep_grids(manifests: Sequence[Manifest], records: Sequence[RunRecord], cam
         if SWEEPS[manifest.sweep].surface:
             grids.append(_surface_grid(manifest))
         else:
-            grids += [_grid(manifest, suite, records, campaign) for suite in manifest.suites]
+            grids += [_sweep_grid(manifest, suite, records, campaign) for suite in manifest.suites]
     return grids
 
 
-def norm_ratio(k: ArrayLike, t: ArrayLike) -> NDArray[np.float64]:
+def norm_factor(k: ArrayLike, t: ArrayLike) -> NDArray[np.float64]:
     """The norm factor of LTN for two vectors of length ratio k and cosine t (TNCSE, Figure 2).
 
     ||a - b|| / (||a|| + ||b||) = sqrt(1 + k^2 - 2 k t) / (1 + k), within [0, 1]: 0 for equal vectors alone, 1
@@ -53,12 +53,12 @@ def _surface_grid(manifest: Manifest) -> Grid:
     sweep = SWEEPS[manifest.sweep]
     cosines = (-1.0, -0.5, 0.0, 0.5, 0.9, 1.0)
     ratios = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-    rows = tuple((f"{k:g}", *(f"{norm_ratio(k, t):.3f}" for t in cosines)) for k in ratios)
+    rows = tuple((f"{k:g}", *(f"{norm_factor(k, t):.3f}" for t in cosines)) for k in ratios)
     header = (sweep.axis, *(f"cos {t:g}" for t in cosines))
     return Grid(f"Sweep {sweep.name}", header, rows, (f"{sweep.question} ({sweep.source}.)",))
 
 
-def points(
+def records_by_cell(
     manifest: Manifest, suite: str, records: Sequence[RunRecord]
 ) -> dict[tuple[str, str], list[RunRecord]]:
     """Return the records at each (row, column); a deterministic method's one record counts for all seeds."""
@@ -69,19 +69,19 @@ def points(
     }
 
 
-def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign: str) -> Grid:
+def _sweep_grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign: str) -> Grid:
     sweep = SWEEPS[manifest.sweep]
-    at = points(manifest, suite, records)
+    at = records_by_cell(manifest, suite, records)
     used = list({id(record): record for group in at.values() for record in group}.values())
     check_comparable(used, campaign)
     rows, columns = (list(dict.fromkeys(place[i] for place in at)) for i in (0, 1))
-    task = shown_task(sweep.task, used)
-    cells = {place: summarise([r.score(task) for r in group]) for place, group in at.items()}
+    task = sweep_task(sweep.task, used)
+    cells = {place: summarise_values([r.score(task) for r in group]) for place, group in at.items()}
     header = [sweep.axis, *columns]
     body: list[list[Value]] = [
-        [row, *(cells.get((row, column), Cell(None, None, 0)) for column in columns)] for row in rows
+        [row, *(cells.get((row, column), ScoreCell(None, None, 0)) for column in columns)] for row in rows
     ]
-    for wanted, name, measure in ((sweep.norms, "||CLS||", _norm), (sweep.curves, "rank", _rank)):
+    for wanted, name, measure in ((sweep.norms, "||CLS||", _mean_norm), (sweep.curves, "rank", _mean_rank)):
         if wanted:
             header += [f"{name} {column}" for column in columns]
             for line, row in zip(body, rows, strict=True):
@@ -91,7 +91,7 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
         f"Spearman x 100 ({task}), mean and standard deviation over seeds "
         f"{', '.join(map(str, manifest.seeds))}.",
         *dict.fromkeys(note for record in used for note in record.notes),
-        *without_score(failures(used), failures(used, UNREADABLE)),
+        *missing_score_notes(failure_reasons(used), failure_reasons(used, UNREADABLE)),
         *(_collapse_notes(at, rows, columns) if sweep.curves else []),
         *([_NORMS] if sweep.norms else []),
     ]
@@ -102,31 +102,31 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
     return Grid(title, tuple(header), tuple(map(tuple, body)), tuple(notes))
 
 
-def shown_task(wanted: str, records: Sequence[RunRecord]) -> str:
+def sweep_task(wanted: str, records: Sequence[RunRecord]) -> str:
     """The sweep's own task where every record has it, else the average."""
-    done = finished(records)
+    done = finished_records(records)
     return wanted if done and all(record.score(wanted) is not None for record in done) else "avg"
 
 
-def _norm(records: Sequence[RunRecord]) -> str:
+def _mean_norm(records: Sequence[RunRecord]) -> str:
     """Mean norm of [CLS] over towers and seeds, where the joint stage measured it."""
     joints = [r.training["stages"]["joint"] for r in records if "joint" in r.training.get("stages", {})]
     norms = [norm for joint in joints for norm in joint.get("mean_cls_norm", ())]
     return f"{fmean(norms):.2f}" if norms else DASH
 
 
-def curves(records: Sequence[RunRecord], name: str) -> list[list[list[float]]]:
+def stage_curves(records: Sequence[RunRecord], name: str) -> list[list[list[float]]]:
     """The curve of each stage that ends a record's training, rows (step, values ...)."""
     return [list(stage.get(name, ())) for record in records for stage in last_stages(record).values()]
 
 
-def _collapse(records: Sequence[RunRecord], column: int) -> list[float]:
+def _final_collapse(records: Sequence[RunRecord], column: int) -> list[float]:
     """A column of the collapse curve (1 effective rank, 2 mean cosine) at each record's last evaluation."""
-    return [curve[-1][column] for curve in curves(records, "collapse_curve") if curve]
+    return [curve[-1][column] for curve in stage_curves(records, "collapse_curve") if curve]
 
 
-def _rank(records: Sequence[RunRecord]) -> str:
-    ranks = _collapse(records, 1)
+def _mean_rank(records: Sequence[RunRecord]) -> str:
+    ranks = _final_collapse(records, 1)
     return f"{fmean(ranks):.1f}" if ranks else DASH
 
 
@@ -143,7 +143,7 @@ def _collapse_notes(
     for column, row in product(columns, rows[1:]):
         told = []
         for index, shown, digits in ((1, "rank", 1), (2, "cosine", 3)):
-            a, b = (_collapse(at.get((place, column), ()), index) for place in (row, rows[0]))
+            a, b = (_final_collapse(at.get((place, column), ()), index) for place in (row, rows[0]))
             if min(len(a), len(b)) > 1:
                 found = welch(a, b)
                 values = (found.difference, found.low, found.high)

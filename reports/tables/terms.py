@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.comparison.select import grouped
+from bench.comparison.select import group_by
 from bench.data.mteb_names import FILES
-from bench.records.environment import cpu
-from bench.records.fingerprint import without_latest
-from bench.records.record import RunRecord, chosen_on
-from bench.reports.records import LAST, by_method, table_facts
+from bench.records.environment import read_cpu
+from bench.records.fingerprint import drop_latest_defaults
+from bench.records.record import RunRecord, find_dev_tasks
+from bench.reports.records import LAST_NOTE, by_method, table_facts
 
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4
 
@@ -43,7 +43,7 @@ def budget_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str
             groups.append([one])
     if len(groups) < 2:
         return ()
-    said = [f"{group[0][0]:,} ({_some([shown(method) for *_, method in group])})" for group in groups]
+    said = [f"{group[0][0]:,} ({_abbreviate_list([shown(method) for *_, method in group])})" for group in groups]
     kept = said if len(said) <= _MOST_AMOUNTS else [*said[: _MOST_AMOUNTS - 1], f"... {said[-1]}"]
     return (f"Unequal budgets, in sentences that a method's longest training stage read: {', '.join(kept)}.",)
 
@@ -63,7 +63,7 @@ def text_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) 
         texts = {stage["text"]["name"] for stage in stages if "pairs" not in stage.get("text", {"pairs": 0})}
         if texts:
             groups.setdefault(tuple(sorted(texts)), []).append(shown(method))
-    said = [f"{_some(texts)} ({_some(methods)})" for texts, methods in sorted(groups.items())]
+    said = [f"{_abbreviate_list(texts)} ({_abbreviate_list(methods)})" for texts, methods in sorted(groups.items())]
     return (f"Other training text than the run's: {', '.join(said)}.",) if said else ()
 
 
@@ -76,9 +76,9 @@ def setting_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = st
     """
     found = []
     for name, values in table_facts(records):
-        groups = grouped(values, lambda value: value[1])
+        groups = group_by(values, lambda value: value[1])
         said = [
-            f"{group[0][2]} ({_some(list(dict.fromkeys(shown(record.method) for record, *_ in group)))})"
+            f"{group[0][2]} ({_abbreviate_list(list(dict.fromkeys(shown(record.method) for record, *_ in group)))})"
             for group in groups.values()
         ]
         if len(said) > 1:
@@ -97,27 +97,27 @@ def member_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str
     """
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
-        rows.setdefault(record.name, []).append(without_latest(record.options))
+        rows.setdefault(record.name, []).append(drop_latest_defaults(record.options))
     found: dict[str, None] = {}
     for record in records:
-        for name, options in _members(record.training):
+        for name, options in _member_options(record.training):
             same_name = rows.get(name, [])
             if same_name and options not in same_name:
-                nearest = min(same_name, key=lambda row: len(_unlike(options, row)))
-                unlike = ", ".join(f"{option}={options.get(option)}" for option in _unlike(options, nearest))
+                nearest = min(same_name, key=lambda row: len(_differing_options(options, row)))
+                unlike = ", ".join(f"{option}={options.get(option)}" for option in _differing_options(options, nearest))
                 found[f"{shown(record.method)} ({name} with {unlike})"] = None
-    said = _some(list(found))
+    said = _abbreviate_list(list(found))
     return (f"Built on another form of a method than its row here: {said}.",) if found else ()
 
 
-def _members(training: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _member_options(training: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield name and options of the methods that one builds on, and of those below them."""
     for member in training.get("members", {}).values():
-        yield member["method"], without_latest(member["options"])
-        yield from _members(member)
+        yield member["method"], drop_latest_defaults(member["options"])
+        yield from _member_options(member)
 
 
-def _unlike(options: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+def _differing_options(options: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     """Names of the options that differ."""
     return sorted(name for name in {*options, *others} if options.get(name) != others.get(name))
 
@@ -129,9 +129,9 @@ def weight_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
         records: Of one profile and suite.
     """
     made = [record for record in records if "recipe" in (record.backbone or {})]
-    groups = grouped(made, lambda record: (record.backbone or {})["sha256"][:12])
+    groups = group_by(made, lambda record: (record.backbone or {})["sha256"][:12])
     what = "The backbone was made on several kinds of processor, which give it other last bits"
-    return _several(what, groups)
+    return _kinds_note(what, groups)
 
 
 def processor_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
@@ -142,22 +142,22 @@ def processor_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
     """
     trained = [record for record in records if record.timing.get("training_cpu_seconds")]
     what = "CPU seconds are of several kinds of processor, and compare within one alone"
-    return _several(what, grouped(trained, lambda record: str(cpu(record))))
+    return _kinds_note(what, group_by(trained, lambda record: str(read_cpu(record))))
 
 
-def chosen_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) -> tuple[str, ...]:
+def selection_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) -> tuple[str, ...]:
     """Return a line with the methods whose checkpoints were chosen on what is evaluated, if any were.
 
     Args:
         records: Of one profile and suite.
         shown: What a method is called.
     """
-    chosen = [record for record in records if LAST not in record.notes]
-    found = {method: [*map(chosen_on, group)] for method, group in by_method(chosen).items()}
+    chosen = [record for record in records if LAST_NOTE not in record.notes]
+    found = {method: [*map(find_dev_tasks, group)] for method, group in by_method(chosen).items()}
     tasks = sorted({task for runs in found.values() for run in runs for task in run})
     methods = [shown(method) for method, runs in found.items() if any(runs)]
     what = "Checkpoints were chosen on what is evaluated here, which flatters them"
-    return (f"{what}: {', '.join(tasks)} ({_some(methods)}).",) if tasks else ()
+    return (f"{what}: {', '.join(tasks)} ({_abbreviate_list(methods)}).",) if tasks else ()
 
 
 def dev_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
@@ -172,13 +172,13 @@ def dev_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
     return (f"Checkpoints were chosen on a custom dev set: {', '.join(named)}.",) if named else ()
 
 
-def _several(what: str, groups: Mapping[str, Sequence[RunRecord]]) -> tuple[str, ...]:
+def _kinds_note(what: str, groups: Mapping[str, Sequence[RunRecord]]) -> tuple[str, ...]:
     if len(groups) < 2:
         return ()
     said = [f"{name} ({len(runs)} runs of {len(by_method(runs))} methods)" for name, runs in groups.items()]
     return (f"{what}: {', '.join(said)}.",)
 
 
-def _some(names: Sequence[str]) -> str:
+def _abbreviate_list(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines.angle import complex_angle, order_loss
-from bench.nn.backbone import token_rows
+from bench.baselines.angle import complex_angle, cosent_loss
+from bench.nn.backbone import tokenize_rows
 from bench.stages import PAIRS
 from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, random, stages_of, toy_sentences, train_alone
@@ -68,16 +68,16 @@ def test_limits_of_the_angle() -> None:
 
 def test_the_order_is_the_formula_and_far_from_its_ends() -> None:
     p, n = random(5), random(4, seed=1)
-    assert float(order_loss(p, n, 3.0)) == pytest.approx(float(order_by_loops(list(p), list(n), 3.0)))
-    assert float(order_loss(torch.ones(3), torch.ones(3), 20.0)) == pytest.approx(math.log(10), rel=1e-6)
-    assert float(order_loss(torch.ones(3), -torch.ones(3), 1e4)) == 0.0
-    assert float(order_loss(-torch.ones(2), torch.ones(2), 1e4)) == pytest.approx(2e4, rel=1e-3)
+    assert float(cosent_loss(p, n, 3.0)) == pytest.approx(float(order_by_loops(list(p), list(n), 3.0)))
+    assert float(cosent_loss(torch.ones(3), torch.ones(3), 20.0)) == pytest.approx(math.log(10), rel=1e-6)
+    assert float(cosent_loss(torch.ones(3), -torch.ones(3), 1e4)) == 0.0
+    assert float(cosent_loss(-torch.ones(2), torch.ones(2), 1e4)) == pytest.approx(2e4, rel=1e-3)
     for bad in ((random(2, 2), n, 1.0), (p, n, 0.0)):
         with pytest.raises(ValueError, match=r"must be \(B,\), and scale"):
-            order_loss(*bad)
+            cosent_loss(*bad)
 
 
-@pytest.mark.parametrize("loss", [complex_angle, lambda x, y: order_loss(x[:, 0], y[:, 0], 2.0)])
+@pytest.mark.parametrize("loss", [complex_angle, lambda x, y: cosent_loss(x[:, 0], y[:, 0], 2.0)])
 def test_gradients(loss: partial[Tensor]) -> None:
     given = tuple(random(3, 4, seed=seed).requires_grad_() for seed in (3, 4))
     assert torch.autograd.gradcheck(loss, given)
@@ -102,7 +102,7 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, float
     values = {**options_of("angle"), **changes}
     w = {name: float(value) for name, value in values.items() if isinstance(value, float)}
     x, p, n = (
-        [cls_of(made.encoder, row) for row in token_rows(tokenizer, texts, 20)]
+        [cls_of(made.encoder, row) for row in tokenize_rows(tokenizer, texts, 20)]
         for texts in (SENTENCES, POSITIVES, NEGATIVES)
     )
     tau = 1 / w["ibn_scale"]
@@ -121,7 +121,7 @@ def test_pairs_have_contrast_alone(tiny_bert: Path) -> None:
     given = {"partners": POSITIVES}
     made, batch, tokenizer = objective_of("angle", tiny_bert, SENTENCES, given, ibn_weight=9.0)
     x, p = (
-        [cls_of(made.encoder, row) for row in token_rows(tokenizer, texts, 20)]
+        [cls_of(made.encoder, row) for row in tokenize_rows(tokenizer, texts, 20)]
         for texts in (SENTENCES, POSITIVES)
     )
     same_step(made, made(batch), nce_by_loops(x, p, 0.05), least=30)

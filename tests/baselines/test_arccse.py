@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines.arccse import arccon, nested_maskings, triplet_loss
+from bench.baselines.arccse import arccon_nce, mask_nested_spans, triplet_loss
 from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
 from bench.training.randomness import generator
@@ -43,7 +43,7 @@ def by_loops(anchors: Tensor, positives: Tensor, tau: float, margin: float) -> T
 def test_arccon_is_the_formula(batch: int, margin: float) -> None:
     a, p = random(batch, 5), random(batch, 5, seed=1)
     expected = float(by_loops(a, p, 0.3, margin))
-    assert float(arccon(a, p, 0.3, margin)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert float(arccon_nce(a, p, 0.3, margin)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_arccon_by_hand() -> None:
@@ -52,23 +52,23 @@ def test_arccon_by_hand() -> None:
     p = torch.tensor([[0.0, 1.0], [4.0, 4.0]], dtype=torch.float64)
     rows = [(-0.5, math.sqrt(0.5)), (math.cos(math.radians(75)), 1.0)]
     expected = sum(math.log(1 + math.exp(other - own)) for own, other in rows) / 2
-    assert float(arccon(a, p, 1.0, math.radians(30))) == pytest.approx(expected)
+    assert float(arccon_nce(a, p, 1.0, math.radians(30))) == pytest.approx(expected)
 
 
 def test_arccon_without_a_margin_is_info_nce() -> None:
     a, p = random(6, 5), random(6, 5, seed=1)
     for positives in (p, a, -a):
-        assert float(arccon(a, positives, 0.05, 0.0)) == float(info_nce(a, positives, 0.05))
+        assert float(arccon_nce(a, positives, 0.05, 0.0)) == float(info_nce(a, positives, 0.05))
 
 
 def test_a_margin_never_makes_it_smaller_up_to_pi() -> None:
     a, p = random(40, 5), random(40, 5, seed=1)
     angles = torch.nn.functional.cosine_similarity(a, p).arccos()
-    losses = [float(arccon(a, p, 0.5, float(u))) for u in torch.linspace(0, math.pi - float(angles.max()), 9)]
+    losses = [float(arccon_nce(a, p, 0.5, float(u))) for u in torch.linspace(0, math.pi - float(angles.max()), 9)]
     assert losses == sorted(losses)
     assert losses[-1] > losses[0]
     opposite = random(4, 5)  # theta + u beyond pi: the cosine rises again, as released
-    assert float(arccon(opposite, -opposite, 0.5, 0.5)) < float(info_nce(opposite, -opposite, 0.5))
+    assert float(arccon_nce(opposite, -opposite, 0.5, 0.5)) < float(info_nce(opposite, -opposite, 0.5))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -77,31 +77,31 @@ def test_arccon_limits(kind: str, dtype: torch.dtype) -> None:
     a = torch.eye(6, 8, dtype=dtype) if kind == "orthogonal" else random(6, 8).to(dtype)
     a = (a * (0 if kind == "zero" else 1)).requires_grad_()
     p = {"opposite": -a}.get(kind, a) * 1.0
-    loss = arccon(a, p, 0.05, TEN)
+    loss = arccon_nce(a, p, 0.05, TEN)
     torch.autograd.backward(loss)
     assert a.grad is not None
     assert bool(a.grad.isfinite().all())
     value = float(loss.detach())
     if kind == "orthogonal":  # cos 10 degrees against five right angles
-        mild = float(arccon(a, p, 0.5, TEN).detach())
+        mild = float(arccon_nce(a, p, 0.5, TEN).detach())
         assert mild == pytest.approx(math.log(1 + 5 * math.exp(-math.cos(TEN) / 0.5)), rel=1e-3)
     if kind == "zero":
         assert value == pytest.approx(math.log(1 + 5 * math.exp(math.sin(TEN) / 0.05)), rel=1e-4)
-    alone = arccon(a[:1], p[:1], 0.05, TEN)
+    alone = arccon_nce(a[:1], p[:1], 0.05, TEN)
     assert float(alone.detach()) == 0
 
 
 def test_arccon_sees_directions_and_no_order() -> None:
     a, p, order = random(4, 3), random(4, 3, seed=1), torch.tensor([2, 0, 3, 1])
-    base = float(arccon(a, p, 0.3, TEN))
-    assert float(arccon(a[order] * 3, p[order], 0.3, TEN)) == pytest.approx(base)
+    base = float(arccon_nce(a, p, 0.3, TEN))
+    assert float(arccon_nce(a[order] * 3, p[order], 0.3, TEN)) == pytest.approx(base)
 
 
 def test_the_positive_is_weighted_by_a_ratio_of_sines() -> None:
     """dL/dh_i of unit vectors: sum_j w_ij (h'_j - sin(theta + u) / sin(theta) h'_i), its tangent part."""
     a, p = (torch.nn.functional.normalize(random(5, 4, seed=s), dim=1) for s in (0, 1))
     a = a.requires_grad_()
-    torch.autograd.backward(arccon(a, p, 0.3, TEN) * 5)
+    torch.autograd.backward(arccon_nce(a, p, 0.3, TEN) * 5)
     assert a.grad is not None
     with torch.no_grad():
         cosines = a @ p.T
@@ -146,7 +146,7 @@ def test_maskings_are_nested_spans(subwords: int, short: int, long: int) -> None
     row, draw = [101, *range(1000, 1000 + subwords), 102], generator(1, "mask")
     starts = set()
     for _ in range(2000):
-        found = nested_maskings(row, 7, 0.2, 0.4, draw)
+        found = mask_nested_spans(row, 7, 0.2, 0.4, draw)
         assert found is not None
         places = []
         for masked, length in zip(found, (short, long), strict=True):
@@ -164,7 +164,7 @@ def test_maskings_are_nested_spans(subwords: int, short: int, long: int) -> None
 @pytest.mark.parametrize("subwords", [0, 1, 2])
 def test_sentences_too_short_for_two_spans_have_none(subwords: int) -> None:
     row = [101, *range(1000, 1000 + subwords), 102]
-    assert nested_maskings(row, 7, 0.2, 0.4, generator(1, "mask")) is None
+    assert mask_nested_spans(row, 7, 0.2, 0.4, generator(1, "mask")) is None
 
 
 # the objective
@@ -199,7 +199,7 @@ def test_a_step_equals_a_transcription(
     if chosen:
         draw, terms = generator(1, "mask/arccse"), []
         for i in chosen:
-            pair = nested_maskings(rows[i], tokenizer.mask_token_id, 0.2, 0.4, draw)
+            pair = mask_nested_spans(rows[i], tokenizer.mask_token_id, 0.2, 0.4, draw)
             assert pair is not None
             near, far = (torch.cosine_similarity(z[i], under_head(made, row), dim=0) for row in pair)
             terms.append(torch.relu(far - near + float(config["triplet_margin"])))

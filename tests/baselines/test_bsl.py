@@ -23,13 +23,13 @@ from bench.encoder import FloatArray
 from bench.errors import InputError
 from bench.eval.sts import dev_spearman
 from bench.losses.bootstrap import byol_loss
-from bench.nn.backbone import load_backbone, padded, token_rows
-from bench.nn.states import mean_tokens
+from bench.nn.backbone import load_backbone, pad_rows, tokenize_rows
+from bench.nn.states import average_states
 from bench.stages import planned_steps
 from bench.training import loop
-from bench.training.byol import predictor
+from bench.training.byol import build_predictor
 from bench.training.chunks import pooled_states
-from bench.training.loop import TrainSettings, batches, rate
+from bench.training.loop import TrainSettings, order_batches, learning_rate
 from bench.training.loop import train as train_loop
 from bench.training.randomness import own_random_state
 from bench.training.two_phase_step import Objective
@@ -63,7 +63,7 @@ def test_loss_by_hand_and_limits() -> None:
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_predictor_is_the_formula(blocks: int) -> None:
     with own_random_state(1, "head"):
-        head = predictor(3, blocks).double().train()
+        head = build_predictor(3, blocks).double().train()
         with torch.no_grad():
             for parameter in head.parameters():
                 parameter.copy_(torch.randn(parameter.shape, dtype=torch.float64))
@@ -92,7 +92,7 @@ def test_steps_equal_a_transcription(tiny_bert: Path, others: Sequence[str]) -> 
     made, rows, tokenizer = step_of(tiny_bert, others)
     model = made.encoder
     slow_target = copy.deepcopy(model)
-    other_rows = token_rows(tokenizer, others or SENTENCES, 64)
+    other_rows = tokenize_rows(tokenizer, others or SENTENCES, 64)
     for chosen in ([0, 1, 2, 3], [2, 0], [3, 1]):
         loss = made([rows[i] for i in chosen])
         for mine, theirs in zip(made.target.model.parameters(), slow_target.parameters(), strict=True):
@@ -150,36 +150,36 @@ def test_two_sentences_of_one_word_and_of_none(tiny_bert: Path) -> None:
 @pytest.mark.parametrize("pooling", ["avg", "cls"])
 def test_chunks_give_the_same_vectors(tiny_bert: Path, budget: int | None, pooling: str) -> None:
     model, tokenizer = load_backbone(tiny_bert)
-    rows = token_rows(tokenizer, SENTENCES, 12)
+    rows = tokenize_rows(tokenizer, SENTENCES, 12)
     with torch.no_grad():
-        ids, mask = padded(rows, tokenizer.pad_token_id, "cpu")
+        ids, mask = pad_rows(rows, tokenizer.pad_token_id, "cpu")
         last = model.eval()(input_ids=ids, attention_mask=mask).last_hidden_state
-        expected = mean_tokens(last, mask) if pooling == "avg" else last[:, 0]
+        expected = average_states(last, mask) if pooling == "avg" else last[:, 0]
         found = pooled_states(model, rows, tokenizer.pad_token_id, pooling, budget=budget)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_rate_rises_from_0_and_then_falls() -> None:
     settings = TrainSettings(lr=0.8, batch_size=2, steps=10, eval_every=5, warmup=0.2)
-    found = [rate(settings, step) for step in range(1, 11)]
+    found = [learning_rate(settings, step) for step in range(1, 11)]
     assert found == pytest.approx([0, 0.4, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
     constant = TrainSettings(lr=0.8, batch_size=2, steps=4, eval_every=5, warmup=0.5, schedule="constant")
-    assert [rate(constant, step) for step in range(1, 5)] == pytest.approx([0, 0.4, 0.8, 0.8])
+    assert [learning_rate(constant, step) for step in range(1, 5)] == pytest.approx([0, 0.4, 0.8, 0.8])
     whole = TrainSettings(lr=0.8, batch_size=2, steps=4, eval_every=5, warmup=1.0)
-    assert [rate(whole, step) for step in range(1, 5)] == pytest.approx([0, 0.2, 0.4, 0.6])
+    assert [learning_rate(whole, step) for step in range(1, 5)] == pytest.approx([0, 0.2, 0.4, 0.6])
     odd = TrainSettings(lr=1.0, batch_size=2, steps=15, eval_every=5, warmup=0.1)  # 1.5 steps: 2
-    assert [rate(odd, step) for step in (1, 2, 3)] == pytest.approx([0, 0.5, 1.0])
+    assert [learning_rate(odd, step) for step in (1, 2, 3)] == pytest.approx([0, 0.5, 1.0])
     with pytest.raises(InputError, match=r"warmup 1\.5; expected a share of the steps, 0 to 1"):
         TrainSettings(lr=0.8, batch_size=2, steps=4, eval_every=5, warmup=1.5)
 
 
 def test_a_short_last_batch_is_left_out() -> None:
-    found = list(itertools.islice(batches(7, 3, 1, "c", drop_last=True), 6))
+    found = list(itertools.islice(order_batches(7, 3, 1, "c", drop_last=True), 6))
     assert [len(batch) for batch in found] == [3] * 6
-    kept = list(itertools.islice(batches(7, 3, 1, "c"), 9))
+    kept = list(itertools.islice(order_batches(7, 3, 1, "c"), 9))
     assert [kept[i] for i in (0, 1, 3, 4, 6, 7)] == found  # the order is the same
-    whole = list(itertools.islice(batches(6, 3, 1, "c", drop_last=True), 4))
-    assert whole == list(itertools.islice(batches(6, 3, 1, "c"), 4))
+    whole = list(itertools.islice(order_batches(6, 3, 1, "c", drop_last=True), 4))
+    assert whole == list(itertools.islice(order_batches(6, 3, 1, "c"), 4))
 
 
 def test_planned_steps_of_both_kinds() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bench.card import OptionValue
 from bench.registry import discover
-from bench.training.augment import sentences_in, span_length, two_spans
+from bench.training.augment import split_sentences, span_length, draw_two_spans
 from bench.training.chunks import batch_states
 from bench.training.randomness import generator
 from tests.support.steps import nce_by_loops, objective_of, same_step
@@ -50,23 +50,23 @@ def test_how_long_a_span_is(units: int, length: int, share: float, shortest: int
 def test_spans_are_two_different_places_and_all_pairs_are_as_likely() -> None:
     draw, found = generator(1, "spans"), Counter[tuple[int, int]]()
     for _ in range(2400):
-        spans = two_spans(6, 3, draw)
+        spans = draw_two_spans(6, 3, draw)
         assert spans is not None
         assert [span.stop - span.start for span in spans] == [3, 3]
         found[spans[0].start, spans[1].start] += 1
     assert set(found) == {(i, j) for i in range(4) for j in range(4) if i != j}
     spread = math.sqrt(2400 / 12 * 11 / 12)
     assert all(abs(count - 200) <= 5 * spread for count in found.values())
-    assert two_spans(4, 3, draw) in ((slice(0, 3), slice(1, 4)), (slice(1, 4), slice(0, 3)))
-    assert [two_spans(n, 3, draw) for n in (0, 2, 3)] == [None] * 3
+    assert draw_two_spans(4, 3, draw) in ((slice(0, 3), slice(1, 4)), (slice(1, 4), slice(0, 3)))
+    assert [draw_two_spans(n, 3, draw) for n in (0, 2, 3)] == [None] * 3
 
 
 def test_sentences_end_at_full_stops_and_have_their_length() -> None:
     text = "One two. Three 4.5 six? Seven.. Eight "
-    assert sentences_in(text) == ["One two.", "Three 4.", "5 six? Seven.", "Eight."]
-    assert sentences_in(text, 7, 8) == ["One two.", "Three 4.", "Eight."]  # the blanks around it count
-    assert sentences_in(text, 8, 12) == ["Three 4.", "5 six? Seven."]
-    assert sentences_in(" . ") == []
+    assert split_sentences(text) == ["One two.", "Three 4.", "5 six? Seven.", "Eight."]
+    assert split_sentences(text, 7, 8) == ["One two.", "Three 4.", "Eight."]  # the blanks around it count
+    assert split_sentences(text, 8, 12) == ["Three 4.", "5 six? Seven."]
+    assert split_sentences(" . ") == []
 
 
 # a step

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModel
 
-from bench.baselines.dclr import ascended, cell_entropy, debiased_nce
+from bench.baselines.dclr import ascend_noise, cell_cross_entropy, debiased_nce
 from bench.card import OptionValue
 from bench.errors import BenchError
 from bench.losses.contrastive import info_nce
@@ -45,7 +45,7 @@ def test_noise_climbs_as_autograd_says(steps: int, rate: float) -> None:
         (gradient,) = torch.autograd.grad(loss, climbing)
         climbing = climbing.detach() + rate * torch.stack([row / row.norm() for row in gradient])
         losses.append(float(loss.detach()))
-    got = ascended(noise, z.requires_grad_(), near, 0.3, steps=steps, rate=rate)
+    got = ascend_noise(noise, z.requires_grad_(), near, 0.3, steps=steps, rate=rate)
     torch.testing.assert_close(got, climbing, rtol=1e-9, atol=1e-11)
     assert not got.requires_grad
     assert sorted(losses) == losses
@@ -54,10 +54,10 @@ def test_noise_climbs_as_autograd_says(steps: int, rate: float) -> None:
 
 def test_noise_that_has_no_gradient_or_no_steps_stays() -> None:
     z, noise = torch.eye(2, dtype=torch.float64), random(3, 2)
-    assert torch.equal(ascended(noise, z, z, 0.05, steps=0, rate=1.0), noise)
-    assert torch.equal(ascended(noise, 0 * z, z, 0.05, steps=2, rate=1.0), noise)
-    assert ascended(NONE[:, :2], z, z, 0.05, steps=2, rate=1.0).shape == (0, 2)
-    far = ascended(-5 * torch.ones(1, 2), torch.ones(1, 2), torch.ones(1, 2), 1e-3, steps=1, rate=1.0)
+    assert torch.equal(ascend_noise(noise, z, z, 0.05, steps=0, rate=1.0), noise)
+    assert torch.equal(ascend_noise(noise, 0 * z, z, 0.05, steps=2, rate=1.0), noise)
+    assert ascend_noise(NONE[:, :2], z, z, 0.05, steps=2, rate=1.0).shape == (0, 2)
+    far = ascend_noise(-5 * torch.ones(1, 2), torch.ones(1, 2), torch.ones(1, 2), 1e-3, steps=1, rate=1.0)
     assert bool(far.isfinite().all())  # float32: its share of the softmax is 0
 
 
@@ -119,7 +119,7 @@ def test_limits() -> None:
 def test_cells_keep_their_digits_where_p_rounds_to_1() -> None:
     """float32: 1 - p would be 0 in the row's largest cell, right (first row) or wrong (second)."""
     logits = torch.tensor([[40.0, 0.0, 1.0], [60.0, 0.0, 1.0]]).requires_grad_()
-    loss = cell_entropy(logits)
+    loss = cell_cross_entropy(logits)
     small = math.log1p(math.e)
     expected = (math.exp(-40) * 2 * (1 + math.e) + 60 + (60 - small)) / 6
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-6)
@@ -128,10 +128,10 @@ def test_cells_keep_their_digits_where_p_rounds_to_1() -> None:
     assert bool(logits.grad.isfinite().all())
     assert float(logits.grad[1, 0]) == pytest.approx(2 / 6)
     wide = random(3, 7).requires_grad_()
-    assert torch.autograd.gradcheck(cell_entropy, (wide,))
+    assert torch.autograd.gradcheck(cell_cross_entropy, (wide,))
     p = wide.softmax(1)
     wanted = torch.eye(3, 7, dtype=torch.float64)
-    torch.testing.assert_close(cell_entropy(wide), torch.nn.functional.binary_cross_entropy(p, wanted))
+    torch.testing.assert_close(cell_cross_entropy(wide), torch.nn.functional.binary_cross_entropy(p, wanted))
 
 
 @pytest.mark.parametrize(

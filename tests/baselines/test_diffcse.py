@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
 from bench.baselines import diffcse as _diffcse
-from bench.baselines.diffcse import edited_tokens, portions, replaced_tokens, rtd_loss, training_head
+from bench.baselines.diffcse import generate_edits, split_masked_rows, label_replaced_tokens, rtd_loss, build_training_head
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.nn.backbone import padded, token_rows
+from bench.nn.backbone import pad_rows, tokenize_rows
 from bench.nn.masked_lm import load_masked_lm
-from bench.records.record import to_json
+from bench.records.record import record_to_json
 from bench.registry import METHODS
 from bench.training.masking import mask_tokens
 from bench.training.randomness import generator, own_random_state
@@ -93,14 +93,14 @@ def test_labels() -> None:
     ids = torch.tensor([[2, 7, 8, 3], [2, 9, 3, 1]])  # the last one is padding, id 1 as RoBERTa's
     edited = torch.tensor([[2, 7, 9, 5], [2, 8, 3, 0]])
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
-    assert replaced_tokens(edited, ids, mask).tolist() == [[0, 0, 1, 1], [0, 1, 0, 0]]
-    assert not replaced_tokens(ids, ids, mask).any()
+    assert label_replaced_tokens(edited, ids, mask).tolist() == [[0, 0, 1, 1], [0, 1, 0, 0]]
+    assert not label_replaced_tokens(ids, ids, mask).any()
 
 
 def test_heads_are_the_formula() -> None:
     with own_random_state(1, "head"):
-        head = training_head(3, "bn").double().train()
-        tanh = training_head(3, "tanh").double()
+        head = build_training_head(3, "bn").double().train()
+        tanh = build_training_head(3, "tanh").double()
     h = random(5, 3)
     first, norm, second = head[0].weight, head[1], head[3].weight
     with torch.no_grad():
@@ -124,12 +124,12 @@ def test_heads_are_the_formula() -> None:
 def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None:
     model, tokenizer = load_masked_lm(tiny_mlm)
     model.eval()
-    rows = token_rows(tokenizer, SENTENCES * 12, 12)  # more than one portion
-    ids, mask = padded(rows, tokenizer.pad_token_id, "cpu")
+    rows = tokenize_rows(tokenizer, SENTENCES * 12, 12)  # more than one portion
+    ids, mask = pad_rows(rows, tokenizer.pad_token_id, "cpu")
     masked, _ = mask_tokens(ids, tokenizer, 0.3, generator(1, "mask"))
-    cut = portions(masked, mask, "cpu")
+    cut = split_masked_rows(masked, mask, "cpu")
     assert len(cut) > 1
-    edited = edited_tokens(model, cut, cls_id=tokenizer.cls_token_id)
+    edited = generate_edits(model, cut, cls_id=tokenizer.cls_token_id)
     for n, row in enumerate(rows):
         alone = model(input_ids=masked[n : n + 1, : len(row)]).logits[0].argmax(-1)
         assert edited[n].tolist() == [
@@ -143,9 +143,9 @@ def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None
 def test_its_dropout_is_active_only_where_asked(tiny_bert: Path, tiny_mlm: Path) -> None:
     for active in (True, False):
         made, batch, _ = made_of(tiny_bert, tiny_mlm, max_length=12, generator_dropout=active)
-        cut = portions(*padded(batch, 0, "cpu"), "cpu")
+        cut = split_masked_rows(*pad_rows(batch, 0, "cpu"), "cpu")
         with own_random_state(1, "dropout"):
-            one, two = (edited_tokens(made.generator, cut, cls_id=2) for _ in range(2))
+            one, two = (generate_edits(made.generator, cut, cls_id=2) for _ in range(2))
         assert torch.equal(one, two) != active
 
 
@@ -156,17 +156,17 @@ def test_sampled_replacements_follow_the_generator() -> None:
             return type("Output", (), {"logits": logits})
 
     ids = torch.ones(500, 4, dtype=torch.long)
-    cut = portions(ids, ids, "cpu")
+    cut = split_masked_rows(ids, ids, "cpu")
     draws = torch.rand(ids.shape, generator=generator(1, "replacement"), dtype=torch.float64)
-    found = edited_tokens(Fixed(), cut, cls_id=2, draws=draws)[:, 1:]
+    found = generate_edits(Fixed(), cut, cls_id=2, draws=draws)[:, 1:]
     assert float((found == 2).float().mean()) == pytest.approx(0.3, abs=0.03)
     assert torch.equal(found == 2, draws[:, 1:] > 0.7)  # each its own number, in all portions
     assert not ((found == 1) | (found == 3)).any()
     ends = torch.tensor([[0.5, 0.0, 1 - 1e-16]], dtype=torch.float64)
-    assert edited_tokens(
-        Fixed(), portions(ids[:1, :3], ids[:1, :3], "cpu"), cls_id=9, draws=ends
+    assert generate_edits(
+        Fixed(), split_masked_rows(ids[:1, :3], ids[:1, :3], "cpu"), cls_id=9, draws=ends
     ).tolist() == [[9, 0, 2]]
-    assert not edited_tokens(Fixed(), cut, cls_id=2)[:, 1:].any()  # greedy: the first
+    assert not generate_edits(Fixed(), cut, cls_id=2)[:, 1:].any()  # greedy: the first
 
 
 def test_sampled_replacements_have_a_version_of_their_own() -> None:
@@ -181,7 +181,7 @@ def transcription(
     made: Any, tokenizer: Any, masked_lm: Any, config: Mapping[str, OptionValue], sentences: list[str]
 ) -> Tensor:
     """The loss sentence by sentence, from the formulas alone."""
-    rows = token_rows(tokenizer, sentences * 2, int(config["max_length"]))
+    rows = tokenize_rows(tokenizer, sentences * 2, int(config["max_length"]))
     longest, batch = max(map(len, rows)), len(sentences)
     h = torch.stack([cls_of(made.encoder, row) for row in rows])
     p = torch.tanh(made.head[0](h)) if config["head"] == "tanh" else under_batch_norms(made.head, h)
@@ -273,12 +273,12 @@ def test_the_first_token_of_the_edited_text_is_never_seen(
     made, rows, _ = made_of(tiny_bert, tiny_mlm)
     seen: list[Tensor] = []
     made.classifier.register_forward_hook(lambda _module, args, _out: seen.append(args[0].detach()))
-    cut = portions(*padded([*rows, *rows], 0, "cpu"), "cpu")
-    base = edited_tokens(made.generator.eval(), cut, cls_id=2)
+    cut = split_masked_rows(*pad_rows([*rows, *rows], 0, "cpu"), "cpu")
+    base = generate_edits(made.generator.eval(), cut, cls_id=2)
     for position, token in ((0, 2), (0, 9), (1, 9)):
         changed = base.clone()
         changed[:, position] = token
-        monkeypatch.setattr(_diffcse, "edited_tokens", lambda *_args, _now=changed, **_kwargs: _now)
+        monkeypatch.setattr(_diffcse, "generate_edits", lambda *_args, _now=changed, **_kwargs: _now)
         made(rows)
     torch.testing.assert_close(seen[0], seen[1], rtol=0, atol=0)
     assert not torch.allclose(seen[0], seen[2])
@@ -303,7 +303,7 @@ def test_the_record_names_the_auxiliary_model_and_no_path(
     (job,) = plan_on_toy(asked, tmp_path, backbone=str(tiny_bert)).jobs
     assert job.record.options[auxiliary] == "tiny-mlm"
     assert job.record.training["auxiliaries"][auxiliary]["name"] == "tiny-mlm"
-    assert str(tiny_mlm.parent) not in to_json(job.record)
+    assert str(tiny_mlm.parent) not in record_to_json(job.record)
 
 
 def test_another_generator_is_another_training(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:

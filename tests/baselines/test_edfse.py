@@ -13,12 +13,12 @@ import torch
 
 from bench.baselines.edfse import SUBMODELS, distillation_loss
 from bench.card import BuildContext
-from bench.data.mini.generator import TRAINING_SENTENCES, overlap
-from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
+from bench.data.mini.generator import TRAINING_SENTENCES, word_cosine
+from bench.data.mini.text import graded_pairs, pretraining_text, training_copy, training_text
 from bench.data.source import ALL_COPIES, COPIES, FURTHER_COPIES, World
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.nn.backbone import TransformerEncoder, token_rows
+from bench.nn.backbone import TransformerEncoder, tokenize_rows
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
 from bench.stages import copy_name, is_paired, paired
@@ -76,10 +76,10 @@ def test_six_copies_say_the_same_line_by_line_in_other_words() -> None:
     assert all(len(set(line)) == 7 for line in zip(*columns, strict=True))
     for column in columns[3:]:
         shuffled = [*column[1:], column[0]]
-        same = np.mean([overlap(a, b) for a, b in zip(columns[0], column, strict=True)])
-        other = np.mean([overlap(a, b) for a, b in zip(columns[0], shuffled, strict=True)])
+        same = np.mean([word_cosine(a, b) for a, b in zip(columns[0], column, strict=True)])
+        other = np.mean([word_cosine(a, b) for a, b in zip(columns[0], shuffled, strict=True)])
         assert same > 1.4 * other
-    test = {s for pair in pairs(world, "test").all_pairs() for s in pair}
+    test = {s for pair in graded_pairs(world, "test").all_pairs() for s in pair}
     assert not test & {sentence for column in columns for sentence in column}
 
 
@@ -142,7 +142,7 @@ def test_methods_that_see_the_grammars_synonyms_are_footnoted(tmp_path: Path) ->
 @pytest.mark.parametrize("chosen", [[2, 0, 3, 1], [1], [3, 1]])
 def test_one_step_equals_a_transcription(tiny_bert: Path, chosen: list[int]) -> None:
     made, batch, tokenizer = objective_of("edfse", tiny_bert, SENTENCES, {"partners": OTHERS}, max_length=12)
-    other_rows = token_rows(tokenizer, OTHERS, 12)
+    other_rows = tokenize_rows(tokenizer, OTHERS, 12)
     expected = nce_by_loops(
         [under_head(made, batch[i][1]) for i in chosen], [under_head(made, other_rows[i]) for i in chosen]
     )

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines.esimcse import random_start
+from bench.baselines.esimcse import build_random_copy
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.losses.contrastive import info_nce, queue_nce
@@ -272,7 +272,7 @@ def test_random_start_is_like_the_model_and_not_it(tiny_bert: Path) -> None:
     name = "embeddings.word_embeddings.weight"
     assert not torch.equal(made.slow.model.get_parameter(name), model.get_parameter(name))
     model.pooler = None
-    assert random_start(model).pooler is None
+    assert build_random_copy(model).pooler is None
 
 
 def test_momentum_vectors_have_no_dropout(tiny_bert: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.baselines.infocse import lower_half
+from bench.baselines.infocse import copy_lower_half
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.losses.masked_lm import masked_lm_loss
-from bench.nn.backbone import load_backbone, token_rows
+from bench.nn.backbone import load_backbone, tokenize_rows
 from bench.nn.dropout import set_dropout
 from bench.nn.masked_lm import load_masked_lm
 from bench.registry import METHODS
@@ -58,7 +58,7 @@ def test_loss_limits() -> None:
 def test_the_frozen_half(tiny_bert: Path) -> None:
     model, _ = load_backbone(tiny_bert)
     set_dropout(model, 0.1)
-    frozen = lower_half(model).train()
+    frozen = copy_lower_half(model).train()
     ids = torch.tensor([[2, 7, 8, 3]])
     states = model.eval()(input_ids=ids, output_hidden_states=True).hidden_states
     torch.testing.assert_close(
@@ -67,7 +67,7 @@ def test_the_frozen_half(tiny_bert: Path) -> None:
     assert not any(parameter.requires_grad for parameter in frozen.parameters())
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert len(model.encoder.layer) == 3
-    noisy = lower_half(model, dropout=True).train()
+    noisy = copy_lower_half(model, dropout=True).train()
     with own_random_state(1, "x"):
         assert not torch.allclose(noisy(input_ids=ids).last_hidden_state, states[1])
     with torch.no_grad():
@@ -75,7 +75,7 @@ def test_the_frozen_half(tiny_bert: Path) -> None:
     torch.testing.assert_close(frozen(input_ids=ids).last_hidden_state, states[1])  # a copy
     model.encoder.layer = model.encoder.layer[:1]
     with pytest.raises(InputError, match="one layer; expected two layers or more"):
-        lower_half(model)
+        copy_lower_half(model)
 
 
 def _roberta_parts(head: Any) -> tuple[Any, Any]:
@@ -86,7 +86,7 @@ def transcription(
     made: Any, tokenizer: Any, config: Mapping[str, OptionValue], sentences: list[str]
 ) -> tuple[Tensor, int]:
     """The loss sentence by sentence from the formulas alone, and the number of masked tokens."""
-    rows = token_rows(tokenizer, sentences * 2, 8)
+    rows = tokenize_rows(tokenizer, sentences * 2, 8)
     longest, batch = max(map(len, rows)), len(sentences)
     h = torch.stack([cls_of(made.encoder, row) for row in rows])
     p = under_batch_norms(made.head, h)

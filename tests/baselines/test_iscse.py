@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines.iscse import neighbours, principal_groups, smoothed, weight_at
+from bench.baselines.iscse import find_memory_neighbours, group_by_direction, smooth_anchors, smoothing_weight
 from bench.card import OptionValue
 from tests.support.steps import nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, random, train_alone
@@ -46,7 +46,7 @@ def test_smoothing_is_the_formula(tau: float) -> None:
     members = torch.tensor(
         [[1, 1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 0, 1, 0], [0, 0, 0, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0, 0]]
     )
-    found = smoothed(anchors, keys, members.bool(), tau)
+    found = smooth_anchors(anchors, keys, members.bool(), tau)
     for i, chosen in enumerate(members.tolist()):
         group = [key for key, inside in zip(keys, chosen, strict=True) if inside]
         torch.testing.assert_close(found[i], smoothed_by_loops(anchors[i], group, tau))
@@ -57,13 +57,13 @@ def test_smoothing_is_the_formula(tau: float) -> None:
 def test_smoothing_by_hand_and_its_gradient() -> None:
     anchor = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     keys = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
-    found = smoothed(anchor, keys, torch.tensor([[True, True, False]]), 2.0)
+    found = smooth_anchors(anchor, keys, torch.tensor([[True, True, False]]), 2.0)
     share = math.exp(0.5) / (math.exp(0.5) + 1)
     torch.testing.assert_close(found, torch.tensor([[share, 1 - share]], dtype=torch.float64))
     members = torch.tensor([[True, False, True], [True, True, True]])
     leaves = [units(2, 4).requires_grad_(), units(3, 4, seed=1).requires_grad_()]
     for tau in (2.0, math.inf):
-        assert torch.autograd.gradcheck(partial(smoothed, members=members, tau=tau), leaves)
+        assert torch.autograd.gradcheck(partial(smooth_anchors, members=members, tau=tau), leaves)
 
 
 @pytest.mark.parametrize(
@@ -77,16 +77,16 @@ def test_smoothing_by_hand_and_its_gradient() -> None:
 )
 def test_smoothing_refuses(shapes: tuple[tuple[int, ...], ...], tau: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        smoothed(torch.ones(shapes[0]), torch.ones(shapes[1]), torch.ones(shapes[2]).bool(), tau)
+        smooth_anchors(torch.ones(shapes[0]), torch.ones(shapes[1]), torch.ones(shapes[2]).bool(), tau)
 
 
 def test_neighbours_are_the_nearest_but_one() -> None:
     anchors, memory = units(5, 4), units(12, 4, seed=3)
-    found = neighbours(anchors, memory, 3)
+    found = find_memory_neighbours(anchors, memory, 3)
     for i, anchor in enumerate(anchors):
         order = sorted(range(12), key=lambda k: -float(anchor @ memory[k]))
         assert found[i].nonzero()[:, 0].tolist() == sorted(order[1:4])
-    own = neighbours(memory[4:6], memory, 11)  # everything but its own copy
+    own = find_memory_neighbours(memory[4:6], memory, 11)  # everything but its own copy
     assert own.tolist() == [[k != i for k in range(12)] for i in (4, 5)]
 
 
@@ -107,23 +107,23 @@ def groups_by_lists(vectors: Tensor, count: int) -> list[list[int]]:
 @pytest.mark.parametrize(("points", "count"), [(9, 2), (20, 3), (33, 5), (4, 1)])
 def test_divisive_groups_equal_those_of_lists(points: int, count: int) -> None:
     vectors = random(points, 5, seed=points)
-    labels = principal_groups(vectors, count).tolist()
+    labels = group_by_direction(vectors, count).tolist()
     found = sorted([n for n, own in enumerate(labels) if own == label] for label in set(labels))
     assert found == sorted(groups_by_lists(vectors, count))
     assert len(found) == (count if points < 33 else 4)  # a cut of vectors on one side does nothing
 
 
 def test_equal_vectors_are_one_group() -> None:
-    assert len(set(principal_groups(torch.ones(6, 3), 3).tolist())) == 1
+    assert len(set(group_by_direction(torch.ones(6, 3), 3).tolist())) == 1
 
 
 def test_the_weights_schedule() -> None:
-    found = [weight_at(t, 10, "cosine", 0.05, 0.005) for t in range(10)]
+    found = [smoothing_weight(t, 10, "cosine", 0.05, 0.005) for t in range(10)]
     assert found[0] == pytest.approx(0.005)
     assert found[2] == pytest.approx(0.05 - 0.045 * math.cos(math.pi / 5))
     assert found[:5] == sorted(found[:5])
     assert found[5:] == [0.05] * 5
-    assert [weight_at(t, 10, "constant", 0.1, 0.005) for t in (0, 9)] == [0.1, 0.1]
+    assert [smoothing_weight(t, 10, "constant", 0.1, 0.005) for t in (0, 9)] == [0.1, 0.1]
 
 
 # steps

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines.arccse import arccon, triplet_loss
+from bench.baselines.arccse import arccon_nce, triplet_loss
 from bench.baselines.dclr import debiased_nce
 from bench.baselines.diffcse import rtd_loss
 from bench.baselines.edfse import distillation_loss
 from bench.baselines.mixcse import mixed_nce
 from bench.baselines.pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
-from bench.baselines.rankcse import consistency, list_mle, list_net
+from bench.baselines.rankcse import consistency_loss, list_mle, list_net
 from bench.baselines.sncse import bidirectional_margin_loss
 from bench.baselines.vascl import near_nce
 from bench.baselines.whitenedcse import multi_positive_nce
@@ -34,7 +34,7 @@ FIXED = random(4, 3, seed=9)
     ("loss", "shapes"),
     [
         (partial(info_nce, tau=0.3), [PLAIN] * 2),
-        (partial(arccon, tau=0.3, margin=0.17), [PLAIN] * 2),
+        (partial(arccon_nce, tau=0.3, margin=0.17), [PLAIN] * 2),
         (partial(triplet_loss, margin=2.5), [PLAIN] * 3),  # no row is at 0
         (byol_loss, [PLAIN] * 2),
         (lambda s: distillation_loss(s, FIXED, "contrastive", 0.3), [PLAIN]),
@@ -70,11 +70,11 @@ REFUSED: list[tuple[Loss, list[tuple[int, ...]], tuple[Any, ...], str]] = [
     (info_nce, [(2, 3), (3, 3)], (0.05,), r"anchors \(2, 3\) and positives \(3, 3\) must be \(B, H\)"),
     (info_nce, [(3,), (3,)], (0.05,), r"must be \(B, H\)"),
     (info_nce, [(2, 3), (2, 3)], (0.0,), "tau 0.0 must be above 0"),
-    (arccon, [(2, 3), (3, 3)], (0.05, 0.1), r"anchors \(2, 3\) and positives \(3, 3\) must be \(B, H\)"),
-    (arccon, [(3,), (3,)], (0.05, 0.1), r"must be \(B, H\)"),
-    (arccon, [(2, 3), (2, 3)], (0.0, 0.1), r"tau 0\.0 must be above 0"),
-    (arccon, [(2, 3), (2, 3)], (0.05, -0.1), r"margin -0\.1 must be 0 to pi"),
-    (arccon, [(2, 3), (2, 3)], (0.05, 10.0), r"margin 10\.0 must be 0 to pi"),  # degrees
+    (arccon_nce, [(2, 3), (3, 3)], (0.05, 0.1), r"anchors \(2, 3\) and positives \(3, 3\) must be \(B, H\)"),
+    (arccon_nce, [(3,), (3,)], (0.05, 0.1), r"must be \(B, H\)"),
+    (arccon_nce, [(2, 3), (2, 3)], (0.0, 0.1), r"tau 0\.0 must be above 0"),
+    (arccon_nce, [(2, 3), (2, 3)], (0.05, -0.1), r"margin -0\.1 must be 0 to pi"),
+    (arccon_nce, [(2, 3), (2, 3)], (0.05, 10.0), r"margin 10\.0 must be 0 to pi"),  # degrees
     (
         triplet_loss,
         [(2, 4), (6, 4), (6, 4)],
@@ -117,8 +117,8 @@ REFUSED: list[tuple[Loss, list[tuple[int, ...]], tuple[Any, ...], str]] = [
     ),
     (contrast_rows, [(3, 4), (2, 2, 4), (3, 4)], (0.05,), "must be"),
     (contrast_rows, [(3, 4), (3, 2, 4), (3, 4)], (-1,), "tau -1 must be above 0"),
-    (consistency, [(2, 3)], (), r"lists \(2, 3\) must be \(B, B\)"),
-    (consistency, [(2, 2)], ("x",), "form 'x'; expected js or neg_entropy"),
+    (consistency_loss, [(2, 3)], (), r"lists \(2, 3\) must be \(B, B\)"),
+    (consistency_loss, [(2, 2)], ("x",), "form 'x'; expected js or neg_entropy"),
     (list_net, [(2, 3), (3, 3)], (), r"student's \(2, 3\) and teacher's \(3, 3\)"),
     (list_net, [(1, 0), (1, 0)], (), "R and K at least 1"),
     (list_mle, [(3,), (3,)], (), r"lists must be \(R, K\)"),

@@ -19,7 +19,7 @@ from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
 from bench.nn.backbone import load_backbone
 from bench.registry import discover
-from bench.training.edits import backwards, edited_views, lengthened, shortened, shuffled
+from bench.training.edits import reverse_subwords, edit_views, insert_subwords, delete_subwords, shuffle_subwords
 from bench.training.randomness import generator
 from tests.support.steps import (
     cls_of,
@@ -39,45 +39,45 @@ ROW = [2, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 11, 3]  # 11 subwords, one of 
 
 def test_shuffled_and_backwards_keep_the_subwords_and_the_specials() -> None:
     draw = generator(1, "augment")
-    found = [shuffled(ROW, draw) for _ in range(50)]
+    found = [shuffle_subwords(ROW, draw) for _ in range(50)]
     assert len({tuple(row) for row in found}) > 45
     for row in found:
         assert (row[0], row[-1], Counter(row)) == (2, 3, Counter(ROW))
-    assert backwards(ROW) == [2, *ROW[1:-1][::-1], 3]
-    assert {row[1] for row in (shuffled(ROW, draw) for _ in range(200))} == set(ROW[1:-1])
+    assert reverse_subwords(ROW) == [2, *ROW[1:-1][::-1], 3]
+    assert {row[1] for row in (shuffle_subwords(ROW, draw) for _ in range(200))} == set(ROW[1:-1])
 
 
 def test_shortened_removes_the_first_of_equal_subwords() -> None:
     draw = generator(1, "augment")
     for _ in range(50):
-        row = shortened(ROW, 0.2, draw)  # round(2.2) = 2
+        row = delete_subwords(ROW, 0.2, draw)  # round(2.2) = 2
         assert len(row) == len(ROW) - 2
         assert (row[0], row[-1], sum((Counter(ROW) - Counter(row)).values())) == (2, 3, 2)
         rest = iter(ROW)
         assert all(token in rest for token in row)  # in their order
     twin = [2, 7, 8, 7, 3]
     expected = {(2, 8, 7, 3), (2, 7, 7, 3)}  # whichever 7 is drawn, the first falls
-    assert {tuple(shortened(twin, 0.4, draw)) for _ in range(60)} == expected
-    share = sum(shortened(twin, 0.4, draw) == [2, 7, 7, 3] for _ in range(3000)) / 3000
+    assert {tuple(delete_subwords(twin, 0.4, draw)) for _ in range(60)} == expected
+    share = sum(delete_subwords(twin, 0.4, draw) == [2, 7, 7, 3] for _ in range(3000)) / 3000
     assert share == pytest.approx(1 / 3, abs=0.03)  # drawn by place, not by kind
-    assert shortened(ROW, 1.0, draw) == [2, 3]
+    assert delete_subwords(ROW, 1.0, draw) == [2, 3]
 
 
 def test_lengthened_puts_subwords_in_once_more_within_the_length() -> None:
     draw = generator(1, "augment")
     for _ in range(50):
-        row = lengthened(ROW, 0.2, 32, draw)
+        row = insert_subwords(ROW, 0.2, 32, draw)
         assert len(row) == len(ROW) + 2
         assert not Counter(ROW) - Counter(row)
         assert set(row[1:-1]) == set(ROW[1:-1])
-    assert [len(lengthened(ROW, 0.5, longest, draw)) for longest in (32, 15, 14, 13, 5)] == [
+    assert [len(insert_subwords(ROW, 0.5, longest, draw)) for longest in (32, 15, 14, 13, 5)] == [
         19,
         15,
         14,
         13,
         13,
     ]
-    places = {tuple(lengthened([2, 7, 8, 9, 3], 0.3, 32, draw)) for _ in range(300)}
+    places = {tuple(insert_subwords([2, 7, 8, 9, 3], 0.3, 32, draw)) for _ in range(300)}
     assert len(places) == 9  # 3 subwords at 4 places; a twin next to itself counts once for two places
 
 
@@ -88,7 +88,7 @@ def test_lengthened_puts_subwords_in_once_more_within_the_length() -> None:
 def test_how_many_are_edited(subwords: int, length: tuple[int, int]) -> None:
     """round(0.2 n): one-subword sentences and empty ones are left as they are."""
     row = [2, *range(10, 10 + subwords), 3]
-    views = edited_views(row, 0.2, 32, generator(1, "augment"))
+    views = edit_views(row, 0.2, 32, generator(1, "augment"))
     assert [len(view) - 2 for view in views] == [subwords, subwords, *length]
     if subwords < 2:
         assert all(view == row for view in views)
@@ -234,7 +234,7 @@ def test_one_step_equals_a_transcription(
     for row in rows:
         groups.append([row, row])
         for _ in range(int(config["rounds"])):
-            groups[-1] += edited_views(
+            groups[-1] += edit_views(
                 row, float(config["share"]), longest, draw, str(config["augs"]).split("+")
             )
     widest = max(len(view) for group in groups for view in group)
@@ -325,7 +325,7 @@ def test_edits_are_drawn_anew_each_time(tiny_bert: Path) -> None:
     assert first[:2] == second[:2] == [row, row]
     assert first[2:] != second[2:]
     assert first[2] != first[6]  # the second round is another draw
-    assert first[3] == first[7] == backwards(row)
+    assert first[3] == first[7] == reverse_subwords(row)
 
 
 def test_edits_come_in_the_order_that_augs_names_them(tiny_bert: Path) -> None:
@@ -336,7 +336,7 @@ def test_edits_come_in_the_order_that_augs_names_them(tiny_bert: Path) -> None:
         for augs, rounds in ((half, 2), (f"{half}+{half}", 1), ("dp+rv", 1))
     ]
     assert views[0] == views[1]
-    assert views[2] == [ROW, ROW, ROW, backwards(ROW)]
+    assert views[2] == [ROW, ROW, ROW, reverse_subwords(ROW)]
 
 
 def test_without_peer_and_contrast_it_is_simcse(tiny_bert: Path) -> None:

@@ -122,6 +122,6 @@ PROFILES: list[tuple[str, str, dict[str, OptionValue]]] = [
 def test_settings_are_the_released_ones(method: str, profile: str, own: dict[str, OptionValue]) -> None:
     card = discover().get(method).card
     defaults = {option.name: option.default for option in card.options}
-    given = profile_options(card, profiles.load(profile)) if profile else defaults
+    given = profile_options(card, profiles.load_profile(profile)) if profile else defaults
     expected = SETTINGS[method] | own
     assert {name: given[name] for name in expected} == expected

@@ -16,17 +16,17 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
 import bench
-from bench.baselines.promptbert import training_templates, with_vectors
+from bench.baselines.promptbert import select_view_templates, name_vector_tokens
 from bench.card import BuildContext, OptionValue
 from bench.errors import InputError
 from bench.losses.contrastive import info_nce
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import (
     DenoisedEncoder,
-    bare_templates,
+    build_bare_templates,
     check_positions,
-    denoised,
-    noise,
+    denoise_states,
+    compute_template_noise,
 )
 from bench.nn.dropout import set_dropout
 from bench.nn.export import export_encoder, load_encoder
@@ -182,8 +182,8 @@ def test_mask_states_dont_depend_on_chunks(tiny_bert: Path) -> None:
 
 def noise_of(model: Any, prompt: Prompt, lengths: Sequence[int], positions: str = "released") -> Tensor:
     """delta(l) of each length l; of a row its length alone matters."""
-    templates = bare_templates(model, prompt, [[0] * (prompt.length + n) for n in lengths], positions)
-    return noise(model, templates, prompt.tokenizer.mask_token_id)
+    templates = build_bare_templates(model, prompt, [[0] * (prompt.length + n) for n in lengths], positions)
+    return compute_template_noise(model, templates, prompt.tokenizer.mask_token_id)
 
 
 @pytest.mark.parametrize("name", ["tiny_bert", "byte_roberta"])
@@ -203,7 +203,7 @@ def test_noise_is_the_bare_templates_mask_state(name: str, request: pytest.Fixtu
 def test_noise_depends_on_the_length_through_the_suffixs_positions_alone(tiny_bert: Path) -> None:
     model, tokenizer = tower(tiny_bert)
     prompt = Prompt(tokenizer, OF)
-    templates = bare_templates(model, prompt, [[0] * (10 + length) for length in (3, 0, 3, 7)])
+    templates = build_bare_templates(model, prompt, [[0] * (10 + length) for length in (3, 0, 3, 7)])
     assert templates.lengths.tolist() == [1, 0, 1, 2]
     assert len({tuple(row) for row in templates.ids.tolist()}) == 1
     front = list(range(5))  # [CLS] this sentence of "
@@ -235,7 +235,7 @@ def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
     prompt = Prompt(tokenizer, OF)
     rows = prompt.rows([*SENTENCES, "", "a man is singing"], 40)
     states = prompted_states(model, rows, tokenizer)
-    found = denoised(model, prompt, rows, states)
+    found = denoise_states(model, prompt, rows, states)
     for row, state, clean in zip(rows, states, found, strict=True):
         length = len(row) - 10  # attended tokens less the template's
         torch.testing.assert_close(clean, state - noise_of(model, prompt, [length])[0])
@@ -304,7 +304,7 @@ def test_gradient_reaches_the_encoder_through_the_noise(tiny_bert: Path) -> None
     made, _, tokenizer = objective_of("promptbert", tiny_bert)
     rows = [prompt.rows(SENTENCES, 40) for prompt in made.prompts]
     states = [prompted_states(made.encoder, view, tokenizer).detach() for view in rows]
-    clean = [denoised(made.encoder, *part) for part in zip(made.prompts, rows, states, strict=True)]
+    clean = [denoise_states(made.encoder, *part) for part in zip(made.prompts, rows, states, strict=True)]
     torch.autograd.backward(info_nce(clean[0], clean[1], 0.05))
     grad = made.encoder.embeddings.word_embeddings.weight.grad
     assert grad is not None
@@ -340,7 +340,7 @@ def test_a_step_under_the_masked_words_head_and_with_trained_vectors(
     )  # fmt: skip
     model, texts = (
         made.encoder,
-        [template] * 2 if form == "continuous" else training_templates(options(), "[MASK]"),
+        [template] * 2 if form == "continuous" else select_view_templates(options(), "[MASK]"),
     )
     table = model.embeddings.word_embeddings.weight
     first = len(tokenizer)
@@ -458,11 +458,11 @@ def test_refused_with_vectors(
 def test_vectors_belong_to_their_template(tiny_bert: Path) -> None:
     tokenizer = load_backbone(tiny_bert)[1]
     assert (
-        with_vectors(tokenizer, "of {sentence.}{mask}", "of {sentence}{mask}")
+        name_vector_tokens(tokenizer, "of {sentence.}{mask}", "of {sentence}{mask}")
         == "[PROMPT1] {sentence.}{mask}"
     )
     with pytest.raises(InputError, match=r"promptbert.test_template: the template .* has other tokens than"):
-        with_vectors(tokenizer, "this {sentence}{mask}", "of {sentence}{mask}")
+        name_vector_tokens(tokenizer, "this {sentence}{mask}", "of {sentence}{mask}")
 
 
 # training, build and export
@@ -566,9 +566,9 @@ def test_another_mask_token_needs_a_template_of_ones_own(tiny_bert: Path) -> Non
     with pytest.raises(
         InputError, match=r"no template for the mask token '\?'; expected one of \[MASK\], <mask>"
     ):
-        training_templates(options(), "?")
+        select_view_templates(options(), "?")
     given = options(template="{sentence}{mask}", template2="{mask}{sentence}")
-    assert training_templates(given, "?") == ["{sentence}{mask}", "{mask}{sentence}"]
+    assert select_view_templates(given, "?") == ["{sentence}{mask}", "{mask}{sentence}"]
     tokenizer = load_backbone(tiny_bert)[1]
     tokenizer.mask_token = None
     with pytest.raises(InputError, match="can't be used with this model"):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bench.baselines.rankcse import (
-    consistency,
+    consistency_loss,
     list_mle,
     list_net,
     off_diagonal,
@@ -26,11 +26,11 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, InputError
 from bench.losses.contrastive import cosine_matrix, info_nce
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.halves import embedded, has_halves, prepared_by
+from bench.nn.halves import embed_prepared, has_halves, prepare_sentences
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
 from bench.training.randomness import generator
-from bench.training.teachers import Teacher, mixed_cosines
+from bench.training.teachers import Teacher, mix_cosines
 from tests.support.cli import Cli
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
@@ -161,30 +161,30 @@ def test_consistency_is_the_formula() -> None:
     s = random(4, 4)
     p, q = s.softmax(1), s.T.softmax(1)
     expected = -torch.stack([(entropy(p[i]) + entropy(q[i])) / 2 for i in range(4)]).mean()
-    assert float(consistency(s)) == pytest.approx(float(expected), rel=1e-9)
+    assert float(consistency_loss(s)) == pytest.approx(float(expected), rel=1e-9)
     m = (p + q) / 2
     js = torch.stack([entropy(m[i]) - (entropy(p[i]) + entropy(q[i])) / 2 for i in range(4)]).mean()
-    assert float(consistency(s, "js")) == pytest.approx(float(js), rel=1e-9)
-    assert float(consistency(s)) == pytest.approx(float(consistency(s.T)))
+    assert float(consistency_loss(s, "js")) == pytest.approx(float(js), rel=1e-9)
+    assert float(consistency_loss(s)) == pytest.approx(float(consistency_loss(s.T)))
 
 
 def test_consistency_limits() -> None:
     uniform = torch.zeros(8, 8, dtype=torch.float64)
-    assert float(consistency(uniform)) == pytest.approx(-math.log(8))
+    assert float(consistency_loss(uniform)) == pytest.approx(-math.log(8))
     symmetric = random(5, 5) + random(5, 5).T
-    assert float(consistency(symmetric, "js")) == pytest.approx(0, abs=1e-12)
+    assert float(consistency_loss(symmetric, "js")) == pytest.approx(0, abs=1e-12)
     apart = torch.full((3, 3), -60.0, dtype=torch.float64)  # row i points at i + 1, column i at i - 1
     apart[torch.arange(3), (torch.arange(3) + 1) % 3] = 60
-    assert float(consistency(apart, "js")) == pytest.approx(math.log(2), abs=1e-5)
-    assert float(consistency(apart)) == pytest.approx(0, abs=1e-5)
+    assert float(consistency_loss(apart, "js")) == pytest.approx(math.log(2), abs=1e-5)
+    assert float(consistency_loss(apart)) == pytest.approx(0, abs=1e-5)
     for seed in range(20):
         lists = 5 * random(6, 6, seed=seed)
-        assert 0 <= float(consistency(lists, "js")) <= math.log(2)
-        assert -math.log(6) <= float(consistency(lists)) <= 0
+        assert 0 <= float(consistency_loss(lists, "js")) <= math.log(2)
+        assert -math.log(6) <= float(consistency_loss(lists)) <= 0
     for form in ("neg_entropy", "js"):
-        assert float(consistency(torch.ones(1, 1), form)) == 0
+        assert float(consistency_loss(torch.ones(1, 1), form)) == 0
         a = random(3, 3).requires_grad_()
-        assert torch.autograd.gradcheck(lambda x, form=form: consistency(x, form), (a,))
+        assert torch.autograd.gradcheck(lambda x, form=form: consistency_loss(x, form), (a,))
 
 
 def test_negative_entropy_is_what_the_clamp_of_log_m_leaves() -> None:
@@ -196,7 +196,7 @@ def test_negative_entropy_is_what_the_clamp_of_log_m_leaves() -> None:
         torch.nn.functional.kl_div(log_m, side, reduction="batchmean", log_target=False) for side in (p, q)
     )
     torch.autograd.backward(torch.as_tensor(released) / 2)
-    loss = consistency(s)
+    loss = consistency_loss(s)
     torch.autograd.backward(loss)
     assert float(loss.detach()) == pytest.approx(float(torch.as_tensor(released).detach()) / 2, abs=2e-7)
     torch.testing.assert_close(s.grad, again.grad, rtol=1e-6, atol=1e-9)
@@ -297,7 +297,7 @@ def test_an_encoder_in_halves_gives_what_it_encodes(tiny_bert: Path, pooling: st
     summed = SumEncoder([halves, Counting16(), halves], [0.3, 0.5, 0.2])
     for encoder, whole in ((halves, True), (summed, True), (Doubled(tiny_bert, pooling), False)):
         assert has_halves(encoder) == whole
-        vectors = embedded(encoder, prepared_by(encoder, text))
+        vectors = embed_prepared(encoder, prepare_sentences(encoder, text))
         assert not vectors.is_inference()  # a loss may keep it for its gradient
         np.testing.assert_array_equal(vectors.numpy(), encoder.encode(text))
 
@@ -316,11 +316,11 @@ def test_vectors_that_are_not_finite_end_the_training(
 
 def test_teachers_similarities_are_mixed_not_their_vectors() -> None:
     one, two = random(3, 4), random(3, 7, seed=1)  # of other sizes
-    mixed = mixed_cosines([one, two], (0.33, 0.67))
+    mixed = mix_cosines([one, two], (0.33, 0.67))
     for i, j in itertools.product(range(3), range(3)):
         parts = [float(torch.cosine_similarity(t[i], t[j], dim=0)) for t in (one, two)]
         assert float(mixed[i, j]) == pytest.approx(0.33 * parts[0] + 0.67 * parts[1])
-    assert torch.equal(mixed_cosines([one, two], (1.0, 0.0)), mixed_cosines([one], (1.0,)))
+    assert torch.equal(mix_cosines([one, two], (1.0, 0.0)), mix_cosines([one], (1.0,)))
     assert mixed.diagonal().tolist() == pytest.approx([1, 1, 1])
     torch.testing.assert_close(mixed, mixed.T)
     assert float(cosine_matrix(torch.zeros(2, 3), torch.ones(2, 3)).abs().max()) == 0
@@ -379,7 +379,7 @@ def test_one_or_two_sentences_have_nothing_to_rank(tiny_bert: Path, rank: str, s
     loss = made(batch)
     assert encoder.asked == []
     z = torch.stack([under_head(made, row) for _, row in batch])
-    plain = info_nce(z, z, 0.05) + consistency(cosine_matrix(z, z) / 0.05)
+    plain = info_nce(z, z, 0.05) + consistency_loss(cosine_matrix(z, z) / 0.05)
     assert float(loss.detach()) == pytest.approx(float(plain.detach()), abs=1e-5)
     assert all(bool(part.isfinite().all()) for part in gradients_of(made, loss).values())
 

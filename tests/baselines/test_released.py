@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.baselines.released import find_tower
-from bench.data.published import lines
-from bench.data.released import Checkpoint, Tower, checkpoint, checkpoints
+from bench.baselines.released import find_tower_folder
+from bench.data.published import published_rows
+from bench.data.released import ReleasedCheckpoint, ReleasedTower, find_checkpoint, load_checkpoints
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
 from tests.support.forge import forge
@@ -22,15 +22,15 @@ Cli = Callable[..., tuple[int, str, str]]
 
 
 def test_every_checkpoint_names_a_published_row() -> None:
-    rows = {(line.first.method, line.first.backbone, line.first.section) for line in lines("sts7")}
+    rows = {(line.first.method, line.first.backbone, line.first.section) for line in published_rows("sts7")}
     released = {row for row in rows if row[2] == "sts7_released_checkpoints"}
-    named = {(entry.method, entry.backbone) for entry in checkpoints().values()}
+    named = {(entry.method, entry.backbone) for entry in load_checkpoints().values()}
     assert {(method, backbone) for method, backbone, _ in released} <= named
     assert named <= {(method, backbone) for method, backbone, _ in rows}
 
 
-@pytest.mark.parametrize("entry", checkpoints().values(), ids=lambda entry: entry.name)
-def test_every_entry_can_be_looked_for(entry: Checkpoint) -> None:
+@pytest.mark.parametrize("entry", load_checkpoints().values(), ids=lambda entry: entry.name)
+def test_every_entry_can_be_looked_for(entry: ReleasedCheckpoint) -> None:
     assert all(tower.hub or tower.folder for tower in entry.towers)
     assert len(entry.towers) == {"tncse": 2, "jtcse": 2, "tncse_uc": 3, "jtcse_uc": 3}.get(entry.method, 1)
     assert (entry.pooling == "mask") == bool(entry.template)
@@ -43,7 +43,7 @@ def test_an_unknown_or_missing_checkpoint_says_what_to_do(cli: Cli, hub: Path, t
     with pytest.raises(
         InputError, match=r"unknown released checkpoint 'tncse_brt'.*did you mean 'tncse_bert'"
     ):
-        checkpoint("tncse_brt")
+        find_checkpoint("tncse_brt")
     code, _, err = cli("run", "--methods", "released", "--suite", "toy")
     assert (code, "unknown released checkpoint ''" in err) == (2, True)
     code, _, err = cli("run", "--methods", "released:tncse_bert", "--suite", "toy")
@@ -59,14 +59,14 @@ def test_an_unknown_or_missing_checkpoint_says_what_to_do(cli: Cli, hub: Path, t
 def test_a_folder_comes_before_the_hub_and_the_pinned_revision_before_others(
     hub: Path, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tower = Tower(folder="A/B", hub="org/name", revision="abc1234")
+    tower = ReleasedTower(folder="A/B", hub="org/name", revision="abc1234")
     pinned = hub_folder(hub, "org/name", "abc1234" + 33 * "0", tiny_bert)
     hub_folder(hub, "org/name", 40 * "f", tiny_bert)
-    assert find_tower(tower, "here") == pinned
+    assert find_tower_folder(tower, "here") == pinned
     (tmp_path / "A" / "B").mkdir(parents=True)
     monkeypatch.setenv("BENCH_CHECKPOINTS", str(tmp_path))
-    assert find_tower(tower, "here") == tmp_path / "A" / "B"
-    assert find_tower(Tower(hub="org/name", revision="abc1234"), "here") == pinned
+    assert find_tower_folder(tower, "here") == tmp_path / "A" / "B"
+    assert find_tower_folder(ReleasedTower(hub="org/name", revision="abc1234"), "here") == pinned
 
 
 @pytest.fixture
@@ -124,10 +124,10 @@ def test_a_template_reaches_the_encoder(tiny_bert: Path, hub: Path, cli: Cli, tm
     code, _, err = cli("run", "--methods", "released:promptbert_bert", "--suite", "toy")
     assert code == 0, err
     (file,) = (tmp_path / "results/local/mini").glob("released_promptbert_bert-*/no-seed/toy.npz")
-    template = checkpoints()["promptbert_bert"].template
-    from bench.data.toy import toy_task
-    from bench.eval.sts import predict
+    template = load_checkpoints()["promptbert_bert"].template
+    from bench.data.toy import make_toy_task
+    from bench.eval.sts import predict_similarities
 
-    expected = predict(TransformerEncoder(tiny_bert, "mask", template=template), [toy_task()])["TOY"]
+    expected = predict_similarities(TransformerEncoder(tiny_bert, "mask", template=template), [make_toy_task()])["TOY"]
     with np.load(file) as found:
         np.testing.assert_allclose(found["TOY"], expected, atol=1e-6)

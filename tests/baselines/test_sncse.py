@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import bench
-from bench.baselines.sncse import bidirectional_margin_loss, negation_of
+from bench.baselines.sncse import bidirectional_margin_loss, load_negation
 from bench.card import BuildContext, OptionValue
 from bench.errors import BenchError, InputError
 from bench.losses.contrastive import info_nce
@@ -24,7 +24,7 @@ from bench.nn.backbone import load_backbone
 from bench.nn.export import export_encoder
 from bench.registry import discover
 from bench.training import negation
-from bench.training.negation import ParsedToken, folder_hash, negate_by_rule, negate_parsed
+from bench.training.negation import ParsedToken, hash_folder_files, negate_by_rule, negate_parsed
 from tests.support.steps import gradients_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 
@@ -256,22 +256,22 @@ def spacy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_spacys_negation(spacy: Path) -> None:
-    negate = negation.spacy_negation(negation.spacy_folder())
+    negate = negation.load_spacy_negation(negation.find_spacy_folder())
     assert negate("The man is tall .") == "The man is not tall ."
     assert negate("A song") == "Not A song"
     with pytest.raises(
         InputError, match=r"other: this spaCy model can't be loaded: \[E050\] Can't find model"
     ):
-        negation.spacy_negation(spacy.parent / "other")
-    before = folder_hash(spacy)
+        negation.load_spacy_negation(spacy.parent / "other")
+    before = hash_folder_files(spacy)
     (spacy / "parser" / "model").write_bytes(b"other weights")
-    assert folder_hash(spacy) != before
+    assert hash_folder_files(spacy) != before
 
 
 def test_training_with_spacy(tmp_path: Path, tiny_bert: Path, spacy: Path) -> None:
     train = partial(train_alone, "sncse", tiny_bert, tmp_path, max_length=24, bml_weight=0.5)
     parse, rule = train(negation="spacy"), train()
-    assert parse.facts["spacy_model"] == {"name": "en_tiny", "sha256": folder_hash(spacy)}
+    assert parse.facts["spacy_model"] == {"name": "en_tiny", "sha256": hash_folder_files(spacy)}
     assert "spacy_model" not in rule.facts
     assert str(spacy.parent) not in json.dumps(parse.facts)  # no path of this machine
 
@@ -288,13 +288,13 @@ def test_another_spacy_model_is_another_cell(tmp_path: Path, tiny_bert: Path, sp
 
 
 def test_a_model_that_changes_after_planning_is_noticed(spacy: Path) -> None:
-    config: dict[str, OptionValue] = {"negation": "spacy", "spacy_model": folder_hash(spacy)}
-    negate, facts = negation_of(config)
+    config: dict[str, OptionValue] = {"negation": "spacy", "spacy_model": hash_folder_files(spacy)}
+    negate, facts = load_negation(config)
     assert negate("The man is tall .") == "The man is not tall ."
     assert facts == {"spacy_model": {"name": "en_tiny", "sha256": config["spacy_model"]}}
     (spacy / "parser" / "model").write_bytes(b"other weights")
     with pytest.raises(BenchError, match="files of the spaCy model changed since the run was planned"):
-        negation_of(config)
+        load_negation(config)
 
 
 @pytest.mark.parametrize("case", ["missing package", "no folder", "another folder"])

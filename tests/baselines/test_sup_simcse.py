@@ -17,7 +17,7 @@ from bench.baselines.sup_simcse import set_fresh_pooler
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.losses.contrastive import hard_negative_nce, info_nce
-from bench.nn.backbone import token_rows
+from bench.nn.backbone import tokenize_rows
 from bench.stages import PAIRS
 from tests.support.steps import cls_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, random, stages_of, toy_sentences, train_alone
@@ -70,7 +70,7 @@ def test_limits() -> None:
 
 def vectors(made: Any, tokenizer: Any, texts: list[str]) -> list[Tensor]:
     dense = made.encoder.pooler.dense
-    rows = token_rows(tokenizer, texts, 20)
+    rows = tokenize_rows(tokenizer, texts, 20)
     return [torch.tanh(dense.weight @ cls_of(made.encoder, row) + dense.bias) for row in rows]
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.baselines.vascl import near_nce, neighbourhoods, unit, worst_direction
+from bench.baselines.vascl import near_nce, find_batch_neighbours, scale_to_unit, find_worst_direction
 from bench.card import OptionValue
 from bench.training.layers import ContrastHead
 from bench.training.loop import TrainSettings, parameter_groups, train
@@ -77,18 +77,18 @@ def test_near_has_the_shape_of_the_batch() -> None:
 def test_neighbours_are_those_with_the_largest_products() -> None:
     vectors = random(7, 4)
     for count in (1, 3, 6, 16):
-        found = neighbourhoods(vectors, count)
+        found = find_batch_neighbours(vectors, count)
         for i in range(7):
             products = {j: float(vectors[i] @ vectors[j]) for j in range(7) if j != i}
             best = sorted(products, key=products.__getitem__)[-count:]
             assert found[i].nonzero().flatten().tolist() == sorted(best)
     long = torch.tensor([[1.0, 0.0], [1.0, 0.1], [5.0, 5.0]])  # a product, not a cosine
-    assert neighbourhoods(long, 1)[0].tolist() == [False, False, True]
-    assert neighbourhoods(vectors[:1], 3).tolist() == [[False]]
+    assert find_batch_neighbours(long, 1)[0].tolist() == [False, False, True]
+    assert find_batch_neighbours(vectors[:1], 3).tolist() == [[False]]
     with pytest.raises(ValueError, match=r"vectors \(4,\) must be \(B, H\), count 1 at least 1"):
-        neighbourhoods(torch.ones(4), 1)
+        find_batch_neighbours(torch.ones(4), 1)
     with pytest.raises(ValueError, match="count 0 at least 1"):
-        neighbourhoods(torch.ones(4, 2), 0)
+        find_batch_neighbours(torch.ones(4, 2), 0)
 
 
 # the perturbation
@@ -140,7 +140,7 @@ def slow_direction(
 def test_direction_is_the_released_loops(steps: int, xi: float) -> None:
     head, e, start = made_head(), random(5, 6), random(5, 6, seed=2)
     near = [[1, 2], [0, 4], [3, 4], [1, 0], [2, 3]]
-    found = worst_direction(head, e, table(near), start, xi=xi, tau=0.5, steps=steps)
+    found = find_worst_direction(head, e, table(near), start, xi=xi, tau=0.5, steps=steps)
     expected = slow_direction(head, e, near, start, xi=xi, tau=0.5, steps=steps)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)
     assert not found.requires_grad
@@ -148,9 +148,9 @@ def test_direction_is_the_released_loops(steps: int, xi: float) -> None:
 
 def test_the_direction_raises_the_loss_more_than_others_do() -> None:
     head, e = made_head(), random(8, 6)
-    near, xi = neighbourhoods(e, 3), 0.05
-    directions = [unit(random(8, 6, seed=seed)) for seed in range(20)]
-    worst = worst_direction(head, e, near, directions[0], xi=xi, tau=0.5, steps=5)
+    near, xi = find_batch_neighbours(e, 3), 0.05
+    directions = [scale_to_unit(random(8, 6, seed=seed)) for seed in range(20)]
+    worst = find_worst_direction(head, e, near, directions[0], xi=xi, tau=0.5, steps=5)
     losses = [
         float(near_nce(head(e), head(e + xi * d), near, 0.5).detach()) for d in (worst, -worst, *directions)
     ]
@@ -159,7 +159,7 @@ def test_the_direction_raises_the_loss_more_than_others_do() -> None:
 
 def test_without_neighbours_nothing_is_moved() -> None:
     head, e = made_head(), random(1, 6)
-    found = worst_direction(head, e, neighbourhoods(e, 3), random(1, 6), xi=1.0, tau=0.5, steps=1)
+    found = find_worst_direction(head, e, find_batch_neighbours(e, 3), random(1, 6), xi=1.0, tau=0.5, steps=1)
     assert not bool(found.any())
 
 

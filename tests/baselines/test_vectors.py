@@ -20,20 +20,20 @@ from scipy.stats import spearmanr
 from bench.baselines.vectors import (
     AverageEncoder,
     SifScorer,
-    mean_vectors,
+    fill_mean_vectors,
     sif_weights,
-    without_common_component,
+    remove_common_component,
 )
 from bench.card import BuildContext, OptionValue
 from bench.data.tasks import PairSubset, PairTask
-from bench.data.toy import toy_task
-from bench.data.word_vectors import WordVectors, dimension, read_word_vectors, stem
+from bench.data.toy import make_toy_task
+from bench.data.word_vectors import WordVectors, read_dimension, read_word_vectors, strip_endings
 from bench.encoder import Encoder, PairScorer
 from bench.errors import BenchError, DataError
-from bench.eval.embed import embed
-from bench.eval.sts import predict
+from bench.eval.embed import embed_sentences
+from bench.eval.sts import predict_similarities
 from bench.probes.data import ProbeData
-from bench.probes.measure import measure
+from bench.probes.measure import measure_probes
 from bench.records.record import RunRecord
 from bench.registry import discover
 from tests.support.cli import Cli, records, refusal, stable_bytes
@@ -63,7 +63,7 @@ def test_every_form_gives_the_same_vectors(tmp_path: Path, name: str, header: by
     assert table.vectors.dtype == np.float32
     expected = np.array([[1, 0, 0.5], [0, 2, -0.1], [0.25, 0, 3], [4, 4, 4]], dtype=np.float32)
     np.testing.assert_array_equal(table.vectors, expected)
-    assert (table.repeated, dimension(path)) == (0, 3)
+    assert (table.repeated, read_dimension(path)) == (0, 3)
 
 
 def test_words_with_spaces_repeated_words_and_loose_ends(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_files_that_are_not_unpacked(tmp_path: Path, name: str, content: bytes, 
     ],
 )
 def test_stem_is_the_name_without_the_endings_of_the_format(name: str, expected: str) -> None:
-    assert stem(Path("/somewhere") / name) == expected
+    assert strip_endings(Path("/somewhere") / name) == expected
 
 
 def test_mean_by_hand(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_mean_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_sentence_without_a_known_word_is_as_far_from_all(tmp_path: Path) -> None:
-    embeddings = embed(AverageEncoder(written(tmp_path)), ["zzz", "the", "Cat", "cat"])
+    embeddings = embed_sentences(AverageEncoder(written(tmp_path)), ["zzz", "the", "Cat", "cat"])
     cosines = embeddings.cosine(["zzz", "zzz", "Cat"], ["zzz", "the", "Cat"])
     assert cosines.tolist() == pytest.approx([0, 0, 1], abs=1e-12)
 
@@ -295,14 +295,14 @@ def test_weights_by_hand() -> None:
     counts = {"the": 5, "The": 3, "cat.": 1, "dog": 1}  # of 10 tokens 8 are "the", 1 is "cat"
     assert sif_weights(table, counts, 0.2).tolist() == pytest.approx([0.2, 2 / 3, 1])
     out = np.zeros((1, 3))
-    facts = mean_vectors(table, ["The cat dog"], out, np.array([0.2, 0.5, 1.0]))
+    facts = fill_mean_vectors(table, ["The cat dog"], out, np.array([0.2, 0.5, 1.0]))
     assert out.tolist() == [[0.1, 0.25, 0]]
     assert (facts["tokens"], facts["tokens_without_vector"]) == (3, 1)
 
 
 def test_common_component_by_hand() -> None:
     """The first singular vector of rows (3, 0), (0, 2), (3, 0) is the first axis: nothing is centred."""
-    left = without_common_component(np.array([[3.0, 0], [0, 2], [3, 0]]))
+    left = remove_common_component(np.array([[3.0, 0], [0, 2], [3, 0]]))
     assert np.abs(left).tolist() == [[0, 0], [0, 2], [0, 0]]
 
 
@@ -319,7 +319,7 @@ ON_A_LINE = "all sentence vectors lie on one line, so nothing is left without th
 )
 def test_nothing_left_is_an_error(rows: list[list[float]], message: str) -> None:
     with pytest.raises(BenchError) as caught:
-        without_common_component(np.array(rows))
+        remove_common_component(np.array(rows))
     assert str(caught.value) == message
 
 
@@ -342,14 +342,14 @@ def test_probes_say_that_it_has_no_transformer(random_file: Path) -> None:
     first, second = zip(*kept, strict=True)
     task = PairTask("T", (PairSubset("s", first, second, (5.0, 4.0, 3.0, 2.0)),))
     names = ("alignment", "uniformity", "cls_energy", "attention_sink", "modulus", "cost")
-    found = measure(AverageEncoder(random_file), ProbeData("t", (task,)), names).probes
+    found = measure_probes(AverageEncoder(random_file), ProbeData("t", (task,)), names).probes
     assert all(found[name] == {"missing": "it has no transformer"} for name in names[2:])
     assert np.isfinite([found[name]["value"] for name in names[:2]]).all()
 
 
 def toy_file(folder: Path) -> Path:
     """Vectors of most words of the toy suite, in a file with a telling path."""
-    words = sorted({w for pair in toy_task().all_pairs() for s in pair for w in s.lower().split()})
+    words = sorted({w for pair in make_toy_task().all_pairs() for s in pair for w in s.lower().split()})
     rows = np.random.default_rng(3).normal(size=(len(words), 8)) + 1
     lines = [f"{word} {' '.join(f'{x:.3f}' for x in row)}" for word, row in zip(words, rows, strict=True)]
     (folder / "private").mkdir()
@@ -369,7 +369,7 @@ def covered(table: WordVectors, sentences: Iterable[str]) -> str:
 
 def test_a_file_without_a_word_of_the_text_is_refused(cli: Cli, tmp_path: Path) -> None:
     written(tmp_path, b"Katze 1 2\nHund 3 4\n", "german.txt")
-    sentences = {sentence for pair in toy_task().all_pairs() for sentence in pair}
+    sentences = {sentence for pair in make_toy_task().all_pairs() for sentence in pair}
     tokens = [token for sentence in sentences for token in sentence.split()]
     methods = "vectors:german.txt,vectors:german.txt:sif"
     code, _, err = cli("run", "--methods", methods, "--suite", "toy")
@@ -392,13 +392,13 @@ def test_a_task_without_a_known_word_is_named(tmp_path: Path, capsys: pytest.Cap
     known = PairTask("EN", (PairSubset("x", ("the", "cat ."), ("Cat", "the cat"), (1.0, 2.0)),))
     strange = PairTask("DE", (PairSubset("x", ("Katze", "ja"), ("Hund", "nein ja"), (1.0, 2.0)),))
     encoder = AverageEncoder(written(tmp_path))
-    predict(encoder, [known])
+    predict_similarities(encoder, [known])
     assert (
         capsys.readouterr().err
         == "g.txt has vectors for 100.00% of 6 tokens and 100.00% of 4 distinct words\n"
     )
     with pytest.raises(BenchError) as caught:
-        predict(encoder, [known, strange])
+        predict_similarities(encoder, [known, strange])
     assert str(caught.value) == (
         "DE: g.txt: no vector for any of the text's 5 tokens (4 distinct words); "
         "expected word vectors of the text's language"
@@ -423,13 +423,13 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     assert len({record.score("TOY") for record in found.values()}) == 3
 
     average, sif = found[identity], found[f"{identity}[pooling=sif]"]
-    task = toy_task()
+    task = make_toy_task()
     pairs = list(task.all_pairs())
     gold = [value for subset in task.subsets for value in subset.gold]
     table = read_word_vectors(path)
     sides = [np.zeros((len(pairs), 8)) for _ in range(2)]
     for i, side in enumerate(sides):
-        mean_vectors(table, [pair[i] for pair in pairs], side)
+        fill_mean_vectors(table, [pair[i] for pair in pairs], side)
         side /= np.linalg.norm(side, axis=1, keepdims=True)
     expected = spearmanr((sides[0] * sides[1]).sum(1), gold).statistic
     assert average.score("TOY") == pytest.approx(expected, abs=1e-6)
@@ -464,7 +464,7 @@ def test_the_counts_are_of_the_text_that_is_given(cli: Cli, tmp_path: Path) -> N
     code, _, err = cli("run", "--methods", f"x=vectors:{path}:sif", "--suite", "toy", *given)
     assert code == 0, err
     (record,) = records(tmp_path).values()
-    task = toy_task()
+    task = make_toy_task()
     first, second = zip(*task.all_pairs(), strict=True)
     counts = tmp_path / "counts.json"
     counts.write_text(json.dumps({"the": 2, "old": 1, "man": 1, "a": 1, "car": 1}))

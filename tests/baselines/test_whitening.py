@@ -13,9 +13,9 @@ import torch
 from scipy.stats import spearmanr
 from transformers import AutoModel, AutoTokenizer
 
-from bench.baselines.whitening import Moments, TargetWhitening, WhitenedEncoder, unit, whiten
+from bench.baselines.whitening import Moments, TargetWhitening, WhitenedEncoder, normalise_rows, whiten
 from bench.card import BuildContext, OptionValue
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, InputError
 from bench.registry import discover
@@ -80,7 +80,7 @@ def test_a_rotation_of_the_input_leaves_all_cosines() -> None:
 
     def cosines(rows: Any, k: int) -> Any:
         moments = fitted(rows)
-        white = unit(whiten(rows, moments.mean, moments.kernel()[:, :k]))
+        white = normalise_rows(whiten(rows, moments.mean, moments.kernel()[:, :k]))
         return white @ white.T
 
     for k in (6, 2):
@@ -114,7 +114,7 @@ def test_nothing_to_whiten_is_an_error(vectors: Any, message: str) -> None:
 
 
 def test_a_zero_row_stays_zero() -> None:
-    assert unit(np.asarray([[3.0, 4.0], [0.0, 0.0]])).tolist() == [[0.6, 0.8], [0, 0]]
+    assert normalise_rows(np.asarray([[3.0, 4.0], [0.0, 0.0]])).tolist() == [[0.6, 0.8], [0, 0]]
 
 
 def white_by_hand(vectors: Any, k: int | None = None) -> Any:
@@ -221,7 +221,7 @@ def test_the_stage_fits_on_the_training_text(
     uneven_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bench.baselines.whitening._CHUNK", 7)
-    sentences = sorted({s for pair in toy_task().all_pairs() for s in pair})[:45]
+    sentences = sorted({s for pair in make_toy_task().all_pairs() for s in pair})[:45]
     facts = fit_stage(uneven_bert, tmp_path / "a", sentences)
     assert facts["steps"] == facts["selected_step"]  # no other checkpoint
     assert (facts["selected_dev"], facts["dev_curve"]) == (None, [])
@@ -265,7 +265,7 @@ def test_the_command(cli: Cli, tmp_path: Path, uneven_bert: Path) -> None:
     assert found["whitening"].training == {}
     assert found["plain"].score("TOY") == found["untrained"].score("TOY")  # nobody has 64 tokens here
     assert len({record.score("TOY") for record in found.values()}) == 3
-    task = toy_task()
+    task = make_toy_task()
     pairs = list(task.all_pairs())
     vectors = by_hand(uneven_bert, [s for side in (0, 1) for s in (pair[side] for pair in pairs)])
     white = white_by_hand(vectors)
@@ -280,7 +280,7 @@ def test_only_the_fit_on_the_training_text_needs_one(
 ) -> None:
     monkeypatch.delenv("BENCH_DATA", raising=False)
     text = tmp_path / "text.txt"
-    text.write_text("\n".join(sorted({s for pair in toy_task().all_pairs() for s in pair})) + "\n")
+    text.write_text("\n".join(sorted({s for pair in make_toy_task().all_pairs() for s in pair})) + "\n")
     asked = ("run", "--suite", "toy", "--profile", "minilm", "--backbone", str(uneven_bert))
     code, _, err = cli(*asked, "--methods", "whitening")
     assert code == 0, err

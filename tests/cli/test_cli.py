@@ -380,9 +380,9 @@ def test_list_and_show(cli: Cli) -> None:
 
 
 def test_overlap_command_scores_records_on_clean_pairs(cli: Cli, tmp_path: Path) -> None:
-    from bench.data.toy import toy_task
+    from bench.data.toy import make_toy_task
 
-    anchors = sorted({first for first, _ in toy_task().all_pairs()})
+    anchors = sorted({first for first, _ in make_toy_task().all_pairs()})
     (tmp_path / "train.txt").write_text("\n".join([*anchors[:10], "something else"]))
     cli("run", "--methods", "noise,word_overlap", "--seeds", "1", *TOY)
     code, out, _ = cli(
@@ -393,8 +393,8 @@ def test_overlap_command_scores_records_on_clean_pairs(cli: Cli, tmp_path: Path)
     counts = list(
         csv.DictReader(io.StringIO(cli("data", "overlap", "train.txt", *TOY, "--format", "csv")[1]))
     )
-    sentences = {sentence for pair in toy_task().all_pairs() for sentence in pair}
-    clean = sum(not set(pair) & set(anchors[:10]) for pair in toy_task().all_pairs())
+    sentences = {sentence for pair in make_toy_task().all_pairs() for sentence in pair}
+    clean = sum(not set(pair) & set(anchors[:10]) for pair in make_toy_task().all_pairs())
     expected = ("TOY", "exact", str(len(sentences)), "10", "180", str(clean))
     assert tuple(counts[0].values()) == expected
     assert {row["method"]: row["seed"] for row in scores} == {"noise": "1", "word_overlap": ""}
@@ -457,7 +457,7 @@ def test_a_model_that_changes_during_the_run_fails_the_cell(
 ) -> None:
     from bench.execution import builder
 
-    monkeypatch.setattr(builder, "content_hash", lambda path: "other")
+    monkeypatch.setattr(builder, "hash_model", lambda path: "other")
     code, _, err = cli("run", "--methods", f"x=hf:{tiny_bert}:cls", *TOY)
     assert (code, "the files of model 'tiny-bert' changed since the run was planned" in err) == (1, True)
 

@@ -26,10 +26,10 @@ from torch.nn import functional
 
 from bench import losses
 from bench.card import BuildContext, MethodCard, Option
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import DataError
-from bench.gate.reference import extract
-from bench.records.record import from_json
+from bench.gate.reference import extract_reference
+from bench.records.record import parse_record
 from bench.registry import METHODS
 from tests.support.cli import Cli, records
 from tests.support.forge import forge, forge_predictions
@@ -73,7 +73,7 @@ class Contrast:
 
     def build(self, context: BuildContext) -> LinearEncoder:
         random = torch.Generator().manual_seed(int(context.seed or 0))
-        text = features(sorted({sentence for pair in toy_task().all_pairs() for sentence in pair}))
+        text = features(sorted({sentence for pair in make_toy_task().all_pairs() for sentence in pair}))
         weight = torch.eye(SIZE) + 0.02 * torch.randn(SIZE, SIZE, generator=random)
         weight.requires_grad_()
         optimiser = torch.optim.Adam([weight], lr=0.02)
@@ -111,8 +111,8 @@ def change(path: Path, **changes: Any) -> None:
 
 def shift(path: Path, weight: float) -> float:
     """Move predictions to the gold scores, or away from them; return by how many points it rose."""
-    gold = np.concatenate([subset.gold for subset in toy_task().subsets]).astype(np.float32)
-    was = from_json(path.read_text(), str(path)).score("avg")
+    gold = np.concatenate([subset.gold for subset in make_toy_task().subsets]).astype(np.float32)
+    was = parse_record(path.read_text(), str(path)).score("avg")
     now = forge_predictions(path, lambda predictions: predictions + np.float32(weight) * gold).score("avg")
     assert was is not None
     assert now is not None
@@ -248,13 +248,13 @@ def test_a_changed_profile_is_noticed_and_own_options_are_kept(
     assert cli("check")[1].splitlines()[-1] == "PASSED, 3 cells: 3 equal"
     from bench.config import profiles
 
-    load = profiles.load
+    load = profiles.load_profile
 
     def changed(name: str) -> profiles.Profile:
         profile = load(name)  # which is kept: other tests get the same
         return replace(profile, methods={**profile.methods, "noise": {"scale": 7.0}})
 
-    monkeypatch.setattr(profiles, "load", changed)
+    monkeypatch.setattr(profiles, "load_profile", changed)
     code, _, err = cli("check")
     assert code == 3
     assert err.splitlines()[0] == (
@@ -507,7 +507,7 @@ def test_an_archive_writes_nothing_outside_its_folder(
         member.size = 2 if kind == tarfile.REGTYPE else 0
         tar.addfile(member, io.BytesIO(b"{}"))
     with pytest.raises(DataError, match="is not a plain file below its folder"):
-        extract(archive, tmp_path / "reference")
+        extract_reference(archive, tmp_path / "reference")
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["reference", "reference.tar", "secret.json"]
 
 

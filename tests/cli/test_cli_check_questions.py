@@ -182,14 +182,14 @@ def test_a_kept_encoder_is_computed_again(cli: Cli, tmp_path: Path, monkeypatch:
     code, out, err = cli("check", "--results", "results")  # records of a run hold no kept encoder
     assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
     from bench.nn import backbone
-    from bench.nn.states import pool
+    from bench.nn.states import pool_states
 
     monkeypatch.setattr(
-        backbone, "pool", lambda states, mask, how, *a, **k: pool(states, mask, "avg", *a, **k)
+        backbone, "pool_states", lambda states, mask, how, *a, **k: pool_states(states, mask, "avg", *a, **k)
     )
     code, out, _ = cli(*check)
     assert (code, "short.kept on toy" in out.splitlines()[-1]) == (1, True)
-    monkeypatch.setattr(backbone, "pool", pool)
+    monkeypatch.setattr(backbone, "pool_states", pool_states)
 
     config = json.loads((weights / "config.json").read_text())
     (weights / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bench.cli.config import Once
+from bench.cli.config import StrictOption
 from bench.cli.options import make_spec, spec_options, workers_option
 from tests.support.cli import every_option
 
@@ -46,7 +46,7 @@ def test_workers_that_nobody_named_depend_on_the_cores(
 
 def test_every_option_is_given_once_or_is_said_to_be_repeatable() -> None:
     for option in every_option():
-        known = isinstance(option, Once) or option.name in ("help", "version")
+        known = isinstance(option, StrictOption) or option.name in ("help", "version")
         assert known, f"{option.opts}: made by click.option, not by bench.cli.options"
         if option.multiple:
             assert "epeatable" in (option.help or "") or option.opts == ["--copy"], option.opts

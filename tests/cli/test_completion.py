@@ -112,7 +112,7 @@ def test_commands_that_take_methods(complete: Complete, command: str) -> None:
 def test_profiles_are_the_shipped_ones_and_files_that_are_profiles(
     complete: Complete, tmp_path: Path
 ) -> None:
-    shipped = profiles.names()
+    shipped = profiles.profile_names()
     (tmp_path / "mine").mkdir()
     text = (ROOT / "bench" / "config" / "profiles" / "mini.toml").read_text(encoding="utf-8")
     for file in ("own.toml", "mine/other.toml"):
@@ -293,7 +293,7 @@ def test_bash_gets_what_follows_its_word_breaks(
     complete: Complete, tmp_path: Path, pieces: tuple[str, ...], completed: list[str] | None
 ) -> None:
     place(tmp_path / "results", "local", "untrained[pooling=avg]", profile="mini@0123456789ab")
-    assert complete(*pieces) == (profiles.names() if completed is None else completed)
+    assert complete(*pieces) == (profiles.profile_names() if completed is None else completed)
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

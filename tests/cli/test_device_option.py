@@ -15,7 +15,7 @@ import bench
 from bench.cli.options import check_device, make_spec, run_options
 from bench.config.spec import RunSpec
 from bench.errors import InputError
-from bench.records.environment import provenance
+from bench.records.environment import collect_provenance
 from bench.records.fingerprint import FACTS
 from tests.support.cli import Cli, every_option
 
@@ -112,4 +112,4 @@ def test_every_device_option_and_the_record_have_the_same_devices() -> None:
 
 def test_the_record_names_the_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mps, "get_name", lambda: "Apple M9")
-    assert provenance(device="mps", threads=1)["device"] == "mps Apple M9"
+    assert collect_provenance(device="mps", threads=1)["device"] == "mps Apple M9"

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.shell_completion import BashComplete
 
-from bench.cli.init import starter_files
+from bench.cli.init import read_starter_files
 from bench.cli.main import EXAMPLES, main
 from bench.cli.main import cli as group
 from bench.config import profiles
@@ -91,7 +91,7 @@ def test_campaigns_are_listed_with_what_they_hold(cli: Cli, tmp_path: Path) -> N
 
 
 def test_a_plugins_methods_are_listed_alone(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(starter_files()["method.py"])
+    (tmp_path / "mine.py").write_text(read_starter_files()["method.py"])
     for _ in range(2):  # the second time it is loaded already
         assert cli("list", "methods", "--plugin", "mine.py")[1] == (
             "align_uniform  alignment of two dropout views and uniformity of the batch\n"
@@ -115,11 +115,11 @@ def test_what_init_writes_is_whole(cli: Cli, tmp_path: Path, monkeypatch: pytest
     assert sorted(path.name for path in tmp_path.iterdir()) == FILES
     # that page's commands check the method and train it
     page = (HERE.parent / "docs" / "add-your-method.md").read_text(encoding="utf-8")
-    assert f'title="align_uniform.py"\n{starter_files()["method.py"]}```' in page
-    assert profiles.load("profile.toml").budget is not None
+    assert f'title="align_uniform.py"\n{read_starter_files()["method.py"]}```' in page
+    assert profiles.load_profile("profile.toml").budget is not None
     code, out, _ = cli("run", "--config", "run.toml", "--dry-run")
     assert (code, "6 of 6 cells to run; 6 training stages" in out) == (0, True)
-    lines = starter_files()["README.md"].split("```")[1].splitlines()[1:]
+    lines = read_starter_files()["README.md"].split("```")[1].splitlines()[1:]
     assert 5 <= len(lines) <= 10
     for line in lines:
         words = shlex.split(line)

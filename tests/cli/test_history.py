@@ -17,11 +17,11 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.gate import history
-from bench.gate.figures import chart
-from bench.gate.history import Build, History, Line, Point, read_history
-from bench.gate.history_page import rendered
+from bench.gate.figures import draw_history_chart
+from bench.gate.history import Build, History, CellHistory, GatePoint, read_history
+from bench.gate.history_page import render_history
 from bench.gate.judge import judge
-from bench.gate.tables import as_json
+from bench.gate.tables import format_gate_json
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
 from bench.render.formats import FORMATS
 from tests.support.campaigns import make_record
@@ -59,7 +59,7 @@ def write(
 ) -> None:
     path = folder / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = as_json(gate)
+    text = format_gate_json(gate)
     if change is not None:
         data = json.loads(text)
         change(data)
@@ -154,7 +154,7 @@ def test_without_a_date_the_order_is_that_of_names(cli: Cli, tmp_path: Path) -> 
 def test_the_score_below_which_the_gate_fails(
     half: float | None, limit: float | None, below: float, now: float
 ) -> None:
-    point = Point(made(), cell(now=now, half=half, limit=limit))
+    point = GatePoint(made(), cell(now=now, half=half, limit=limit))
     assert point.below == pytest.approx(below)
 
 
@@ -169,7 +169,7 @@ def test_the_limit_is_where_the_gate_itself_fails() -> None:
     moves = (0.002, -0.006, 0.004)
     for worse, status in ((0.0, Status.OK), (0.0001, Status.REGRESSION), (-0.0001, Status.UNCLEAR)):
         start = judge(then, shifted(moves, 0.0)).cells[0]
-        allowed = Point(made(), start).allowed
+        allowed = GatePoint(made(), start).allowed
         assert allowed is not None
         assert allowed > 0.005
         found = judge(then, shifted(moves, (allowed + worse) if worse else 0.0)).cells[0]
@@ -315,14 +315,14 @@ def test_files_and_folders_have_their_limits(
     assert "it is larger than" in refusal(cli, "history", str(builds))
 
 
-def line_of(*cells: CellVerdict) -> Line:
+def line_of(*cells: CellVerdict) -> CellHistory:
     found = History(tuple(made(f"b{place}", cells=(one,)) for place, one in enumerate(cells)), by_date=False)
     (line,) = found.lines()
     return line
 
 
 def drawn(*cells: CellVerdict) -> ElementTree.Element:
-    return ElementTree.fromstring(chart(line_of(*cells), 1, lambda point: point.build.file))  # noqa: S314
+    return ElementTree.fromstring(draw_history_chart(line_of(*cells), 1, lambda point: point.build.file))  # noqa: S314
 
 
 def marks(svg: ElementTree.Element, style: str) -> list[tuple[float, float]]:
@@ -396,12 +396,12 @@ def hostile(folder: Path, name: str) -> History:
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "csv", "json"])
 def test_hostile_names_are_harmless(tmp_path: Path, form: str) -> None:
     found = hostile(tmp_path, HOSTILE)
-    out = rendered(found, found.lines(), form)
+    out = render_history(found, found.lines(), form)
     assert out.replace("\n", "").isprintable()
     assert not re.search(r"(?m)^\s*::", out)
     if form == "html":
         mild = hostile(tmp_path, "mild[a=b,c=d]")
-        page = rendered(mild, mild.lines(), form)
+        page = render_history(mild, mild.lines(), form)
         assert Kinds(out).kinds <= Kinds(page).kinds
         assert not {kind[0] for kind in Kinds(out).kinds} & {"script", "link", "img", "b"}
         assert "default-src 'none'" in out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli.site import _check
+from bench.cli.site import _verify_campaign
 from bench.records.store import ResultStore
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -35,5 +35,5 @@ def test_scores_beside_a_suites_own_leave_none_in_doubt(
     campaign, *folders, _ = Path(record).parts
     there = Path(*folders)
     shutil.copytree(RESULTS / campaign / there, tmp_path / "results" / "local" / there)
-    found = _check(ResultStore(tmp_path / "results", "local"), None)
+    found = _verify_campaign(ResultStore(tmp_path / "results", "local"), None)
     assert (found.status, any(line in said for said in found.said)) == (status, True), found.said

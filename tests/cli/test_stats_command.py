@@ -16,16 +16,16 @@ import pytest
 from scipy import stats
 
 from bench.comparison import item_bootstrap as draws
-from bench.comparison.item_bootstrap import Run, draws_path, item_draws
+from bench.comparison.item_bootstrap import CampaignRun, draws_path, draw_items
 from bench.data.suites import load_suite
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import BenchError, NotComparableError
 from bench.eval.pair_suite import PairSuite
 from bench.eval.sts import score_suite
-from bench.records.integrity import sealed
-from bench.records.record import from_json, to_json
+from bench.records.integrity import seal_record
+from bench.records.record import parse_record, record_to_json
 from bench.records.store import ResultStore
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.resampling import spearman_draws
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
@@ -35,11 +35,11 @@ METHODS = "noise,word_overlap"
 
 
 @pytest.fixture
-def runs(cli: Cli, tmp_path: Path) -> list[Run]:
+def runs(cli: Cli, tmp_path: Path) -> list[CampaignRun]:
     """Three seeds of noise and word_overlap on the toy suite."""
     cli("run", "--methods", METHODS, "--seeds", "1-3", "--suite", "toy")
     store = ResultStore(tmp_path / "results", "local")
-    return [Run(store, record) for record in store.records()]
+    return [CampaignRun(store, record) for record in store.records()]
 
 
 def kept(folder: Path, campaign: str = "local") -> dict[str, bytes]:
@@ -53,14 +53,14 @@ def as_json(cli: Cli, *arguments: str) -> Any:
 
 
 def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds(
-    cli: Cli, runs: list[Run], tmp_path: Path
+    cli: Cli, runs: list[CampaignRun], tmp_path: Path
 ) -> None:
     found = as_json(cli, "--level", "0.9")
-    gold = np.array(toy_task().subsets[0].gold)
+    gold = np.array(make_toy_task().subsets[0].gold)
     for run, one in zip(runs, found["records"], strict=True):
         assert (one["method"], one["seed"]) == (run.record.method, run.record.seed)
         values = spearman_draws(
-            run.store.predictions(run.record)["TOY"], gold, generator(1, "items/TOY"), 100
+            run.store.predictions(run.record)["TOY"], gold, make_generator(1, "items/TOY"), 100
         )
         expected = np.quantile(values, [0.05, 0.95])
         assert one["intervals"]["TOY"] == pytest.approx(list(expected), abs=1e-6)
@@ -113,7 +113,7 @@ def test_it_says_which_methods_are_pairs(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_draws_are_computed_once_and_equal_in_any_company(
-    cli: Cli, runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, runs: list[CampaignRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = as_json(cli)
     before = kept(tmp_path)
@@ -132,18 +132,18 @@ def test_draws_are_computed_once_and_equal_in_any_company(
     assert json.loads(out)[0]["item_level"]["components"] is not None
 
 
-def test_chunks_and_other_settings(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_and_other_settings(runs: list[CampaignRun], monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
-    whole = list(item_draws(runs, draws=100, progress=done.append))
+    whole = list(draw_items(runs, draws=100, progress=done.append))
     assert sum(done) == len(runs)
     for run in runs:
         draws_path(run, 100).unlink()
     monkeypatch.setattr(draws, "_CHUNK", 300)
-    for one, other in zip(whole, item_draws(runs, draws=100), strict=True):
+    for one, other in zip(whole, draw_items(runs, draws=100), strict=True):
         assert one.values.dtype == np.float32
         assert one.values.shape == (100, 1)
         np.testing.assert_array_equal(one.values, other.values)
-    (other_seed,) = item_draws(runs[:1], draws=100, seed=2)
+    (other_seed,) = draw_items(runs[:1], draws=100, seed=2)
     assert not np.array_equal(whole[0].values, other_seed.values)
     changed = replace(runs[0], record=replace(runs[0].record, key="another"))
     names = [
@@ -184,7 +184,7 @@ def pickled(payload: bytes) -> bytes:
     ],
 )
 def test_damaged_and_foreign_draws_are_never_trusted(
-    cli: Cli, runs: list[Run], tmp_path: Path, damage: Any, message: str
+    cli: Cli, runs: list[CampaignRun], tmp_path: Path, damage: Any, message: str
 ) -> None:
     expected, before = as_json(cli), kept(tmp_path)
     path, other = draws_path(runs[0], 100), draws_path(runs[1], 100)
@@ -197,7 +197,7 @@ def test_damaged_and_foreign_draws_are_never_trusted(
     assert kept(tmp_path) == before
 
 
-def test_a_campaign_that_cannot_be_written_costs_only_time(cli: Cli, runs: list[Run], tmp_path: Path) -> None:
+def test_a_campaign_that_cannot_be_written_costs_only_time(cli: Cli, runs: list[CampaignRun], tmp_path: Path) -> None:
     (tmp_path / "results/local/stats").write_text("in the way")
     code, out, err = cli("stats", "--format", "json", *FEW)
     assert code == 0
@@ -205,7 +205,7 @@ def test_a_campaign_that_cannot_be_written_costs_only_time(cli: Cli, runs: list[
     assert err.count("the draws can't be kept") == len(runs)
 
 
-def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[Run], tmp_path: Path) -> None:
+def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[CampaignRun], tmp_path: Path) -> None:
     runs[0].path.with_suffix(".npz").unlink()
     code, out, err = cli("stats", "--format", "json", *FEW)
     assert code == 0
@@ -214,26 +214,26 @@ def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[Run]
     assert "noise/seed-1/toy.json: items left out, its predictions are missing" in err
     for run in runs:
         tasks = {"TOY": {**run.record.tasks["TOY"], "sha256": "0" * 64}}
-        run.path.write_text(to_json(sealed(replace(from_json(run.path.read_text(), ""), tasks=tasks))))
+        run.path.write_text(record_to_json(seal_record(replace(parse_record(run.path.read_text(), ""), tasks=tasks))))
     code, out, err = cli("stats", *FEW)
     assert code == 0
     assert "items left out: suite toy: TOY at hand is not the version" in err
     assert "noise mini toy seeds 1-3 " in " ".join(out.split())
     store = runs[1].store
-    changed = [Run(store, record) for record in store.records()]
+    changed = [CampaignRun(store, record) for record in store.records()]
     with pytest.raises(NotComparableError, match="TOY at hand is not the version that noise was measured on"):
-        list(item_draws(changed, draws=100))
+        list(draw_items(changed, draws=100))
 
 
-def test_an_undefined_correlation_is_one_line(runs: list[Run]) -> None:
+def test_an_undefined_correlation_is_one_line(runs: list[CampaignRun]) -> None:
     """One pair stands out, so that in a third of the draws all predictions are equal."""
     (task,) = load_suite("toy")[1]
     predictions = {"TOY": np.eye(1, 180, dtype=np.float32)[0]}
     scores = score_suite([task], predictions)
     runs[0].store.write(runs[0].record.place, replace(runs[0].record, scores=scores), predictions)
-    run = Run(runs[0].store, runs[0].store.records()[0])
+    run = CampaignRun(runs[0].store, runs[0].store.records()[0])
     with pytest.raises(BenchError, match="suite toy: no draws of TOY: all predictions of a run are equal"):
-        list(item_draws([run], draws=100))
+        list(draw_items([run], draws=100))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_an_undefined_correlation_is_one_line(runs: list[Run]) -> None:
         (["--level", "1"], "1.0 is not in the range"),
     ],
 )
-def test_bad_arguments(cli: Cli, runs: list[Run], arguments: list[str], message: str) -> None:
+def test_bad_arguments(cli: Cli, runs: list[CampaignRun], arguments: list[str], message: str) -> None:
     code, out, err = cli("stats", *arguments)
     assert (code, out) == (2, "")
     assert message in err

@@ -14,20 +14,20 @@ from scipy import stats
 
 from bench.cli.main import main
 from bench.comparison.comparison import Comparison, compare
-from bench.comparison.confounders import limits
+from bench.comparison.confounders import describe_confounders
 from bench.comparison.design import Design
-from bench.comparison.item_bootstrap import NOT_AGAIN, Run
-from bench.comparison.render import p_is, p_value, percent, statements, verdict
-from bench.comparison.select import Group, seed_list
-from bench.data.toy import toy_task
+from bench.comparison.item_bootstrap import NOT_AGAIN, CampaignRun
+from bench.comparison.render import format_p_clause, format_p_value, format_percent, describe_comparison, describe_verdict
+from bench.comparison.select import Group, format_seeds
+from bench.data.toy import make_toy_task
 from bench.errors import NotComparableError
 from bench.eval.sts import score_suite
-from bench.records.integrity import sealed
-from bench.records.record import RunRecord, Score, from_json, to_json
+from bench.records.integrity import seal_record
+from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.correlations import steiger, williams
-from bench.stats.coverage import measured
+from bench.stats.coverage import find_coverage
 from bench.stats.paired import paired_t
 from bench.stats.seeds import exact_permutation, sign_flip, welch
 from tests.support.cli import Cli, records
@@ -70,7 +70,7 @@ def make_lone(folder: Path) -> None:
 def group(folder: Path, method: str, change: Change = lambda record: record) -> Group:
     store = ResultStore(folder / "results", "local")
     found = [change(record) for record in records(folder).values() if record.method == method]
-    return Group(method, tuple(Run(store, record) for record in found))
+    return Group(method, tuple(CampaignRun(store, record) for record in found))
 
 
 def shifted(by: float) -> Change:
@@ -90,14 +90,14 @@ def as_json(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
 
 def rewrite(folder: Path, pattern: str, change: Change) -> None:
     for path in folder.glob(f"{pattern}/*.json"):
-        path.write_text(to_json(sealed(change(from_json(path.read_text(), str(path))))))
+        path.write_text(record_to_json(seal_record(change(parse_record(path.read_text(), str(path))))))
 
 
 def measure_anew(store: ResultStore, method: str, seed: int) -> None:
     """Give a record other predictions, and the scores that they give."""
     (record,) = (r for r in store.records() if (r.method, r.seed) == (method, seed))
-    predictions = {"TOY": generator(9, "other").normal(size=180).astype(np.float32)}
-    scores = score_suite([toy_task()], predictions)
+    predictions = {"TOY": make_generator(9, "other").normal(size=180).astype(np.float32)}
+    scores = score_suite([make_toy_task()], predictions)
     store.write(record.place, replace(record, scores=scores), predictions)
 
 
@@ -124,11 +124,11 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     assert found.seeds == ((1, 2, 3, 4), (1, 2, 3, 4))
     start = "For further seeds on these test pairs: noise is ahead: "
     low, high = (f"{100 * end:+.2f}" for end in (d.low, d.high))
-    assert verdict(found) == (
-        f"{start}noise - {NOISY} = +50.00 points, 95% interval [{low}, {high}], {p_is(d.p)} by Welch's test, "
+    assert describe_verdict(found) == (
+        f"{start}noise - {NOISY} = +50.00 points, 95% interval [{low}, {high}], {format_p_clause(d.p)} by Welch's test, "
         "from 4 seeds per side"
     )
-    assert verdict(compare(b, a)).startswith(f"{start}{NOISY} - noise = -50.00 points, 95% interval [")
+    assert describe_verdict(compare(b, a)).startswith(f"{start}{NOISY} - noise = -50.00 points, 95% interval [")
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ def test_a_deterministic_method_is_a_fixed_score(take: Take, tmp_path: Path) -> 
     flips = one.seed_level.exact["avg"]
     assert flips == sign_flip(scores, [fixed] * 4, same_order=True)
     assert other.seed_level.exact["avg"].p == flips.p
-    assert "word_overlap is ahead: word_overlap - noise = +" in verdict(other)
-    assert "word_overlap is ahead: noise - word_overlap = -" in verdict(one)
-    assert verdict(one).endswith(
+    assert "word_overlap is ahead: word_overlap - noise = +" in describe_verdict(other)
+    assert "word_overlap is ahead: noise - word_overlap = -" in describe_verdict(one)
+    assert describe_verdict(one).endswith(
         "by Student's test, from 4 seeds against a method without seeds; this takes near-normal scores for "
         "granted: an exact test, which doesn't, cannot go below p = 0.1250 with so few seeds"
     )
@@ -229,8 +229,8 @@ def test_items_are_drawn_in_pairs_and_each_correlation_anew(cli: Cli, take: Take
     rows = [
         store.predictions(record)["TOY"] for record in records(tmp_path).values() if record.seed in (2, None)
     ]
-    gold = np.array(toy_task().subsets[0].gold)
-    chosen = generator(1, "items/TOY").integers(0, 180, (100, 180))
+    gold = np.array(make_toy_task().subsets[0].gold)
+    chosen = make_generator(1, "items/TOY").integers(0, 180, (100, 180))
     rho = np.array([[stats.spearmanr(row[i], gold[i]).statistic for row in rows] for i in chosen])
     low, high = np.quantile(rho[:, 0] - rho[:, 1], [0.025, 0.975])
     d = found["item_level"]["tasks"]["avg"]
@@ -261,14 +261,14 @@ def test_both_levels_stand_side_by_side(cli: Cli, take: Take, tmp_path: Path) ->
     a, b = group(tmp_path, "noise").scores("avg"), group(tmp_path, NOISY).scores("avg")
     exact = exact_permutation(a, b)
     (line,) = (line for line in out.splitlines() if line.strip().startswith("avg"))
-    assert f"{p_value(exact.p)} ({p_value(2 / 252)})" in line
+    assert f"{format_p_value(exact.p)} ({format_p_value(2 / 252)})" in line
     assert "mini, suite toy: A = noise (seeds 1-5), B = noise[scale=2.0] (seeds 1-5)" in out
     assert "seeds 90%" in out
     assert (
         "noise scores above noise[scale=2.0] in 50% of 25 pairs of runs (50%: neither is ahead), 90%" in out
     )
     assert "Hedges' g +0.00." in out
-    wrong = 100 * measured("aso", 5, 5).measured
+    wrong = 100 * find_coverage("aso", 5, 5).measured
     assert re.search(rf"Almost stochastic order: eps = \d\.\d\d\. .* {wrong:.0f}% of simulations", out)
     assert re.search(r"Plan: .* The 5 seeds per side at hand show it with a chance of \d+% \(", out)
     assert "For these 10 checkpoints alone on further test pairs: interval [+0.00, +0.00], p = 1.0000" in out
@@ -282,13 +282,13 @@ def test_a_permutation_of_too_few_seeds_cannot_show_anything(take: Take, tmp_pat
     few = Group("noise", group(tmp_path, "noise", shifted(0.5)).runs[:3])
     other = Group("other", group(tmp_path, NOISY).runs[:3])
     found = compare(few, other, test="permutation")
-    assert verdict(found).startswith(
+    assert describe_verdict(found).startswith(
         "For further seeds on these test pairs: 3 seeds per side cannot show a difference between noise and "
         "other at 95%: the smallest p that the exact permutation test can give is 0.1000; a true difference "
         "of up to "
     )
     found = compare(group(tmp_path, "noise", shifted(0.5)), group(tmp_path, NOISY), test="permutation")
-    assert verdict(found).endswith(", p = 0.0286 by the exact permutation test, from 4 seeds per side")
+    assert describe_verdict(found).endswith(", p = 0.0286 by the exact permutation test, from 4 seeds per side")
 
 
 def test_several_methods_are_corrected_as_one_family(cli: Cli, take: Take, tmp_path: Path) -> None:
@@ -449,11 +449,11 @@ def test_seeds_are_pairs_only_where_runs_share_data_order_or_stages(
 ) -> None:
     take(6)
     a, b = group(tmp_path, "noise", trained("a")), group(tmp_path, NOISY, change)
-    b = Group(b.label, tuple(Run(run.store, shifted(0.001 * i)(run.record)) for i, run in enumerate(b.runs)))
+    b = Group(b.label, tuple(CampaignRun(run.store, shifted(0.001 * i)(run.record)) for i, run in enumerate(b.runs)))
     found = compare(a, b)
     assert found.seed_level is not None
     x, y = a.scores("avg"), b.scores("avg")
-    said, exact = " ".join(statements(found)), found.seed_level.exact["avg"]
+    said, exact = " ".join(describe_comparison(found)), found.seed_level.exact["avg"]
     if pairs is None:
         assert found.seed_level.design == Design("welch", "auto", None)
         assert (found.p, exact) == (welch(x, y).p, exact_permutation(x, y))
@@ -471,15 +471,15 @@ def test_limits_name_what_else_differs(take: Take, tmp_path: Path) -> None:
     def elsewhere(record: RunRecord) -> RunRecord:
         return replace(record, provenance={**record.provenance, "threads": 9, "platform": "a toaster"})
 
-    b = Group(b.label, tuple(Run(run.store, elsewhere(run.record)) for run in b.runs))
-    specification, sentences, machine = limits(a, b)
+    b = Group(b.label, tuple(CampaignRun(run.store, elsewhere(run.record)) for run in b.runs))
+    specification, sentences, machine = describe_confounders(a, b)
     for fact in ("batch_size 64 against 32", "training text a a against b b"):
         assert fact in specification
     assert sentences == "Different training sentences seen by a run: 640 against 320."
     assert "threads 1 against 9" in machine
     assert f"platform {a.runs[0].record.provenance['platform']} against a toaster" in machine
-    c = Group("c", tuple(Run(run.store, replace(run.record, name="x\x1b[31m")) for run in a.runs))
-    assert limits(a, c)[0] == "The methods differ: noise and x\\x1b[31m."
+    c = Group("c", tuple(CampaignRun(run.store, replace(run.record, name="x\x1b[31m")) for run in a.runs))
+    assert describe_confounders(a, c)[0] == "The methods differ: noise and x\\x1b[31m."
 
 
 def test_equal_scores_give_no_effect_size_and_no_power(take: Take, tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ def test_equal_scores_give_no_effect_size_and_no_power(take: Take, tmp_path: Pat
     level, given = found.seed_level, found.answers
     assert (level.hedges_g, level.aso, level.spread, given.plan, given.power) == (None,) * 5
     assert level.superiority.share == 0.5
-    assert verdict(found) == (
+    assert describe_verdict(found) == (
         "For further seeds on these test pairs: 2 seeds per side cannot show a difference between noise and "
         f"{NOISY} at 95%: no score varies over seeds, and the smallest p that an exact test can give is "
         "0.3333"
@@ -511,12 +511,12 @@ def test_equal_scores_give_no_effect_size_and_no_power(take: Take, tmp_path: Pat
     ],
 )
 def test_seeds_are_written_as_on_the_command_line(seeds: Sequence[int], text: str) -> None:
-    assert seed_list(seeds) == text
+    assert format_seeds(seeds) == text
 
 
 def test_numbers_in_words() -> None:
-    assert [p_value(p) for p in (0, 0.00004, 0.00794, 1)] == ["0.0000", "<0.0001", "0.0079", "1.0000"]
-    assert [percent(level) for level in (0.5, 0.95, 0.999)] == ["50%", "95%", "99.9%"]
+    assert [format_p_value(p) for p in (0, 0.00004, 0.00794, 1)] == ["0.0000", "<0.0001", "0.0079", "1.0000"]
+    assert [format_percent(level) for level in (0.5, 0.95, 0.999)] == ["50%", "95%", "99.9%"]
 
 
 def test_a_suite_that_cannot_be_compared_stops_no_other(cli: Cli, take: Take) -> None:

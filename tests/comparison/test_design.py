@@ -6,13 +6,13 @@ import pytest
 from scipy import stats
 
 from bench.comparison.comparison import compare
-from bench.comparison.confounders import pairing
-from bench.comparison.design import Design, design_of
-from bench.comparison.item_bootstrap import Run
-from bench.comparison.render import statements, verdict
-from bench.comparison.select import Group, match, resolve
+from bench.comparison.confounders import describe_pairing
+from bench.comparison.design import Design, choose_comparison_design
+from bench.comparison.item_bootstrap import CampaignRun
+from bench.comparison.render import describe_comparison, describe_verdict
+from bench.comparison.select import Group, match_sides, resolve_sides
 from bench.errors import InputError
-from bench.stats.design import Asked
+from bench.stats.design import RequestedTest
 from tests.support.sides import STORE, Keys, shared, side
 
 A = [0.710, 0.755, 0.690, 0.740, 0.725]
@@ -20,8 +20,8 @@ B = [0.708, 0.751, 0.689, 0.735, 0.722]  # correlated with A by 0.999, whatever 
 
 
 def committed(name: str) -> Group:
-    one, other = resolve([name, "simcse"], STORE, "test")
-    ((group, _),) = match(one, other, "test", suite="mini")
+    one, other = resolve_sides([name, "simcse"], STORE, "test")
+    ((group, _),) = match_sides(one, other, "test", suite="mini")
     return group
 
 
@@ -35,7 +35,7 @@ def test_the_headline_of_the_committed_records_is_paired_and_a_quarter_as_wide()
     assert high - low <= (pairs.unpaired.high - pairs.unpaired.low) / 4
     assert pairs.gain == pytest.approx((pairs.unpaired.high - pairs.unpaired.low) / (high - low))
     assert (round(100 * low, 2), round(100 * high, 2), pairs.n) == (-0.28, 0.03, 5)
-    assert statements(found)[:3] == [
+    assert describe_comparison(found)[:3] == [
         "Test over seeds: the paired t test, paired by seed, because the runs of a seed have 2 trained "
         "stages in common.",
         "Pairs: 5 with a correlation of +0.99. Welch's interval, which ignores them, is [-1.16, +0.90], 6.6 "
@@ -50,7 +50,7 @@ def test_methods_that_share_stages_are_told_apart() -> None:
     assert (found.test, round(found.p, 3)) == ("paired", 0.027)
     low, high = found.interval
     assert (round(100 * low, 2), round(100 * high, 2)) == (0.04, 0.43)
-    assert verdict(found).endswith(
+    assert describe_verdict(found).endswith(
         "p = 0.0266 by the paired t test, from 5 pairs of runs; this takes near-normal scores for granted: "
         "an exact test, which doesn't, cannot go below p = 0.0625 with so few seeds"
     )
@@ -94,7 +94,7 @@ def test_the_same_numbers_of_seeds_are_not_enough_for_pairs(
     one: Keys, other: Keys, text: str | None, pairs: str | None
 ) -> None:
     a, b = side("a", A, one, text), side("b", B, other, text)
-    assert pairing(a, b) == pairing(b, a) == pairs
+    assert describe_pairing(a, b) == describe_pairing(b, a) == pairs
     found = compare(a, b)
     test = stats.ttest_ind(A, B, equal_var=False) if pairs is None else stats.ttest_rel(A, B)
     assert found.test == ("welch" if pairs is None else "paired")
@@ -104,22 +104,22 @@ def test_the_same_numbers_of_seeds_are_not_enough_for_pairs(
 
 def test_runs_of_one_specification_are_pairs_on_any_machine() -> None:
     a = side("a", A)
-    assert pairing(a, side("a", B)) == "have one specification"
+    assert describe_pairing(a, side("a", B)) == "have one specification"
     elsewhere = [
-        Run(run.store, replace(run.record, provenance={**run.record.provenance, "device": "cuda"}))
+        CampaignRun(run.store, replace(run.record, provenance={**run.record.provenance, "device": "cuda"}))
         for run in a.runs
     ]
-    assert pairing(a, Group("again", tuple(elsewhere))) == "have one specification"
-    assert pairing(a, side("a", {7: 0.7, 8: 0.7, 9: 0.7, 10: 0.7, 11: 0.7})) is None
+    assert describe_pairing(a, Group("again", tuple(elsewhere))) == "have one specification"
+    assert describe_pairing(a, side("a", {7: 0.7, 8: 0.7, 9: 0.7, 10: 0.7, 11: 0.7})) is None
 
 
 def test_no_score_is_read_to_choose() -> None:
     def without(group: Group) -> Group:
-        return replace(group, runs=tuple(Run(r.store, replace(r.record, scores=())) for r in group.runs))
+        return replace(group, runs=tuple(CampaignRun(r.store, replace(r.record, scores=())) for r in group.runs))
 
     a, b = without(side("a", A, shared)), without(side("b", B, shared))
-    assert design_of(a, b, "auto", "")[2] == Design("paired", "auto", "have 1 trained stage in common")
-    assert design_of(a, without(side("c", B)), "auto", "")[2] == Design("welch", "auto", None)
+    assert choose_comparison_design(a, b, "auto", "")[2] == Design("paired", "auto", "have 1 trained stage in common")
+    assert choose_comparison_design(a, without(side("c", B)), "auto", "")[2] == Design("welch", "auto", None)
 
 
 @pytest.mark.parametrize(
@@ -149,12 +149,12 @@ def test_seeds_that_both_have_are_the_pairs(
         count = len({*first} & {*second})
         common = f"{count} seed{'s' * (count > 1)} in common"
         why = f"unpaired, because the sides have {common}, too few to leave the others out."
-        assert statements(found)[0] == f"Test over seeds: Welch's test, {why}"
+        assert describe_comparison(found)[0] == f"Test over seeds: Welch's test, {why}"
         return
     assert (found.test, found.seeds) == ("paired", (used, used))
     mean = sum(0.7 + 0.01 * seed**2 for seed in used) / len(used)
     assert found.means["avg"][0] == pytest.approx(mean)
-    (said,) = (line for line in statements(found) if line.startswith("Left out: "))
+    (said,) = (line for line in describe_comparison(found) if line.startswith("Left out: "))
     assert said.endswith(", which have no partner on the other side.")
     assert compare(a, b, test="welch").seeds == (tuple(first), tuple(second))
 
@@ -168,7 +168,7 @@ def test_seeds_that_both_have_are_the_pairs(
         ("sign-flip", "paired by seed, because the runs of a seed have 1 trained stage", "sign-flip"),
     ],
 )
-def test_the_choice_can_be_overridden(asked: Asked, why: str, p: str) -> None:
+def test_the_choice_can_be_overridden(asked: RequestedTest, why: str, p: str) -> None:
     found = compare(side("a", A, shared), side("b", B, shared), test=asked)
     assert found.seed_level is not None
     tests = {
@@ -179,13 +179,13 @@ def test_the_choice_can_be_overridden(asked: Asked, why: str, p: str) -> None:
     }
     assert found.test == asked
     assert found.p == pytest.approx(tests[p])
-    assert why in next(line for line in statements(found) if line.startswith("Test over seeds: "))
+    assert why in next(line for line in describe_comparison(found) if line.startswith("Test over seeds: "))
 
 
 def test_pairs_that_no_record_names_are_a_claim_of_the_user() -> None:
     found = compare(side("a", A), side("b", B), test="paired")
     assert found.p == pytest.approx(stats.ttest_rel(A, B).pvalue)
-    assert statements(found)[0] == (
+    assert describe_comparison(found)[0] == (
         "Test over seeds: the paired t test, as --test paired says. Nothing in the records says that the "
         "runs of a seed are pairs (no trained stages and no batches in common): the result holds only if you "
         "know that they are."
@@ -205,9 +205,9 @@ def test_pairs_that_no_record_names_are_a_claim_of_the_user() -> None:
          "pairs; use --test paired"),
     ],
 )  # fmt: skip
-def test_tests_that_the_sides_do_not_allow(a: Group, b: Group, asked: Asked, message: str) -> None:
+def test_tests_that_the_sides_do_not_allow(a: Group, b: Group, asked: RequestedTest, message: str) -> None:
     with pytest.raises(InputError) as error:
-        design_of(a, b, asked, "here")
+        choose_comparison_design(a, b, asked, "here")
     assert str(error.value) == message
 
 
@@ -222,7 +222,7 @@ def test_one_seed_against_five_is_refused() -> None:
 def test_a_sign_flip_of_five_pairs_cannot_show_anything() -> None:
     found = compare(side("a", A, shared), side("b", B, shared), test="sign-flip")
     assert found.headline.interval is None  # the t interval leaves out 0, the test shows nothing
-    assert verdict(found) == (
+    assert describe_verdict(found) == (
         "For further seeds on these test pairs: 5 pairs of runs cannot show a difference between a and b at "
         "95%: the smallest p that the exact sign-flip test can give is 0.0625; a true difference of up to "
         "0.50 points stays possible (by the t interval at 95%)"
@@ -234,8 +234,8 @@ def test_two_pairs_have_no_correlation_and_say_how_little_they_are() -> None:
     assert found.seed_level is not None
     assert found.seed_level.pairs is not None
     assert (found.seed_level.pairs.correlation, found.test) == (None, "paired")
-    assert verdict(found).endswith("cannot go below p = 0.5000 with so few seeds")
-    assert statements(found)[1].startswith("Pairs: 2. Welch's interval, which ignores them, is [")
+    assert describe_verdict(found).endswith("cannot go below p = 0.5000 with so few seeds")
+    assert describe_comparison(found)[1].startswith("Pairs: 2. Welch's interval, which ignores them, is [")
 
 
 def test_pairs_that_do_not_vary_have_no_interval_and_the_p_of_an_exact_test() -> None:
@@ -244,11 +244,11 @@ def test_pairs_that_do_not_vary_have_no_interval_and_the_p_of_an_exact_test() ->
         "For further seeds on these test pairs: 5 pairs of runs cannot show a difference between a and b at "
         "95%: the pairs don't vary, and the smallest p that an exact test can give is 0.0625"
     )
-    assert verdict(equal) == cannot
+    assert describe_verdict(equal) == cannot
     assert (equal.headline.interval, equal.headline.possible, equal.answers.plan) == (None, None, None)
-    assert verdict(compare(side("a", [score + 0.01 for score in A], shared), side("b", A, shared))) == cannot
+    assert describe_verdict(compare(side("a", [score + 0.01 for score in A], shared), side("b", A, shared))) == cannot
     six = [*A, 0.7]
-    said = verdict(compare(side("a", [score + 0.01 for score in six], shared), side("b", six, shared)))
+    said = describe_verdict(compare(side("a", [score + 0.01 for score in six], shared), side("b", six, shared)))
     assert "a is ahead: a - b = +1.00 points, and the pairs don't vary, p = 0.0312 by an exact test" in said
-    none = verdict(compare(side("a", six, shared), side("b", six, shared)))
+    none = describe_verdict(compare(side("a", six, shared), side("b", six, shared)))
     assert none.endswith("+0.00 points, and the pairs don't vary, p = 1.0000 by an exact test")

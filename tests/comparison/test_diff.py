@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.comparison.item_bootstrap import Run
-from bench.comparison.select import Group, choose
+from bench.comparison.item_bootstrap import CampaignRun
+from bench.comparison.select import Group, choose_runs
 from bench.data.tasks import PairSubset, PairTask
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import InputError
 from bench.eval import rescore
-from bench.eval.moved import Moved, moved_classes, moved_ranks, moved_scores
+from bench.eval.moved import ItemChange, class_changes, rank_changes, score_changes
 from bench.records.store import ResultStore
 from tests.support.cli import Cli
 
@@ -25,28 +25,28 @@ def test_ranks_run_from_the_most_alike_and_ties_share_theirs() -> None:
     gold = [5.0, 4.0, 4.0, 2.0, 1.0, 0.0]
     a = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.5], dtype=np.float32)  # ranks 1 2 3 4 5.5 5.5
     b = np.array([0.9, 0.1, 0.7, 0.8, 0.5, 0.4], dtype=np.float32)  # ranks 1 6 3 2 4 5
-    found = moved_ranks(texts, gold, a, b, 3)
-    assert found[0] == Moved(2, "+4", "2\n0.800", "6\n0.100", "2.5\n4", ("b", "B"))
+    found = rank_changes(texts, gold, a, b, 3)
+    assert found[0] == ItemChange(2, "+4", "2\n0.800", "6\n0.100", "2.5\n4", ("b", "B"))
     assert [(item.number, item.change) for item in found[1:]] == [(4, "-2"), (5, "-1.5")]
-    assert len(moved_ranks(texts, gold, a, b, 100)) == 6
+    assert len(rank_changes(texts, gold, a, b, 100)) == 6
 
 
 def test_other_classes_stand_in_the_order_of_what_they_change() -> None:
     texts = [(low,) for low in "abcde"]
-    found = moved_classes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 9)
+    found = class_changes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 9)
     assert [(item.number, item.change, item.one, item.other, item.gold) for item in found] == [
         (2, "right in B", "y", "x", "x"),
         (3, "right in A", "y", "x", "y"),
         (4, "wrong in both", "x", "z", "y"),
         (5, "wrong in both", "x", "y", "z"),
     ]
-    assert [item.number for item in moved_classes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 2)] == [
+    assert [item.number for item in class_changes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 2)] == [
         *(2, 3)
     ]
 
 
 def test_scores_that_are_the_same_are_left_out() -> None:
-    found = moved_scores([("a",), ("b",), ("c",)], [0.5, 1.0, 0.25], [0.5, 0.0, 0.75], 9)
+    found = score_changes([("a",), ("b",), ("c",)], [0.5, 1.0, 0.25], [0.5, 0.0, 0.75], 9)
     assert [(item.number, item.change, item.one, item.other) for item in found] == [
         (2, "-1.000", "1.000", "0.000"),
         (3, "+0.500", "0.250", "0.750"),
@@ -74,7 +74,7 @@ def test_it_shows_the_pairs_on_screen_and_writes_nothing(
         if (record.method, record.seed) in (("noise", 2), ("word_overlap", None))
     )
     change = stats.rankdata(-b) - stats.rankdata(-a)
-    task = toy_task()
+    task = make_toy_task()
     (subset,) = task.subsets
     order = sorted(range(180), key=lambda i: -abs(change[i]))[:4]
     lines = [line for line in out.splitlines()[4:-1] if line.strip()]
@@ -97,10 +97,10 @@ def test_five_pairs_of_every_task_and_the_lowest_common_seed(cli: Cli, store: Re
 def test_sentences_cannot_steer_the_terminal(
     cli: Cli, store: ResultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (subset,) = toy_task().subsets
+    (subset,) = make_toy_task().subsets
     first = tuple(ESCAPES for _ in subset.first)
     evil = {"TOY": PairTask("TOY", (PairSubset("all", first, subset.second, subset.gold),))}
-    monkeypatch.setattr(rescore, "tasks_of", lambda record, data: evil)
+    monkeypatch.setattr(rescore, "load_record_tasks", lambda record, data: evil)
     monkeypatch.setenv("COLUMNS", "200")
     out = cli("diff", "noise", "word_overlap", "-n", "1")[1]
     assert r"\x1b[31m red \u202e [bold]\x07" in out
@@ -132,14 +132,14 @@ def test_bad_arguments(cli: Cli, store: ResultStore, arguments: list[str], code:
 
 
 def test_which_runs_are_chosen(store: ResultStore) -> None:
-    every = [Run(store, record) for record in store.records()]
+    every = [CampaignRun(store, record) for record in store.records()]
     noise = Group("noise", tuple(run for run in every if run.record.method == "noise"))
     other = Group("other", tuple(run for run in every if run.record.method == "other"))
     fixed = Group("word_overlap", tuple(run for run in every if run.record.method == "word_overlap"))
     second = Group("other#2", other.runs[1:], single=True)
 
     def seeds(a: Group, b: Group, seed: int | None = None) -> list[int | None]:
-        return [run.record.seed for run in choose(a, b, seed, "bench diff")]
+        return [run.record.seed for run in choose_runs(a, b, seed, "bench diff")]
 
     assert seeds(noise, other) == [1, 1]
     assert seeds(noise, other, 2) == [2, 2]
@@ -150,4 +150,4 @@ def test_which_runs_are_chosen(store: ResultStore) -> None:
     with pytest.raises(InputError, match="other#2 has no finished seed 1; expected for other#2 one of 2"):
         seeds(noise, second, 1)
     with pytest.raises(InputError, match="no seed in common; expected for noise one of 1, 2"):
-        seeds(noise, Group("x#7", (Run(store, replace(other.runs[0].record, seed=7)),), single=True))
+        seeds(noise, Group("x#7", (CampaignRun(store, replace(other.runs[0].record, seed=7)),), single=True))

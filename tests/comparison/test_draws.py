@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.comparison.item_bootstrap import NOT_AGAIN, RefusedError, Run, draws_path, item_draws, stored_draws
+from bench.comparison.item_bootstrap import NOT_AGAIN, RefusedError, CampaignRun, draws_path, draw_items, read_draws
 from bench.errors import BenchError, InputError
 from bench.eval import rescore
-from bench.records.integrity import sealed
-from bench.records.record import to_json
+from bench.records.integrity import seal_record
+from bench.records.record import record_to_json
 from bench.records.store import ResultStore
 from tests.support.cli import Cli
 
@@ -25,22 +25,22 @@ Facts = dict[str, Any]
 
 
 @pytest.fixture
-def runs(cli: Cli, tmp_path: Path) -> list[Run]:
+def runs(cli: Cli, tmp_path: Path) -> list[CampaignRun]:
     """Two seeds of noise and word_overlap, with draws kept of all."""
     cli("run", "--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", "toy")
     assert cli("stats", *FEW)[0] == 0
     return read(tmp_path)
 
 
-def read(folder: Path) -> list[Run]:
+def read(folder: Path) -> list[CampaignRun]:
     store = ResultStore(folder / "results", "local")
-    return [Run(store, record) for record in store.records()]
+    return [CampaignRun(store, record) for record in store.records()]
 
 
-def add(run: Run, points: float) -> None:
+def add(run: CampaignRun, points: float) -> None:
     """Edit a record's scores, and make its seal anew."""
     scores = tuple(replace(score, value=score.value + points) for score in run.record.scores)
-    run.path.write_text(to_json(sealed(replace(run.record, scores=scores))))
+    run.path.write_text(record_to_json(seal_record(replace(run.record, scores=scores))))
 
 
 def change_kept(path: Path, change: Callable[[Facts], Any]) -> None:
@@ -58,10 +58,10 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise InputError("suite 'toy' needs evaluation data")
 
-    monkeypatch.setattr(rescore, "_suite", missing)
+    monkeypatch.setattr(rescore, "_load_suite", missing)
 
 
-def test_without_data_kept_draws_serve_and_it_is_said(cli: Cli, runs: list[Run], no_data: None) -> None:
+def test_without_data_kept_draws_serve_and_it_is_said(cli: Cli, runs: list[CampaignRun], no_data: None) -> None:
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, err) == (0, "")
     assert out.count(NOT_AGAIN) == 1
@@ -76,19 +76,19 @@ def test_without_data_kept_draws_serve_and_it_is_said(cli: Cli, runs: list[Run],
     assert (code, out.count(NOT_AGAIN), out.count("Items: left out: suite 'toy' needs")) == (0, 1, 1)
 
 
-def test_with_data_it_is_not_said(cli: Cli, runs: list[Run]) -> None:
+def test_with_data_it_is_not_said(cli: Cli, runs: list[CampaignRun]) -> None:
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, err, NOT_AGAIN in out) == (0, "", False)
 
 
 @pytest.mark.parametrize("points", [0.05, -0.05, 2e-9])
 def test_kept_draws_refuse_an_edited_score_without_data(
-    cli: Cli, runs: list[Run], tmp_path: Path, no_data: None, points: float
+    cli: Cli, runs: list[CampaignRun], tmp_path: Path, no_data: None, points: float
 ) -> None:
     add(runs[0], points)
     (edited, *_) = read(tmp_path)
     with pytest.raises(RefusedError, match=r"TOY is .*, its predictions give .*: the record was edited"):
-        stored_draws(edited, 100)
+        read_draws(edited, 100)
     for arguments in (("compare", "noise", "word_overlap"), ("stats",)):
         code, out, err = cli(*arguments, *FEW)
         assert (code, out, err.count("\n")) == (2, "", 1)
@@ -96,13 +96,13 @@ def test_kept_draws_refuse_an_edited_score_without_data(
         assert "results/local/mini/noise/seed-1/toy.json" in err
 
 
-def test_rounding_is_no_edit(cli: Cli, runs: list[Run], tmp_path: Path, no_data: None) -> None:
+def test_rounding_is_no_edit(cli: Cli, runs: list[CampaignRun], tmp_path: Path, no_data: None) -> None:
     add(runs[0], 1e-12)
-    assert stored_draws(read(tmp_path)[0], 100) is not None
+    assert read_draws(read(tmp_path)[0], 100) is not None
     assert cli("stats", *FEW)[0] == 0
 
 
-def test_a_report_with_items_refuses_it_too(cli: Cli, runs: list[Run]) -> None:
+def test_a_report_with_items_refuses_it_too(cli: Cli, runs: list[CampaignRun]) -> None:
     assert cli("stats")[0] == 0
     report = ("report", "--format", "html")
     code, out, _ = cli(*report)
@@ -129,7 +129,7 @@ def change_observed(facts: Facts) -> None:
     ],
 )
 def test_draws_that_lie_cost_an_honest_record_nothing(
-    cli: Cli, runs: list[Run], change: Callable[[Facts], Any], message: str
+    cli: Cli, runs: list[CampaignRun], change: Callable[[Facts], Any], message: str
 ) -> None:
     path = draws_path(runs[0], 100)
     before = path.read_bytes()
@@ -141,7 +141,7 @@ def test_draws_that_lie_cost_an_honest_record_nothing(
 
 
 def test_draws_that_agree_with_an_edited_score_win_nothing_where_the_data_are(
-    cli: Cli, runs: list[Run], tmp_path: Path
+    cli: Cli, runs: list[CampaignRun], tmp_path: Path
 ) -> None:
     """Whoever edits a record can edit its draws' file as well."""
     add(runs[0], 0.05)
@@ -153,13 +153,13 @@ def test_draws_that_agree_with_an_edited_score_win_nothing_where_the_data_are(
     assert "its predictions give" in err
 
 
-def test_a_record_without_predictions_has_no_items(cli: Cli, runs: list[Run]) -> None:
+def test_a_record_without_predictions_has_no_items(cli: Cli, runs: list[CampaignRun]) -> None:
     """Predictions that a record doesn't name are no reason to believe it, nor to refuse it."""
     stripped = replace(runs[0].record, predictions=None)
-    runs[0].path.write_text(to_json(sealed(stripped)))
+    runs[0].path.write_text(record_to_json(seal_record(stripped)))
     runs[0].path.with_suffix(".npz").unlink()
     with pytest.raises(BenchError, match="no predictions are kept"):
-        list(item_draws([Run(runs[0].store, stripped)], draws=100))
+        list(draw_items([CampaignRun(runs[0].store, stripped)], draws=100))
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, err) == (0, "")
     assert "Items: left out: " in out

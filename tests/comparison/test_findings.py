@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.comparison.comparison import compare, correct
+from bench.comparison.comparison import compare, correct_comparisons
 from bench.comparison.design import Design
-from bench.comparison.evidence import row_of_components, row_of_seeds
-from bench.comparison.finding import Finding, Method, agreeing, corrected_findings
-from bench.comparison.render import held, statements, verdict
+from bench.comparison.evidence import find_component_coverage, find_seed_coverage
+from bench.comparison.finding import ComparisonFinding, CorrectionMethod, select_consistent_interval, correct_findings
+from bench.comparison.render import describe_coverage, describe_comparison, describe_verdict
 from bench.comparison.select import Group
-from bench.reports.tables.comparison import task_grid
-from bench.stats.checks import generator
-from bench.stats.correction import corrected_levels
-from bench.stats.coverage import measured
+from bench.reports.tables.comparison import comparison_grid
+from bench.stats.checks import make_generator
+from bench.stats.correction import adjust_levels
+from bench.stats.coverage import find_coverage
 from bench.stats.hierarchical import ComponentsDifference
 from bench.stats.seeds import welch
 from tests.support.cli import Cli
@@ -26,7 +26,7 @@ COMMITTED = ("--campaign", "mini", "--results", str(RESULTS), "--draws", "200")
 
 
 def normal(name: str, n: int, mean: float = 0.7, sd: float = 0.01, tasks: int = 1) -> Group:
-    rng = generator(0, f"findings/{name}")
+    rng = make_generator(0, f"findings/{name}")
     scores = mean + sd * rng.normal(size=(n, tasks))
     return side(name, scores.tolist())
 
@@ -35,26 +35,26 @@ def test_levels_by_hand() -> None:
     p = {"a": 0.2, "b": 0.001, "c": 0.02, "d": 0.012}
     # Holm rejects b at alpha / 4, d at alpha / 3, c at alpha / 2; Benjamini-Hochberg all three at 3 alpha / 4
     holm = {"a": 0.9875, "b": 0.9875, "c": 0.975, "d": 1 - 0.05 / 3}
-    assert corrected_levels(p, "holm") == pytest.approx(holm)
+    assert adjust_levels(p, "holm") == pytest.approx(holm)
     fdr = {"a": 0.9875, "b": 0.9625, "c": 0.9625, "d": 0.9625}
-    assert corrected_levels(p, "fdr_bh") == pytest.approx(fdr)
-    assert corrected_levels({"a": 0.01}, "holm", 0.9) == pytest.approx({"a": 0.9})
+    assert adjust_levels(p, "fdr_bh") == pytest.approx(fdr)
+    assert adjust_levels({"a": 0.01}, "holm", 0.9) == pytest.approx({"a": 0.9})
     with pytest.raises(ValueError, match=r"^p=1.5; expected p in \[0, 1\]$"):
-        corrected_levels({"a": 0.1, "b": 1.5}, "holm")
+        adjust_levels({"a": 0.1, "b": 1.5}, "holm")
 
 
 @pytest.mark.parametrize("method", ["holm", "fdr_bh"])
-def test_no_interval_contradicts_the_corrected_p_beside_it(method: Method) -> None:
-    rng, turned, shown_p = generator(0, f"agree/{method}"), 0, set()
+def test_no_interval_contradicts_the_corrected_p_beside_it(method: CorrectionMethod) -> None:
+    rng, turned, shown_p = make_generator(0, f"agree/{method}"), 0, set()
     for _ in range(60):
         means = 0.7 + rng.uniform(-0.02, 0.02, size=4)
         scores = [(0.7 + 0.01 * rng.normal(size=5), mean + 0.01 * rng.normal(size=4)) for mean in means]
         tests = [welch(x, y) for x, y in scores]
         found = [
-            Finding("seeds", "welch", d.difference, d.low, d.high, d.df, d.p, 0.0, 0.95, None, None)
+            ComparisonFinding("seeds", "welch", d.difference, d.low, d.high, d.df, d.p, 0.0, 0.95, None, None)
             for d in tests
         ]
-        for (x, y), one in zip(scores, corrected_findings(found, "f", method), strict=True):
+        for (x, y), one in zip(scores, correct_findings(found, "f", method), strict=True):
             assert one.corrected is not None
             assert one.interval is not None
             again = welch(x, y, one.corrected.level)
@@ -72,7 +72,7 @@ def test_a_corrected_verdict_and_its_table_show_one_interval() -> None:
         side(f"o{i}", [score - gap for score in (0.70, 0.71, 0.72, 0.73)])
         for i, gap in enumerate((0.023, 0.03))
     ]
-    first, second = correct([compare(ours, other) for other in others], "ours against o0, o1", "holm")
+    first, second = correct_comparisons([compare(ours, other) for other in others], "ours against o0, o1", "holm")
     error = 0.01 * np.sqrt(5 / 3 / 2)  # sd^2 = 5e-4 / 3 on both sides, of four each; 6 degrees of freedom
     p = 2 * stats.t.sf(np.array([0.023, 0.03]) / error, 6)
     half = stats.t.ppf(1 - 0.05 / 2, 6) * error
@@ -80,13 +80,13 @@ def test_a_corrected_verdict_and_its_table_show_one_interval() -> None:
     assert first.corrected is not None
     assert [first.corrected.p, first.corrected.level] == pytest.approx([p[0], 0.95])
     ends = f"[{100 * (0.023 - half):+.2f}, {100 * (0.023 + half):+.2f}]"
-    assert f"95% interval {ends}, p = {p[0]:.4f} by Welch's test after correction by Holm over 2" in verdict(
+    assert f"95% interval {ends}, p = {p[0]:.4f} by Welch's test after correction by Holm over 2" in describe_verdict(
         first
     )
-    assert [row[4] for row in task_grid(first).rows] == [ends, ends]
+    assert [row[4] for row in comparison_grid(first).rows] == [ends, ends]
     half = stats.t.ppf(1 - 0.05 / 4, 6) * error
     ends = f"[{100 * (0.03 - half):+.2f}, {100 * (0.03 + half):+.2f}]"
-    assert f"97.5% interval {ends}, p = {2 * p[1]:.4f} by Welch's test" in verdict(second)
+    assert f"97.5% interval {ends}, p = {2 * p[1]:.4f} by Welch's test" in describe_verdict(second)
 
 
 def test_tasks_have_intervals_that_agree_with_their_corrected_p() -> None:
@@ -97,10 +97,10 @@ def test_tasks_have_intervals_that_agree_with_their_corrected_p() -> None:
         test = welch(a.scores(task), b.scores(task), one.level)
         assert one.interval == pytest.approx((test.low, test.high))
         assert (test.low > 0 or test.high < 0) == (one.p <= 0.05)
-    grid = task_grid(found)
+    grid = comparison_grid(found)
     assert grid.header[4:] == ("seeds, corrected", "p", "exact p (lowest possible)", "p corrected")
     assert grid.rows[-1][-1] == "-"
-    (said,) = (line for line in statements(found) if line.startswith("Tasks: "))
+    (said,) = (line for line in describe_comparison(found) if line.startswith("Tasks: "))
     assert "(Welch's test, corrected by Benjamini-Hochberg over the 7 tasks)" in said
     exact = compare(a, b, test="permutation")
     p = exact.seed_level.exact["T0"].p if exact.seed_level else 0
@@ -108,15 +108,15 @@ def test_tasks_have_intervals_that_agree_with_their_corrected_p() -> None:
 
 
 def test_an_interval_that_contradicts_an_exact_test_is_not_shown() -> None:
-    assert agreeing((0.1, 0.3), 0.2, 0.05) is None
-    assert agreeing((-0.1, 0.3), 0.2, 0.05) == (-0.1, 0.3)
-    assert agreeing((-0.3, -0.1), 0.05, 0.05) == (-0.3, -0.1)
+    assert select_consistent_interval((0.1, 0.3), 0.2, 0.05) is None
+    assert select_consistent_interval((-0.1, 0.3), 0.2, 0.05) == (-0.1, 0.3)
+    assert select_consistent_interval((-0.3, -0.1), 0.05, 0.05) == (-0.3, -0.1)
     a, b = side("a", [0.80, 0.81, 0.82, 0.99]), side("b", [0.70, 0.71, 0.72, 0.73])
     found = compare(a, b, test="permutation")
     low, high = found.interval
     assert low < 0 < high
     assert found.p == pytest.approx(2 / 70)
-    assert verdict(found) == (
+    assert describe_verdict(found) == (
         "For further seeds on these test pairs: a is ahead: a - b = +14.00 points, p = 0.0286 by the exact "
         "permutation test, from 4 seeds per side"
     )
@@ -198,46 +198,46 @@ def test_other_formats_hold_the_verdict_too(cli: Cli, form: str, fact: str) -> N
 
 def test_the_coverage_that_is_quoted_fits_the_test_and_its_numbers() -> None:
     alike, wide = [0.70, 0.71, 0.72, 0.70, 0.71], [0.50, 0.90]
-    assert row_of_seeds(Design("welch", "auto", None), alike, alike, None) == measured("welch", 5, 5)
-    unequal = row_of_seeds(Design("welch", "auto", None), alike, wide, None)
+    assert find_seed_coverage(Design("welch", "auto", None), alike, alike, None) == find_coverage("welch", 5, 5)
+    unequal = find_seed_coverage(Design("welch", "auto", None), alike, wide, None)
     assert (unequal.method, unequal.n_a, unequal.n_b) == ("welch", 2, 5)
-    assert row_of_seeds(Design("student", "auto", None), [0.7], alike, None) == measured("student", 5, 1)
-    paired = row_of_seeds(Design("sign-flip", "auto", "x"), alike, alike, 0.99)
-    assert paired == measured("paired t", 5, 5, correlation=0.99)
+    assert find_seed_coverage(Design("student", "auto", None), [0.7], alike, None) == find_coverage("student", 5, 1)
+    paired = find_seed_coverage(Design("sign-flip", "auto", "x"), alike, alike, 0.99)
+    assert paired == find_coverage("paired t", 5, 5, correlation=0.99)
     both = ComponentsDifference(0.1, 0.0, 0.2, 2.0, 4.0, 0.1, 2e-4, 1e-4, 5, 5, True)
-    row = row_of_components(both, 0.9)
+    row = find_component_coverage(both, 0.9)
     assert (row.method, row.design, row.target, row.n_a) == (
         *("components, paired", "seeds dominate", "further seeds, further items"),
         5,
     )
-    assert row_of_components(replace(both, items=3e-4, paired=False), None).design == "items dominate"
-    said = " ".join(statements(compare(side("a", wide), side("b", alike))))
+    assert find_component_coverage(replace(both, items=3e-4, paired=False), None).design == "items dominate"
+    said = " ".join(describe_comparison(compare(side("a", wide), side("b", alike))))
     assert "the test has the smaller side's degrees of freedom, 1." in said
     assert "too narrow" not in said
-    said = " ".join(statements(compare(side("a", alike), side("b", alike[::-1]))))
+    said = " ".join(describe_comparison(compare(side("a", alike), side("b", alike[::-1]))))
     assert "too narrow" not in said
     assert "wider than" not in said
     two = compare(side("a", [0.70, 0.72]), side("b", [0.71, 0.74]))
     assert (
         "For further seeds on these test pairs, the interval is wider than it need be: in simulations with 2 "
         "seeds per side, such a 95% interval held the true difference in 97.7%."
-    ) in statements(two)
+    ) in describe_comparison(two)
 
 
 def test_a_permutation_of_sides_that_spread_unequally_says_how_often_it_errs() -> None:
     narrow = [0.70, 0.71, 0.72, 0.70, 0.71, 0.72, 0.715, 0.705, 0.71, 0.70]
     wide = [0.68, 0.76, 0.72]
-    row = measured("permutation", 3, 10, design="spread 3:1")
+    row = find_coverage("permutation", 3, 10, design="spread 3:1")
     assert (row.n_a, row.n_b, row.keeps) == (3, 10, False)
     for test in ("auto", "permutation"):
-        said = statements(compare(side("a", narrow), side("b", wide), test=test))
+        said = describe_comparison(compare(side("a", narrow), side("b", wide), test=test))
         assert (
             "The sides spread unequally: in simulations with 3 seeds that spread three times as far as the "
             "others' 10, the permutation of runs called equal methods different in "
             f"{100 * row.measured:.1f}%."
         ) in said
         assert "needs no normal scores, but equal spreads: p = " in " ".join(said)
-    said = statements(compare(side("a", narrow[:5]), side("b", narrow[5:])))
+    said = describe_comparison(compare(side("a", narrow[:5]), side("b", narrow[5:])))
     assert not any(line.startswith("The sides spread unequally") for line in said)
 
 
@@ -248,11 +248,11 @@ def test_seeds_far_from_the_others_are_named_with_what_is_robust() -> None:
     assert found.seed_level is not None
     assert found.seed_level.iqm is not None
     assert found.seed_level.outlying.first == (3,)
-    row = measured("welch", 5, 5, design="collapse")
-    said = statements(found)
+    row = find_coverage("welch", 5, 5, design="collapse")
+    said = describe_comparison(found)
     assert (
         f"Far from the others: seed 3 of a. Where one run in ten collapses, the interval can't be relied on: "
-        f"{held(row)}. Look at these runs, and at the interquartile means."
+        f"{describe_coverage(row)}. Look at these runs, and at the interquartile means."
     ) in said
     assert f"is +{100 * found.seed_level.iqm.difference:.2f} points, bootstrap interval [" in " ".join(said)
     assert found.difference < 0 < found.seed_level.iqm.difference
@@ -260,4 +260,4 @@ def test_seeds_far_from_the_others_are_named_with_what_is_robust() -> None:
         side("a", [0.71, 0.73, 0.70, 0.72, 0.75], shared),
         side("b", [0.70, 0.721, 0.691, 0.709, 0.50], shared),
     )
-    assert "the difference of seed 5" in " ".join(statements(pairs))
+    assert "the difference of seed 5" in " ".join(describe_comparison(pairs))

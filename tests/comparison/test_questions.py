@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.comparison.comparison import Comparison, compare, correct
-from bench.comparison.finding import Finding
-from bench.comparison.item_bootstrap import Run
+from bench.comparison.comparison import Comparison, compare, correct_comparisons
+from bench.comparison.finding import ComparisonFinding
+from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.questions import Questions
-from bench.comparison.render import statements
+from bench.comparison.render import describe_comparison
 from bench.comparison.select import Group
-from bench.data.published import WIKI, lines
+from bench.data.published import WIKI, published_rows
 from bench.errors import InputError
 from bench.reports.tables.comparison import published_differences
-from bench.stats.design import Asked
-from bench.stats.equivalence import claim, equivalence, estimate, one_run_each
+from bench.stats.design import RequestedTest
+from bench.stats.equivalence import claim_test, equivalence_test, estimate_from_interval, predict_run_difference
 from bench.stats.paired import paired_t
-from bench.stats.planning import in_words, plan, power_of
+from bench.stats.planning import describe_seed_plan, plan_seeds, compute_power_range
 from bench.stats.seeds import least_p, welch
 from bench.stats.spread import spread_of_pairs, spread_of_sides
 from tests.support.cli import Cli, refusal
@@ -38,7 +38,7 @@ def asked(a: list[float] = A, b: list[float] = B, keys: Keys = shared, **questio
 
 
 def said(found: Comparison, start: str) -> str:
-    (line,) = (line for line in statements(found) if line.startswith(start))
+    (line,) = (line for line in describe_comparison(found) if line.startswith(start))
     return line
 
 
@@ -47,7 +47,7 @@ def test_equality_within_a_margin() -> None:
     error = t.sd / np.sqrt(5)
     low, high = (t.difference + sign * stats.t.ppf(0.95, 4) * error for sign in (-1, 1))
     found = asked(margin=0.005)
-    assert found.answers.margin == equivalence(estimate(t), 0.005)
+    assert found.answers.margin == equivalence_test(estimate_from_interval(t), 0.005)
     p = stats.t.cdf((t.difference - 0.005) / error, 4)
     assert said(found, "Equal") == (
         "Equal within 0.50 points, for further seeds on these test pairs: the 90% interval "
@@ -85,7 +85,7 @@ def test_a_claimed_lead() -> None:
     }
     for size, sentence in expected.items():
         found = asked(claim=size)
-        assert found.answers.claim == claim(estimate(t), size)
+        assert found.answers.claim == claim_test(estimate_from_interval(t), size)
         assert said(found, "The records ") == sentence
     assert said(asked(claim=-0.003), "The records ").startswith(
         "The records support a lead of a over b of at"
@@ -95,8 +95,8 @@ def test_a_claimed_lead() -> None:
 def test_a_published_difference_is_held_against_one_further_run_of_each() -> None:
     questions = Questions(published={"Paper, Table 1": 0.02, "as given": 0.2})
     found = compare(side("a", A, shared), side("b", B, shared), asked=questions)
-    low, high = one_run_each(A, B)
-    inside, outside = (line for line in statements(found) if line.startswith("Published: "))
+    low, high = predict_run_difference(A, B)
+    inside, outside = (line for line in describe_comparison(found) if line.startswith("Published: "))
     assert inside == (
         "Published: +2.00 points (Paper, Table 1). If each were trained once more, the difference of these "
         f"two runs would lie in [{100 * low:+.2f}, {100 * high:+.2f}] with a chance of 95%; the published "
@@ -109,13 +109,13 @@ def test_a_published_difference_is_held_against_one_further_run_of_each() -> Non
 
 def test_plans_are_of_the_design_and_of_a_chosen_difference() -> None:
     pairs, sides = asked(detect=0.01), asked(keys=lambda _: (), detect=0.01)
-    assert pairs.answers.plan == plan(0.01, spread_of_pairs(A, B))
-    assert sides.answers.plan == plan(0.01, spread_of_sides(A, B))
-    assert pairs.answers.power == power_of(0.01, spread_of_pairs(A, B), 5)
-    chance = power_of(0.01, spread_of_sides(A, B), 5, 5)
+    assert pairs.answers.plan == plan_seeds(0.01, spread_of_pairs(A, B))
+    assert sides.answers.plan == plan_seeds(0.01, spread_of_sides(A, B))
+    assert pairs.answers.power == compute_power_range(0.01, spread_of_pairs(A, B), 5)
+    chance = compute_power_range(0.01, spread_of_sides(A, B), 5, 5)
     assert said(sides, "Plan: ") == (
         "Plan: to show a true difference of 1.00 points on these test pairs with a chance of 80% takes "
-        f"{in_words(plan(0.01, spread_of_sides(A, B)))}. The 5 seeds per side at hand show it with a chance "
+        f"{describe_seed_plan(plan_seeds(0.01, spread_of_sides(A, B)))}. The 5 seeds per side at hand show it with a chance "
         f"of {chance.value:.0%} ({chance.low:.0%} to {chance.high:.0%}); the ranges come from a spread that "
         "is only estimated."
     )
@@ -126,7 +126,7 @@ def test_plans_are_of_the_design_and_of_a_chosen_difference() -> None:
     )
     assert "; so small a pilot is none to plan from. The 2 seeds per side at hand" in said(few, "Plan: ")
     fixed = compare(side("a", A), side("b", {None: 0.7}), asked=Questions(detect=0.02))
-    assert fixed.answers.plan == plan(0.02, spread_of_sides(A, [0.7]))
+    assert fixed.answers.plan == plan_seeds(0.02, spread_of_sides(A, [0.7]))
     flat = compare(side("a", A), side("b", [0.7] * 5))  # seeds that happen to agree are no fixed score
     assert (flat.answers.plan, flat.answers.power) == (None, None)
 
@@ -135,31 +135,31 @@ def test_several_comparisons_share_the_error_rate_of_their_answers() -> None:
     ours = side("ours", A)
     others = [side(f"o{i}", [score - 0.04 * i for score in B]) for i in range(4)]
     questions = Questions(margin=0.05, claim=0.01)
-    found = correct([compare(ours, o, asked=questions) for o in others], "f", "holm")
+    found = correct_comparisons([compare(ours, o, asked=questions) for o in others], "f", "holm")
     for one, other in zip(found, others, strict=True):
         assert one.answers.level == pytest.approx(0.9875)
-        d = estimate(welch(A, other.scores("avg")))
-        assert one.answers.claim == claim(d, 0.01, one.answers.level)
-        assert one.answers.margin == equivalence(d, 0.05, one.answers.level)
+        d = estimate_from_interval(welch(A, other.scores("avg")))
+        assert one.answers.claim == claim_test(d, 0.01, one.answers.level)
+        assert one.answers.margin == equivalence_test(d, 0.05, one.answers.level)
         assert ", at 98.75% each so that all comparisons hold together. The 5" in said(one, "Plan: ")
 
 
 def test_items_that_vary_answer_nothing_for_seeds_that_do_not() -> None:
     """Variance components have only the items' variance there, however few the seeds."""
     ends = (0.03, 0.02, 0.04, 12.0)
-    still = Finding("both", "components", *ends, least_p(5, 5), least_p(5, 5), 0.95, None, None)
+    still = ComparisonFinding("both", "components", *ends, least_p(5, 5), least_p(5, 5), 0.95, None, None)
     assert (still.said, still.possible, still.unjudged) == ("differs", None, "nothing varies over seeds")
-    assert Finding("both", "components", *ends, 0.001, 0.0, 0.95, None, None).unjudged is None
-    assert Finding("items", "items", *ends, 0.001, 2e-4, 0.95, None, None).unjudged is None
+    assert ComparisonFinding("both", "components", *ends, 0.001, 0.0, 0.95, None, None).unjudged is None
+    assert ComparisonFinding("items", "items", *ends, 0.001, 2e-4, 0.95, None, None).unjudged is None
 
 
 @pytest.mark.parametrize("test", ["permutation", "sign-flip"])
-def test_an_exact_test_has_no_plan_of_a_t_test(test: Asked) -> None:
+def test_an_exact_test_has_no_plan_of_a_t_test(test: RequestedTest) -> None:
     eight = ([*A, *A[:3]], [score - 0.01 for score in (*B, *B[:3])])
     found = compare(side("a", eight[0], shared), side("b", eight[1], shared), test=test, asked=ASKED)
     assert (found.answers.plan, found.answers.power) == (None, None)
     assert found.answers.margin is not None
-    assert not any(line.startswith("Plan: ") for line in statements(found))
+    assert not any(line.startswith("Plan: ") for line in describe_comparison(found))
 
 
 def test_what_cannot_be_answered_is_said() -> None:
@@ -206,7 +206,7 @@ def printed(name: str, text: str, backbone: str = "bert-base-uncased") -> Group:
     for run in group.runs:
         training = {"corpus": {"name": text, "sentences": 1_000_000}, "stages": run.record.training["stages"]}
         record = replace(run.record, suite="sts7", options={}, backbone={"name": backbone}, training=training)
-        runs.append(Run(run.store, record))
+        runs.append(CampaignRun(run.store, record))
     return Group(name, tuple(runs))
 
 
@@ -214,7 +214,7 @@ def test_published_differences_are_those_of_one_table_and_of_our_setting() -> No
     a, b = printed("simcse", "wiki1m_for_simcse.txt"), printed("esimcse", "wiki1m_for_simcse.txt")
     found = published_differences(a, b)
     by_hand = {}
-    rows = [line for line in lines("sts7") if line.first.backbone == "bert-base" and line.text == WIKI]
+    rows = [line for line in published_rows("sts7") if line.first.backbone == "bert-base" and line.text == WIKI]
     for one in rows:
         for other in rows:
             same = one.first.source == other.first.source

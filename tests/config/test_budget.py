@@ -39,14 +39,14 @@ def registered(own_methods: None) -> None:
 def planned(text: str, profile: str) -> tuple[str, dict[str, OptionValue]]:
     (request,) = parse_methods(text)
     (cell,) = make_cells(
-        request, NEW, RunSpec((request,), (1,), profile), profiles.load(profile), profile, None, 0
+        request, NEW, RunSpec((request,), (1,), profile), profiles.load_profile(profile), profile, None, 0
     )
     return cell.method, {name: value for name, value in cell.options if name in ("steps", "epochs")}
 
 
 @pytest.mark.parametrize("profile", ["mini", "minilm", "bert-base", "roberta-base"])
 def test_a_new_method_gets_simcses_budget(profile: str) -> None:
-    found = profiles.load(profile)
+    found = profiles.load_profile(profile)
     simcse = profile_options(METHODS.get("simcse").card, found)
     size: dict[str, OptionValue] = {"batch_size": simcse["batch_size"]}
     options = profile_options(NEW, found, size) | size
@@ -88,7 +88,7 @@ def test_a_method_whose_steps_nobody_can_count_keeps_its_own() -> None:
 
 def test_every_method_of_the_papers_has_a_table_in_their_profiles() -> None:
     for name in ("bert-base", "roberta-base"):
-        profile = profiles.load(name)
+        profile = profiles.load_profile(name)
         assert {"simcse", "tncse", "infocse", "unsee_byol"} <= profile.methods.keys()
         assert profile_options(METHODS.get("infocse").card, profile)["epochs"] == 2
 
@@ -99,7 +99,7 @@ PROFILE = (Path(profiles.__file__).parent / "mini.toml").read_text(encoding="utf
 def test_a_file_is_a_profile(tmp_path: Path) -> None:
     for encoding in ("utf-8", "utf-8-sig"):  # an editor's byte order mark is no statement
         (tmp_path / "mine.toml").write_text(PROFILE, encoding=encoding)
-        assert profiles.load(str(tmp_path / "mine.toml")) == replace(profiles.load("mini"), name="mine")
+        assert profiles.load_profile(str(tmp_path / "mine.toml")) == replace(profiles.load_profile("mini"), name="mine")
 
 
 @pytest.mark.parametrize(
@@ -143,14 +143,14 @@ def test_a_table_of_no_method_is_named(cli: Cli, tmp_path: Path, command: tuple[
 def test_a_file_that_is_no_profile_is_one_line(tmp_path: Path, name: str, text: str, said: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as caught:
-        profiles.load(str(tmp_path / name))
+        profiles.load_profile(str(tmp_path / name))
     assert said in str(caught.value)
 
 
 def test_a_file_that_isnt_there_has_a_near_one(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(PROFILE)
     with pytest.raises(InputError) as caught:
-        profiles.load(str(tmp_path / "mien.toml"))
+        profiles.load_profile(str(tmp_path / "mien.toml"))
     assert "it can't be read: No such file or directory; did you mean 'mine.toml'?" in str(caught.value)
 
 

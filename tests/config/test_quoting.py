@@ -15,8 +15,8 @@ from bench.config.method_ids import (
     parse_method,
     parse_methods,
     quote_path,
-    quoted,
-    recorded,
+    quote_value,
+    match_recorded_id,
     split_argument,
     split_outside_brackets,
     split_path,
@@ -95,7 +95,7 @@ def test_quotes_in_methods_of_methods() -> None:
     assert of.options == (("of", 'ensemble:hf:"a,b]+c"+untrained'), ("lr", "1"))
     (of,) = parse_methods(r'distill[of=hf:"C:\a\b,c"]')
     assert of.options == (("of", r'hf:"C:\a\b,c"'),)
-    assert quoted(of.options[0][1]) == of.options[0][1]
+    assert quote_value(of.options[0][1]) == of.options[0][1]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_names_in_records_are_read_without_a_look_at_the_disk(
 def test_rows_are_named_again_by_what_was_typed() -> None:
     names = ["untrained", "my_folder_v=2_-01234567[pooling=avg]", "A"]
     assert model_stem("sub/my,folder[v=2]", "0123456789abcdef") == "my_folder_v=2_-01234567"
-    assert recorded("my_folder_v=2_-01234567:avg", names) == names[1]
+    assert match_recorded_id("my_folder_v=2_-01234567:avg", names) == names[1]
     text = 'A=hf:"x,y":avg,untrained,my_folder_v=2_-01234567[pooling=avg]'
     assert split_outside_brackets(text) == ['A=hf:"x,y":avg', "untrained", names[1]]
 
@@ -235,9 +235,9 @@ def test_values_keep_their_escapes() -> None:
     (one,) = parse_methods(r'hf:x[prompt="say:\, \[\]\\n",template=C:\models\x]')
     assert dict(one.options) == {"prompt": '"say:, []\\n"', "template": r"C:\models\x"}
     for value in (r"C:\models\x", '"a, b"', 'means:"', "a[b=c\\,d]", "x\\", "[", r"\,"):
-        (again,) = parse_methods(f"m[a={quoted(value)}]")
+        (again,) = parse_methods(f"m[a={quote_value(value)}]")
         assert again.options == (("a", value),)
-    assert quoted(r"C:\m") == r"C:\\m"  # as rows of earlier versions are called
+    assert quote_value(r"C:\m") == r"C:\\m"  # as rows of earlier versions are called
 
 
 @given(st.text(st.sampled_from('ab"\\[],:=+*~ ./é')).filter(lambda path: path.strip() != ""))

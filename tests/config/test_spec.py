@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.config.method_ids import parse_methods, parse_override, parse_seeds
-from bench.errors import BenchError, InputError, did_you_mean
+from bench.errors import BenchError, InputError, suggest_name
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_overrides() -> None:
 
 
 def test_suggestions() -> None:
-    assert did_you_mean("untraind", ["untrained", "hf"]) == "did you mean 'untrained'?"
-    assert did_you_mean("zzz", ["untrained", "hf"]) is None
-    assert did_you_mean("SimCSE", ["esimcse", "simcse"]) == "did you mean 'simcse'?"
-    assert did_you_mean("A", ["a", "A"]) == "did you mean 'a'?"
-    assert did_you_mean("mean", ["mask", "avg"]) == "did you mean 'avg'?"
-    assert did_you_mean("mean", ["mask"]) is None
+    assert suggest_name("untraind", ["untrained", "hf"]) == "did you mean 'untrained'?"
+    assert suggest_name("zzz", ["untrained", "hf"]) is None
+    assert suggest_name("SimCSE", ["esimcse", "simcse"]) == "did you mean 'simcse'?"
+    assert suggest_name("A", ["a", "A"]) == "did you mean 'a'?"
+    assert suggest_name("mean", ["mask", "avg"]) == "did you mean 'avg'?"
+    assert suggest_name("mean", ["mask"]) is None
 
 
 def test_errors_survive_pickling_with_all_parts() -> None:

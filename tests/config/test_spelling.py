@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.config.method_ids import recorded
+from bench.config.method_ids import match_recorded_id
 from bench.records.store import ResultStore
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
@@ -34,7 +34,7 @@ NAMES = (
     ],
 )
 def test_other_spellings_of_a_row(text: str, name: str) -> None:
-    assert recorded(text, NAMES) == name
+    assert match_recorded_id(text, NAMES) == name
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_other_spellings_of_a_row(text: str, name: str) -> None:
     ],
 )
 def test_what_is_no_row_stays_as_it_is(text: str) -> None:
-    assert recorded(text, NAMES) == text
+    assert match_recorded_id(text, NAMES) == text
 
 
 @given(st.text(st.sampled_from("a[]=,:x1e-.\\ \x00é"), max_size=12))
 def test_any_text_means_a_row_or_itself(text: str) -> None:
-    assert recorded(text, NAMES) in (text, *NAMES)
+    assert match_recorded_id(text, NAMES) in (text, *NAMES)
 
 
 HAD: dict[str, object] = {"steps": 4, "epochs": 1, "lr": 1e-4, "tau": 0.05}
@@ -112,7 +112,7 @@ RECORDS = [make_record(row, 1, {"STSB": 0.5}, name=name, options=options) for ro
 )
 def test_what_the_records_hold_tells_a_row_too(text: str, name: str) -> None:
     names = {record.method for record in RECORDS}
-    assert recorded(text, names, RECORDS) == (name or text)
+    assert match_recorded_id(text, names, RECORDS) == (name or text)
 
 
 def test_commands_take_them(cli: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:

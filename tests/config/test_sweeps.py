@@ -10,12 +10,12 @@ import torch
 
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
-from bench.config.sweep_manifest import Manifest, load_all, save
-from bench.config.sweeps import SWEEPS, Backbone, Point, single_encoders
+from bench.config.sweep_manifest import Manifest, load_manifests, save_manifest
+from bench.config.sweeps import SWEEPS, Backbone, SweepPoint, single_encoders
 from bench.errors import DataError
 from bench.losses.twin import ltn
 from bench.plan.plan import make_plan
-from bench.reports.tables.sweeps import norm_ratio, sweep_grids
+from bench.reports.tables.sweeps import norm_factor, sweep_grids
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 from tests.support.tncse import sets
@@ -91,7 +91,7 @@ def test_grids_over_methods_hold_every_baseline_that_trains() -> None:
 def test_dry_run_says_question_grid_seeds_and_cost(
     cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bench.cli.sweep.show_estimate", lambda plan: print("about", len(plan.jobs)))
+    monkeypatch.setattr("bench.cli.sweep.print_estimate", lambda plan: print("about", len(plan.jobs)))
     code, out, err = cli(*arguments(tiny_bert, corpus, "caels", *sets("jtcse"), "--estimate"))
     assert (code, err) == (0, "")
     assert "How many cross-attention layers? (JTCSE, Table IX)" in out
@@ -176,7 +176,7 @@ def test_the_surface_of_a_profile_from_a_file(cli: Cli, tmp_path: Path) -> None:
     source = (ROOT / "bench/config/profiles/mini.toml").read_text()
     (tmp_path / "own" / "mine.toml").write_text(source)
     assert cli("sweep", "norm_ratio", "--profile", "own/mine.toml")[0] == 0
-    (kept,) = load_all(tmp_path / "results" / "local")
+    (kept,) = load_manifests(tmp_path / "results" / "local")
     assert (kept.sweep, kept.profile) == ("norm_ratio", "mine")
 
 
@@ -184,22 +184,22 @@ def test_the_surface_of_a_profile_from_a_file(cli: Cli, tmp_path: Path) -> None:
 def test_a_grid_is_where_it_says(tmp_path: Path, profile: str) -> None:
     """It says itself where it is kept, so that one from anybody could lead out of the campaign."""
     path = tmp_path / "sweeps" / "mini-caels.json"
-    save(Manifest("caels", "mini", ("toy",), (1,), (("0", "jtcse", "jtcse[caels=0]"),)), tmp_path)
-    (grid,) = load_all(tmp_path)
+    save_manifest(Manifest("caels", "mini", ("toy",), (1,), (("0", "jtcse", "jtcse[caels=0]"),)), tmp_path)
+    (grid,) = load_manifests(tmp_path)
     path.write_text(path.read_text().replace('"mini"', json.dumps(profile)))
     with pytest.raises(DataError) as caught:
-        load_all(tmp_path)
+        load_manifests(tmp_path)
     assert f"damaged: it is of sweep caels and profile {profile}; delete it and run" in str(caught.value)
     if "/" in profile:
         with pytest.raises(DataError, match="is no profile's name"):
-            save(replace(grid, profile=profile), tmp_path)
+            save_manifest(replace(grid, profile=profile), tmp_path)
     assert [file.name for file in tmp_path.rglob("*.json")] == ["mini-caels.json"]
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """The command of a sweep that trains nothing."""
-    points = (Point("0", "a", "noise"), Point("1", "a", "word_overlap"))
+    points = (SweepPoint("0", "a", "noise"), SweepPoint("1", "a", "word_overlap"))
     monkeypatch.setitem(SWEEPS, "caels", replace(SWEEPS["caels"], points=lambda _: points))
     return ("sweep", "caels", "--workers", "1")
 
@@ -210,7 +210,7 @@ def test_a_sweep_again_on_another_suite_keeps_the_first(
     assert cli(*quick, "--seeds", "1-2", "--suite", "toy")[0] == 0
     code, out, _ = cli(*quick, "--seeds", "2,4", "--suite", "mini")
     assert (code, "caels, mini" in out, "caels, toy" in out) == (0, True, False)
-    (kept,) = load_all(tmp_path / "results" / "local")
+    (kept,) = load_manifests(tmp_path / "results" / "local")
     assert (kept.suites, kept.seeds) == (("toy", "mini"), (1, 2, 4))
     out = cli("report", "--table", "ablation:caels")[1]
     assert ("caels, toy" in out, "caels, mini" in out, "Not run yet" in out) == (True, True, False)
@@ -227,7 +227,7 @@ def test_a_sweep_with_other_cells_is_refused_before_anything_runs(
     assert cli(*quick, "--seeds", "1", "--suite", "toy")[0] == 0
     file = tmp_path / "results/local/sweeps/mini-caels.json"
     before = file.read_bytes()
-    points = (Point("0", "a", "noise[scale=2]"), Point("1", "a", "word_overlap"))
+    points = (SweepPoint("0", "a", "noise[scale=2]"), SweepPoint("1", "a", "word_overlap"))
     monkeypatch.setitem(SWEEPS, "caels", replace(SWEEPS["caels"], points=lambda _: points))
     for more in ((), ("--dry-run",)):
         err = refusal(cli, *quick, "--seeds", "1", "--suite", "toy", *more)
@@ -257,9 +257,9 @@ def test_the_surface_is_ltns_norm_factor() -> None:
     one = float(np.exp(-1))
     other = torch.tensor([[one, (1 - one**2) ** 0.5]], dtype=torch.float64)
     loss = ltn(angle.repeat(2, 1), a.repeat(2, 1), other.repeat(2, 1), b.repeat(2, 1), scale=1.0)
-    assert float(loss) == pytest.approx(float(norm_ratio(k, t)))
-    assert norm_ratio(1, 1) == 0
-    assert norm_ratio(0, 0.5) == norm_ratio(3, -1) == 1
+    assert float(loss) == pytest.approx(float(norm_factor(k, t)))
+    assert norm_factor(1, 1) == 0
+    assert norm_factor(0, 0.5) == norm_factor(3, -1) == 1
 
 
 def test_collapse_figures_are_compared_over_seeds() -> None:

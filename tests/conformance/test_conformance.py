@@ -17,7 +17,7 @@ from bench.conformance import parametrize, parametrize_with_checks
 from bench.conformance.checks import CHECKS
 from bench.conformance.encoder import SENTENCES
 from bench.conformance.subject import BUDGET, Subject
-from bench.conformance.suite import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, check_method, methods_of
+from bench.conformance.suite import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, check_method, load_methods
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
 from bench.registry import METHODS, discover
@@ -303,13 +303,13 @@ def two_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The mini backbone without its upper half: a check of many trainings asks for no more."""
     from transformers import BertForMaskedLM
 
-    source = Path(profiles.backbone_reference(profiles.load("mini")))
+    source = Path(profiles.backbone_reference(profiles.load_profile("mini")))
     folder = Path(shutil.copytree(source, tmp_path_factory.mktemp("two-layers") / "mini-bert"))
     BertForMaskedLM.from_pretrained(source, num_hidden_layers=2).save_pretrained(folder)
     return folder
 
 
-COSTLY = [name for name in (*methods_of("all"), *MADE) if name not in CHEAP]
+COSTLY = [name for name in (*load_methods("all"), *MADE) if name not in CHEAP]
 SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in COSTLY if m not in left_out()]
 LONG = [pytest.param(m, marks=(pytest.mark.slow, pytest.mark.long)) for m in COSTLY if m in left_out()]
 
@@ -335,9 +335,9 @@ def test_a_trainings_length_in_brackets_gives_way_to_the_smallest_budget(tmp_pat
 
 def test_the_registered_methods_are_all_of_them() -> None:
     own = {name for name, _ in discover() if METHODS.origin(name).startswith("bench.")}
-    named = {text.split(":")[0] for text in MADE} | {*CHEAP, *methods_of("all")}
+    named = {text.split(":")[0] for text in MADE} | {*CHEAP, *load_methods("all")}
     assert own <= named
-    assert not {"hf", "ensemble"} & set(methods_of("all"))
+    assert not {"hf", "ensemble"} & set(load_methods("all"))
 
 
 def test_the_pytest_entry_has_a_test_for_every_check_and_trains_once(
@@ -367,7 +367,7 @@ def test_the_pytest_entry_has_a_test_for_every_check_and_trains_once(
     (reason,) = failed
     assert reason.startswith("mine, other seed: expected another seed to give another output;")
     assert trained == ["mine", "word_overlap"]
-    parametrize._findings.cache_clear()
+    parametrize._run_checks.cache_clear()
 
 
 def test_the_pytest_entry_says_which_check_kept_the_others_from_running(
@@ -379,7 +379,7 @@ def test_the_pytest_entry_says_which_check_kept_the_others_from_running(
         method, check = cases[name]
         with pytest.raises(pytest.fail.Exception, match=reason):
             check(method)
-    parametrize._findings.cache_clear()
+    parametrize._run_checks.cache_clear()
 
 
 def test_the_command_says_what_passed(cli: Cli, tmp_path: Path) -> None:

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bench.baselines.word_overlap import WordOverlapScorer, words
-from bench.data.contrast import PHENOMENA, ContrastTask, contrast_tasks, read_text, triple
+from bench.baselines.word_overlap import WordOverlapScorer, split_words
+from bench.data.contrast import PHENOMENA, ContrastTask, make_contrast_tasks, read_contrast_text, make_triple
 from bench.data.contrast_rules import (
     RULES,
-    antonym,
+    replace_antonym,
     is_plain,
-    negation,
-    number,
-    order,
-    paraphrase,
-    swap,
+    insert_negation,
+    change_number,
+    swap_places,
+    replace_synonym,
+    swap_roles,
 )
-from bench.data.contrast_words import Sentence, load_words
-from bench.data.mini.contrast import changes, contrast_task
-from bench.data.mini.generator import customs
+from bench.data.contrast_words import Sentence, load_word_lists
+from bench.data.mini.contrast import count_changes, draw_contrast_task
+from bench.data.mini.generator import draw_customs
 from bench.data.mini.suites import CONTRAST_SUITE
 from bench.data.mini.text import training_text
 from bench.data.source import World
@@ -63,7 +63,7 @@ TEXT = (
     ],
 )
 def test_negation(text: str, expected: str | None) -> None:
-    assert negation(Sentence(text)) == expected
+    assert insert_negation(Sentence(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_negation(text: str, expected: str | None) -> None:
     ],
 )
 def test_swapped_arguments(text: str, expected: str | None) -> None:
-    assert swap(Sentence(text)) == expected
+    assert swap_roles(Sentence(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_swapped_arguments(text: str, expected: str | None) -> None:
     ],
 )
 def test_word_order(text: str, expected: str | None) -> None:
-    assert order(Sentence(text)) == expected
+    assert swap_places(Sentence(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_word_order(text: str, expected: str | None) -> None:
     ],
 )
 def test_number(text: str, expected: str | None) -> None:
-    assert number(Sentence(text)) == expected
+    assert change_number(Sentence(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_number(text: str, expected: str | None) -> None:
     ],
 )
 def test_antonym(text: str, expected: tuple[str, int] | None) -> None:
-    assert antonym(Sentence(text)) == expected
+    assert replace_antonym(Sentence(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -174,18 +174,18 @@ def test_antonym(text: str, expected: tuple[str, int] | None) -> None:
     ],
 )
 def test_paraphrase(text: str, expected: str | None) -> None:
-    assert paraphrase(Sentence(text)) == expected
+    assert replace_synonym(Sentence(text)) == expected
 
 
 def test_a_paraphrase_takes_the_place_that_is_asked_for_else_any() -> None:
     sentence = Sentence("The large dog chased a man.")
-    assert paraphrase(sentence, 1) == "The big dog chased a man."
+    assert replace_synonym(sentence, 1) == "The big dog chased a man."
     found = {
-        paraphrase(Sentence(f"The large dog {verb} a man."))
+        replace_synonym(Sentence(f"The large dog {verb} a man."))
         for verb in ("chased", "saw", "met", "fed", "bit")
     }
     for verb in ("chased", "saw", "met", "fed", "bit"):
-        item = triple("antonym", f"The large dog {verb} a man.")
+        item = make_triple("antonym", f"The large dog {verb} a man.")
         assert item == tuple(f"The {size} dog {verb} a man." for size in ("large", "big", "small"))
     assert len({tuple(Counter(text.split()) - Counter(["The", "a"])) for text in found if text}) > 1
 
@@ -195,12 +195,12 @@ def test_a_paraphrase_takes_the_place_that_is_asked_for_else_any() -> None:
 )
 def test_other_sentences_are_left_alone(text: str) -> None:
     assert not is_plain(Sentence(text.strip()))
-    assert triple("number", text) is None
+    assert make_triple("number", text) is None
 
 
 def test_the_lists_hold_together() -> None:
     """No word stands for itself, no synonym is an antonym, and who changes a word raises RULES."""
-    known = load_words()
+    known = load_word_lists()
     for name, entries in (("synonyms", known.synonyms), ("antonyms", known.antonyms)):
         assert len(entries) > 150, name
         for old, found in entries.items():
@@ -214,7 +214,7 @@ def test_the_lists_hold_together() -> None:
 
 
 def test_items_of_a_text() -> None:
-    tasks = {task.id: task for task in contrast_tasks([*TEXT, TEXT[0]], "x")}
+    tasks = {task.id: task for task in make_contrast_tasks([*TEXT, TEXT[0]], "x")}
     assert tuple(tasks) == PHENOMENA
     assert {name: task.items for name, task in tasks.items()} == {
         "negation": 4, "swap": 1, "number": 1, "antonym": 3, "order": 2,
@@ -228,17 +228,17 @@ def test_items_of_a_text() -> None:
 
 
 def test_rules_text_and_items_enter_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = {task.sha256 for task in contrast_tasks(TEXT, "x")}
-    other = {task.sha256 for task in contrast_tasks([*TEXT, "Nothing comes of this."], "x")}
+    one = {task.sha256 for task in make_contrast_tasks(TEXT, "x")}
+    other = {task.sha256 for task in make_contrast_tasks([*TEXT, "Nothing comes of this."], "x")}
     assert len(one | other) == 10
     monkeypatch.setattr("bench.data.contrast.RULES", 2)
-    assert not one & {task.sha256 for task in contrast_tasks(TEXT, "x")}
+    assert not one & {task.sha256 for task in make_contrast_tasks(TEXT, "x")}
 
 
 def test_a_text_that_lacks_a_phenomenon_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "own.txt"
     file.write_text("\n".join((*TEXT[1:], "", "  Two  hens sleep here. ")))
-    assert read_text(file)[3] == "Two hens sleep here."
+    assert read_contrast_text(file)[3] == "Two hens sleep here."
     with pytest.raises(
         DataError, match=r"4 distinct sentences give no item of swap.*every rule surely applies"
     ):
@@ -259,7 +259,7 @@ def test_it_is_no_suite_of_pairs() -> None:
 
 @pytest.fixture(scope="module")
 def mini() -> dict[str, ContrastTask]:
-    return {name: contrast_task(name, 1) for name in CONTRAST_SUITE.tasks}
+    return {name: draw_contrast_task(name, 1) for name in CONTRAST_SUITE.tasks}
 
 
 @pytest.mark.slow
@@ -267,11 +267,11 @@ def test_the_worlds_items_are_frozen(mini: dict[str, ContrastTask]) -> None:
     """Whoever changes these raises GENERATOR."""
     assert CONTRAST_SUITE.tasks == SUITES.get("contrast").tasks == PHENOMENA
     assert hashlib.sha256(" ".join(t.sha256 for t in mini.values()).encode()).hexdigest() == FROZEN
-    assert contrast_task("swap", 2).sha256 != mini["swap"].sha256
+    assert draw_contrast_task("swap", 2).sha256 != mini["swap"].sha256
 
 
 def test_the_worlds_items_change_what_they_say(mini: dict[str, ContrastTask]) -> None:
-    lexicon = customs(1).lexicon
+    lexicon = draw_customs(1).lexicon
     synonyms = {
         frozenset(concept.words)
         for topic in lexicon.topics
@@ -285,8 +285,8 @@ def test_the_worlds_items_change_what_they_say(mini: dict[str, ContrastTask]) ->
     for name, task in mini.items():
         assert task.items == len({item[0] for item in task.triples}) == 200
         for text, same, changed in task.triples:
-            assert changes(text, same) == (1, 1)
-            assert changes(text, changed) == expected[name]
+            assert count_changes(text, same) == (1, 1)
+            assert count_changes(text, changed) == expected[name]
             assert text != changed
             (old,), (new,) = (tuple(c) for c in _apart(text, same))
             assert any({old, new} <= forms_of for forms_of in known), (old, new)
@@ -309,11 +309,11 @@ def test_the_worlds_items_are_not_of_the_training_text(mini: dict[str, ContrastT
 
 def test_word_overlap_never_explains_a_score_above_chance(mini: dict[str, ContrastTask]) -> None:
     scorer = WordOverlapScorer()
-    for task in (*mini.values(), *contrast_tasks(TEXT, "x")):
+    for task in (*mini.values(), *make_contrast_tasks(TEXT, "x")):
         anchors, same, changed = (list(side) for side in zip(*task.triples, strict=True))
         better = scorer.score_pairs(anchors, same) > scorer.score_pairs(anchors, changed) + 1e-6
         repeated = [
-            len(words(text)) < len(text.split()) for text in anchors
+            len(split_words(text)) < len(text.split()) for text in anchors
         ]  # a word that stands there twice
         assert not (better & ~_array(repeated)).any(), task.id
         assert better.mean() < 0.05

@@ -39,7 +39,7 @@ def test_fetch_puts_known_files_in_place(
         {**small_reference, "STS/other.py": b"print()", "readme": b"x"}, prefix
     )
     data = tmp_path / "data"
-    assert hub.fetch("sts7", data) == [data / "senteval" / "downstream"]
+    assert hub.fetch_data("sts7", data) == [data / "senteval" / "downstream"]
     files = {
         p.relative_to(data / "senteval" / "downstream").as_posix()
         for p in data.rglob("*.*")
@@ -48,7 +48,7 @@ def test_fetch_puts_known_files_in_place(
     assert {f for f in files if (data / "senteval" / "downstream" / f).is_file()} == set(small_reference)
     assert not list(data.glob(".unpack-*"))
     server.served.clear()
-    hub.fetch("sts7", data)
+    hub.fetch_data("sts7", data)
     assert server.served == []  # checked, not fetched again
 
 
@@ -59,11 +59,11 @@ def test_an_interrupted_download_goes_on(
     server.files[hub.ARCHIVE] = tar_of({**small_reference, "unknown.bin": bytes(24 << 20)})
     server.break_after = 15 << 20  # the library writes 10 MB at a time
     with pytest.raises(BenchError, match="it goes on where it stopped"):
-        hub.fetch("sts7", tmp_path / "data")
+        hub.fetch_data("sts7", tmp_path / "data")
     assert not (tmp_path / "data" / "senteval").exists()
     server.break_after = None
     server.served.clear()
-    hub.fetch("sts7", tmp_path / "data")
+    hub.fetch_data("sts7", tmp_path / "data")
     assert server.served == [(hub.ARCHIVE, f"bytes={10 << 20}-")]
     assert (tmp_path / "data" / "senteval" / "downstream" / "SICK" / "SICK_train.txt").is_file()
 
@@ -75,7 +75,7 @@ def test_a_part_that_is_too_long_is_begun_again(
     part = tmp_path / "data" / ".download" / f"{hub.ARCHIVE}.{hashlib.sha256(content).hexdigest()}.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(content + b"more")
-    hub.fetch("sts7", tmp_path / "data")
+    hub.fetch_data("sts7", tmp_path / "data")
     assert server.served == [(hub.ARCHIVE, None)]
 
 
@@ -85,7 +85,7 @@ def test_what_a_killed_fetch_left_unpacked_is_removed(
     server.files[hub.ARCHIVE] = tar_of(small_reference)
     leftover = tmp_path / "data" / ".unpack-x" / "STS"
     leftover.mkdir(parents=True)
-    hub.fetch("sts7", tmp_path / "data")
+    hub.fetch_data("sts7", tmp_path / "data")
     assert not leftover.parent.exists()
 
 
@@ -94,7 +94,7 @@ def test_two_fetches_at_once_fetch_once(
 ) -> None:
     server.files[hub.ARCHIVE] = tar_of(small_reference)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: hub.fetch("sts7", tmp_path / "data"), range(4)))
+        found = list(pool.map(lambda _: hub.fetch_data("sts7", tmp_path / "data"), range(4)))
     assert found == [[tmp_path / "data" / "senteval" / "downstream"]] * 4
     assert server.served == [(hub.ARCHIVE, None)]
 
@@ -105,7 +105,7 @@ def test_the_task_that_differs_is_named_and_nothing_is_put_in_place(
     changed = {**small_reference, "STS/STS14-en-test/STS.gs.images.txt": b"1.0\n4.5\n"}
     server.files[hub.ARCHIVE] = tar_of(changed)
     with pytest.raises(DataError, match="STS14: the text or the scores differ from the reference version"):
-        hub.fetch("sts7", tmp_path / "data")
+        hub.fetch_data("sts7", tmp_path / "data")
     assert not (tmp_path / "data" / "senteval").exists()
 
 
@@ -115,13 +115,13 @@ def test_a_damaged_download_is_thrown_away(
     server.files[hub.ARCHIVE] = tar_of(small_reference)
     server.etag = "0" * 64
     with pytest.raises(DataError, match=r"senteval\.tar arrived damaged"):
-        hub.fetch("sts7", tmp_path / "data")
+        hub.fetch_data("sts7", tmp_path / "data")
     assert not list((tmp_path / "data").rglob("senteval.tar"))
 
 
 def test_no_hub_is_one_clear_line(server: Hub, tmp_path: Path) -> None:
     with pytest.raises(BenchError) as caught:
-        hub.fetch("sts7", tmp_path / "data")
+        hub.fetch_data("sts7", tmp_path / "data")
     text = str(caught.value)
     assert text.startswith("senteval.tar could not be fetched from princeton-nlp/datasets-for-simcse: ")
     assert text.endswith("run the same command again: it goes on where it stopped")
@@ -129,10 +129,10 @@ def test_no_hub_is_one_clear_line(server: Hub, tmp_path: Path) -> None:
         InputError,
         match=r"unknown data set 'sts' .did you mean 'sts7'.*; expected one of nli, probing, sts7, transfer7",
     ):
-        hub.fetch("sts", tmp_path / "data")
+        hub.fetch_data("sts", tmp_path / "data")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="can't be written"):
-        hub.fetch("sts7", tmp_path / "file")
+        hub.fetch_data("sts7", tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_unsafe_archives_are_refused_whole(tmp_path: Path, member: tarfile.TarIn
     archive.write_bytes(tar_of(small_sts_files(), extra=[member]))
     target = tmp_path / "target"
     with pytest.raises(DataError, match="the archive is not safe"):
-        hub.unpack(archive, target, ["SICK/SICK_train.txt"])
+        hub.unpack_archive(archive, target, ["SICK/SICK_train.txt"])
     assert not target.exists()
 
 
@@ -159,14 +159,14 @@ def test_incomplete_or_broken_archives_are_refused(tmp_path: Path) -> None:
     archive = tmp_path / "a.tar"
     archive.write_bytes(tar_of({"SICK/SICK_train.txt": b"x"}))
     with pytest.raises(DataError, match=r"1 file\(s\) are not in it, the first is SICK/SICK_trial.txt"):
-        hub.unpack(archive, tmp_path / "t", ["SICK/SICK_train.txt", "SICK/SICK_trial.txt"])
+        hub.unpack_archive(archive, tmp_path / "t", ["SICK/SICK_train.txt", "SICK/SICK_trial.txt"])
     archive.write_bytes(b"no tar at all" * 100)
     with pytest.raises(DataError, match="not a whole tar file"):
-        hub.unpack(archive, tmp_path / "t", ["SICK/SICK_train.txt"])
+        hub.unpack_archive(archive, tmp_path / "t", ["SICK/SICK_train.txt"])
     both = {"a/SICK/SICK_train.txt": b"x", "b/SICK/SICK_train.txt": b"y"}
     archive.write_bytes(tar_of(both))
     with pytest.raises(DataError, match="is in it twice"):
-        hub.unpack(archive, tmp_path / "t", ["SICK/SICK_train.txt"])
+        hub.unpack_archive(archive, tmp_path / "t", ["SICK/SICK_train.txt"])
 
 
 def test_the_corpus_is_checked_by_its_lines(
@@ -174,13 +174,13 @@ def test_the_corpus_is_checked_by_its_lines(
 ) -> None:
     server.files[hub.CORPUS] = b"a\nb\nc\n"
     with pytest.raises(DataError, match="wiki1m: 3 lines; expected 1,000,000"):
-        hub.fetch("wiki1m", tmp_path / "data")
+        hub.fetch_data("wiki1m", tmp_path / "data")
     assert not (tmp_path / "data" / "corpus").exists()
     monkeypatch.setattr(hub, "CORPUS_LINES", (3, 4))
-    (corpus,) = hub.fetch("wiki1m", tmp_path / "data")
+    (corpus,) = hub.fetch_data("wiki1m", tmp_path / "data")
     assert corpus.read_bytes() == b"a\nb\nc\n"
     server.served.clear()
-    assert hub.fetch("wiki1m", tmp_path / "data") == [corpus]
+    assert hub.fetch_data("wiki1m", tmp_path / "data") == [corpus]
     assert server.served == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.suites import load_suite, local_pairs
+from bench.data.suites import load_suite, read_local_task
 from bench.errors import BenchError
 from tests.support.cli import Cli, records, refusal
 
@@ -26,10 +26,10 @@ def write(folder: Path, name: str = "pairs.tsv") -> Path:
 def test_a_file_and_a_toml_file_are_read_alike_and_the_name_is_no_part_of_the_fingerprint(
     tmp_path: Path,
 ) -> None:
-    direct = local_pairs(write(tmp_path))
+    direct = read_local_task(write(tmp_path))
     for name in ("mine", "STSB-dev"):
         (tmp_path / f"{name}.toml").write_text(TOML.format(name=name))
-    mine, stsb = (local_pairs(tmp_path / f"{name}.toml") for name in ("mine", "STSB-dev"))
+    mine, stsb = (read_local_task(tmp_path / f"{name}.toml") for name in ("mine", "STSB-dev"))
     assert [task.id for task in (direct, mine, stsb)] == ["local:pairs", "local:mine", "local:STSB-dev"]
     assert direct.sha256 == mine.sha256 == stsb.sha256
     assert list(direct.all_pairs()) == [(first, second) for first, second, _ in PAIRS]
@@ -44,7 +44,7 @@ def test_checkpoints_are_chosen_on_it_and_another_name_of_it_is_the_same_run(
     code, _, err = cli("run", *SIMCSE, "--dev", "local:pairs.tsv", as_is=True)
     assert code == 0, err
     (record,) = records(tmp_path).values()
-    assert record.training["dev"] == {"task": "local:pairs", "sha256": local_pairs(Path("pairs.tsv")).sha256}
+    assert record.training["dev"] == {"task": "local:pairs", "sha256": read_local_task(Path("pairs.tsv")).sha256}
     code, out, _ = cli("run", *SIMCSE, "--dev", "local:other.tsv", "--dry-run", as_is=True)
     assert (code, "0 of 1 cells to run" in out) == (0, True)
     code, out, _ = cli("run", *SIMCSE, "--dev", "toy", "--dry-run", "--campaign", "other", as_is=True)
@@ -81,7 +81,7 @@ def test_the_dry_run_counts_its_pairs_and_what_the_text_has_of_them(cli: Cli, tm
 def test_a_named_pipe_is_refused(cli: Cli, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.tsv")
     with pytest.raises(BenchError, match="no regular file"):
-        local_pairs(tmp_path / "pipe.tsv")
+        read_local_task(tmp_path / "pipe.tsv")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_toml_file_with_another_task_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_text("sentence1\tsentence2\na\tb\nc\td\n")
     (tmp_path / "b.toml").write_text('[[task]]\nname = "b"\ntype = "bitext"\nfile = "b.tsv"\n')
     with pytest.raises(BenchError, match="one task of type sts"):
-        local_pairs(tmp_path / "b.toml")
+        read_local_task(tmp_path / "b.toml")
 
 
 def test_a_dev_set_that_differs_from_its_reference_is_named_everywhere(cli: Cli, tmp_path: Path) -> None:

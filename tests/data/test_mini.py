@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from bench.data.mini.generator import TRAINING_SENTENCES, customs, overlap, sample_event, split_of
+from bench.data.mini.generator import TRAINING_SENTENCES, draw_customs, word_cosine, sample_event, event_split
 from bench.data.mini.grammar import ORDERS, Draw, Event, realise
 from bench.data.mini.lexicon import load_lexicon
-from bench.data.mini.ship import FOLDER, files
-from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
+from bench.data.mini.ship import FOLDER, generate_files
+from bench.data.mini.text import graded_pairs, pretraining_text, training_copy, training_text
 from bench.data.source import COPIES, World
 from bench.data.tasks import PairTask
 
@@ -55,13 +55,13 @@ def key(sentence: str) -> str:
 def test_the_world_is_frozen(seed: int) -> None:
     """Whoever changes these raises GENERATOR or SPLIT: records of the old world are not comparable."""
     world = World(seed)
-    found = (training_text(world).sha256, pairs(world, "dev").sha256, pairs(world, "test").sha256)
+    found = (training_text(world).sha256, graded_pairs(world, "dev").sha256, graded_pairs(world, "test").sha256)
     assert found == FROZEN[world.seed]
 
 
 @pytest.mark.slow
 def test_the_generator_makes_the_shipped_text_byte_for_byte() -> None:
-    made = {f"{name}.xz": text.encode() for name, text in files()}
+    made = {f"{name}.xz": text.encode() for name, text in generate_files()}
     assert {path.name: lzma.decompress(path.read_bytes()) for path in FOLDER.iterdir()} == made
 
 
@@ -92,8 +92,8 @@ def test_copies_say_the_same_line_by_line_in_other_words(world: World) -> None:
     for first, second in combinations(columns, 2):
         assert all(a != b for a, b in zip(first, second, strict=True))
         shuffled = [*second[1:], second[0]]
-        same = np.mean([overlap(a, b) for a, b in zip(first, second, strict=True)])
-        other = np.mean([overlap(a, b) for a, b in zip(first, shuffled, strict=True)])
+        same = np.mean([word_cosine(a, b) for a, b in zip(first, second, strict=True)])
+        other = np.mean([word_cosine(a, b) for a, b in zip(first, shuffled, strict=True)])
         assert same > 1.4 * other
     text = pretraining_text(world).sentences
     assert text[0] == f"{columns[0][0]} {columns[1][0]}"
@@ -103,7 +103,7 @@ def test_copies_say_the_same_line_by_line_in_other_words(world: World) -> None:
 
 def test_dev_test_and_training_share_no_sentence(world: World) -> None:
     dev, test = (
-        {key(s) for pair in pairs(world, split).all_pairs() for s in pair} for split in ("dev", "test")
+        {key(s) for pair in graded_pairs(world, split).all_pairs() for s in pair} for split in ("dev", "test")
     )
     training = {key(sentence) for sentence in pretraining_text(world).sentences}
     assert not dev & test
@@ -116,23 +116,23 @@ def grades(task: PairTask) -> np.ndarray:
 
 @pytest.mark.parametrize("split", ["dev", "test"])
 def test_pairs_are_graded_evenly_and_word_overlap_says_little(world: World, split: str) -> None:
-    task = pairs(world, split)
+    task = graded_pairs(world, split)
     assert Counter(task.subsets[0].gold) == dict.fromkeys(map(float, range(6)), task.pairs // 6)
-    values = [overlap(first, second) for first, second in task.all_pairs()]
+    values = [word_cosine(first, second) for first, second in task.all_pairs()]
     assert abs(spearmanr(values, grades(task))[0]) < 0.25
 
 
 def test_unknown_split_and_copy_are_errors() -> None:
     with pytest.raises(KeyError):
-        pairs(World(), "train")
+        graded_pairs(World(), "train")
     with pytest.raises(ValueError, match="tuple"):
         training_copy(World(), "g")
 
 
 def test_events_keep_their_split() -> None:
-    world, draw = customs(2), Draw("split")
+    world, draw = draw_customs(2), Draw("split")
     for split in ("train", "dev", "test"):
-        assert all(split_of(world, sample_event(world, draw, split)) == split for _ in range(50))
+        assert all(event_split(world, sample_event(world, draw, split)) == split for _ in range(50))
 
 
 MECHANIC = Event(

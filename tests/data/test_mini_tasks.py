@@ -14,9 +14,9 @@ from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
-from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, mteb_tasks, transfer_tasks
-from bench.data.mini.text import pairs, training_copy, training_text
-from bench.data.mteb_names import named_suites
+from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, draw_mteb_tasks, draw_transfer_tasks
+from bench.data.mini.text import graded_pairs, training_copy, training_text
+from bench.data.mteb_names import load_mteb_lists
 from bench.data.source import COPIES, DataSource, World
 from bench.data.suites import MINI_SUITES, SUITES, load_suite
 from bench.errors import InputError
@@ -28,7 +28,7 @@ FROZEN = "6eb73b57248299778ab75107efd41a16df3e4b0a468ba8405a3b738369e72e68"
 
 
 def tasks_of(seed: int) -> dict[str, LocalTask]:
-    return {task.name: task for name in MTEB_SUITES for task in mteb_tasks(name, World(seed))}
+    return {task.name: task for name in MTEB_SUITES for task in draw_mteb_tasks(name, World(seed))}
 
 
 def sentences(seed: int) -> set[str]:
@@ -45,7 +45,7 @@ def sentences(seed: int) -> set[str]:
         and (task.type, column) != ("summarisation", "text")
     )
     own = (
-        s for task in transfer_tasks(World(seed)) for split in task.splits for s in split.first + split.second
+        s for task in draw_transfer_tasks(World(seed)) for split in task.splits for s in split.first + split.second
     )
     return {*of_mteb, *own}
 
@@ -53,7 +53,7 @@ def sentences(seed: int) -> set[str]:
 def test_the_tasks_are_frozen() -> None:
     """Whoever changes these raises GENERATOR."""
     found = [task.sha256 for task in tasks_of(1).values()]
-    found += [task.sha256 for task in transfer_tasks(World())]
+    found += [task.sha256 for task in draw_transfer_tasks(World())]
     assert hashlib.sha256(" ".join(found).encode()).hexdigest() == FROZEN
 
 
@@ -79,7 +79,7 @@ def test_no_sentence_is_one_of_training_or_of_the_dev_set() -> None:
     world, found = World(), sentences(1)
     texts = [training_text(world), *(training_copy(world, copy) for copy in COPIES)]
     assert not found & {s for text in texts for s in text.sentences}
-    assert not found & {s for pair in pairs(world, "dev").all_pairs() for s in pair}
+    assert not found & {s for pair in graded_pairs(world, "dev").all_pairs() for s in pair}
     assert len(found) > 4000
 
 
@@ -101,7 +101,7 @@ def test_labels_are_balanced_and_true() -> None:
         query for query, _, yes in tasks["MiniParaphraseReranking"].table("file") if yes == "1"
     )
     assert set(relevant.values()) == {2}
-    topic, negation, same = transfer_tasks(World())
+    topic, negation, same = draw_transfer_tasks(World())
     assert topic.counts == {"train": 240, "test": 180}
     assert negation.counts == {"yes": 100, "no": 100}
     assert same.counts == {"train": 300, "test": 200}
@@ -114,7 +114,7 @@ def test_the_thirds_of_the_pairs_share_few_some_and_many_words() -> None:
         assert set(Counter(score for *_, score in rows)) == set("012345")
         shared.append(sum(len({*a.split()} & {*b.split()}) for a, b, _ in rows) / len(rows))
     assert shared == sorted(shared)
-    assert {row[:2] for row in tasks_of(1)["MiniSTS"].table("file")} <= {*pairs(World(), "test").all_pairs()}
+    assert {row[:2] for row in tasks_of(1)["MiniSTS"].table("file")} <= {*graded_pairs(World(), "test").all_pairs()}
 
 
 def test_transfer_is_measured_from_the_world_asked_for() -> None:
@@ -137,22 +137,22 @@ def test_every_suite_of_the_world_says_that_it_is_made_up() -> None:
 
 
 def test_a_suite_stands_in_for_every_one_that_needs_data() -> None:
-    found = profiles.load("mini").stand_ins
+    found = profiles.load_profile("mini").stand_ins
     assert found.keys() == {name for name, suite in SUITES if not suite.embedded}
     assert set(found.values()) == MINI_SUITES
     for name, other in found.items():
         assert type(measure_of(other)) is type(measure_of(name)) or other == "mini-sts", name
-    papers = named_suites()
+    papers = load_mteb_lists()
     for name in found.keys() & papers.keys():
         assert MTEB_SUITES[found[name]].score == papers[name].score, name
-    assert profiles.load("bert-base").stand_ins == {}
+    assert profiles.load_profile("bert-base").stand_ins == {}
 
 
 def test_no_key_depends_on_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     spec = RunSpec(parse_methods("simcse"), (1,), "mini", suites=("mini", "mini-bitext"), results=tmp_path)
     keys = [job.key for job in make_plan(spec).jobs]
-    bare = replace(profiles.load("mini"), stand_ins={})
-    monkeypatch.setattr(profiles, "load", lambda name: bare)
+    bare = replace(profiles.load_profile("mini"), stand_ins={})
+    monkeypatch.setattr(profiles, "load_profile", lambda name: bare)
     assert [job.key for job in make_plan(spec).jobs] == keys
     assert len(set(keys)) == 2
 

@@ -13,18 +13,18 @@ import torch
 from bench.data.mteb_names import (
     MtebName,
     is_mteb,
-    named_suites,
+    load_mteb_lists,
     parse_suite,
     parse_task,
     split_suites,
     suite_label,
 )
-from bench.data.published import figures, lines
+from bench.data.published import load_figures, published_rows
 from bench.data.source import DataSource
 from bench.data.suites import SUITES, load_suite
 from bench.errors import InputError
-from bench.eval.mteb_scores import Entry, metric_name, suite_scores
-from bench.eval.mteb_setup import import_mteb, kept_random_state
+from bench.eval.mteb_scores import MtebEntry, metric_name, suite_scores
+from bench.eval.mteb_setup import import_mteb, preserve_random_state
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.suite import measure_of
 from bench.records.record import Score
@@ -45,12 +45,12 @@ SIZES = {
 
 @pytest.mark.parametrize("suite", SIZES)
 def test_a_papers_suite_has_the_tasks_that_its_table_prints(suite: str) -> None:
-    rows = lines(suite)
+    rows = published_rows(suite)
     assert len(rows) >= 10
     paper, section = rows[0].first.paper, rows[0].first.section
     assert suite.startswith(paper) or suite == "sts3"
-    printed = [f.task for f in figures() if (f.paper, f.section) == (paper, section) and f.task != "avg"]
-    tasks = [task.id for task in named_suites()[suite].tasks]
+    printed = [f.task for f in load_figures() if (f.paper, f.section) == (paper, section) and f.task != "avg"]
+    tasks = [task.id for task in load_mteb_lists()[suite].tasks]
     assert tasks == list(dict.fromkeys(printed))
     assert {task for row in rows for task in row.figures} == {*tasks, "avg"}
     assert len(tasks) == SIZES[suite]
@@ -58,12 +58,12 @@ def test_a_papers_suite_has_the_tasks_that_its_table_prints(suite: str) -> None:
 
 
 def test_the_versions_stand_beside_the_papers_figures() -> None:
-    assert named_suites().keys() == {"unsee", "STS17", "STS22.v2", "MTEB(eng, v2)", *SIZES}
+    assert load_mteb_lists().keys() == {"unsee", "STS17", "STS22.v2", "MTEB(eng, v2)", *SIZES}
     assert len(measure_of("MTEB(eng, v2)").notes) == 1
     said = "TNCSE's figures were made with a version of mteb that it doesn't state"
     assert said in measure_of("tncse-sts17").notes[1]
-    assert named_suites()["tncse-retrieval"].score == "map_at_10"
-    assert len(named_suites()["unsee"].tasks) == 56
+    assert load_mteb_lists()["tncse-retrieval"].score == "map_at_10"
+    assert len(load_mteb_lists()["unsee"].tasks) == 56
 
 
 def test_tasks_are_parsed() -> None:
@@ -123,9 +123,9 @@ def test_scores_of_one_kind_share_their_metric() -> None:
     tasks = [task("a", "STS", "cosine_spearman"), task("b", "STS", "cosine_spearman")]
     found = {
         "a": [
-            Entry("test", name, {"cosine_spearman": x}, n) for name, x, n in (("en", 0.5, 3), ("de", 0.7, 5))
+            MtebEntry("test", name, {"cosine_spearman": x}, n) for name, x, n in (("en", 0.5, 3), ("de", 0.7, 5))
         ],
-        "b": [Entry("test", "default", {"cosine_spearman": 0.2}, 4)],
+        "b": [MtebEntry("test", "default", {"cosine_spearman": 0.2}, 4)],
     }
     assert rounded(suite_scores(tasks, found)) == [
         ("a", "all", "spearman", 0.6, 8),
@@ -139,8 +139,8 @@ def test_scores_of_one_kind_share_their_metric() -> None:
 def test_scores_of_several_kinds_have_main_scores_and_an_average_a_kind() -> None:
     tasks = [task("a", "STS", "cosine_spearman"), task("b", "Classification", "accuracy")]
     found = {
-        "a": [Entry("test", "default", {"cosine_spearman": 0.5}, 3)],
-        "b": [Entry(split, "en", {"accuracy": value}, 2) for split, value in (("dev", 0.2), ("test", 0.4))],
+        "a": [MtebEntry("test", "default", {"cosine_spearman": 0.5}, 3)],
+        "b": [MtebEntry(split, "en", {"accuracy": value}, 2) for split, value in (("dev", 0.2), ("test", 0.4))],
     }
     assert rounded(suite_scores(tasks, found)) == [
         ("a", "all", "main_score", 0.5, 3),
@@ -159,7 +159,7 @@ def test_retrieval_has_fifteen_metrics() -> None:
     names = [f"{m}_at_{k}" for m in ("map", "mrr", "ndcg", "precision", "recall") for k in (1, 3, 5, 10)]
     values = {name: n / 100 for n, name in enumerate(names)}
     tasks = [task("a", "Retrieval", "map_at_10"), task("b", "Retrieval", "map_at_10")]
-    scores = suite_scores(tasks, {t.id: [Entry("test", "default", values, 2)] for t in tasks})
+    scores = suite_scores(tasks, {t.id: [MtebEntry("test", "default", values, 2)] for t in tasks})
     of_a = {s.metric: s.value for s in scores if s.task == "a"}
     assert of_a == {metric_name(n): v for n, v in values.items() if "_at_3" not in n}
     assert len(of_a) == 15
@@ -187,7 +187,7 @@ def test_all_three_random_states_are_kept() -> None:
     np.random.set_state(states[1])  # noqa: NPY002
     torch.set_rng_state(states[2])
 
-    @kept_random_state()
+    @preserve_random_state()
     def seeding() -> None:
         random.seed(42)
         np.random.seed(42)  # noqa: NPY002
@@ -206,6 +206,6 @@ def test_the_random_state_of_mps_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.mps, "get_rng_state", lambda: before)
     monkeypatch.setattr(torch.mps, "set_rng_state", restored.append)
-    with kept_random_state():
+    with preserve_random_state():
         assert not restored
     assert restored == [before]

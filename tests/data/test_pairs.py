@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.data import hub, pins
-from bench.data.mini.generator import TRIPLETS, customs, triplet_rows
+from bench.data.mini.generator import TRIPLETS, draw_customs, draw_triplets
 from bench.data.mini.text import training_pairs
 from bench.data.pairs import LONGEST, make_pairs, read_pairs
 from bench.data.source import World
@@ -120,13 +120,13 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_mini_worlds_triplets_are_of_train_events_and_repeat() -> None:
-    rows = triplet_rows(1)
+    rows = draw_triplets(1)
     assert len(rows) == len({first for first, _, _ in rows}) == TRIPLETS
     assert all(len(set(row)) == 3 for row in rows)
-    assert rows == triplet_rows(1) != triplet_rows(2)
+    assert rows == draw_triplets(1) != draw_triplets(2)
     pairs = training_pairs(World(1))
     assert (pairs.name, pairs.world, pairs.partners[0]) == ("mini-1-pairs.tsv", World(1).facts, rows[0][1])
-    assert customs(1).seed == 1
+    assert draw_customs(1).seed == 1
 
 
 # the plan

@@ -14,16 +14,16 @@ from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data import hub, pins
 from bench.data.corpus import read_corpus
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import DataError
 from bench.plan.job import Job
 from bench.plan.plan import make_plan
-from bench.records.fingerprint import key_of
+from bench.records.fingerprint import compute_record_key
 from tests.support.cli import Cli, records, refusal
 from tests.support.hostile import everything
 from tests.support.hub import Hub
 
-TEXT = "\n".join(dict.fromkeys(s for pair in toy_task().all_pairs() for s in pair)).encode() + b"\n"
+TEXT = "\n".join(dict.fromkeys(s for pair in make_toy_task().all_pairs() for s in pair)).encode() + b"\n"
 OTHER = TEXT.replace(b"the", b"tha")
 SHA, OTHER_SHA = hashlib.sha256(TEXT).hexdigest(), hashlib.sha256(OTHER).hexdigest()
 
@@ -78,12 +78,12 @@ def test_a_text_that_was_in_place_is_measured_and_said_to_be_that(
     assert (pin.sha256, pin.bytes, pin.address, pin.etag) == (SHA, len(TEXT), None, None)
     assert read_corpus(corpus).source == unpinned
     corpus.unlink()
-    hub.fetch("wiki1m", corpus.parents[1])  # it turns out to be what the source has
+    hub.fetch_data("wiki1m", corpus.parents[1])  # it turns out to be what the source has
     assert read_corpus(corpus).source.startswith("http://127.0.0.1:")
 
 
 def test_another_text_at_the_same_address_is_refused(corpus: Path, server: Hub, cli: Cli) -> None:
-    hub.fetch("wiki1m", corpus.parents[1])
+    hub.fetch_data("wiki1m", corpus.parents[1])
     corpus.unlink()
     server.files[hub.CORPUS] = OTHER
     server.served.clear()
@@ -103,7 +103,7 @@ def test_a_text_that_changed_since_is_refused_by_all_who_read_it(
 ) -> None:
     if not fetched:
         in_place(corpus)
-    hub.fetch("wiki1m", corpus.parents[1])
+    hub.fetch_data("wiki1m", corpus.parents[1])
     corpus.write_bytes(text)
     train = ("run", "--methods", "simcse", "--suite", "toy", "--dev", "toy", "--backbone", str(tiny_bert))
     for command in (
@@ -120,11 +120,11 @@ def test_a_text_that_changed_since_is_refused_by_all_who_read_it(
 
 
 def test_a_kill_between_lock_file_and_text_is_made_good(corpus: Path, server: Hub) -> None:
-    hub.fetch("wiki1m", corpus.parents[1])
+    hub.fetch_data("wiki1m", corpus.parents[1])
     lock = pins.lock_file(corpus).read_bytes()
     corpus.rename(corpus.parents[1] / ".download" / hub.CORPUS)
     server.served.clear()
-    hub.fetch("wiki1m", corpus.parents[1])
+    hub.fetch_data("wiki1m", corpus.parents[1])
     assert (corpus.read_bytes(), pins.lock_file(corpus).read_bytes(), server.served) == (TEXT, lock, [])
 
 
@@ -146,7 +146,7 @@ def drop(facts: dict[str, object]) -> object:
 def test_a_damaged_lock_file_is_said_to_be_that(
     corpus: Path, cli: Cli, damage: Callable[[dict[str, object]], object]
 ) -> None:
-    hub.fetch("wiki1m", corpus.parents[1])
+    hub.fetch_data("wiki1m", corpus.parents[1])
     lock = pins.lock_file(corpus)
     for content in (json.dumps(damage(json.loads(lock.read_text()))), "{", "[" * 100_000, "\xff"):
         lock.write_text(content, encoding="latin-1")
@@ -185,7 +185,7 @@ def test_records_name_the_source_and_keep_their_key(
     plain = tmp_path / "plain.txt"
     plain.write_bytes(TEXT)
     elsewhere = in_place(tmp_path / "elsewhere" / hub.CORPUS)
-    hub.fetch("wiki1m", corpus.parents[1])
+    hub.fetch_data("wiki1m", corpus.parents[1])
     of_none, of_pinned, unpinned = (planned(path, tiny_bert) for path in (plain, corpus, elsewhere))
     assert of_none.key == of_pinned.key == unpinned.key
     assert of_none.cell.stages[0].key == of_pinned.cell.stages[0].key
@@ -211,7 +211,7 @@ def test_tables_say_that_a_text_is_not_from_the_pinned_source(
     assert fitted.training["corpus"]["source"] == f"not from the pinned source, sha256 {SHA}"
     assert kept["noise"].training == {}
     facts = {name: value for name, value in fitted.training["corpus"].items() if name != "source"}
-    assert key_of(replace(fitted, training={**fitted.training, "corpus": facts})) == fitted.key
+    assert compute_record_key(replace(fitted, training={**fitted.training, "corpus": facts})) == fitted.key
 
 
 def test_verify_covers_every_text_that_is_there(corpus: Path, tmp_path: Path, cli: Cli) -> None:

@@ -64,42 +64,42 @@ def test_the_ten_files_come_and_are_checked(files: Path, tmp_path: Path) -> None
     place = data / "senteval" / "probing"
     assert {path.name for path in place.iterdir()} == set(probing.BLOBS)
     assert len(Quiet.served) == 10
-    assert hub.fetch("probing", data) == [place]
+    assert hub.fetch_data("probing", data) == [place]
     assert len(Quiet.served) == 10  # checked, not fetched again
-    task = probing.read("Tense", probing.find(data))
+    task = probing.read_probing_task("Tense", probing.find_probing_folder(data))
     assert task.counts == {"train": 1, "dev": 1, "test": 2}
     assert task.splits[0].first == ("it was so",)
     verified = command("verify", "probing", "--data", str(data))
     assert verified.output.count(" ok  git blob ") == 10
     (place / "tree_depth.txt").write_text("x")
     assert "tree_depth.txt             BAD" in command("verify", "probing", "--data", str(data)).output
-    hub.fetch("probing", data)
+    hub.fetch_data("probing", data)
     assert Quiet.served[10:] == [Quiet.served[2]]  # the damaged one alone
-    assert probing.check("tree_depth.txt", place) == probing.BLOBS["tree_depth.txt"]
+    assert probing.check_probing_file("tree_depth.txt", place) == probing.BLOBS["tree_depth.txt"]
 
 
 def test_they_stand_beside_the_downstream_folder(files: Path, tmp_path: Path) -> None:
     (tmp_path / "SentEval" / "data" / "downstream" / "STS").mkdir(parents=True)
-    (place,) = hub.fetch("probing", tmp_path / "SentEval" / "data")
+    (place,) = hub.fetch_data("probing", tmp_path / "SentEval" / "data")
     assert place == tmp_path / "SentEval" / "data" / "probing"
-    assert probing.find(tmp_path) == place
+    assert probing.find_probing_folder(tmp_path) == place
     (tmp_path / "deep" / "senteval" / "downstream" / "STS").mkdir(parents=True)
-    assert probing.place(tmp_path / "deep") == tmp_path / "deep" / "senteval" / "probing"
+    assert probing.choose_probing_folder(tmp_path / "deep") == tmp_path / "deep" / "senteval" / "probing"
     (tmp_path / "flat" / "STS").mkdir(parents=True)
-    assert probing.place(tmp_path / "flat") == tmp_path / "flat" / "probing"
-    assert probing.find(tmp_path / "SentEval" / "data" / "downstream").resolve() == place
+    assert probing.choose_probing_folder(tmp_path / "flat") == tmp_path / "flat" / "probing"
+    assert probing.find_probing_folder(tmp_path / "SentEval" / "data" / "downstream").resolve() == place
 
 
 def test_a_damaged_or_missing_file_leaves_nothing(files: Path, tmp_path: Path) -> None:
     (files / "tree_depth.txt").write_text("other")
     with pytest.raises(DataError, match=r"tree_depth.txt arrived damaged .*facebookresearch/SentEval"):
-        hub.fetch("probing", tmp_path / "data")
+        hub.fetch_data("probing", tmp_path / "data")
     (files / "tree_depth.txt").unlink()
     Quiet.served.clear()
     with pytest.raises(
         BenchError, match=r"tree_depth.txt could not be fetched from facebookresearch/SentEval: .*404"
     ):
-        hub.fetch("probing", tmp_path / "data")
+        hub.fetch_data("probing", tmp_path / "data")
     assert not list(tmp_path.glob("data/**/probing"))
     assert len(Quiet.served) == 1  # what had come before is kept
 
@@ -109,9 +109,9 @@ def test_parts_are_taken_up(files: Path, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for file, cut in (("tree_depth.txt", 9), ("word_content.txt", None)):
         (folder / f"{file}.{probing.BLOBS[file]}.part").write_bytes((files / file).read_bytes()[:cut])
-    (place,) = hub.fetch("probing", tmp_path / "data")
+    (place,) = hub.fetch_data("probing", tmp_path / "data")
     assert len(Quiet.served) == 9  # a whole part isn't asked for
-    assert all(probing.check(file, place) for file in probing.BLOBS)
+    assert all(probing.check_probing_file(file, place) for file in probing.BLOBS)
 
 
 def test_a_plain_address_is_refused(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,16 +119,16 @@ def test_a_plain_address_is_refused(files: Path, tmp_path: Path, monkeypatch: py
     with pytest.raises(
         InputError, match=r"BENCH_PROBING_ADDRESS: 'http://example\.org' is not an https address"
     ):
-        hub.fetch("probing", tmp_path / "data")
+        hub.fetch_data("probing", tmp_path / "data")
 
 
 def test_what_is_missing_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=rf"no probing data here; .*; bench data fetch probing --data {tmp_path} gets"
     ):
-        probing.find(tmp_path)
+        probing.find_probing_folder(tmp_path)
     with pytest.raises(DataError, match=rf"missing; bench data fetch probing --data {tmp_path} gets them"):
-        probing.check("tree_depth.txt", tmp_path / "probing")
+        probing.check_probing_file("tree_depth.txt", tmp_path / "probing")
 
 
 def test_the_pinned_files_are_gits() -> None:

@@ -11,10 +11,10 @@ from typing import Literal
 import pytest
 
 from bench.data.corpus import read_corpus
-from bench.data.delimited import QUOTED, has_csv_quotes, quotes_as_text
+from bench.data.delimited import QUOTED, has_csv_quotes, count_quoted_cells
 from bench.data.local_tasks import read_local_pairs, read_local_suite
 from bench.data.pairs import read_pairs
-from bench.data.suites import local_pairs
+from bench.data.suites import read_local_task
 from bench.errors import DataError
 from tests.support.cli import Cli
 
@@ -63,7 +63,7 @@ def test_what_a_csv_writer_wrote_is_read_as_it_was(
     comma = path.with_suffix(".csv")
     comma.write_text(path.read_text().replace("\t", ","))
     if "a\tb" not in rows[0]:
-        assert local_pairs(comma).sha256 == local_pairs(path).sha256
+        assert read_local_task(comma).sha256 == read_local_task(path).sha256
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_the_dry_run_says_so(cli: Cli, tmp_path: Path) -> None:
 def test_cells_in_quotes_are_counted_where_these_are_text(tmp_path: Path) -> None:
     """A spreadsheet quotes cells with a comma alone, which proves nothing."""
     text = '"Yes, it is."\tIt is.\nNo.\t"No, it isn\'t."\n'
-    assert quotes_as_text(text).startswith("2 cells begin and end with a quote")
+    assert count_quoted_cells(text).startswith("2 cells begin and end with a quote")
     path = tmp_path / "own.tsv"
     path.write_text(text)
     assert read_pairs(path).form.startswith("2 cells begin and end with a quote")
-    assert quotes_as_text('a "b" c\td\n') == ""
+    assert count_quoted_cells('a "b" c\td\n') == ""
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_empty_lines_do_no_harm_where_they_lead_to_no_row(tmp_path: Path) -> Non
     (tmp_path / "p.csv").write_text("A cat.,Cats.\nA dog.,Dogs.\n\n\n")
     assert len(read_pairs(tmp_path / "p.csv").sentences) == 2
     (tmp_path / "d.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t2\n\n")
-    assert local_pairs(tmp_path / "d.tsv").items == 2
+    assert read_local_task(tmp_path / "d.tsv").items == 2

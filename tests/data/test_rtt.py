@@ -18,15 +18,15 @@ from bench.cli import rtt as cli_rtt
 from bench.config import profiles
 from bench.data.corpus import make_corpus, read_corpus
 from bench.data.rtt import MADE_BY, RoundTrip, Translated
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.encoder import Progress
 from bench.errors import InputError
-from bench.nn.marian import MarianTranslator, find_model, limited_batches
+from bench.nn.marian import MarianTranslator, find_translation_model, split_by_limit
 from tests.support.cli import Cli, records
 from tests.support.released import hub_folder
 from tests.support.tncse import TINY
 
-SENTENCES = list(dict.fromkeys(sentence for pair in toy_task().all_pairs() for sentence in pair))[:60]
+SENTENCES = list(dict.fromkeys(sentence for pair in make_toy_task().all_pairs() for sentence in pair))[:60]
 LONGEST = 64
 
 
@@ -119,7 +119,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def translator(models: Path, source: str = "en", target: str = "fr", **options: Any) -> MarianTranslator:
-    return MarianTranslator(find_model(source, target, models), **options)
+    return MarianTranslator(find_translation_model(source, target, models), **options)
 
 
 def change_bias(folder: Path, token: int, value: float) -> None:
@@ -188,7 +188,7 @@ def test_greedy_is_the_best_token_at_each_step(models: Path) -> None:
     made = translator(models)
     for sentence in SENTENCES[::10]:
         source = torch.tensor([made.tokenizer(sentence)["input_ids"]])
-        ((limit, _),) = limited_batches([source.shape[1]], 1)
+        ((limit, _),) = split_by_limit([source.shape[1]], 1)
         target = [made.pad]
         while target[-1] != made.eos and len(target) < min(limit + 1, LONGEST):
             with torch.no_grad():
@@ -201,13 +201,13 @@ def test_greedy_is_the_best_token_at_each_step(models: Path) -> None:
 
 def test_batches_are_sorted_and_never_mix_limits() -> None:
     lengths = [17, 3, 16, 40, 5, 17, 4]
-    assert list(limited_batches(lengths, 34)) == [
+    assert list(split_by_limit(lengths, 34)) == [
         (48, [1, 6, 4]),  # 3, 4, 5: with 16 they would be 64 tokens
         (48, [2]),
         (80, [0, 5]),
         (112, [3]),  # longer than the budget, alone
     ]
-    assert list(limited_batches([], 10)) == []
+    assert list(split_by_limit([], 10)) == []
 
 
 def test_what_is_cut_is_counted(own_models: Path) -> None:
@@ -337,11 +337,11 @@ def test_the_package_is_named(cli: Cli, models: Path, corpus: Path, monkeypatch:
 
 
 def test_both_sentencepiece_models_are_in_the_fingerprint(own_models: Path) -> None:
-    found = {find_model("en", "fr", own_models).sha256}
+    found = {find_translation_model("en", "fr", own_models).sha256}
     for name in ("source.spm", "target.spm", "generation_config.json"):
         with (own_models / "opus-mt-en-fr" / name).open("ab") as stream:
             stream.write(b" ")
-        found.add(find_model("en", "fr", own_models).sha256)
+        found.add(find_translation_model("en", "fr", own_models).sha256)
     assert len(found) == 4
 
 
@@ -375,7 +375,7 @@ def test_the_command_makes_copies_with_their_provenance(
     assert facts["corpus"] == {"name": "text.txt", "sha256": text.sha256, "lines": 60}
     assert facts["pivot"] == "fr"
     assert facts["models"] == [
-        {"name": f"opus-mt-{a}-{b}", "sha256": find_model(a, b, models).sha256, "revision": None}
+        {"name": f"opus-mt-{a}-{b}", "sha256": find_translation_model(a, b, models).sha256, "revision": None}
         for a, b in (("en", "fr"), ("fr", "en"))
     ]
     assert facts["settings"] == {
@@ -577,8 +577,8 @@ def test_a_profiles_text_is_what_a_run_trains_on(
 ) -> None:
     given = ("data", "rtt", "--pivots", "fr", "--models", str(models), "--out", "out", "--profile")
     assert "profile 'mini' comes with copies of its text; bench run uses them" in cli(*given, "mini")[2]
-    few = replace(profiles.load("minilm"), corpus={"file": "few.txt", "exclude_lines": [2, 3]})
-    monkeypatch.setattr(profiles, "load", lambda name: few)
+    few = replace(profiles.load_profile("minilm"), corpus={"file": "few.txt", "exclude_lines": [2, 3]})
+    monkeypatch.setattr(profiles, "load_profile", lambda name: few)
     (tmp_path / "few.txt").write_text("\n".join(SENTENCES[:6]) + "\n")
     code, _, err = cli(*given, "minilm", "--data", str(tmp_path))
     assert code == 0, err

@@ -14,9 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench.card import OptionValue
 from bench.config import profiles
-from bench.execution.builder import Builder
-from bench.execution.monitor import span
-from bench.execution.preview import Estimate, cost, described
+from bench.execution.builder import EncoderBuilder
+from bench.execution.monitor import format_duration
+from bench.execution.preview import TimeEstimate, format_cost, format_estimate
 from bench.execution.stage_cache import StageCache
 from bench.nn.backbone import load_backbone
 from bench.papers import flops as scale
@@ -93,7 +93,7 @@ PAPERS = sorted(MODELS)
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_every_method_has_the_papers_settings(index: int) -> None:
-    profile = profiles.load(PAPERS[index])
+    profile = profiles.load_profile(PAPERS[index])
     own = {name for name, _ in discover() if METHODS.origin(name).startswith("bench.")}
     trained = {name for name in own if isinstance(METHODS.get(name), TrainedMethod)}
     assert SETTINGS.keys() <= trained
@@ -227,7 +227,7 @@ def test_what_is_named_or_not_asked_for_is_not_missing(
 
 
 def test_times_and_costs_as_one_reads_them() -> None:
-    assert [span(seconds) for seconds in (0.4, 99.4, 100, 5999, 6000, 36_000)] == [
+    assert [format_duration(seconds) for seconds in (0.4, 99.4, 100, 5999, 6000, 36_000)] == [
         "0 s",
         "99 s",
         "2 min",
@@ -235,11 +235,11 @@ def test_times_and_costs_as_one_reads_them() -> None:
         "1.7 h",
         "10.0 h",
     ]
-    assert cost(1800, 3.0, 8) == "12.00"
-    found = Estimate("simcse", 2, training=7200.0, evaluation=720.0)
+    assert format_cost(1800, 3.0, 8) == "12.00"
+    found = TimeEstimate("simcse", 2, training=7200.0, evaluation=720.0)
     line = f"{'simcse':40} 2 cell(s) of about 66 min: 60 min training, 6 min evaluation"
-    assert described(found, None, 1) == line
-    assert described(found, 2.5, 4) == f"{line}; cost 11.00"
+    assert format_estimate(found, None, 1) == line
+    assert format_estimate(found, 2.5, 4) == f"{line}; cost 11.00"
 
 
 def short(model: Path, corpus: Path, methods: str, stages: tuple[str, ...], steps: int) -> tuple[str, ...]:
@@ -290,7 +290,7 @@ def test_what_is_trained_already_costs_no_training_and_one_method_without_an_est
 ) -> None:
     run = (*short(tiny_bert, corpus, "simcse,broken,noise", ("simcse",), 2), "--seeds", "2")
     assert cli(*run)[0] == 1
-    monkeypatch.setattr(Builder, "_train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(EncoderBuilder, "_train", lambda *_: pytest.fail("trained again"))
     code, out, _ = cli(*run, "--campaign", "other", "--estimate")
     assert code == 0
     found = [re.sub(r"\[.*?\] +", " ", line) for line in out.splitlines()[-4:]]
@@ -305,9 +305,9 @@ def test_what_is_trained_already_costs_no_training_and_one_method_without_an_est
 
 def test_the_page_says_what_the_arithmetic_gives() -> None:
     text = (DOCS / "scale.md").read_text()
-    trained = scale.trained("bert-base")
+    trained = scale.trained_methods("bert-base")
     grids = {profile: scale.grid_hours(profile) for profile in PAPERS}
-    method, alone = scale.longest("bert-base")
+    method, alone = scale.longest_method("bert-base")
     for name, hours in (
         (f"{len(trained)} trained methods x 5 seeds, BERT-base", grids["bert-base"]),
         ("the same, RoBERTa-base", grids["roberta-base"]),
@@ -318,7 +318,7 @@ def test_the_page_says_what_the_arithmetic_gives() -> None:
     assert f"one seed of `{method}`, {alone:.1f} h" in text
     assert f"about {round(3 * sum(grids.values()), -1):.0f}" in text
     for name in trained:
-        assert scale.hours(name, "roberta-base") == pytest.approx(scale.hours(name, "bert-base"), rel=0.03)
+        assert scale.training_hours(name, "roberta-base") == pytest.approx(scale.training_hours(name, "bert-base"), rel=0.03)
     assert f"{scale.token_operations(32) / 1e6:.0f} million at 32" in text
     assert f"sustains {scale.SUSTAINED / 1e12:.0f} TFLOP/s" in text
 

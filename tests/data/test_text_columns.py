@@ -13,7 +13,7 @@ import pytest
 
 from bench.data import pins, text_columns
 from bench.data.corpus import make_corpus, read_corpus
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.data.training import read_copy
 from bench.errors import DataError, InputError
 from tests.support.cli import Cli, refusal
@@ -219,7 +219,7 @@ def test_what_is_no_text_is_refused_with_its_place(
 def test_a_changed_text_is_named_as_such_before_its_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("a\nb\n")
-    pins.write_pin(path, pins.measure(path))
+    pins.write_pin(path, pins.measure_text(path))
     assert read_corpus(path).source.endswith(hashlib.sha256(b"a\nb\n").hexdigest())
     path.write_bytes(b"a\n\xff\nc\n")
     with pytest.raises(DataError, match="this is not the text that was pinned"):
@@ -269,7 +269,7 @@ def test_the_column_is_an_option_and_the_dry_run_counts(cli: Cli, tmp_path: Path
 
 
 def test_the_overlap_of_a_column_is_that_of_its_sentences(cli: Cli, tmp_path: Path) -> None:
-    first = toy_task().subsets[0].first[0]
+    first = make_toy_task().subsets[0].first[0]
     (tmp_path / "x.jsonl").write_text(json.dumps({"id": "1", "line": first}) + "\n")
     (tmp_path / "x.txt").write_text(f"{first}\n")
     audit = ("data", "overlap", "--suite", "toy", "--format", "csv")

@@ -15,7 +15,7 @@ OTHERS = "docs/data.md says what bench's own texts are, and how to take another"
 
 
 def test_a_text_that_is_missing_is_named_and_only_wiki1m_has_a_command_that_gets_it(tmp_path: Path) -> None:
-    profile = profiles.load("bert-base")
+    profile = profiles.load_profile("bert-base")
     with pytest.raises(InputError) as without:
         profile_corpus(profile, None, "bench pretrain")
     assert str(without.value) == (
@@ -26,5 +26,5 @@ def test_a_text_that_is_missing_is_named_and_only_wiki1m_has_a_command_that_gets
         profile_corpus(replace(profile, corpus={"file": "own.txt"}), tmp_path, "simcse")
     assert str(caught.value) == f"{tmp_path}/own.txt: the training text is missing; {OTHERS}"
     with pytest.raises(InputError) as without:
-        profile_corpus(profiles.load("minilm"), None, "simcse", "stsb-dev")
+        profile_corpus(profiles.load_profile("minilm"), None, "simcse", "stsb-dev")
     assert str(without.value).endswith(f"(its dev set is suite stsb-dev); {OTHERS}")

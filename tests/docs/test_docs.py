@@ -212,7 +212,7 @@ def test_methods_with_options_in_the_text_exist() -> None:
 def test_profiles_in_the_text_exist() -> None:
     name = re.compile(r"--profile ([a-z][\w-]*)\b(?!\.toml)")
     named = {word for text in TEXTS.values() for word in name.findall(text)}
-    assert named <= set(profiles.names())
+    assert named <= set(profiles.profile_names())
     assert {"minilm", "bert-base"} <= named
 
 
@@ -234,7 +234,7 @@ def test_every_method_has_a_page_with_equations_options_and_defaults(
 
 def test_a_method_page_has_each_backbone_s_values(pages: dict[str, str]) -> None:
     page = pages["methods/simcse.md"]
-    others = [name for name in profiles.names() if name not in ("bert-base", "minilm-mlm")]
+    others = [name for name in profiles.profile_names() if name not in ("bert-base", "minilm-mlm")]
     backbones = " | ".join(f"`{name}`" for name in others)
     assert f"| option | default | {backbones} | what it is |" in page
     assert "| `lr` | `3e-05` | `0.0001` |" in page
@@ -356,7 +356,7 @@ def test_forty_five_unsupervised_methods_have_a_row(campaign: str) -> None:
 
 @pytest.mark.parametrize(("method", "low", "high"), [("simcse", "38.4", "65.4"), ("esimcse", "-3.0", "60.1")])
 def test_what_a_rate_does_is_what_was_tuned(method: str, low: str, high: str) -> None:
-    (row,) = (row for row in profiles.load("mini-equal").tuning if row["method"] == method)
+    (row,) = (row for row in profiles.load_profile("mini-equal").tuning if row["method"] == method)
     dev = dict(row["dev"])
     assert [f"{SCALE * dev[rate]:.1f}" for rate in (1e-4, 3e-4)] == [low, high]
     said = TEXTS["results.md"].split("### What a rate does")[1]
@@ -366,7 +366,7 @@ def test_what_a_rate_does_is_what_was_tuned(method: str, low: str, high: str) ->
 
 @pytest.mark.parametrize("loss", ["mhe", "barlow", "vicreg"])
 def test_what_a_ratio_does_is_what_was_tuned(loss: str) -> None:
-    dev = {(r["method"], r["option"]): dict(r["dev"]) for r in profiles.load("mini-equal").tuning}
+    dev = {(r["method"], r["option"]): dict(r["dev"]) for r in profiles.load_profile("mini-equal").tuning}
     ratios = dev[f"m_{loss}", "ratio"]
     assert ratios[1.5] < 0.05
     assert max(ratios.values()) > max(dev[loss, "lr"].values())
@@ -375,7 +375,7 @@ def test_what_a_ratio_does_is_what_was_tuned(loss: str) -> None:
 @pytest.mark.campaigns
 def test_variants_have_the_options_that_were_tuned_for_them() -> None:
     records = ResultStore(ROOT / "results", "mini-equal").records()
-    grids = [row for row in profiles.load("mini-equal").tuning if "[form=paper]" in row["method"]]
+    grids = [row for row in profiles.load_profile("mini-equal").tuning if "[form=paper]" in row["method"]]
     for row in grids:
         best = max(row["dev"], key=lambda pair: pair[1])[0]
         name = row["method"].partition("[")[0]

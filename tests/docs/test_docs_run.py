@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli.main import main
-from bench.records.environment import timing
+from bench.records.environment import build_timing
 from tests.support.docs_commands import (
     COMMITTED,
     OWN_TEST,
@@ -102,7 +102,7 @@ def made_elsewhere(words: tuple[str, ...]) -> bool:
     if words[1] != "rerun":
         return False
     path = Path(words[2])
-    here = timing(started=0, wall=0, cpu=0)["processor"]
+    here = build_timing(started=0, wall=0, cpu=0)["processor"]
     return bool(json.loads(path.read_text())["timing"]["processor"] != here)
 
 

@@ -39,10 +39,10 @@ def test_the_parts_of_the_texts_are_whole_and_the_hashes_those_of_profile_and_re
     for parts in PARTS:
         assert [first for first, _ in parts] == [1, *(last + 1 for _, last in parts[:-1])]
         assert f"{parts[-1][1]:,} lines" in TEXTS["data.md"]
-    profile = profiles.load("minilm-lm")
+    profile = profiles.load_profile("minilm-lm")
     first, last = profile.corpus["exclude_lines"]
     assert f"| {first}-{last} | WikiSplit, the same ones split; both profiles leave them out |" in SECTION
-    assert profiles.load("minilm").corpus["exclude_lines"] == [first, last]
+    assert profiles.load_profile("minilm").corpus["exclude_lines"] == [first, last]
     trained = {
         r.training["corpus"]["sha256"]: r.training["corpus"]["sentences"]
         for campaign in ("minilm", "minilm-lm")
@@ -59,6 +59,6 @@ def test_the_parts_of_the_texts_are_whole_and_the_hashes_those_of_profile_and_re
 def test_the_texts_are_those_of_the_page(data_dir: Path) -> None:
     files = [data_dir / "corpus/wiki.txt", data_dir / "corpus/general.txt.xz"]
     assert [hashlib.sha256(file.read_bytes()).hexdigest() for file in files] == HASHES[::2]
-    assert profile_corpus(profiles.load("minilm-lm"), data_dir, "test").sha256 == HASHES[1]
+    assert profile_corpus(profiles.load_profile("minilm-lm"), data_dir, "test").sha256 == HASHES[1]
     general = read_documents(files[1])
     assert (general.sha256, len(general.sentences)) == (HASHES[3], PARTS[1][-1][1])

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from bench.stats.coverage import measured, read
+from bench.stats.coverage import find_coverage, read_coverage
 from tests.support.docs_commands import TEXTS
 
 MARK = re.compile(r"<!-- coverage: (.+?) -->")
@@ -31,13 +31,13 @@ def shares(table: str) -> list[float]:
 
 
 def test_every_procedure_has_a_name(evidence: ModuleType) -> None:
-    assert set(evidence.NAMES) == {row.method for row in read()}
+    assert set(evidence.NAMES) == {row.method for row in read_coverage()}
 
 
 def test_every_row_is_on_the_page_once(evidence: ModuleType) -> None:
     found = MARK.findall(TEXTS["statistics-coverage.md"])
     shown = [share for one in found for share in shares(evidence.table(*one.split("|")))]
-    assert sorted(shown) == sorted(float(f"{100 * row.measured:.1f}") for row in read())
+    assert sorted(shown) == sorted(float(f"{100 * row.measured:.1f}") for row in read_coverage())
 
 
 def test_a_line_is_a_procedure_in_a_setting(evidence: ModuleType) -> None:
@@ -48,16 +48,16 @@ def test_a_line_is_a_procedure_in_a_setting(evidence: ModuleType) -> None:
     assert {line[0] for line in lines} == {"Welch's interval", "paired t interval"}
     assert [line[1] for line in lines[:2]] == ["normal", "normal, r = 0"]
     assert {line[2] for line in lines} == {"further seeds"}
-    first = [measured("welch", n, n).measured for n in (2, 3, 5, 10)]
+    first = [find_coverage("welch", n, n).measured for n in (2, 3, 5, 10)]
     assert lines[0][3:8] == ["95", *(f"{100 * share:.1f}" for share in first)]
-    assert f"; 5 v 10: {100 * measured('welch', 5, 10).measured:.1f}" in lines[0][8]
+    assert f"; 5 v 10: {100 * find_coverage('welch', 5, 10).measured:.1f}" in lines[0][8]
 
 
 def test_bold_breaks_a_promise(evidence: ModuleType) -> None:
     table = evidence.table("; ".join(evidence.NAMES))
-    broken = [row for row in read() if row.keeps is False]
+    broken = [row for row in read_coverage() if row.keeps is False]
     assert table.count("**") == 2 * len(broken) > 0
-    short = measured("welch", 10, 10, design="collapse")
+    short = find_coverage("welch", 10, 10, design="collapse")
     assert short.keeps is False
     assert f"| **{100 * short.measured:.1f}** |" in evidence.table("welch", "collapse")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.nn.backbone import TokenRows, load_backbone, token_rows
+from bench.nn.backbone import TokenRows, load_backbone, tokenize_rows
 
 ROOT = Path(__file__).parents[2]
 TEXT = ["The doctor is reading a book.", "a", "", "Two children are singing a song on the hill."]
@@ -26,7 +26,7 @@ def test_token_rows_are_made_when_they_are_asked_for(tiny_bert: Path, max_length
         return tokenizer(sentences, **options)
 
     rows, numbered = (TokenRows(counting, TEXT, max_length, numbered=flag) for flag in (False, True))
-    whole = token_rows(tokenizer, TEXT, max_length)
+    whole = tokenize_rows(tokenizer, TEXT, max_length)
     assert (len(rows), asked) == (4, [])
     assert rows[3] == whole[3]
     assert asked == [TEXT[3]]

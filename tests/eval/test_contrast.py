@@ -12,10 +12,10 @@ import pytest
 from bench.baselines.word_overlap import WordOverlapScorer
 from bench.data.contrast import ContrastTask
 from bench.errors import BenchError
-from bench.eval.contrast import ContrastSuite, credit
-from bench.eval.measure import Setting
+from bench.eval.contrast import ContrastSuite, credit_items
+from bench.eval.measure import MeasureContext
 from bench.eval.suite import measure_of
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from tests.support.cli import Cli, records
 from tests.support.forge import forge
 
@@ -29,7 +29,7 @@ TASK = ContrastTask(
     ),
     ("rules", 4, "0" * 64),
 )
-SETTING = Setting("exact", "m", "i", Path())
+SETTING = MeasureContext("exact", "m", "i", Path())
 SENTENCES = (
     "A tall man is peeling a pear with a spoon.",
     "Two cats are asleep on the sofa.",
@@ -78,16 +78,16 @@ def test_a_method_without_vectors_compares_by_its_own_similarity() -> None:
 
 
 def test_what_cannot_be_scored_again() -> None:
-    assert credit(TASK, np.array([[1, -1, 1e-7, -1e-7]], dtype=np.float32)).tolist() == [[1, 0, 0.5, 0.5]]
+    assert credit_items(TASK, np.array([[1, -1, 1e-7, -1e-7]], dtype=np.float32)).tolist() == [[1, 0, 0.5, 0.5]]
     with pytest.raises(BenchError, match="3 predictions for 4 items"):
-        credit(TASK, np.zeros(3, dtype=np.float32))
+        credit_items(TASK, np.zeros(3, dtype=np.float32))
     with pytest.raises(BenchError, match="a prediction is not finite"):
-        credit(TASK, np.array([1, np.nan, 0, 0], dtype=np.float32))
+        credit_items(TASK, np.array([1, np.nan, 0, 0], dtype=np.float32))
 
 
 def test_draws_are_of_items() -> None:
     rows = np.array([[1, 1, -1, 0], [-1, -1, -1, -1]], dtype=np.float32)
-    drawn = ContrastSuite("contrast").draws(TASK, rows, None, generator(1, "x"), 400)  # type: ignore[arg-type]
+    drawn = ContrastSuite("contrast").draws(TASK, rows, None, make_generator(1, "x"), 400)  # type: ignore[arg-type]
     assert drawn.shape == (400, 2)
     assert not drawn[:, 1].any()
     assert set((drawn[:, 0] * 8).tolist()) <= set(range(9))

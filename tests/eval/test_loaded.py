@@ -14,19 +14,19 @@ import pytest
 import torch
 
 import bench
-from bench.data.mteb_names import named_suites, parse_task
+from bench.data.mteb_names import load_mteb_lists, parse_task
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.eval import mteb_cached
 from bench.eval.loaded import LoadedEncoder
-from bench.eval.mteb_cached import check_at_hand, check_declared
+from bench.eval.mteb_cached import check_cached_data, check_declared_data
 from bench.eval.mteb_declared import declared_data_sets
-from bench.eval.mteb_run import evaluate
-from bench.eval.mteb_setup import import_mteb, quiet
-from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, mteb_task
+from bench.eval.mteb_run import evaluate_mteb
+from bench.eval.mteb_setup import import_mteb, silence_mteb
+from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, build_mteb_task
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
-from bench.nn.readme import about_folder
+from bench.nn.readme import read_model_card
 from bench.nn.sum_encoder import SumEncoder
 from tests.support.local_suite import write_local_suite
 
@@ -95,10 +95,10 @@ def test_an_exported_encoder_is_a_model_of_mteb(
     if kind == "twin":
         assert len(loaded.parts) == 2
     cache = mteb.ResultCache(tmp_path / "cache")
-    with quiet():
-        run = mteb.evaluate(loaded, [mteb_task(task) for task in tasks], cache=cache, co2_tracker=False)
+    with silence_mteb():
+        run = mteb.evaluate(loaded, [build_mteb_task(task) for task in tasks], cache=cache, co2_tracker=False)
     theirs = {result.task_name.removeprefix("Local-"): result.get_score() for result in run.task_results}
-    found = evaluate(encoder, tasks, name="bench/exp", folder=tmp_path / "ours", about=about)
+    found = evaluate_mteb(encoder, tasks, name="bench/exp", folder=tmp_path / "ours", about=about)
     ours = {score.task: score.value for score in found.scores if score.metric == "main_score"}
     assert theirs == pytest.approx({task.id: ours[task.id] for task in tasks}, abs=1e-6)
     size = sum(weight.numel() for weight in part.model.parameters()) - sum(
@@ -158,7 +158,7 @@ def test_a_loaded_encoder_leaves_mteb_alone_until_it_is_asked(tiny_bert: Path, t
 def test_what_a_card_says(card: str | None, expected: dict[str, Any], tmp_path: Path) -> None:
     if card is not None:
         (tmp_path / "README.md").write_text(card)
-    assert about_folder(tmp_path) == expected
+    assert read_model_card(tmp_path) == expected
 
 
 def test_missing_data_sets_are_told_from_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,24 +174,24 @@ def test_missing_data_sets_are_told_from_folders(tmp_path: Path, monkeypatch: py
         r"mteb/sts17-crosslingual-sts, mteb/biosses-sts, .* and 9 more; with HF_HUB_OFFLINE=0 before"
     )
     with pytest.raises(InputError, match=said):
-        check_at_hand(suite, tasks)
-    check_declared(suite)  # one is made of others: mteb has to say of which
+        check_cached_data(suite, tasks)
+    check_declared_data(suite)  # one is made of others: mteb has to say of which
     with pytest.raises(InputError, match="2 data sets"):
-        check_declared("mteb:STS17,BIOSSES")
+        check_declared_data("mteb:STS17,BIOSSES")
     (tmp_path / "sets" / "mteb___sts17-crosslingual-sts" / "en-en").mkdir(parents=True)
     (tmp_path / "hub" / "datasets--mteb--biosses-sts" / "snapshots").mkdir(parents=True)
-    check_at_hand(suite, tasks[:2])
-    check_declared("mteb:STS17,BIOSSES")
+    check_cached_data(suite, tasks[:2])
+    check_declared_data("mteb:STS17,BIOSSES")
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    check_at_hand(suite, tasks)
-    check_declared("mteb:STS12")
+    check_cached_data(suite, tasks)
+    check_declared_data("mteb:STS12")
     assert not mteb_cached.is_offline()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(named_suites()))
+@pytest.mark.parametrize("name", sorted(load_mteb_lists()))
 def test_data_sets_that_sources_declare_are_mtebs(name: str) -> None:
-    asked = named_suites()[name].tasks
+    asked = load_mteb_lists()[name].tasks
     declared = declared_data_sets(asked)
     if name == "unsee":  # it has a task that is made of others
         assert declared is None

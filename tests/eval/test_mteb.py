@@ -19,25 +19,25 @@ from bench.baselines.vectors import AverageEncoder
 from bench.baselines.word_overlap import WordOverlapScorer
 from bench.card import OptionValue
 from bench.data.local_tasks import LocalTask
-from bench.data.mteb_names import named_suites
+from bench.data.mteb_names import load_mteb_lists
 from bench.data.source import DataSource
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import Encoder, FloatArray
 from bench.errors import BenchError, InputError
-from bench.eval.measure import Measured
+from bench.eval.measure import SuiteResult
 from bench.eval.mteb_classes import score_fewer_classes
 from bench.eval.mteb_items import local_items, mteb_items
-from bench.eval.mteb_kept import _at_hand
-from bench.eval.mteb_model import MtebEncoder, revision_of
-from bench.eval.mteb_run import evaluate
+from bench.eval.mteb_kept import _find_items
+from bench.eval.mteb_model import MtebEncoder, hash_encoder
+from bench.eval.mteb_run import evaluate_mteb
 from bench.eval.mteb_setup import import_mteb
 from bench.eval.mteb_suite import MtebSuite
-from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, mteb_task
-from bench.eval.rescore import rescore
-from bench.eval.sts import predict, score_task
+from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, build_mteb_task
+from bench.eval.rescore import rescore_record
+from bench.eval.sts import predict_similarities, score_task
 from bench.nn.backbone import TransformerEncoder
 from bench.records.record import RunRecord
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from tests.support.cli import Cli
 from tests.support.local_suite import WORDS, write_local_suite
 from tests.support.training import train_alone
@@ -91,10 +91,10 @@ def suite(tmp_path: Path) -> Path:
 
 
 def test_every_printed_name_is_a_task_of_mteb() -> None:
-    for name in set(named_suites()) - {"unsee", "MTEB(eng, v2)"}:
+    for name in set(load_mteb_lists()) - {"unsee", "MTEB(eng, v2)"}:
         tasks = load_mteb_suite(name)
         assert {task.kind for task in tasks} == {KINDS.get(name.split("-")[-1], "STS")}, name
-        assert [task.id for task in tasks] == [task.id for task in named_suites()[name].tasks]
+        assert [task.id for task in tasks] == [task.id for task in load_mteb_lists()[name].tasks]
         assert all(len(task.dataset[1]) >= 6 for task in tasks)
     assert {task.score for task in load_mteb_suite("tncse-retrieval")} == {"map_at_10"}
     (bank, *_) = load_mteb_suite("tncse-classification")
@@ -108,7 +108,7 @@ def test_every_printed_name_is_a_task_of_mteb() -> None:
 @pytest.mark.long
 def test_unsee_is_mtebs_english_benchmark() -> None:
     mteb = import_mteb()
-    ours = [mteb_task(task) for task in load_mteb_suite("unsee")]
+    ours = [build_mteb_task(task) for task in load_mteb_suite("unsee")]
     theirs = mteb.get_benchmark("MTEB(eng, v1)").tasks
     assert [(t.metadata.name, t.hf_subsets, list(t.eval_splits)) for t in ours] == [
         (t.metadata.name, t.hf_subsets, list(t.eval_splits)) for t in theirs
@@ -119,7 +119,7 @@ def test_unsee_is_mtebs_english_benchmark() -> None:
 @pytest.mark.long
 def test_mtebs_own_benchmarks_are_suites() -> None:
     mteb = import_mteb()
-    ours = {task.asked.name: mteb_task(task) for task in load_mteb_suite("MTEB(eng, v2)")}
+    ours = {task.asked.name: build_mteb_task(task) for task in load_mteb_suite("MTEB(eng, v2)")}
     theirs = {task.metadata.name: task for task in mteb.get_benchmark("MTEB(eng, v2)").tasks}
     assert {name: (task.hf_subsets, list(task.eval_splits)) for name, task in ours.items()} == {
         name: (task.hf_subsets, list(task.eval_splits)) for name, task in theirs.items()
@@ -143,7 +143,7 @@ def test_what_mteb_has_not_is_named(asked: str, said: str) -> None:
         load_mteb_suite(f"mteb:{asked}")
 
 
-def same_predictions(one: Measured, other: Measured) -> None:
+def same_predictions(one: SuiteResult, other: SuiteResult) -> None:
     """The same to the last bit, and something of every task."""
     assert one.predictions is not None
     assert other.predictions is not None
@@ -163,7 +163,7 @@ def test_every_kind_runs_on_files_alone(suite: Path, tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(tasks)) == tasks  # noqa: S301 - as a worker process gets them
     before = states()
     encoder = WordVectors()
-    run = evaluate(encoder, tasks, name="bench/words", folder=tmp_path / "mteb")
+    run = evaluate_mteb(encoder, tasks, name="bench/words", folder=tmp_path / "mteb")
     assert states() == before
     values = {(score.task, score.metric): score for score in run.scores if score.subset == "all"}
     assert (
@@ -177,7 +177,7 @@ def test_every_kind_runs_on_files_alone(suite: Path, tmp_path: Path) -> None:
     ]
     rows = [line.split("\t") for line in (tmp_path / "pairs.tsv").read_text().splitlines()[1:]]
     ours = pair_task("pairs", rows)
-    (score,) = score_task(ours, predict(WordVectors(), [ours])["pairs"])
+    (score,) = score_task(ours, predict_similarities(WordVectors(), [ours])["pairs"])
     assert values["pairs", "spearman"].value == pytest.approx(score.value, abs=1e-6)
     # mteb reads its own files
     (model,) = import_mteb().ResultCache(tmp_path / "mteb").load_results().model_results
@@ -190,26 +190,26 @@ def test_every_kind_runs_on_files_alone(suite: Path, tmp_path: Path) -> None:
     ).is_file()
     # the second time nothing is encoded but what says whether it is the same model
     encoder.count = 0
-    again = evaluate(encoder, tasks, name="bench/words", folder=tmp_path / "mteb")
+    again = evaluate_mteb(encoder, tasks, name="bench/words", folder=tmp_path / "mteb")
     assert (again.scores, again.facts) == (run.scores, run.facts)
     same_predictions(again, run)
     assert encoder.count == 4
-    evaluate(encoder, tasks[:1], name="bench/words", folder=tmp_path / "mteb", force=True)
+    evaluate_mteb(encoder, tasks[:1], name="bench/words", folder=tmp_path / "mteb", force=True)
     assert encoder.count > 4
 
 
 def test_what_is_kept_gives_every_score_again(suite: Path, tmp_path: Path) -> None:
     """Of an encoder that is far from perfect on every task."""
     tasks = {task.id: task for task in load_mteb_suite(f"local:{suite}")}
-    run = evaluate(WordVectors(dim=6), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
+    run = evaluate_mteb(WordVectors(dim=6), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
     record = measured_record(tasks, run)
     values = [score.value for score in run.scores if score.metric == "main_score"]
     assert all(value not in (0, 1) for value in values)
-    found = rescore(record, tasks, run.predictions or {})
+    found = rescore_record(record, tasks, run.predictions or {})
     assert (found.wrong, found.checked) == ((), 16)
     for task in tasks.values():  # items from the files are those that mteb had
         assert task.local is not None
-        ours, theirs = local_items(task.local), mteb_items(mteb_task(task), "test", "default")
+        ours, theirs = local_items(task.local), mteb_items(build_mteb_task(task), "test", "default")
         assert (ours.texts, ours.ids) == (theirs.texts, theirs.ids)
         np.testing.assert_array_equal(ours.gold, theirs.gold)
 
@@ -217,7 +217,7 @@ def test_what_is_kept_gives_every_score_again(suite: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["mini-mteb", "mini-retrieval"])
 def test_the_made_up_suites_need_no_download(name: str, tmp_path: Path) -> None:
     tasks = {task.id: task for task in load_mteb_suite(name)}
-    run = evaluate(WordVectors(), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
+    run = evaluate_mteb(WordVectors(), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
     values = {score.task: score for score in run.scores if score.subset == "all"}
     assert {task: values[task].n for task in tasks} == {task.id: task.items for task in tasks.values()}
     # words say something of every kind but the graded pairs, where overlap is drawn as widely at every grade
@@ -229,13 +229,13 @@ def test_the_made_up_suites_need_no_download(name: str, tmp_path: Path) -> None:
     for task in tasks.keys() - {"MiniSTS"}:
         assert chance.get(task, 0.05) < values[task].value < 1, task
     record = measured_record(tasks, run)
-    found = rescore(record, tasks, run.predictions or {})
+    found = rescore_record(record, tasks, run.predictions or {})
     assert found.wrong == ()
     unkept = {task.id for task in tasks.values() if task.kind in ("Clustering", "Summarization")}
     assert {task for task, kept in (run.predictions or {}).items() if not len(kept)} == unkept
     for made in tasks.values():
         if made.id not in unkept and made.local is not None:
-            ours, theirs = local_items(made.local), mteb_items(mteb_task(made), "test", "default")
+            ours, theirs = local_items(made.local), mteb_items(build_mteb_task(made), "test", "default")
             assert (ours.texts, ours.ids) == (theirs.texts, theirs.ids)
             np.testing.assert_array_equal(ours.gold, theirs.gold)
 
@@ -253,13 +253,13 @@ def test_summaries_are_scored_against_the_references_of_their_own_text(tmp_path:
     files = 'references = "references.tsv"\nsummaries = "summaries.tsv"'
     (tmp_path / "mine.toml").write_text(f'[[task]]\nname = "short"\ntype = "summarisation"\n{files}\n')
     (task,) = load_mteb_suite(f"local:{tmp_path / 'mine.toml'}")
-    run = evaluate(WordVectors(dim=512), [task], name="bench/words", folder=tmp_path / "mteb")
+    run = evaluate_mteb(WordVectors(dim=512), [task], name="bench/words", folder=tmp_path / "mteb")
     (score,) = (score for score in run.scores if (score.task, score.subset) == ("short", "all"))
     assert (score.metric, score.n) == ("spearman", 2)
     assert score.value == pytest.approx(1)
 
 
-def measured_record(tasks: dict[str, MtebTask], run: Measured) -> RunRecord:
+def measured_record(tasks: dict[str, MtebTask], run: SuiteResult) -> RunRecord:
     facts = {n: {"items": t.items, "sha256": t.sha256, "reference": True} for n, t in tasks.items()}
     return RunRecord(
         *("mini", "m", "m", 1, {}, None, 1, "local:mine", facts, "", "ok"),
@@ -308,7 +308,7 @@ def test_tasks_of_mteb_keep_what_gives_their_score(tmp_path: Path, monkeypatch: 
     for name in TABLES:
         monkeypatch.setattr(type(mteb.get_task(name)), "load_data", load_data)
     tasks = {task.id: task for task in load_mteb_suite(f"mteb:{','.join(TABLES)}")}
-    run = evaluate(WordVectors(dim=4), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
+    run = evaluate_mteb(WordVectors(dim=4), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
     assert run.predictions is not None
     assert {name: len(values) for name, values in run.predictions.items()} == {
         "TwitterSemEval2015": 40,
@@ -320,29 +320,29 @@ def test_tasks_of_mteb_keep_what_gives_their_score(tmp_path: Path, monkeypatch: 
     n = {(score.task, score.metric): score.n for score in run.scores}
     assert n["TwitterSemEval2015", "ap"] == 8
     record = measured_record(tasks, run)
-    _at_hand.cache_clear()
-    found = rescore(record, tasks, run.predictions)
+    _find_items.cache_clear()
+    found = rescore_record(record, tasks, run.predictions)
     assert (found.wrong, found.checked) == ((), 13)
     assert set(found.unchecked) == {"all main_score", "all v_measure"}
     for name in ("TwitterSemEval2015", "Banking77Classification"):
         predictions = {**run.predictions, name: run.predictions[name][::-1].copy()}
-        assert {line.split()[0] for line in rescore(record, tasks, predictions).wrong} >= {name, "avg"}
+        assert {line.split()[0] for line in rescore_record(record, tasks, predictions).wrong} >= {name, "avg"}
     rows = np.stack([run.predictions["TwitterURLCorpus"]] * 2)
-    drawn = MtebSuite("mteb:x").draws(tasks["TwitterURLCorpus"], rows, record, generator(1, "x"), 100)
+    drawn = MtebSuite("mteb:x").draws(tasks["TwitterURLCorpus"], rows, record, make_generator(1, "x"), 100)
     assert drawn.shape == (100, 2)
     np.testing.assert_array_equal(drawn[:, 0], drawn[:, 1])
     with pytest.raises(BenchError, match="no predictions of TwentyNewsgroupsClustering are kept"):
         MtebSuite("mteb:x").draws(
-            tasks["TwentyNewsgroupsClustering"], rows[:, :0], record, generator(1, "x"), 100
+            tasks["TwentyNewsgroupsClustering"], rows[:, :0], record, make_generator(1, "x"), 100
         )
     at_hand = False
-    _at_hand.cache_clear()
-    assert rescore(record, tasks, run.predictions).checked == 0
+    _find_items.cache_clear()
+    assert rescore_record(record, tasks, run.predictions).checked == 0
     with pytest.raises(BenchError, match=r"the data of STSBenchmark aren't at hand: Couldn't reach the hub"):
         MtebSuite("mteb:x").draws(
-            tasks["STSBenchmark"], run.predictions["STSBenchmark"][None], record, generator(1, "x"), 100
+            tasks["STSBenchmark"], run.predictions["STSBenchmark"][None], record, make_generator(1, "x"), 100
         )
-    _at_hand.cache_clear()
+    _find_items.cache_clear()
 
 
 def other_weights(folder: Path, copy: Path) -> Path:
@@ -357,7 +357,7 @@ def other_weights(folder: Path, copy: Path) -> Path:
 
 def test_two_models_never_share_a_cached_score(suite: Path, tmp_path: Path, tiny_bert: Path) -> None:
     mteb = import_mteb()
-    task = mteb_task(load_mteb_suite(f"local:{suite}")[0])
+    task = build_mteb_task(load_mteb_suite(f"local:{suite}")[0])
     cache = mteb.ResultCache(tmp_path / "cache")
     other = TransformerEncoder(other_weights(tiny_bert, tmp_path / "tiny-bert"), "avg")
     scores, encoded = [], []
@@ -391,12 +391,12 @@ def test_a_revision_is_that_of_weights_and_use(tiny_bert: Path, tmp_path: Path) 
         SumEncoder([one, two], [1, 2]),
         WordVectors(),
     ]
-    assert len({revision_of(encoder) for encoder in encoders}) == len(encoders)
-    assert revision_of(one) == revision_of(TransformerEncoder(tiny_bert))
-    assert revision_of(one, "a cell") != revision_of(one)
+    assert len({hash_encoder(encoder) for encoder in encoders}) == len(encoders)
+    assert hash_encoder(one) == hash_encoder(TransformerEncoder(tiny_bert))
+    assert hash_encoder(one, "a cell") != hash_encoder(one)
     with torch.no_grad():  # a word that the fixed sentences don't have
         one.model.embeddings.word_embeddings.weight[-1] += 1
-    assert revision_of(one) != revision_of(TransformerEncoder(tiny_bert))
+    assert hash_encoder(one) != hash_encoder(TransformerEncoder(tiny_bert))
 
 
 def test_methods_without_vectors_and_collapsed_encoders_are_refused(suite: Path, tmp_path: Path) -> None:
@@ -404,13 +404,13 @@ def test_methods_without_vectors_and_collapsed_encoders_are_refused(suite: Path,
     collapsed.table[:] = 1
     tasks = load_mteb_suite(f"local:{suite}")
     with pytest.raises(InputError, match="bench/x: this method compares pairs and has no vectors of its own"):
-        evaluate(WordOverlapScorer(), tasks, name="bench/x", folder=tmp_path / "mteb")
+        evaluate_mteb(WordOverlapScorer(), tasks, name="bench/x", folder=tmp_path / "mteb")
     said = (
         r"1 of 2 tasks of mteb failed \(Local-pairs: the score of default isn't finite: all vectors are "
         r"equal \(a collapsed encoder\?\)\); the others are kept"
     )
     with pytest.raises(BenchError, match=said):
-        evaluate(collapsed, tasks[:2], name="bench/x", folder=tmp_path / "mteb")
+        evaluate_mteb(collapsed, tasks[:2], name="bench/x", folder=tmp_path / "mteb")
     assert len(list((tmp_path / "mteb" / "parts").iterdir())) == 1
 
 
@@ -426,7 +426,7 @@ def test_a_test_file_with_fewer_classes_has_an_accuracy(tmp_path: Path, tested: 
         '[[task]]\nname = "three"\ntype = "classification"\ntrain = "train.tsv"\ntest = "test.tsv"\n'
     )
     tasks = load_mteb_suite(f"local:{suite}")
-    found = evaluate(WordVectors(), tasks, name="bench/x", folder=tmp_path / "mteb")
+    found = evaluate_mteb(WordVectors(), tasks, name="bench/x", folder=tmp_path / "mteb")
     values = {(score.task, score.metric): score.value for score in found.scores}
     assert values["three", "accuracy"] > 0.9
     assert found.predictions is not None
@@ -440,7 +440,7 @@ def test_a_test_file_with_fewer_classes_has_an_accuracy(tmp_path: Path, tested: 
 def test_equal_scores_without_ap_are_mtebs() -> None:
     """The classes are numbered afresh, and no other score changes."""
     task = SimpleNamespace(metadata=SimpleNamespace(type="Classification"))
-    made: Any = mteb_task(next(t for t in load_mteb_suite("mini-classification")))
+    made: Any = build_mteb_task(next(t for t in load_mteb_suite("mini-classification")))
     usual = made._calculate_scores
     for gold, predicted in (([0, 1, 1, 0], [2, 1, 0, 0]), ([2, 1, 1], [2, 0, 1])):
         task._calculate_scores = usual
@@ -450,7 +450,7 @@ def test_equal_scores_without_ap_are_mtebs() -> None:
 
 
 def test_a_task_of_mtebs_that_fails_on_its_labels_has_the_other_scores() -> None:
-    made: Any = mteb_task(next(t for t in load_mteb_suite("mini-classification")))
+    made: Any = build_mteb_task(next(t for t in load_mteb_suite("mini-classification")))
     with pytest.raises(ValueError, match="pos_label"):
         made._calculate_scores([0, 2], [0, 1])
     score_fewer_classes(made, None)
@@ -463,7 +463,7 @@ def test_word_vectors_without_a_word_of_a_task_are_refused(suite: Path, tmp_path
     tasks = load_mteb_suite(f"local:{suite}")
     message = r"classes: no vector for any of the text's \d+ tokens; expected word vectors of the"
     with pytest.raises(BenchError, match=message) as caught:
-        evaluate(AverageEncoder(tmp_path / "german.txt"), tasks, name="bench/x", folder=tmp_path / "mteb")
+        evaluate_mteb(AverageEncoder(tmp_path / "german.txt"), tasks, name="bench/x", folder=tmp_path / "mteb")
     assert "collapsed" not in str(caught.value)
 
 
@@ -476,7 +476,7 @@ def test_word_vectors_say_how_much_of_each_task_they_know(
     (tmp_path / "half.txt").write_text("".join(f"{word} {n} {n % 7} 1\n" for n, word in enumerate(known)))
     encoder = AverageEncoder(tmp_path / "half.txt")
     for _ in range(2):  # the second time from what was kept
-        found = evaluate(encoder, tasks, name="bench/x", folder=tmp_path / "mteb")
+        found = evaluate_mteb(encoder, tasks, name="bench/x", folder=tmp_path / "mteb")
         said = {name: facts["coverage"] for name, facts in found.facts["mteb"]["tasks"].items()}
         assert set(said) == {task.id for task in tasks}
         shown = [line for line in capsys.readouterr().err.splitlines() if "word vectors know" in line]
@@ -497,7 +497,7 @@ def test_an_evaluation_in_mid_training_changes_no_later_number(
     tasks = load_mteb_suite(f"local:{suite}")
     done: dict[str, Callable[[Encoder], Any]] = {
         "plain": lambda encoder: None,
-        "mteb": lambda encoder: evaluate(encoder, tasks, name="bench/x", folder=tmp_path / "mteb").facts,
+        "mteb": lambda encoder: evaluate_mteb(encoder, tasks, name="bench/x", folder=tmp_path / "mteb").facts,
         "seeding": lambda encoder: torch.manual_seed(42),
     }
     found = {}
@@ -573,13 +573,13 @@ def test_minilm_on_untokenised_stsb_through_mteb_and_through_bench(
     ours = pair_task("en", rows)
 
     from bench.config import profiles
-    from bench.nn.folder import resolve
+    from bench.nn.folder import resolve_folder
 
-    folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm")
+    folder = resolve_folder(profiles.backbone_reference(profiles.load_profile("minilm")), where="minilm")
     encoder = TransformerEncoder(folder.path, "avg")
-    (score,) = score_task(ours, predict(encoder, [ours])["en"])
+    (score,) = score_task(ours, predict_similarities(encoder, [ours])["en"])
     assert score.value == pytest.approx(value, abs=5e-6 * step)
-    run = evaluate(encoder, [english], name="bench/minilm", folder=tmp_path / "mteb")
+    run = evaluate_mteb(encoder, [english], name="bench/minilm", folder=tmp_path / "mteb")
     assert run.scores[0].metric == "spearman"
     assert run.scores[0].value == pytest.approx(score.value, abs=1e-6)
 
@@ -599,7 +599,7 @@ def test_parts_of_one_task_are_measured_together(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(type(mteb.get_task("STS17")), "load_data", load_data)
     tasks = load_mteb_suite("tncse-sts17")[:2] + load_mteb_suite("mteb:STS17[ko-ko+en-en]")
-    run = evaluate(WordVectors(), tasks, name="bench/words", folder=tmp_path / "mteb")
+    run = evaluate_mteb(WordVectors(), tasks, name="bench/words", folder=tmp_path / "mteb")
     assert sorted(loaded[0]) == ["ar-ar", "en-ar", "en-en", "ko-ko"]
     assert len(loaded) == 1
     by_task = {task.id: [score for score in run.scores if score.task == task.id] for task in tasks}
@@ -614,11 +614,11 @@ def test_parts_of_one_task_are_measured_together(tmp_path: Path, monkeypatch: py
     kept = run.facts["mteb"]["tasks"]["STS17[ko-ko+en-en]"]["kept"]
     assert sorted(kept) == [["test", "en-en", 8], ["test", "ko-ko", 8]]
     of_parts = {task.id: task for task in tasks}
-    found = rescore(measured_record(of_parts, run), of_parts, run.predictions)
+    found = rescore_record(measured_record(of_parts, run), of_parts, run.predictions)
     assert (found.wrong, found.unchecked) == ((), ())
     # a later run of another part keeps mteb's results of the first
     later: list[MtebTask] = [replace(task) for task in load_mteb_suite("mteb:STS17[es-es]")]
-    evaluate(WordVectors(), later, name="bench/words", folder=tmp_path / "mteb")
+    evaluate_mteb(WordVectors(), later, name="bench/words", folder=tmp_path / "mteb")
     (model,) = mteb.ResultCache(tmp_path / "mteb").load_results().model_results
     assert {entry["hf_subset"] for entry in model.task_results[0].scores["test"]} == {
         *("ar-ar", "en-ar", "en-en", "ko-ko", "es-es")

@@ -16,14 +16,14 @@ from sklearn.metrics import f1_score  # type: ignore[import-untyped]
 from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
 from bench.eval import rescore as recheck
-from bench.eval.mteb_kept import drawn, keep, moved_items, parts_of, scored_again
+from bench.eval.mteb_kept import draw_task_scores, keep_predictions, find_item_changes, prediction_parts, rescore_tasks
 from bench.eval.mteb_kinds import kind_of
-from bench.eval.mteb_scores import Entry, entry_as_json, entry_from_json, suite_scores
+from bench.eval.mteb_scores import MtebEntry, entry_as_json, entry_from_json, suite_scores
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
-from bench.eval.rescore import rescore
+from bench.eval.rescore import rescore_record
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from tests.support.cli import Cli
 from tests.support.local_suite import write_local_suite
 
@@ -69,7 +69,7 @@ def by_hand(tasks: dict[str, MtebTask], predictions: dict[str, FloatArray]) -> d
 def record_of(tasks: dict[str, MtebTask], predictions: dict[str, FloatArray], seed: int = 1) -> RunRecord:
     """A record as a run leaves it."""
     values = by_hand(tasks, predictions)
-    found = {n: [Entry("test", "default", {t.score: values[n]}, SIZES[n])] for n, t in tasks.items()}
+    found = {n: [MtebEntry("test", "default", {t.score: values[n]}, SIZES[n])] for n, t in tasks.items()}
     kept = {n: {**t.facts, "kept": [["test", "default", SIZES[n]]]} for n, t in tasks.items()}
     facts = {n: {"items": t.items, "sha256": t.sha256, "reference": True} for n, t in tasks.items()}
     return RunRecord(
@@ -82,7 +82,7 @@ def test_all_scores_are_those_by_hand_and_mteb_is_not_needed(tasks: dict[str, Mt
     assert {name: task.items for name, task in tasks.items()} == SIZES
     predictions = predictions_of(1)
     record = record_of(tasks, predictions)
-    found = rescore(record, tasks, predictions)
+    found = rescore_record(record, tasks, predictions)
     assert (found.wrong, found.unchecked) == ((), ())
     assert found.checked == len(record.scores) == 16
 
@@ -92,11 +92,11 @@ def test_an_edited_score_and_edited_predictions_are_found(tasks: dict[str, MtebT
     predictions = predictions_of(2)
     record = record_of(tasks, predictions)
     scores = tuple(replace(s, value=s.value + 0.01 * (s.task == name)) for s in record.scores)
-    found = rescore(replace(record, scores=scores), tasks, predictions)
+    found = rescore_record(replace(record, scores=scores), tasks, predictions)
     assert {line.split(" is ")[0].split()[0] for line in found.wrong} == {name}
     values = predictions[name]
     predictions[name] = values[::-1].copy() if name == "pairs" else np.where(values == values[0], 0.5, values)
-    wrong = rescore(record, tasks, predictions).wrong
+    wrong = rescore_record(record, tasks, predictions).wrong
     assert {line.split()[0] for line in wrong} >= {name, "avg"}
 
 
@@ -104,13 +104,13 @@ def test_averages_count_what_cannot_be_scored_again(tasks: dict[str, MtebTask]) 
     predictions = predictions_of(3)
     record = record_of(tasks, predictions)
     nothing = {**predictions, "search": np.empty(0, dtype=np.float32)}
-    found = rescore(record, tasks, nothing)
+    found = rescore_record(record, tasks, nothing)
     assert (found.wrong, found.unchecked) == ((), ("all main_score", "all ndcg@10"))
     scores = tuple(replace(s, value=s.value + 0.1 * (s.task == "avg")) for s in record.scores)
-    (wrong,) = rescore(replace(record, scores=scores), tasks, nothing).wrong
+    (wrong,) = rescore_record(replace(record, scores=scores), tasks, nothing).wrong
     assert wrong.startswith("avg all main_score is ")
     empty = {name: np.empty(0, dtype=np.float32) for name in tasks}
-    assert scored_again(list(tasks.values()), empty, record) == ()
+    assert rescore_tasks(list(tasks.values()), empty, record) == ()
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_score_that_no_suite_has(tasks: dict[str, MtebTask], name: tuple[str, 
     predictions = predictions_of(5)
     record = record_of(tasks, predictions)
     odd = replace(record, scores=(Score(*name, 0.99, 9), *record.scores))
-    assert f"suite local:mine has no score {' '.join(name)}" in rescore(odd, tasks, predictions).wrong
+    assert f"suite local:mine has no score {' '.join(name)}" in rescore_record(odd, tasks, predictions).wrong
 
 
 def test_scores_of_which_nothing_is_kept_are_known_by_their_names(tasks: dict[str, MtebTask]) -> None:
@@ -137,10 +137,10 @@ def test_scores_of_which_nothing_is_kept_are_known_by_their_names(tasks: dict[st
     empty = {name: np.empty(0, dtype=np.float32) for name in tasks}
     part, rank = Score("pairs", "en", "spearman", 0.5, 9), Score("search", "all", "map@5", 0.5, 8)
     odd = Score("avg", "all", "MAIN", 0.99, 5)
-    found = rescore(replace(record, scores=(*record.scores, part, rank)), tasks, empty)
+    found = rescore_record(replace(record, scores=(*record.scores, part, rank)), tasks, empty)
     assert (found.wrong, found.checked, found.beside) == ((), 0, ("all map@5",))
     assert len(found.unchecked) == len(record.scores) + 1
-    wrong = rescore(replace(record, scores=(odd, *record.scores)), tasks, empty).wrong
+    wrong = rescore_record(replace(record, scores=(odd, *record.scores)), tasks, empty).wrong
     assert wrong == (
         "its average is of MAIN, and that of suite local:mine is of main_score",
         "suite local:mine has no score avg all MAIN",
@@ -150,15 +150,15 @@ def test_scores_of_which_nothing_is_kept_are_known_by_their_names(tasks: dict[st
 def test_averages_of_retrieval_in_another_order(tasks: dict[str, MtebTask]) -> None:
     """The first average is the one that tables show."""
     search = {"search": tasks["search"]}
-    entry = Entry("test", "default", {"ndcg_at_10": 0.5, "recall_at_10": 0.9}, 8)
+    entry = MtebEntry("test", "default", {"ndcg_at_10": 0.5, "recall_at_10": 0.9}, 8)
     scores = suite_scores([*search.values()], {"search": [entry]})
     facts = {"search": {"items": 8, "sha256": "", "reference": True}}
     record = replace(record_of(tasks, predictions_of(7)), tasks=facts, scores=scores)
     empty = {"search": np.empty(0, dtype=np.float32)}
-    found = rescore(record, search, empty)
+    found = rescore_record(record, search, empty)
     assert (found.wrong, found.unchecked) == ((), ("all ndcg@10", "all ndcg@10"))
     assert found.beside == ("all recall@10", "all recall@10")
-    wrong = rescore(replace(record, scores=scores[::-1]), search, empty).wrong
+    wrong = rescore_record(replace(record, scores=scores[::-1]), search, empty).wrong
     assert wrong == ("its average is of recall@10, and that of suite local:mine is of ndcg@10",)
 
 
@@ -183,11 +183,11 @@ def test_a_record_that_says_nonsense_of_its_predictions(
     record = record_of(tasks, predictions)
     facts = {"tasks": {**record.provenance["mteb"]["tasks"], "pairs": {"kept": kept}}}
     record = replace(record, provenance={"mteb": facts})
-    assert rescore(record, tasks, predictions).wrong == (said,)
+    assert rescore_record(record, tasks, predictions).wrong == (said,)
     others: list[Any] = [None, [], {"tasks": "x"}, {"tasks": {"pairs": 1}}]
     for mteb in others:
         with pytest.raises(BenchError, match="the record doesn't say what the predictions of pairs are of"):
-            parts_of(tasks["pairs"], replace(record, provenance={"mteb": mteb}))
+            prediction_parts(tasks["pairs"], replace(record, provenance={"mteb": mteb}))
 
 
 def statistic(name: str, tasks: dict[str, MtebTask]) -> Callable[[FloatArray, Any], float]:
@@ -207,8 +207,8 @@ def statistic(name: str, tasks: dict[str, MtebTask]) -> Callable[[FloatArray, An
 def test_items_are_drawn_as_by_hand(tasks: dict[str, MtebTask], name: str) -> None:
     both = [predictions_of(5), predictions_of(6)]
     record = record_of(tasks, both[0])
-    found = drawn(tasks[name], np.stack([p[name] for p in both]), record, generator(1, "x"), 120)
-    chosen = generator(1, "x").integers(0, SIZES[name], (120, SIZES[name]))
+    found = draw_task_scores(tasks[name], np.stack([p[name] for p in both]), record, make_generator(1, "x"), 120)
+    chosen = make_generator(1, "x").integers(0, SIZES[name], (120, SIZES[name]))
     by_draw = statistic(name, tasks)
     expected = [[by_draw(predictions[name], i) for predictions in both] for i in chosen]
     np.testing.assert_allclose(found, expected, atol=1e-7)
@@ -219,8 +219,8 @@ def test_subsets_are_drawn_each_for_itself(tasks: dict[str, MtebTask]) -> None:
     parts = [["test", "a", 5], ["test", "b", 3]]
     record.provenance["mteb"]["tasks"]["search"]["kept"] = parts
     values = predictions_of(7)["search"]
-    found = drawn(tasks["search"], values[None], record, generator(1, "x"), 100)
-    rng = generator(1, "x")
+    found = draw_task_scores(tasks["search"], values[None], record, make_generator(1, "x"), 100)
+    rng = make_generator(1, "x")
     one, two = (
         values[part][rng.integers(0, size, (100, size))].mean(1, dtype=np.float64)
         for part, size in ((slice(0, 5), 5), (slice(5, 8), 3))
@@ -232,13 +232,13 @@ def test_what_two_runs_treat_differently(tasks: dict[str, MtebTask]) -> None:
     one, other = predictions_of(8), predictions_of(9)
     record = record_of(tasks, one)
     for name, task in tasks.items():
-        assert len(moved_items(task, one[name], other[name], record, 2)) == 2
+        assert len(find_item_changes(task, one[name], other[name], record, 2)) == 2
         with pytest.raises(BenchError, match=f"no predictions of {name} are kept"):
-            moved_items(task, one[name], other[name][:0], record, 2)
+            find_item_changes(task, one[name], other[name][:0], record, 2)
     one["classes"], other["classes"] = np.zeros(80, np.float32), np.zeros(80, np.float32)
     other["classes"].reshape(10, 8)[:6, [1, 6]] = 1  # six of ten experiments
     other["classes"].reshape(10, 8)[:4, 2] = 1
-    found = moved_items(tasks["classes"], one["classes"], other["classes"], record, 9)
+    found = find_item_changes(tasks["classes"], one["classes"], other["classes"], record, 9)
     assert [(item.number, item.change, item.one, item.other, item.gold) for item in found] == [
         (2, "right in A", "x", "y", "x"),
         (7, "right in B", "x", "y", "y"),
@@ -255,18 +255,18 @@ def test_only_what_gives_the_score_is_kept(tasks: dict[str, MtebTask]) -> None:
     items = local_items(local)
     cosines = predictions_of(1)["pairs"].tolist()
     score = by_hand(tasks, predictions_of(1))["pairs"]
-    kept = keep(kind, {"cosine_scores": cosines}, items, score)
+    kept = keep_predictions(kind, {"cosine_scores": cosines}, items, score)
     assert kept is not None
     assert kept.tolist() == [cosines]
-    assert keep(kind, {"cosine_scores": cosines}, items, score + 1e-6) is None
+    assert keep_predictions(kind, {"cosine_scores": cosines}, items, score + 1e-6) is None
     for said in ({}, None, {"cosine_scores": cosines[1:]}, {"cosine_scores": ["x"] * 24}):
-        assert keep(kind, said, items, score) is None
+        assert keep_predictions(kind, said, items, score) is None
     assert kind_of(replace(task, score="euclidean_spearman")) is None
     assert kind_of(replace(task, kind="Clustering", score="v_measure")) is None
 
 
 def test_finished_tasks_are_kept_with_their_predictions() -> None:
-    entry = Entry("test", "de", {"accuracy": 0.5}, 3, np.array([[1, 2, 3], [0.1, -0.1, 0]], dtype=np.float32))
+    entry = MtebEntry("test", "de", {"accuracy": 0.5}, 3, np.array([[1, 2, 3], [0.1, -0.1, 0]], dtype=np.float32))
     packed = entry_as_json(entry)
     again = entry_from_json(packed)
     np.testing.assert_array_equal(again.kept, entry.kept)
@@ -289,7 +289,7 @@ def test_a_records_suite_is_looked_for_in_the_data_folder_alone(
     suite: Path, tasks: dict[str, MtebTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = record_of(tasks, predictions_of(1))
-    assert recheck.tasks_of(record, tmp_path).keys() == tasks.keys()
+    assert recheck.load_record_tasks(record, tmp_path).keys() == tasks.keys()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BENCH_DATA", raising=False)
     (tmp_path / "inner").mkdir()
@@ -302,7 +302,7 @@ def test_a_records_suite_is_looked_for_in_the_data_folder_alone(
         ("local:mine", tmp_path / "inner"),  # a link out of it
     ):
         with pytest.raises(InputError, match="came from a file that isn't in the data folder; expected the"):
-            recheck.tasks_of(replace(record, suite=name), folder)
+            recheck.load_record_tasks(replace(record, suite=name), folder)
 
 
 def test_a_name_that_predictions_cannot_have(suite: Path) -> None:
@@ -331,7 +331,7 @@ def test_commands_work_over_items_without_mteb(
     assert (code, err) == (0, "")
     assert "search (8 items): A = noise#1, seed 1; B = noise#2, seed 2" in out
     (tmp_path / "pairs.tsv").write_text((tmp_path / "pairs.tsv").read_text() + "x\ty\t3\n")
-    recheck._suite.cache_clear()  # as in another process
+    recheck._load_suite.cache_clear()  # as in another process
     code, _, err = cli("diff", "noise#1", "noise#2")
     assert code == 3
     assert "pairs at hand is not the version that noise was measured on" in err

@@ -15,17 +15,17 @@ from bench.baselines.external import HuggingFace
 from bench.card import BuildContext
 from bench.encoder import Encoder, PromptedEncoder
 from bench.errors import InputError
-from bench.eval.mteb_kept import _at_hand
+from bench.eval.mteb_kept import _find_items
 from bench.eval.mteb_model import MtebEncoder
-from bench.eval.mteb_run import evaluate
-from bench.eval.mteb_setup import import_mteb, quiet
-from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, mteb_task
+from bench.eval.mteb_run import evaluate_mteb
+from bench.eval.mteb_setup import import_mteb, silence_mteb
+from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, build_mteb_task
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
-from bench.nn.precision import at_precision
+from bench.nn.precision import cast_encoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.records.fingerprint import FACTS, differing, key_of
-from bench.records.machines import machine
+from bench.records.fingerprint import FACTS, find_fact_differences, compute_record_key
+from bench.records.machines import machine_facts
 from tests.support.cli import Cli, records
 from tests.support.folders import prompted_folder
 from tests.support.local_suite import WORDS, write_local_suite
@@ -95,7 +95,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Any:
             *load_mteb_suite(f"local:{local}"),
             *load_mteb_suite(f"mteb:{','.join(TABLES)}"),
         ]
-        _at_hand.cache_clear()
+        _find_items.cache_clear()
 
 
 def _harder(folder: Path) -> None:
@@ -124,9 +124,9 @@ def halved(folder: Path) -> None:
 
 
 def by_mteb(model: Any, tasks: list[MtebTask]) -> dict[str, float]:
-    with quiet():
+    with silence_mteb():
         found = import_mteb().evaluate(
-            model, [mteb_task(task) for task in tasks], cache=None, co2_tracker=False, show_progress_bar=False
+            model, [build_mteb_task(task) for task in tasks], cache=None, co2_tracker=False, show_progress_bar=False
         )
     return {
         result.task_name.removeprefix("Local-"): float(result.get_score()) for result in found.task_results
@@ -134,7 +134,7 @@ def by_mteb(model: Any, tasks: list[MtebTask]) -> dict[str, float]:
 
 
 def by_bench(encoder: Encoder, tasks: list[MtebTask], folder: Path) -> dict[str, float]:
-    run = evaluate(encoder, tasks, name="bench/x", folder=folder)
+    run = evaluate_mteb(encoder, tasks, name="bench/x", folder=folder)
     return {
         score.task: score.value
         for score in run.scores
@@ -257,7 +257,7 @@ def test_prompts_by_option(tiny_bert: Path) -> None:
     assert encoder.facts["prompt_from"] == "the options"
     both = hugging_face(tiny_bert, prompt="the")
     np.testing.assert_array_equal(both.encode_as(texts, "query"), both.encode(texts))
-    lowered = at_precision(encoder, "bf16")
+    lowered = cast_encoder(encoder, "bf16")
     assert 0 < np.abs(lowered.encode(texts) - encoder.encode(texts)).max() < 0.2
     for wrong in ('"the', '"a"b', '"', '"\\ud800"'):
         with pytest.raises(InputError, match=r"hf\.prompt: .* is no text in quotes; expected such as"):
@@ -319,7 +319,7 @@ def test_prompts_on_the_command_line(cli: Cli, tiny_bert: Path, tmp_path: Path) 
     older = replace(plain, options={n: v for n, v in plain.options.items() if "prompt" not in n})
     said = {name: plain.provenance["encoder"][name] for name in ("attention", "dim", "max_length")}
     older = replace(older, provenance=plain.provenance | {"encoder": said})
-    assert key_of(older) == key_of(plain) == plain.key  # as records from before have them
-    assert machine(older) == machine(plain)
-    assert differing(older, plain, FACTS) == ()
-    assert key_of(found["asked"]) != plain.key
+    assert compute_record_key(older) == compute_record_key(plain) == plain.key  # as records from before have them
+    assert machine_facts(older) == machine_facts(plain)
+    assert find_fact_differences(older, plain, FACTS) == ()
+    assert compute_record_key(found["asked"]) != plain.key

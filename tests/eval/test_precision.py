@@ -11,19 +11,19 @@ import pytest
 
 from bench.data.source import DataSource
 from bench.data.suites import load_transfer
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.encoder import FloatArray
 from bench.errors import BenchError
-from bench.eval.embed import embed
+from bench.eval.embed import embed_sentences
 from bench.eval.sts import score_task
-from bench.eval.transfer import Protocol, run_task
-from bench.eval.transfer_suite import sentences_of
+from bench.eval.transfer import Protocol, run_transfer_task
+from bench.eval.transfer_suite import labelled_sentences
 from bench.eval.vector_cache import CachedEncoder
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.precision import at_precision
+from bench.nn.precision import cast_encoder
 from bench.nn.sum_encoder import SumEncoder
-from bench.records.fingerprint import family_of
-from bench.records.record import from_json
+from bench.records.fingerprint import compute_family_key
+from bench.records.record import parse_record
 from tests.support.cli import Cli
 from tests.support.transfer_data import write_transfer
 
@@ -37,13 +37,13 @@ def test_a_lower_precision_changes_vectors_a_little_and_the_encoder_not(
     encoder = TransformerEncoder(tiny_bert, "avg")
     twice = SumEncoder([encoder, encoder])
     before = encoder.encode(SENTENCES)
-    lowered, sums = (at_precision(each, precision).encode(SENTENCES) for each in (encoder, twice))
+    lowered, sums = (cast_encoder(each, precision).encode(SENTENCES) for each in (encoder, twice))
     assert lowered.dtype == np.float32
     scale = np.abs(before).max()
     assert 1e-5 * scale < np.abs(lowered - before).max() < digits * scale
     np.testing.assert_allclose(sums, 2 * lowered, rtol=1e-6)
     np.testing.assert_array_equal(encoder.encode(SENTENCES), before)
-    assert at_precision(encoder, "fp32") is encoder
+    assert cast_encoder(encoder, "fp32") is encoder
 
 
 def test_an_encoder_without_a_model_has_no_other_precision() -> None:
@@ -53,7 +53,7 @@ def test_an_encoder_without_a_model_has_no_other_precision() -> None:
     with pytest.raises(
         BenchError, match="an encoder of the kind Bare computes in fp32 only; without --precision"
     ):
-        at_precision(Bare(), "bf16")  # type: ignore[arg-type]
+        cast_encoder(Bare(), "bf16")  # type: ignore[arg-type]
 
 
 def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, t
     texts = [
         (tmp_path / f"results/{campaign}/mini/m/no-seed/toy.json").read_text() for campaign in ("full", "low")
     ]
-    assert len({family_of(from_json(text, "")) for text in texts}) == 2
+    assert len({compute_family_key(parse_record(text, "")) for text in texts}) == 2
     full, low = map(json.loads, texts)
     assert full["key"] != low["key"]
     assert (full["provenance"]["precision"], low["provenance"]["precision"]) == ("float32", "bf16")
@@ -129,14 +129,14 @@ def test_a_run_takes_kept_vectors_and_gives_the_same_record(
 
 def test_scores_do_not_depend_on_the_batches(tiny_bert: Path, tmp_path: Path) -> None:
     write_transfer(tmp_path / "downstream")
-    encoder, toy = TransformerEncoder(tiny_bert, "avg"), toy_task()
+    encoder, toy = TransformerEncoder(tiny_bert, "avg"), make_toy_task()
     trec = next(
         t for t in load_transfer("transfer7", DataSource(tmp_path, accept_changed=True)) if t.id == "TREC"
     )
     first, second = (list(side) for side in zip(*toy.all_pairs(), strict=True))
     found = []
     for tokens in (1, 200, 8_192):  # one sentence a batch, some, and all in one
-        vectors = embed(encoder, (*first, *second, *sentences_of(trec)), batch_tokens=tokens)
+        vectors = embed_sentences(encoder, (*first, *second, *labelled_sentences(trec)), batch_tokens=tokens)
         values = [score.value for score in score_task(toy, vectors.cosine(first, second).astype(np.float32))]
-        found.append([*values, *run_task(trec, vectors, Protocol(kfold=3)).test])
+        found.append([*values, *run_transfer_task(trec, vectors, Protocol(kfold=3)).test])
     np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)

@@ -10,18 +10,18 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.baselines.word_overlap import WordOverlapScorer
-from bench.data.rank import RankTask, rank_task
+from bench.data.rank import RankTask, make_rank_task
 from bench.data.source import DataSource
 from bench.data.suites import load_rank
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import BenchError
 from bench.eval.embed import Embeddings
-from bench.eval.measure import Setting
+from bench.eval.measure import MeasureContext
 from bench.eval.rank import RankSuite, partner_ranks, task_ranks
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from tests.support.cli import Cli, records
 
-SETTING = Setting("exact", "m", "i", Path())
+SETTING = MeasureContext("exact", "m", "i", Path())
 SUITE = RankSuite("evalrank")
 
 
@@ -66,7 +66,7 @@ def made_up(seed: int) -> tuple[RankTask, dict[str, NDArray[np.float64]]]:
     first, second = ([f"{side}{i}" for i in range(40)] for side in "ab")
     second[3] = first[3]
     subset = PairSubset("p", tuple(first), tuple(second), tuple(rng.random(40)))
-    task = rank_task("t", [PairTask("t", (subset,))])
+    task = make_rank_task("t", [PairTask("t", (subset,))])
     vectors = {s: rng.normal(1, 1, 6).astype(np.float32).astype(np.float64) for s in task.background}
     one, other = task.pairs[0]
     vectors[other] = vectors[one]
@@ -129,11 +129,11 @@ def test_ranks_do_not_depend_on_the_scale_of_small_vectors() -> None:
 def test_positives_are_the_best_quarter_and_the_background_everything() -> None:
     one = PairTask("x", (PairSubset("p", ("a", "b", "c"), ("d", "e", "a"), (4.0, 5.0, 4.0)),))
     two = PairTask("y", (PairSubset("q", tuple("fghij"), tuple("klmno"), (0.0, 4.0, 1.0, 2.0, 3.0)),))
-    task = rank_task("t", [one, two])
+    task = make_rank_task("t", [one, two])
     assert task.pairs == (("b", "e"), ("a", "d"))  # the first of three of equal score
     assert task.background == tuple("adbec" + "fkglhminjo")
     assert task.items == 4
-    assert rank_task("t", [two, one]).sha256 != task.sha256
+    assert make_rank_task("t", [two, one]).sha256 != task.sha256
 
 
 def test_every_sentence_is_encoded_once() -> None:
@@ -148,7 +148,7 @@ def test_every_sentence_is_encoded_once() -> None:
 def test_draws_are_of_pairs_with_both_directions() -> None:
     task = RankTask("t", (("a", "b"), ("c", "d")), tuple("abcd"))
     rows = np.array([[1, 2, 1, 4, 1, 1, 1, 1]], dtype=np.float32)
-    drawn = SUITE.draws(task, rows, None, generator(1, "x"), 300)  # type: ignore[arg-type]
+    drawn = SUITE.draws(task, rows, None, make_generator(1, "x"), 300)  # type: ignore[arg-type]
     assert set(drawn[:, 0].round(4).tolist()) == {0.75, 0.6875, 0.625}
 
 

@@ -12,8 +12,8 @@ from bench.baselines.word_overlap import WordOverlapScorer
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError
-from bench.eval.embed import distinct, embed, stream
-from bench.eval.sts import predict, score_suite, score_task, spearman
+from bench.eval.embed import distinct_sentences, embed_sentences, stream_embeddings
+from bench.eval.sts import predict_similarities, score_suite, score_task, spearman
 
 
 class Lengths:
@@ -134,11 +134,11 @@ def test_only_equal_vectors_are_a_collapsed_encoder() -> None:
 
     task = task_of((1, 2, 3), (1, 2, 1))
     with pytest.raises(BenchError) as caught:
-        score_suite([task], predict(Constant(), [task]))
+        score_suite([task], predict_similarities(Constant(), [task]))
     assert str(caught.value).endswith("so the correlation is undefined (a collapsed encoder?)")
     for encoder in (OnALine(), BufferedScorer()):
         with pytest.raises(BenchError) as caught:
-            score_suite([task], predict(encoder, [task]))
+            score_suite([task], predict_similarities(encoder, [task]))
         said = "STS (a.tsv, b.tsv): all 6 predictions are equal, so the correlation is undefined"
         assert str(caught.value) == said
 
@@ -153,16 +153,16 @@ def test_what_an_encoder_returns_is_copied() -> None:
             return self.buffer[: len(sentences)]
 
     encoder, plain = Buffered(), Lengths()
-    first, second = embed(encoder, ["a", "bb", "aaa"]), embed(encoder, ["bbbb", "aa"])
-    np.testing.assert_array_equal(first.vectors, embed(plain, ["a", "bb", "aaa"]).vectors)
-    np.testing.assert_array_equal(second.vectors, embed(plain, ["bbbb", "aa"]).vectors)
+    first, second = embed_sentences(encoder, ["a", "bb", "aaa"]), embed_sentences(encoder, ["bbbb", "aa"])
+    np.testing.assert_array_equal(first.vectors, embed_sentences(plain, ["a", "bb", "aaa"]).vectors)
+    np.testing.assert_array_equal(second.vectors, embed_sentences(plain, ["bbbb", "aa"]).vectors)
     texts = ["a", "bb", "aaa", "bbbb", "aa"]
-    blocks = list(stream(encoder, texts, block=2))
-    np.testing.assert_array_equal(np.concatenate(blocks), embed(plain, texts).vectors)
+    blocks = list(stream_embeddings(encoder, texts, block=2))
+    np.testing.assert_array_equal(np.concatenate(blocks), embed_sentences(plain, texts).vectors)
 
     one = PairTask("A", (PairSubset("x", ("a", "b"), ("b", "c"), (1.0, 2.0)),))
     two = PairTask("B", (PairSubset("x", ("a", "b", "d"), ("b", "c", "e"), (1.0, 2.0, 3.0)),))
-    found = predict(BufferedScorer((1, 2, 3)), [one, two])
+    found = predict_similarities(BufferedScorer((1, 2, 3)), [one, two])
     assert [values.tolist() for values in found.values()] == [[2, 4], [3, 6, 9]]
 
 
@@ -172,7 +172,7 @@ def test_cosine_by_hand_and_of_a_zero_vector() -> None:
             table = {"a": [3, 4], "b": [4, 3], "c": [-3, -4], "z": [0, 0]}
             return np.asarray([table[s] for s in sentences], dtype=np.float32)
 
-    cosine = embed(Fixed(), "abcz").cosine(["a", "a", "a", "z"], ["a", "b", "c", "a"])
+    cosine = embed_sentences(Fixed(), "abcz").cosine(["a", "a", "a", "z"], ["a", "b", "c", "a"])
     np.testing.assert_allclose(cosine, [1, 0.96, -1, 0], atol=1e-12)
 
 
@@ -180,19 +180,19 @@ def test_every_distinct_sentence_is_encoded_once_over_all_tasks() -> None:
     one = PairTask("A", (PairSubset("x", ("aa", "b"), ("b", "ccc"), (1.0, 2.0)),))
     two = PairTask("B", (PairSubset("x", ("b", "aa"), ("dddd", "aa"), (1.0, 2.0)),))
     encoder = Lengths()
-    predictions = predict(encoder, [one, two])
+    predictions = predict_similarities(encoder, [one, two])
     assert encoder.asked == ["aa", "b", "ccc", "dddd"]
     assert {name: values.shape for name, values in predictions.items()} == {"A": (2,), "B": (2,)}
-    assert distinct(["b", "a", "b"]) == ["b", "a"]
+    assert distinct_sentences(["b", "a", "b"]) == ["b", "a"]
 
 
 def test_embeddings_must_be_finite_and_of_the_promised_shape() -> None:
     with pytest.raises(
         BenchError, match=r"distinct sentence 1 is the first: the embeddings of 2 of 2 sentences"
     ):
-        embed(Lengths(float("nan")), ["a", "b"])
+        embed_sentences(Lengths(float("nan")), ["a", "b"])
     with pytest.raises(BenchError, match=r"float32 \(1, 2\); expected float32 \(1, 3\)"):
-        embed(Lengths(dim=3), ["a"])
+        embed_sentences(Lengths(dim=3), ["a"])
 
 
 class Sorting(Lengths):
@@ -205,7 +205,7 @@ class Sorting(Lengths):
 
 
 def test_an_encoder_may_sort_what_it_gets() -> None:
-    found = embed(Sorting(), ["ccc", "aa", "b"])
+    found = embed_sentences(Sorting(), ["ccc", "aa", "b"])
     assert (list(found.rows), found.vectors[:, 0].tolist()) == (["ccc", "aa", "b"], [3, 2, 1])
 
 
@@ -232,7 +232,7 @@ class Scorer:
 def test_similarities_must_be_finite_and_of_the_promised_shape(found: object, said: str) -> None:
     task = PairTask("A", (PairSubset("x", ("aa", "b"), ("b", "ccc"), (1.0, 2.0)),))
     with pytest.raises(BenchError, match=said):
-        predict(Scorer(found), [task])
+        predict_similarities(Scorer(found), [task])
 
 
 def test_all_mean_and_weighted_mean() -> None:

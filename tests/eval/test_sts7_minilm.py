@@ -12,9 +12,9 @@ from bench.config import profiles
 from bench.data.source import DataSource
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
-from bench.eval.sts import predict, score_suite
+from bench.eval.sts import predict_similarities, score_suite
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve
+from bench.nn.folder import resolve_folder
 from tests.conftest import Bench
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
@@ -54,9 +54,9 @@ def test_todays_encoder_gives_the_committed_predictions(data_dir: Path) -> None:
         first, second = zip(*(pairs[place] for place in places[task.id]), strict=True)
         tasks.append(PairTask(task.id, (PairSubset("sample", first, second, (0.0,) * SAMPLE),)))
     assert tuple(places) == TASKS
-    folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm")
+    folder = resolve_folder(profiles.backbone_reference(profiles.load_profile("minilm")), where="minilm")
     assert folder.sha256 == json.loads(RECORD.read_text())["backbone"]["sha256"]
-    found = predict(TransformerEncoder(folder.path, "avg"), tasks)
+    found = predict_similarities(TransformerEncoder(folder.path, "avg"), tasks)
     with np.load(RECORD.with_suffix(".npz")) as committed:
         for name, some in places.items():
             np.testing.assert_allclose(found[name], committed[name][some], atol=1e-4, err_msg=name)

@@ -13,7 +13,7 @@ import pytest
 from bench.config.spec import RunSpec
 from bench.data.mteb_names import MtebName
 from bench.data.source import DataSource
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import BenchError, InputError
 from bench.eval.contrast import ContrastSuite
 from bench.eval.mteb_suite import MtebSuite
@@ -73,7 +73,7 @@ def test_an_unknown_suite_is_refused_when_it_is_loaded() -> None:
 
 def test_a_suites_sentences_and_items(tmp_path: Path) -> None:
     (toy,) = measure_of("toy").load(DataSource())
-    first, second = zip(*toy_task().all_pairs(), strict=True)
+    first, second = zip(*make_toy_task().all_pairs(), strict=True)
     assert toy.items == 180
     assert measure_of("toy").is_reference(toy)
     assert set(measure_of("toy").sentences([toy])) == {*first, *second}

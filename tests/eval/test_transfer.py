@@ -21,13 +21,13 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, DataError, InputError
 from bench.eval import logistic, transfer
 from bench.eval.embed import Embeddings
-from bench.eval.logistic import LogisticSolver, objective
-from bench.eval.rescore import rescore
-from bench.eval.sgd import Classifier, fit_sgd
-from bench.eval.transfer import REGS, Fitter, Protocol, nested, run_task
-from bench.eval.transfer_items import by_length, folds_of, undone
-from bench.eval.transfer_suite import evaluate_transfer, sentences_of
-from bench.records.record import from_json
+from bench.eval.logistic import LogisticSolver, logistic_objective
+from bench.eval.rescore import rescore_record
+from bench.eval.sgd import ClassifierSettings, fit_sgd
+from bench.eval.transfer import REGS, Fitter, Protocol, cross_validate, run_transfer_task
+from bench.eval.transfer_items import order_by_length, stratified_folds, restore_order
+from bench.eval.transfer_suite import evaluate_transfer, labelled_sentences
+from bench.records.record import parse_record
 from tests.support.cli import Cli
 from tests.support.transfer_data import write_transfer
 
@@ -79,7 +79,7 @@ def test_two_classes_by_hand() -> None:
     np.testing.assert_allclose(weights, [[-w, 0], [w, 0]], atol=1e-10)
     assert 1 / (1 + np.exp(2 * w)) == pytest.approx(0.1 * w, abs=1e-10)
     value = np.log1p(np.exp(-2 * w)) + 0.1 / 2 * 2 * w**2
-    assert objective(x, y, weights, 0.1) == pytest.approx(value, abs=1e-12)
+    assert logistic_objective(x, y, weights, 0.1) == pytest.approx(value, abs=1e-12)
 
 
 def test_what_cannot_be_solved_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_sgd_is_sentevals_procedure(optim: str, validated: bool) -> None:
     x, y = clouds(150, 4, 3)
     rows, valid = np.arange(110), np.arange(110, 150) if validated else None
     regs = (1e-5, 1e-2)
-    found = fit_sgd(x, y, 3, rows, valid, regs, settings=Classifier(optim=optim))
+    found = fit_sgd(x, y, 3, rows, valid, regs, settings=ClassifierSettings(optim=optim))
     for reg, weights in zip(regs, found, strict=True):
         held = None if valid is None else (x[valid], y[valid])
         np.testing.assert_allclose(weights, peer_fit(x[rows], y[rows], held, reg, 3, optim), atol=2e-5)
@@ -147,25 +147,25 @@ def test_sgd_is_sentevals_procedure(optim: str, validated: bool) -> None:
 def test_an_unknown_optimiser_is_named() -> None:
     x, y = clouds(20, 2, 2)
     with pytest.raises(InputError, match="optimiser 'lbfgs'; expected one of adam, rmsprop"):
-        fit_sgd(x, y, 2, np.arange(20), None, (1e-3,), settings=Classifier(optim="lbfgs"))
+        fit_sgd(x, y, 2, np.arange(20), None, (1e-3,), settings=ClassifierSettings(optim="lbfgs"))
 
 
 @pytest.mark.parametrize("k", [1, 0])
 def test_fewer_than_two_folds_are_refused(k: int) -> None:
     with pytest.raises(BenchError, match=rf"^{k} fold\(s\); expected 2 or more$"):
-        folds_of(np.arange(4), np.array([0, 0, 1, 1]), k, 1111)
+        stratified_folds(np.arange(4), np.array([0, 0, 1, 1]), k, 1111)
 
 
 def test_the_optimum_is_never_above_sgd() -> None:
     x, y = clouds(160, 8, 2)
-    folds = folds_of(np.arange(160), y, 4, 1111)
+    folds = stratified_folds(np.arange(160), y, 4, 1111)
     flat = [(train, reg) for train, _ in folds for reg in REGS]
     exact = (
         LogisticSolver(x, y, 2).fit([t for t, _ in flat], [r for _, r in flat]).weights.reshape(4, 4, 2, 9)
     )
     for (train, valid), best in zip(folds, exact, strict=True):
         for reg, ours, theirs in zip(REGS, best, fit_sgd(x, y, 2, train, valid, REGS), strict=True):
-            assert objective(x[train], y[train], ours, reg) <= objective(x[train], y[train], theirs, reg)
+            assert logistic_objective(x[train], y[train], ours, reg) <= logistic_objective(x[train], y[train], theirs, reg)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_the_optimum_is_never_above_sgd() -> None:
 def test_folds_are_those_of_scikit_learn(rows: int, classes: int, k: int, seed: int) -> None:
     labels = np.random.default_rng(8).permutation(np.arange(2 * rows) % classes)
     some = np.arange(1, 2 * rows, 2)
-    ours = folds_of(some, labels, k, seed)
+    ours = stratified_folds(some, labels, k, seed)
     theirs = StratifiedKFold(k, shuffle=True, random_state=seed).split(some, labels[some])
     for (train, held_out), (a, b) in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(train, some[a])
@@ -185,7 +185,7 @@ def test_nested_folds_are_sentevals() -> None:
     """The protocol as plain loops over one fit at a time."""
     x, y = clouds(90, 4, 2)
     protocol = Protocol(kfold=3)
-    dev, test, regs, predictions = nested(Fitter(x, y, 2, protocol))
+    dev, test, regs, predictions = cross_validate(Fitter(x, y, 2, protocol))
     split = StratifiedKFold(3, shuffle=True, random_state=1111)
     for fold, (rest, held_out) in enumerate(split.split(x, y)):
         means = []
@@ -212,16 +212,16 @@ def test_nested_folds_are_sentevals() -> None:
 def test_the_best_rounded_accuracy_wins_and_the_smallest_regularisation_at_ties(
     accuracies: list[float], choice: int
 ) -> None:
-    assert transfer._choice(np.array(accuracies)) == choice
+    assert transfer._choose_reg(np.array(accuracies)) == choice
 
 
 def test_samples_are_sorted_by_words_and_class_and_put_back() -> None:
     split = LabelledSplit("all", ("a b", "c", "d e f", "g"), (), ("0", "1", "0", "0"))
-    order = by_length(split, {"0": 0, "1": 1})
+    order = order_by_length(split, {"0": 0, "1": 1})
     assert order.tolist() == [3, 1, 0, 2]
-    assert undone(np.array([3, 1, 0, 2]), order).tolist() == [0, 1, 2, 3]
+    assert restore_order(np.array([3, 1, 0, 2]), order).tolist() == [0, 1, 2, 3]
     pairs = LabelledSplit("test", ("a b", "c", "d"), ("x", "y z", "w"), ("0", "0", "1"))
-    assert by_length(pairs, {"0": 0, "1": 1}).tolist() == [2, 1, 0]
+    assert order_by_length(pairs, {"0": 0, "1": 1}).tolist() == [2, 1, 0]
 
 
 def test_pairs_have_scikit_learns_answers_on_difference_and_product_and_its_f1(downstream: Path) -> None:
@@ -230,9 +230,9 @@ def test_pairs_have_scikit_learns_answers_on_difference_and_product_and_its_f1(d
         for t in load_transfer("transfer7", DataSource(downstream.parent, accept_changed=True))
         if t.id == "MRPC"
     )
-    sentences = sorted(set(sentences_of(task)))
+    sentences = sorted(set(labelled_sentences(task)))
     vectors = np.random.default_rng(1).normal(size=(len(sentences), 3)).astype(np.float32)
-    found = run_task(
+    found = run_transfer_task(
         task, Embeddings({text: row for row, text in enumerate(sentences)}, vectors), Protocol(kfold=3)
     )
     x, y = {}, {}
@@ -293,7 +293,7 @@ def test_a_suite_runs_from_data_to_records(cli: Cli, downstream: Path, tmp_path:
             right = np.mean([classes[int(p)] == y for p, y in zip(predicted[task], test.labels, strict=True)])
             assert values[task, "all", "accuracy"] == pytest.approx(right)
         assert len(predicted["MR"]) == 48
-        again = rescore(from_json(file.read_text(), str(file)), tasks, dict(predicted))
+        again = rescore_record(parse_record(file.read_text(), str(file)), tasks, dict(predicted))
     assert (again.wrong, again.unchecked, again.beside) == ((), (), ("dev accuracy",) * 7)
     before = file.read_bytes()
     code, _, err = cli(*command, *where)
@@ -345,7 +345,7 @@ def test_sgd_promises_no_gradient(downstream: Path) -> None:
     vectors = Embeddings(
         {s: i for i, s in enumerate(sentences)}, rng.normal(size=(len(sentences), 6)).astype(np.float32)
     )
-    found = run_task(task, vectors, Protocol("sgd"))
+    found = run_transfer_task(task, vectors, Protocol("sgd"))
     assert (found.fits, found.gradient) == (4, None)
     assert found.accuracy == pytest.approx(float((found.predictions == found.gold).mean()))
 

@@ -21,13 +21,13 @@ from bench.data.suites import TRANSFER, load_transfer
 from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
 from bench.errors import BenchError
-from bench.eval.rescore import rescore
-from bench.eval.transfer_items import by_length, scored_items
+from bench.eval.rescore import rescore_record
+from bench.eval.transfer_items import order_by_length, scored_items
 from bench.eval.transfer_suite import TransferSuite
-from bench.records.integrity import sealed
-from bench.records.record import RunRecord, from_json, to_json
+from bench.records.integrity import seal_record
+from bench.records.record import RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
 from tests.support.transfer_data import write_transfer
@@ -91,7 +91,7 @@ def record_of(store: ResultStore, method: str, seed: int) -> RunRecord:
 def folds_by_hand(task: LabelledTask) -> list[NDArray[np.intp]]:
     """Rows of each of SentEval's ten folds, in the task's order."""
     gold, split = gold_of(task), scored_items(task).items
-    order = by_length(split, {name: number for number, name in enumerate(scored_items(task).classes)})
+    order = order_by_length(split, {name: number for number, name in enumerate(scored_items(task).classes)})
     parts = StratifiedKFold(10, shuffle=True, random_state=1111).split(order, gold[order])
     return [order[held_out] for _, held_out in parts]
 
@@ -123,11 +123,11 @@ def test_scores_are_means_over_folds_or_those_of_the_test_split(tasks: Tasks) ->
 def test_one_edited_class_is_found(store: ResultStore, tasks: Tasks, task: str) -> None:
     record = record_of(store, "one", 1)
     predictions = store.predictions(record)
-    assert rescore(record, tasks, predictions).wrong == ()
+    assert rescore_record(record, tasks, predictions).wrong == ()
     gold = gold_of(tasks[task])
     row = int(np.flatnonzero(predictions[task] != gold)[0])
     predictions[task][row] = gold[row]
-    found = rescore(record, tasks, predictions).wrong
+    found = rescore_record(record, tasks, predictions).wrong
     wrong = {line.split(" is ")[0] for line in found}
     assert {f"{task} all accuracy", "avg all accuracy"} <= wrong
     assert ("MRPC all f1" in wrong) == (task == "MRPC")
@@ -151,7 +151,7 @@ def test_checkpoints_are_compared_over_items(cli: Cli, store: ResultStore, tasks
         weights = np.ones(len(gold))
         for part in folds_by_hand(tasks[name]) if name == "MR" else ():
             weights[part] = len(gold) / (10 * len(part))
-        chosen = generator(1, f"items/{name}").integers(0, len(gold), (200, len(gold)))
+        chosen = make_generator(1, f"items/{name}").integers(0, len(gold), (200, len(gold)))
         a, b = np.clip((weights * right)[:, chosen].mean(2), 0, 1)
         d = found["item_level"]["tasks"][name]
         assert (d["low"], d["high"]) == pytest.approx(np.quantile(a - b, [0.025, 0.975]), abs=1e-6)
@@ -205,7 +205,7 @@ def forge(store: ResultStore, edit: Callable[[dict[str, Any]], None]) -> Path:
     path = store.path(record_of(store, "one", 1).place)
     facts = json.loads(path.read_text())
     edit(facts)
-    path.write_text(to_json(sealed(from_json(json.dumps(facts), str(path)))))
+    path.write_text(record_to_json(seal_record(parse_record(json.dumps(facts), str(path)))))
     return path
 
 

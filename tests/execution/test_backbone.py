@@ -15,15 +15,15 @@ import pytest
 from bench.config import profiles
 from bench.data.corpus import make_corpus
 from bench.errors import CellFailedError, DataError, InputError
-from bench.exchange.pack import _model as packed_model
+from bench.exchange.pack import _write_model as packed_model
 from bench.execution import builder as making
-from bench.nn.folder import MadeModel
+from bench.nn.folder import RecipeModel
 from bench.plan.backbones import backbone_shape, profile_backbone
-from bench.records.record import RunRecord, from_json
+from bench.records.record import RunRecord, parse_record
 from bench.records.store import ResultStore
 from bench.training.mlm import MlmSettings
-from bench.training.pretrain import add_head
-from bench.verify.stages import planned as planned_again
+from bench.training.pretrain import train_mlm_head
+from bench.verify.stages import plan_rerun as planned_again
 from tests.support.cli import Cli
 
 BASE = """
@@ -81,7 +81,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _write_own(text: str = "") -> None:
-    of = profile_backbone(profiles.load("base.toml"), None).sha256
+    of = profile_backbone(profiles.load_profile("base.toml"), None).sha256
     text = text or make_corpus("text.txt.xz", LINES).sha256
     Path("own.toml").write_text(OWN.format(of=of, text=text))
 
@@ -91,20 +91,20 @@ def made_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the profile's command makes."""
     out = tmp_path_factory.mktemp("kept") / "lm"
     settings = MlmSettings(**{**tomllib.loads(BASE)["pretrain"], "steps": 2})
-    backbone = profile_backbone(profiles.load("mini"), None)
-    add_head(backbone, make_corpus("text.txt.xz", LINES), settings, seed=1, out=out, command="bench pretrain")
+    backbone = profile_backbone(profiles.load_profile("mini"), None)
+    train_mlm_head(backbone, make_corpus("text.txt.xz", LINES), settings, seed=1, out=out, command="bench pretrain")
     return out
 
 
-def planned() -> MadeModel:
-    model = profile_backbone(profiles.load("own.toml"), None)
-    assert isinstance(model, MadeModel)
+def planned() -> RecipeModel:
+    model = profile_backbone(profiles.load_profile("own.toml"), None)
+    assert isinstance(model, RecipeModel)
     return model
 
 
 def record_of(folder: Path, method: str) -> RunRecord:
     (path,) = (folder / "results" / "local" / "own").glob(f"{method}/*/toy.json")
-    return from_json(path.read_text(), str(path))
+    return parse_record(path.read_text(), str(path))
 
 
 @pytest.mark.long
@@ -118,7 +118,7 @@ def test_a_run_makes_it_once_and_names_recipe_and_bytes(
     assert f"own-lm, made first by: {command}" in out
     assert not (there / "cache").exists()
     before = planned()
-    assert (before.sha256, backbone_shape(profiles.load("own.toml"), before)) == ("", (4, False))
+    assert (before.sha256, backbone_shape(profiles.load_profile("own.toml"), before)) == ("", (4, False))
     code, out, err = cli(*words)
     assert code == 0, err
     assert f"own-lm is made first, once a machine: {command}" in err
@@ -129,7 +129,7 @@ def test_a_run_makes_it_once_and_names_recipe_and_bytes(
     named = {"name": "own-lm", "sha256": after.sha256, "recipe": after.recipe}
     assert record.backbone == record.training["auxiliaries"]["generator"] == named
     assert record_of(there, "untrained").backbone == named
-    assert backbone_shape(profiles.load("own.toml"), after) == (4, False)
+    assert backbone_shape(profiles.load_profile("own.toml"), after) == (4, False)
     code, _, err = cli(*words)
     assert (code, "is made first" in err, "2 of 2 cells are done already" in err) == (0, False, True)
     code, out, err = cli("verify", "results/local")
@@ -138,7 +138,7 @@ def test_a_run_makes_it_once_and_names_recipe_and_bytes(
     # a reader who hasn't made it can check the keys of the stages too
     keys = {role: facts["key"] for role, facts in record.training["stages"].items()}
     shutil.rmtree(there / "cache")
-    load = profiles.load
+    load = profiles.load_profile
     for name in ("load", "of_record"):  # as if it were shipped
         monkeypatch.setattr(profiles, name, lambda name: load("own.toml" if name == "own" else name))
     assert planned_again(record, None).keys == keys
@@ -182,7 +182,7 @@ def test_a_run_says_where_the_committed_records_have_other_weights(
         assert (code, line in err) == (0, said), err
     Path("own.toml").write_text(text.replace("[corpus]", "[backbone.made]\nweights = 1\n[corpus]"))
     with pytest.raises(InputError, match=r"'backbone\.made\.loss' is missing, unknown or of another type"):
-        profiles.load("own.toml")
+        profiles.load_profile("own.toml")
 
 
 def test_without_its_text_nothing_begins(there: Path, cli: Cli) -> None:
@@ -198,18 +198,18 @@ def test_one_that_comes_out_of_another_text_is_refused(
     there: Path, made_before: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _write_own(text="0" * 64)
-    monkeypatch.setattr(making, "_make", lambda model: shutil.copytree(made_before, model.path))
+    monkeypatch.setattr(making, "_run_pretraining", lambda model: shutil.copytree(made_before, model.path))
     with pytest.raises(DataError, match="was made from another model, text or settings"):
-        making.made(planned())
+        making.make_backbone(planned())
 
 
 def test_a_command_that_fails_is_a_failed_cell(
     there: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(model: MadeModel) -> None:
+    def fail(model: RecipeModel) -> None:
         raise CellFailedError("the backbone can't be made: exit code 1", where=model.name)
 
-    monkeypatch.setattr(making, "_make", fail)
+    monkeypatch.setattr(making, "_run_pretraining", fail)
     code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained,word_overlap")
     assert code == 1
     assert "untrained on toy: FAILED, own-lm: the backbone can't be made: exit code 1" in err
@@ -223,7 +223,7 @@ def test_a_cache_that_cannot_be_written_is_named(there: Path, monkeypatch: pytes
     with pytest.raises(
         CellFailedError, match=r"base.toml/backbones: the backbone can't be kept: .*BENCH_CACHE"
     ):
-        making.made(planned())
+        making.make_backbone(planned())
 
 
 def test_a_packed_one_keeps_its_recipe(there: Path, made_before: Path, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_equal_terms_hold_for_every_method(there: Path) -> None:
     from bench.plan.cells import profile_options
     from bench.registry import METHODS
 
-    own = profiles.load("own.toml")
+    own = profiles.load_profile("own.toml")
     simcse = profile_options(METHODS.get("simcse").card, own)
     assert {name: simcse[name] for name in ("batch_size", "steps", "eval_every", "lr")} == {
         "batch_size": 8, "steps": 2, "eval_every": 1, "lr": 2e-4
@@ -262,5 +262,5 @@ def test_equal_terms_hold_for_every_method(there: Path) -> None:
     with pytest.raises(
         InputError, match=r"'budget\.equal\.batch_size' is missing, unknown or of another type"
     ):
-        profiles.load("own.toml")
+        profiles.load_profile("own.toml")
     assert replace(own.budget, equal={}).terms(card) == {}

@@ -8,7 +8,7 @@ import pytest
 from filelock import FileLock
 
 from bench.card import MethodCard
-from bench.execution.builder import Builder
+from bench.execution.builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
 from bench.plan.cell import Cell
 from bench.stages import Stage
@@ -25,14 +25,14 @@ def test_while_another_process_trains_a_stage_the_free_ones_go_first(
     order: list[tuple[str, list[str]]] = []
     second = threading.Event()
 
-    def note(self: Builder, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
+    def note(self: EncoderBuilder, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
         order.append((stage.spec.role, sorted(inputs)))
         if stage.spec.role == "sub2":
             second.set()
         return {}
 
-    monkeypatch.setattr(Builder, "_train", note)
-    builder = Builder(Cell("mini", "m", CARD, (), None, 1, stages), "cpu", None, StageCache(tmp_path))
+    monkeypatch.setattr(EncoderBuilder, "_train", note)
+    builder = EncoderBuilder(Cell("mini", "m", CARD, (), None, 1, stages), "cpu", None, StageCache(tmp_path))
     elsewhere = FileLock(tmp_path / f".{stages[0].key}.lock")
     elsewhere.acquire()
     worker = threading.Thread(target=builder.folders)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli.run import own_records
+from bench.cli.run import read_plan_records
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
-from bench.config.sweeps import SWEEPS, Point
+from bench.config.sweeps import SWEEPS, SweepPoint
 from bench.errors import UnreadableRecordError
 from bench.execution.cell import Outcome
 from bench.execution.runner import run_plan
@@ -101,7 +101,7 @@ def test_workers_skip_it_too(cli: Cli, tmp_path: Path, first: dict[str, bytes]) 
 def test_a_sweeps_table_has_no_number_of_another_specification(
     cli: Cli, tmp_path: Path, first: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    points = (Point("0", "a", "x=noise[scale=2]"), Point("1", "a", "word_overlap"))
+    points = (SweepPoint("0", "a", "x=noise[scale=2]"), SweepPoint("1", "a", "word_overlap"))
     monkeypatch.setitem(SWEEPS, "caels", replace(SWEEPS["caels"], points=lambda _: points))
     code, out, err = cli("sweep", "caels", "--seeds", "1", *TOY)
     assert (code, "x seed 1 on toy: not run" in err) == (1, True)
@@ -123,7 +123,7 @@ def test_another_process_that_finishes_another_specification_meanwhile(tmp_path:
     (conflict,) = (outcome.conflict for outcome in found if outcome.conflict is not None)
     assert "another process just finished noise seed 1 on toy under another specification" in str(conflict)
     assert plan.store.read(other.jobs[0].place) == was.record
-    assert [record.method for record in own_records(plan)] == ["word_overlap"]
+    assert [record.method for record in read_plan_records(plan)] == ["word_overlap"]
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])

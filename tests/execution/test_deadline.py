@@ -14,9 +14,9 @@ from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.execution.cell import CellTask
 from bench.execution.executors.local import WorkerProcesses
-from bench.execution.executors.ray import RayTasks, _Start
+from bench.execution.executors.ray import RayTasks, _WorkerStart
 from bench.execution.preview import CellTimes
-from bench.execution.runner import Deadline, Executor, InProcess, fitting, run_plan
+from bench.execution.runner import Deadline, Executor, InProcess, count_fitting_cells, run_plan
 from bench.plan.job import Job
 from bench.plan.plan import Plan, make_plan
 from tests.support.cli import Cli, refusal, stable_bytes
@@ -86,9 +86,9 @@ def test_methods_that_nobody_can_estimate_begin_while_there_is_time(tmp_path: Pa
 
 
 def test_cells_that_fit_by_their_estimates() -> None:
-    assert fitting([4, 4, 4], workers=1, end=9) == 2
-    assert fitting([4, 4, 4], workers=2, end=9) == 3
-    assert fitting([10, 4, 4], workers=1, end=9) == 2  # a long one is left, those after it are not
+    assert count_fitting_cells([4, 4, 4], workers=1, end=9) == 2
+    assert count_fitting_cells([4, 4, 4], workers=2, end=9) == 3
+    assert count_fitting_cells([10, 4, 4], workers=1, end=9) == 2  # a long one is left, those after it are not
 
 
 @pytest.mark.parametrize("executor", [InProcess(), WorkerProcesses(2)])
@@ -113,7 +113,7 @@ def test_ray_is_given_nothing_that_does_not_begin(tmp_path: Path) -> None:
         wait=lambda running, timeout: (running[:1], running[1:]) if running else pytest.fail("nothing runs"),
         cancel=lambda reference, force: None,
     )
-    start = _Start(tmp_path, tmp_path, {}, {}, (), [])
+    start = _WorkerStart(tmp_path, tmp_path, {}, {}, (), [])
     found = RayTasks(tmp_path)._results(ray, start, [frozenset()] * 5, lambda index: index in (0, 3))
     assert sorted(found) == given == [0, 3]
     assert list(RayTasks(tmp_path)._results(ray, start, [frozenset()] * 2, lambda _: False)) == []

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.cli.encode import encode as command
+from bench.cli.encode import encode_command as command
 from bench.config import profiles
-from bench.data.lines import sentences
+from bench.data.lines import read_sentences
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
-from bench.eval.embed import BLOCK, stream
+from bench.eval.embed import BLOCK, stream_embeddings
 from bench.eval.vector_file import VectorFile
 from tests.support.cli import Cli, refusal
 
@@ -57,8 +57,8 @@ class Lengths:
 def test_the_streams_rows_are_those_of_encode(block: int) -> None:
     from bench.nn.backbone import TransformerEncoder
 
-    encoder = TransformerEncoder(Path(profiles.backbone_reference(profiles.load("mini"))), "avg")
-    blocks = list(stream(encoder, iter(TEXT), block=block))
+    encoder = TransformerEncoder(Path(profiles.backbone_reference(profiles.load_profile("mini"))), "avg")
+    blocks = list(stream_embeddings(encoder, iter(TEXT), block=block))
     assert [len(rows) for rows in blocks[:-1]] == [block] * (len(blocks) - 1)
     assert {rows.dtype for rows in blocks} == {np.dtype(np.float32)}
     whole = encoder.encode(TEXT)
@@ -74,7 +74,7 @@ def test_the_stream_draws_one_block_ahead_at_most() -> None:
             yield drawn[-1]
 
     encoder = Lengths()
-    blocks = stream(encoder, endless(), block=4)
+    blocks = stream_embeddings(encoder, endless(), block=4)
     assert drawn == []
     for number in range(1, 4):
         assert next(blocks)[:, 0].tolist() == [4 * number - 4, 4 * number - 3, 4 * number - 2, 4 * number - 1]
@@ -83,15 +83,15 @@ def test_the_stream_draws_one_block_ahead_at_most() -> None:
 
 def test_the_stream_encodes_equal_sentences_of_a_block_once_and_counts_each() -> None:
     encoder, counted = Lengths(), list[int]()
-    rows = np.concatenate(list(stream(encoder, TEXT, block=5, progress=counted.append)))
+    rows = np.concatenate(list(stream_embeddings(encoder, TEXT, block=5, progress=counted.append)))
     assert rows[:, 0].tolist() == [len(sentence) for sentence in TEXT]
     assert encoder.calls == [[TEXT[0], "a", "", TEXT[3]], TEXT[5:]]
     assert sum(counted) == len(TEXT)
-    assert list(stream(encoder, [])) == []
+    assert list(stream_embeddings(encoder, [])) == []
 
 
 def test_the_stream_names_the_block_whose_vectors_are_none() -> None:
-    blocks = stream(Lengths(), ["a"] * 2000 + ["a", "bad"], block=1000)
+    blocks = stream_embeddings(Lengths(), ["a"] * 2000 + ["a", "bad"], block=1000)
     next(blocks), next(blocks)
     said = (
         "sentences 2,001 to 2,002: the embeddings of 1 of 2 sentences are not finite "
@@ -167,7 +167,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_lines_are_sentences() -> None:
     lines = ["\ufeffone  two\r\n".encode(), b" three\tfour \n", b"five"]
-    assert list(sentences(lines, "text")) == ["one two", "three four", "five"]
+    assert list(read_sentences(lines, "text")) == ["one two", "three four", "five"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_lines_are_sentences() -> None:
 )
 def test_lines_that_are_none(content: bytes, message: str) -> None:
     with pytest.raises(DataError) as raised:
-        list(sentences(io.BytesIO(content), "text"))
+        list(read_sentences(io.BytesIO(content), "text"))
     assert str(raised.value).startswith(message)
 
 

@@ -16,28 +16,28 @@ from torch import Tensor
 
 from bench.comparison.item_bootstrap import RefusedError
 from bench.config import profiles
-from bench.data.mini.text import pairs
+from bench.data.mini.text import graded_pairs
 from bench.data.source import World
 from bench.data.suites import _EMBEDDED
 from bench.data.tasks import PairTask
 from bench.errors import BenchError, DataError, InputError
-from bench.eval.rescore import _suite, tasks_of
+from bench.eval.rescore import _load_suite, load_record_tasks
 from bench.eval.suite import measure_of
-from bench.execution.cell import _suite_tasks
+from bench.execution.cell import _load_suite
 from bench.execution.runner import run_plan
 from bench.gate import encoder_check
-from bench.gate.encoder_check import encoder_gate, encoder_request
-from bench.gate.reference import update
+from bench.gate.encoder_check import judge_encoder, parse_encoder_request
+from bench.gate.reference import update_reference
 from bench.gate.verdict import CellVerdict, Gate, Question
 from bench.plan.plan import Plan
-from bench.records.record import Place, RunRecord
+from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
 from tests.support.folders import sentence_transformers_folder
 from tests.support.forge import forge
 
 Change = Callable[[Tensor], Tensor]
-MINI = Path(profiles.backbone_reference(profiles.load("mini")))
-PLACE, TOY = (Place("mini", "mine", None, suite) for suite in ("mini", "toy"))
+MINI = Path(profiles.backbone_reference(profiles.load_profile("mini")))
+PLACE, TOY = (RecordPlace("mini", "mine", None, suite) for suite in ("mini", "toy"))
 DRAWS = 200
 
 
@@ -78,7 +78,7 @@ class Check:
         scratch = self.folder / f"scratch-{self.runs}"
         scratch.mkdir()
         base: dict[str, Any] = {"scratch": scratch, "draws": DRAWS, "execute": self.execute}
-        return encoder_gate(self.store, str(text), name, **base | options)
+        return judge_encoder(self.store, str(text), name, **base | options)
 
     def execute(self, plan: Plan) -> None:
         self.planned.append(plan)
@@ -86,17 +86,17 @@ class Check:
 
     def accept(self, text: object, **options: Any) -> None:
         gate, source, new = self.whole(text, update=True, **options)
-        update(self.store, source, new, gate.cells)
+        update_reference(self.store, source, new, gate.cells)
         self.planned = []
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fewer_pairs() -> Iterator[None]:
     """A third of suite mini's pairs: encoding them takes nearly all of the time."""
-    (subset,) = pairs(World(), "test").subsets
+    (subset,) = graded_pairs(World(), "test").subsets
     cut = {name: getattr(subset, name)[:600] for name in ("first", "second", "gold")}
     fewer = PairTask("MINI", (replace(subset, **cut),))
-    loaded = (_suite, _suite_tasks)
+    loaded = (_load_suite, _load_suite)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(_EMBEDDED, "mini", lambda world: fewer)
         for kept in loaded:
@@ -197,7 +197,7 @@ def test_permuted_weights_are_a_regression_and_the_way_back_an_improvement(
     assert cell.average.new == new[0].score("avg")
     assert cell.average.low is not None
     assert cell.average.low > 0.2
-    update(check.store, source, new, gate.cells)
+    update_reference(check.store, source, new, gate.cells)
     gate = check(f"hf:{MINI}:avg", strict=True)
     assert (one(gate).status, gate.exit_code) == ("improved", 0)  # other weights are meant to give others
 
@@ -222,7 +222,7 @@ def test_where_the_items_cant_be_drawn_the_tolerance_decides(
     def none(*_: object, **__: object) -> None:
         raise BenchError("no predictions are kept")
 
-    monkeypatch.setattr(encoder_check, "item_draws", none)
+    monkeypatch.setattr(encoder_check, "draw_items", none)
     cell = one(check(f"hf:{weights(tmp_path / 'broken', permuted)}:avg"))
     assert (cell.status, cell.test, cell.sees) == ("regression", None, 0.005)
     assert cell.reasons == ("no interval, the tolerance alone decides: no predictions are kept",)
@@ -234,7 +234,7 @@ def test_the_same_weights_with_other_numbers_have_changed(tiny: Check, tiny_bert
     assert record is not None
     predictions = tiny.store.predictions(record)
     predictions["TOY"][::2] += np.float32(0.001)
-    scores = measure_of("toy").rescore(list(tasks_of(record, None).values()), predictions, record)
+    scores = measure_of("toy").rescore(list(load_record_tasks(record, None).values()), predictions, record)
     tiny.store.write(TOY, replace(record, scores=scores), predictions)
     cell = one(tiny(text, strict=True, tolerance=1.0))
     assert (cell.status, cell.stage) == ("changed", "similarities")
@@ -292,7 +292,7 @@ def test_bare_folders(empty: Check, tmp_path: Path, tiny_bert: Path, pooling: st
         tiny_bert if pooling is None else sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
     )
     empty.accept(folder, suites=("toy",))
-    record = empty.store.read(Place("mini", "mine", None, "toy"))
+    record = empty.store.read(RecordPlace("mini", "mine", None, "toy"))
     assert record is not None
     assert (record.name, record.method) == ("hf" if pooling is None else "st", "mine")
     gate = empty(weights(tmp_path / "broken", permuted, folder))
@@ -317,7 +317,7 @@ def test_an_encoder_without_numbers_fails(tiny: Check, tiny_bert: Path, tmp_path
     assert (one(gate).status, gate.exit_code) == ("failed", 1)
     assert "not finite" in one(gate).reasons[0]
     with pytest.raises(BenchError, match="the reference stays as it was"):
-        update(tiny.store, source, new, gate.cells)
+        update_reference(tiny.store, source, new, gate.cells)
     collapsed = weights(tmp_path / "equal", lambda matrix: matrix * 0, tiny_bert)
     assert one(tiny(f"hf:{collapsed}:avg")).status == "failed"
 
@@ -327,7 +327,7 @@ def test_a_failed_encoder_makes_no_reference(empty: Check, tiny_bert: Path, tmp_
     gate, source, new = empty.whole(f"hf:{broken}:avg", update=True, suites=("toy",))
     assert (one(gate).status, gate.exit_code) == ("failed", 1)
     with pytest.raises(BenchError, match="the reference stays as it was"):
-        update(empty.store, source, new, gate.cells)
+        update_reference(empty.store, source, new, gate.cells)
 
 
 # a name that the reference lacks
@@ -357,7 +357,7 @@ def test_there_may_be_no_reference_at_all(empty: Check, tiny_bert: Path) -> None
         *("new", 0),
         (f"the reference has no record of it yet, it scores {100 * score:.2f}",),
     )
-    update(empty.store, source, new, gate.cells)
+    update_reference(empty.store, source, new, gate.cells)
     assert one(empty(tiny_bert)).status == "equal"
 
 
@@ -371,7 +371,7 @@ def test_a_suite_more(tiny: Check, tiny_bert: Path) -> None:
         ("toy", "the weights are the reference's own"),
     ]
     assert {record.evaluation["precision"] for record in new} == {"bf16"}  # as the others of its name
-    update(tiny.store, source, new, gate.cells)
+    update_reference(tiny.store, source, new, gate.cells)
     assert [cell.status.value for cell in tiny(text).cells] == ["equal", "equal"]
 
 
@@ -428,12 +428,12 @@ def test_folders_are_told_apart(tmp_path: Path) -> None:
         folder.mkdir(exist_ok=True)
         for file in files:
             (folder / file).touch()
-        request = encoder_request(str(folder), "mine")
+        request = parse_encoder_request(str(folder), "mine")
         assert (request.name, request.argument, request.alias) == (kind, str(folder), "mine")
     for file in ("bench.json", "twin.json"):
         (tmp_path / file).mkdir()
         (tmp_path / file / file).touch()
-        assert encoder_check._request(str(tmp_path / file)).name == "exported"
+        assert encoder_check._parse_encoder(str(tmp_path / file)).name == "exported"
 
 
 def test_a_name_that_has_seeds_is_no_encoders(check: Check, tmp_path: Path) -> None:

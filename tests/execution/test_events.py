@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from bench.cli import terminal as progress
-from bench.cli.terminal import counted, shown
+from bench.cli.terminal import format_progress, open_display
 from bench.execution import runner
 from bench.execution.cell import run_cell
 from bench.execution.events import (
@@ -28,13 +28,13 @@ from bench.execution.events import (
     TRAINS,
     WAITS,
     CellEvents,
-    all_work,
-    cell_file,
-    clear_leftovers,
-    run_folder,
+    count_cell_work,
+    open_cell_file,
+    clear_dead_runs,
+    open_run_folder,
 )
-from bench.execution.logs import opened_logs
-from bench.execution.monitor import Left, Run, ends_of, runs_below
+from bench.execution.logs import open_logs
+from bench.execution.monitor import Eta, RunMonitor, read_first_and_last, find_run_folders
 from tests.support.cli import Cli, records, refusal
 
 ABOUT = {"method": "simcse", "seed": 1, "suites": ["toy"]}
@@ -65,7 +65,7 @@ def begun(
     folder: Path, name: str, clock: Clock, stages: dict[str, tuple[str, int]] = STAGES, **about: Any
 ) -> CellEvents:
     """A cell that trains: stages "sub" of 10 steps, then "joint" of 20."""
-    file = cell_file(folder, Path(name), {**ABOUT, "work": all_work(stages, BESIDES), **about})
+    file = open_cell_file(folder, Path(name), {**ABOUT, "work": count_cell_work(stages, BESIDES), **about})
     return CellEvents(file, stages, BESIDES, clock=clock)
 
 
@@ -85,7 +85,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """The folder of a run of three cells of simcse."""
     root = tmp_path / "results" / "local"
     (root / ".locks").mkdir(parents=True)
-    with run_folder(root, {"simcse": 3}, {"simcse": {name: 3 * n for name, n in WORK.items()}}) as found:
+    with open_run_folder(root, {"simcse": 3}, {"simcse": {name: 3 * n for name, n in WORK.items()}}) as found:
         assert found is not None
         yield found
 
@@ -148,19 +148,19 @@ def whole(cell: CellEvents, clock: Clock, stages: Any = ("k1", "k2")) -> Iterato
     cell.end("ran", {"toy": 0.5})
 
 
-def looked(run: Run) -> Left:
+def looked(run: RunMonitor) -> Eta:
     """What is left of a run now, its files as fresh as can be."""
     run.look(0)
     return run.left()
 
 
 def test_what_is_left_never_exceeds_the_truth_and_is_the_truth_once_all_is_known(folder: Path) -> None:
-    clock, run, seen = Clock(), Run(folder), list[tuple[int, float, Left]]()
+    clock, run, seen = Clock(), RunMonitor(folder), list[tuple[int, float, Eta]]()
     for seed in range(3):
         cell = begun(folder, str(seed), clock, seed=seed)
         for now in whole(cell, clock):
             seen.append((seed, now, looked(run)))
-    assert (looked(run), run.summary()) == (Left(), "3 of 3 cells done, 0 s left")
+    assert (looked(run), run.summary()) == (Eta(), "3 of 3 cells done, 0 s left")
     for seed, now, left in seen:
         truth = clock.now - now
         assert left.seconds <= 1.1 * truth, (seed, now, left)
@@ -171,7 +171,7 @@ def test_what_is_left_never_exceeds_the_truth_and_is_the_truth_once_all_is_known
 def test_failed_cells_tell_nothing_of_how_long_a_cell_takes(tmp_path: Path) -> None:
     root, clock = tmp_path / "results" / "local", Clock()
     (root / ".locks").mkdir(parents=True)
-    with run_folder(root, {"simcse": 10}, {"simcse": {name: 10 * n for name, n in BESIDES.items()}}) as made:
+    with open_run_folder(root, {"simcse": 10}, {"simcse": {name: 10 * n for name, n in BESIDES.items()}}) as made:
         assert made is not None
         for seed, (seconds, state) in enumerate([(3, "failed"), (3, "failed"), (600, "ran")]):
             cell = begun(made, str(seed), clock, {}, seed=seed)
@@ -179,27 +179,27 @@ def test_failed_cells_tell_nothing_of_how_long_a_cell_takes(tmp_path: Path) -> N
             cell.report({"doing": EVALUATES, "suite": "toy"})
             clock.now += seconds
             cell.end(state, {})
-        run = Run(made)
+        run = RunMonitor(made)
         looked(run)
         assert run.summary() == "3 of 10 cells done, 2 failed, 70 min left"
 
 
 def test_cells_whose_stages_are_done_are_another_kind(folder: Path) -> None:
-    clock, run = Clock(), Run(folder)
+    clock, run = Clock(), RunMonitor(folder)
     for _ in whole(begun(folder, "a", clock), clock):
         pass
     first = clock.now - 100
-    assert looked(run) == Left(2 * first)
+    assert looked(run) == Eta(2 * first)
     begin = clock.now
     cell = begun(folder, "b", clock, {"k2": STAGES["k2"]}, seed=2)  # of which one is there already
     for now in whole(cell, clock, ["k2"]):
         looked(run)
         if now == begin:
-            assert run.cells[0].left(run.paces) == Left(first - 10 * 2 - 2 * 5)
+            assert run.cells[0].left(run.paces) == Eta(first - 10 * 2 - 2 * 5)
 
 
 def test_without_knowledge_it_is_more_than_what_is_known_or_a_question_mark(folder: Path) -> None:
-    clock, run = Clock(), Run(folder)
+    clock, run = Clock(), RunMonitor(folder)
     cell = begun(folder, "a", clock)
     looked(run)
     assert (run.summary(), run.rows()[0][-1]) == ("0 of 3 cells done, ? left", "?")
@@ -215,11 +215,11 @@ def test_without_knowledge_it_is_more_than_what_is_known_or_a_question_mark(fold
     cell.report({"doing": PROBES})
     looked(run)
     assert run.lines() == ["simcse seed 1: probes, ? left"]
-    assert str(Left(float("nan"))) == str(Left(1e300)) == "?"
+    assert str(Eta(float("nan"))) == str(Eta(1e300)) == "?"
 
 
 def test_who_takes_longer_than_those_before_it_is_not_said_to_end_now(folder: Path) -> None:
-    clock, run = Clock(), Run(folder)
+    clock, run = Clock(), RunMonitor(folder)
     for _ in whole(begun(folder, "a", clock), clock):
         pass
     cell = begun(folder, "b", clock, seed=2)
@@ -250,12 +250,12 @@ def test_stages_of_another_process_are_no_work_to_come(folder: Path) -> None:
 
 
 def test_time_left_goes_down_between_two_lines(folder: Path) -> None:
-    clock, run = Clock(), Run(folder)
+    clock, run = Clock(), RunMonitor(folder)
     trained(begun(folder, "a", clock), clock)
     now = lines(only(folder))[-1]["time"]
     for later, left in ((0, 10), (4, 6), (-3600, 10)):  # the last is another machine's clock
         run.look(now + later)
-        assert run.cells[0].left(run.paces) == Left(left, whole=False)
+        assert run.cells[0].left(run.paces) == Eta(left, whole=False)
     run.look(now + 200)
     assert run.lines()[0].endswith("no news for 3 min, ? left")
 
@@ -263,7 +263,7 @@ def test_time_left_goes_down_between_two_lines(folder: Path) -> None:
 def test_who_lets_go_without_an_end_was_stopped_and_the_next_run_clears_it_away(tmp_path: Path) -> None:
     root = tmp_path / "results" / "local"
     (root / ".locks").mkdir(parents=True)
-    with run_folder(root, {"simcse": 1}) as alive:
+    with open_run_folder(root, {"simcse": 1}) as alive:
         assert alive is not None
         cell = begun(alive, "a", Clock())
         cell.report({"doing": TRAINS, "key": "k1"})
@@ -272,14 +272,14 @@ def test_who_lets_go_without_an_end_was_stopped_and_the_next_run_clears_it_away(
         (left / "run.jsonl").write_text('{"cells":{"simcse":1}}\n')
         (left.parent / "half").mkdir()  # killed when its folder was made
         (left / "a.jsonl").write_text(f'{json.dumps(ABOUT)}\n{{"doing":"train","stage":"sub"}}\n')
-        found = {path.name: Run(path) for path in runs_below(tmp_path / "results")}
+        found = {path.name: RunMonitor(path) for path in find_run_folders(tmp_path / "results")}
         for run in found.values():
             run.look()
         assert (found["left"].alive, found[alive.name].alive) == (False, True)
         assert found["left"].lines() == ["simcse seed 1: stopped: sub"]
         assert found["left"].summary() == "0 of 1 cells done; stopped: its process is gone"
         assert found[alive.name].lines() == ["simcse seed 1: stage sub, step 0 of 10, ? left"]
-        clear_leftovers(root)
+        clear_dead_runs(root)
         assert [path.name for path in left.parent.iterdir()] == [alive.name]
     assert not (root / ".running").exists()
 
@@ -291,11 +291,11 @@ def test_clearing_follows_no_link(tmp_path: Path) -> None:
     root = tmp_path / "results" / "local"
     (root / ".locks").mkdir(parents=True)
     (root / ".running").symlink_to(tmp_path / "home")
-    clear_leftovers(root)
+    clear_dead_runs(root)
     (root / ".running").unlink()
     (root / ".running").mkdir()
     (root / ".running" / "x").symlink_to(precious)
-    clear_leftovers(root)
+    clear_dead_runs(root)
     assert (precious / "run.jsonl").exists()
 
 
@@ -315,7 +315,7 @@ def test_clearing_follows_no_link(tmp_path: Path) -> None:
 def test_a_file_may_be_anybodys(tmp_path: Path, content: bytes, last: Any) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(content)
-    found = ends_of(path)
+    found = read_first_and_last(path)
     assert (found and found[1]) == last
 
 
@@ -328,7 +328,7 @@ def test_a_pipe_and_hostile_values_hold_nobody_up(folder: Path) -> None:
     texts = json.dumps(news), json.dumps({"doing": "load", **work}), '{"doing":["train"]}', '{"doing":{}}'
     for number, text in enumerate(texts):
         (folder / f"{number}.jsonl").write_text(f"{json.dumps(bad)}\n{text}\n")
-    run = Run(folder)
+    run = RunMonitor(folder)
     run.look()
     for line in [*run.lines(), run.summary()]:
         assert line.isprintable()
@@ -337,10 +337,10 @@ def test_a_pipe_and_hostile_values_hold_nobody_up(folder: Path) -> None:
 
 
 def test_plain_lines_come_every_half_minute_and_a_terminal_shows_a_table(folder: Path, capsys: Any) -> None:
-    clock, run = Clock(), Run(folder)
+    clock, run = Clock(), RunMonitor(folder)
     trained(begun(folder, "a", clock), clock)
     run.look()
-    with shown(Console(stderr=True), clock) as show:
+    with open_display(Console(stderr=True), clock) as show:
         for _ in range(65):
             clock.now += 1
             show({"": run})
@@ -348,12 +348,12 @@ def test_plain_lines_come_every_half_minute_and_a_terminal_shows_a_table(folder:
     assert (printed.out, len(printed.err.splitlines())) == ("", 2 * 2)
     assert "step 5 of 10" in printed.err
     out = io.StringIO()
-    with shown(Console(file=out, force_terminal=True, width=80)) as show:
+    with open_display(Console(file=out, force_terminal=True, width=80)) as show:
         show({"local: ": run})
         written = out.getvalue()
     for part in ("simcse", "sub", "5 of 10", "0.2", "50", "32", " s", "local: 0 of 3 cells done"):
         assert part in written
-    assert counted("text", 0, None, 40) == "text: 0, 0 a second, 40 s gone"
+    assert format_progress("text", 0, None, 40) == "text: 0, 0 a second, 40 s gone"
 
 
 def test_a_run_shows_its_cells_while_they_run_and_leaves_nothing(
@@ -467,7 +467,7 @@ class Curves:
 def write_log(name: str, folder: Path, results: Path) -> list[str]:
     """Let a cell train, look, let it end, look again; what was told."""
     clock, told = Clock(), list[str]()
-    with opened_logs([name], results, "local", told.append) as (look,):
+    with open_logs([name], results, "local", told.append) as (look,):
         cell = begun(folder, "a", clock)
         trained(cell, clock, steps=3)
         look(folder)
@@ -540,7 +540,7 @@ def test_sigterm_ends_as_ctrl_c_does(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
         signal.raise_signal(signal.SIGTERM)
         yield
 
-    monkeypatch.setattr(progress, "watched", ended)
+    monkeypatch.setattr(progress, "watch_run", ended)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # an earlier test may have left a library's
     code, out, err = cli(*RUN)
     after = signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)

@@ -27,12 +27,12 @@ from filelock import FileLock, Timeout
 from bench.cli.options import executor_options, make_spec, spec_options, workers_option
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.executors import cluster as joining
 from bench.execution.executors import ray as tasks
 from bench.execution.executors.ray import RayTasks
-from bench.execution.runner import executor_for
+from bench.execution.runner import choose_executor
 from bench.execution.stage_cache import StageCache
 from bench.records import environment as provenance
 from bench.stages import Stage, StageSpec
@@ -146,7 +146,7 @@ def test_without_any_node_the_run_waits_a_minute_and_ends(tmp_path: Path) -> Non
         wait=wait,
         cancel=lambda reference, force: cancelled.append(reference),
     )
-    start = tasks._Start(tmp_path, tmp_path, {}, {}, (), [])
+    start = tasks._WorkerStart(tmp_path, tmp_path, {}, {}, (), [])
     executor = RayTasks(tmp_path, workers=3, cpus=2, gpus=1)
     with pytest.raises(
         CellFailedError, match=r"no node is left that has 2 CPU\(s\) and 1 GPU\(s\); finished"
@@ -161,9 +161,9 @@ def test_tasks_take_the_threads_and_gpus_of_the_specification(tmp_path: Path) ->
     spec = RunSpec(
         parse_methods("noise"), (1,), "mini", results=tmp_path, executor="ray", threads=4, workers=3
     )
-    assert executor_for(spec) == RayTasks(tmp_path, workers=3, cpus=4)
+    assert choose_executor(spec) == RayTasks(tmp_path, workers=3, cpus=4)
     together = replace(spec, ranks=2, device="cuda", ray_address="h:1", workers=0)
-    assert executor_for(together) == RayTasks(tmp_path, "h:1", cpus=8, gpus=2)
+    assert choose_executor(together) == RayTasks(tmp_path, "h:1", cpus=8, gpus=2)
 
 
 @pytest.mark.parametrize(
@@ -188,24 +188,24 @@ def test_workers_that_nobody_named_are_the_clusters(arguments: tuple[str, ...], 
 def test_a_node_that_differs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.chdir(tmp_path)
-    ours = tasks._versions()
+    ours = tasks._library_versions()
 
-    def start(lock: Path, folder: Path = tmp_path, **versions: str) -> tasks._Start:
-        return tasks._Start(lock, folder, {"OMP_NUM_THREADS": "3"}, {**ours, **versions}, (), [])
+    def start(lock: Path, folder: Path = tmp_path, **versions: str) -> tasks._WorkerStart:
+        return tasks._WorkerStart(lock, folder, {"OMP_NUM_THREADS": "3"}, {**ours, **versions}, (), [])
 
     with pytest.raises(BenchError, match=r"gone: node .* has no such folder; the command and --results"):
-        tasks._begin(start(tmp_path / ".ray", tmp_path / "gone"))
+        tasks._prepare_worker(start(tmp_path / ".ray", tmp_path / "gone"))
     assert os.environ["OMP_NUM_THREADS"] == "3"
     with pytest.raises(BenchError, match=r"node .* doesn't share this folder; the command"):
-        tasks._begin(start(tmp_path / "elsewhere" / ".ray"))
-    with joining.held(tmp_path) as lock:
-        tasks._begin(start(lock))
+        tasks._prepare_worker(start(tmp_path / "elsewhere" / ".ray"))
+    with joining.hold_folder(tmp_path) as lock:
+        tasks._prepare_worker(start(lock))
         with pytest.raises(
             BenchError, match=r"node .* has torch .*; expected torch 1\.0; records would differ"
         ):
-            tasks._begin(start(lock, torch="1.0"))
+            tasks._prepare_worker(start(lock, torch="1.0"))
     with pytest.raises(BenchError, match=r"node .* doesn't share this folder; .*, whose locks"):
-        tasks._begin(start(lock))
+        tasks._prepare_worker(start(lock))
 
 
 def test_a_folder_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_a_folder_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("fcntl.flock", flock)
     with (
         pytest.raises(InputError, match="this folder has no locks: Function not implemented"),
-        joining.held(tmp_path),
+        joining.hold_folder(tmp_path),
     ):
         pass
 
@@ -275,11 +275,11 @@ def cluster(plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("NOISE_LOG", str(tmp_path_factory.mktemp("noise") / "log"))
-        provenance._git.cache_clear()
+        provenance._git_state.cache_clear()
         made = started()
         yield made
         made.nodes.shutdown()
-    provenance._git.cache_clear()
+    provenance._git_state.cache_clear()
 
 
 def ended(process: subprocess.Popen[str]) -> Done:
@@ -316,7 +316,7 @@ def test_tasks_go_side_by_side_and_end_as_they_would_here(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names = ("a1", "a2", "b1", "b2")
-    with joining.joined(cluster.nodes.address) as ray:
+    with joining.join_cluster(cluster.nodes.address) as ray:
         for workers, order in ((1, ["a1", "a2", "b1", "b2"]), (0, ["a1", "b1", "a2", "b2"])):
             log = tmp_path / f"log-{workers}"
             executor = RayTasks(tmp_path / "results", cluster.nodes.address, workers)
@@ -412,7 +412,7 @@ def test_a_node_lost_in_the_middle_costs_nothing_but_time(
     cluster: Cluster, cli: Cli, tmp_path: Path, tiny_bert: Path
 ) -> None:
     text = tmp_path / "corpus.txt"
-    sentences = dict.fromkeys(sentence for pair in toy_task().all_pairs() for sentence in pair)
+    sentences = dict.fromkeys(sentence for pair in make_toy_task().all_pairs() for sentence in pair)
     text.write_text("".join(f"{sentence}\n" for sentence in sentences))
     work = (*TRAINED, "--backbone", str(tiny_bert), "--corpus", str(text))
     code, out, err = cli(*work)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from bench.execution.folder_report import first_lack
-from bench.nn.folder import folder_facts
+from bench.execution.folder_report import find_first_lack
+from bench.nn.folder import read_folder_facts
 from bench.registry import discover
 from bench.stages import TrainedMethod
 from tests.support.cli import Cli
@@ -75,7 +75,7 @@ def test_what_is_said_of_each_method_is_what_training_shows(
     cli: Cli, zoo: Callable[[str], Path], backbone: str
 ) -> None:
     """Every method trains a step, or is refused by the plan: nothing fails in between."""
-    facts = folder_facts(zoo(backbone))
+    facts = read_folder_facts(zoo(backbone))
     with shortened():
         for name in TRAINING:
             run = (
@@ -90,4 +90,4 @@ def test_what_is_said_of_each_method_is_what_training_shows(
                 str(zoo(backbone)),
             )
             code, _, err = cli(*run)
-            assert code == (2 if first_lack(name, facts) else 0), f"{name}: {err}"
+            assert code == (2 if find_first_lack(name, facts) else 0), f"{name}: {err}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.records.record import RunRecord, from_json
+from bench.records.record import RunRecord, parse_record
 from tests.conftest import Bench
 
 ROOT = Path(__file__).parents[2]
@@ -16,7 +16,7 @@ MARGIN = 0.05
 
 def read(folder: Path) -> list[RunRecord]:
     """Records of simcse as the profile has it, and of everything untrained."""
-    records = [from_json(path.read_text(), path.name) for path in sorted(folder.rglob("mini.json"))]
+    records = [parse_record(path.read_text(), path.name) for path in sorted(folder.rglob("mini.json"))]
     return [record for record in records if record.method == "simcse" or record.seed is None]
 
 

@@ -13,10 +13,10 @@ from huggingface_hub import EvalResult, ModelCard, metadata_load
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
 from bench.data.mteb_names import MtebName
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.eval.mteb_tasks import MtebTask
-from bench.execution.model_card import model_index
-from bench.nn.readme import about_folder, front_matter
+from bench.execution.model_card import build_model_index
+from bench.nn.readme import read_model_card, format_front_matter
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.record import RunRecord, Score
@@ -69,7 +69,7 @@ def test_an_export_carries_the_scores_of_its_records(cli: Cli, tmp_path: Path, t
         "mini-transfer": ("text-classification", "accuracy", "Accuracy"),
         "mini-evalrank": ("text-retrieval", "mrr", "MRR"),
     }
-    assert about_folder(tmp_path / "out") == {"training_datasets": []}
+    assert read_model_card(tmp_path / "out") == {"training_datasets": []}
 
 
 def test_an_export_without_a_record_has_no_model_index(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
@@ -81,7 +81,7 @@ def test_an_export_without_a_record_has_no_model_index(cli: Cli, tmp_path: Path,
 
 
 def test_a_last_checkpoint_has_its_own_scores(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
-    pairs = list(toy_task().all_pairs())[:20]
+    pairs = list(make_toy_task().all_pairs())[:20]
     (tmp_path / "text.txt").write_text("".join(f"{sentence}\n" for sentence, _ in pairs))
     sets = ("steps=3", "eval_every=2", "batch_size=4", "lr=1e-3")
     given = [word for each in sets for word in ("--set", f"simcse.{each}")]
@@ -115,12 +115,12 @@ def index(record: RunRecord, *tasks: Any, name: str = "name", checkpoint: str = 
     """Return the YAML of one record, of a method without stages."""
     plan = cast(Plan, SimpleNamespace(suites={record.suite: tasks}))
     job = cast(Job, SimpleNamespace(suite=record.suite, cell=SimpleNamespace(stages=())))
-    return model_index(name, plan, [(job, record)], checkpoint)
+    return build_model_index(name, plan, [(job, record)], checkpoint)
 
 
 def parsed(yaml: str) -> tuple[str, list[EvalResult]]:
     """Return what stands in a card with this front matter."""
-    card = ModelCard(f"---\nlicense: mit\n{front_matter({'model_index': yaml})}---\n\n# Body\n")
+    card = ModelCard(f"---\nlicense: mit\n{format_front_matter({'model_index': yaml})}---\n\n# Body\n")
     assert card.text.strip() == "# Body"
     metadata = cast(Any, card.data).to_dict()
     assert set(metadata) == {"license", "model-index"}
@@ -188,8 +188,8 @@ def test_a_record_without_the_checkpoints_scores_gives_nothing() -> None:
     assert index(subset, task()) == ""
     plan = cast(Plan, SimpleNamespace(suites={"s": [task()]}))
     trained = cast(Job, SimpleNamespace(suite="s", cell=SimpleNamespace(stages=("a stage",))))
-    assert model_index("m", plan, [(trained, RECORD)], "last") == ""
-    assert model_index("m", plan, [(trained, RECORD)], "selected") != ""
+    assert build_model_index("m", plan, [(trained, RECORD)], "last") == ""
+    assert build_model_index("m", plan, [(trained, RECORD)], "selected") != ""
 
 
 def test_a_task_of_mteb_has_its_data_set_and_its_own_metric() -> None:

@@ -17,8 +17,8 @@ RUN = ("run", "--methods", "noise,word_overlap", "--seeds", "1", "--suite", "toy
 @pytest.fixture(autouse=True)
 def small_dev_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probe the toy pairs, not the mini world's dev set."""
-    monkeypatch.setattr(probing, "probed_suite", lambda _spec: "toy")
-    monkeypatch.setattr("bench.execution.cell.probed_suite", lambda _spec: "toy")
+    monkeypatch.setattr(probing, "find_probe_suite", lambda _spec: "toy")
+    monkeypatch.setattr("bench.execution.cell.find_probe_suite", lambda _spec: "toy")
 
 
 @pytest.fixture

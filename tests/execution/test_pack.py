@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bench.data.senteval import iter_files
-from bench.nn.folder import content_hash
+from bench.nn.folder import hash_model
 from bench.records.environment import ROUNDED
-from bench.records.record import RunRecord, from_json
+from bench.records.record import RunRecord, parse_record
 from tests.support.cli import Cli, records, refusal
 
 SIMCSE = ("--set", "simcse.steps=2", "--set", "simcse.eval_every=2")
@@ -107,10 +107,10 @@ def unmarked(record: RunRecord) -> dict[str, Any]:
 def test_rounded_weights_are_said_in_folder_and_record(cli: Cli, tmp_path: Path) -> None:
     backbone = rounded(tmp_path / "mine")
     pack = ("pack", "--methods", "untrained", "--suite", "toy", "--backbone", str(backbone))
-    before = content_hash(backbone)
+    before = hash_model(backbone)
     assert cli(*pack, "--out", "packed")[0] == 0
     folder = tmp_path / "packed" / "models" / "mine"
-    after = content_hash(folder)
+    after = hash_model(folder)
     assert after != before
     assert json.loads((folder / ROUNDED).read_text()) == {"weights": "float16", "sha256": before}
     assert all(each.dtype == torch.float16 for each in load_file(next(folder.glob("*.safetensors"))).values())
@@ -120,7 +120,7 @@ def test_rounded_weights_are_said_in_folder_and_record(cli: Cli, tmp_path: Path)
     done = run_packed(tmp_path / "elsewhere")
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "empty").rglob("toy.json")
-    record = from_json(path.read_text(), str(path))
+    record = parse_record(path.read_text(), str(path))
     assert record.backbone == {"name": "mine", "sha256": after}
     assert record.profile == f"mini@{after[:8]}"
     note = f"Weights of mine are rounded to float16, from {before[:12]}."
@@ -131,7 +131,7 @@ def test_rounded_weights_are_said_in_folder_and_record(cli: Cli, tmp_path: Path)
     (same,) = records(tmp_path).values()
     assert same.scores == record.scores
     assert cli(*pack, "--out", "same", "--weights", "same")[0] == 0
-    assert content_hash(tmp_path / "same" / "models" / "mine") == before
+    assert hash_model(tmp_path / "same" / "models" / "mine") == before
     again = (*pack[:-1], str(tmp_path / "elsewhere" / "models" / "mine"))
     assert cli(*again, "--out", "twice")[0] == 0
     assert json.loads((tmp_path / "twice" / "models" / "mine" / ROUNDED).read_text())["sha256"] == before

@@ -15,27 +15,27 @@ from safetensors.numpy import save_file
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.execution.executors.local import WorkerProcesses
-from bench.execution.executors.ray import RayTasks, _Start
-from bench.execution.runner import InProcess, executor_for
+from bench.execution.executors.ray import RayTasks, _WorkerStart
+from bench.execution.runner import InProcess, choose_executor
 from bench.execution.sharing import (
     ADAMW,
     CONTEXT,
     FROZEN,
-    Size,
-    _size,
-    activations,
-    encoding,
-    needed,
-    of_cell,
-    sharing,
-    together,
+    ModelSize,
+    _read_model_size,
+    activation_bytes,
+    encoding_bytes,
+    estimate_gpu_bytes,
+    estimate_cell_bytes,
+    choose_cells_per_gpu,
+    count_parallel_cells,
 )
 from bench.nn.folder import ModelFolder
 from bench.plan.plan import Plan, make_plan
 from tests.support.cli import Cli, refusal
 
 GIB = 2**30
-MINILM, BERT = Size(22_713_216, 6, 384, 12), Size(109_482_240, 12, 768, 12)
+MINILM, BERT = ModelSize(22_713_216, 6, 384, 12), ModelSize(109_482_240, 12, 768, 12)
 
 
 def planned(methods: str = "simcse", **given: Any) -> Plan:
@@ -43,21 +43,21 @@ def planned(methods: str = "simcse", **given: Any) -> Plan:
 
 
 def test_the_formula() -> None:
-    assert activations(MINILM, 32) == 6 * (68 * 384 + 10 * 12 * 32)
-    trained = needed(MINILM, frozen=1000, batch=64, length=32)
+    assert activation_bytes(MINILM, 32) == 6 * (68 * 384 + 10 * 12 * 32)
+    trained = estimate_gpu_bytes(MINILM, frozen=1000, batch=64, length=32)
     tokens = 2 * 2 * 64 * 32
     weights = 2 * ADAMW * MINILM.parameters + FROZEN * 1000
-    assert encoding(MINILM) == 2 * 65_536 * 4 * 20 * 384
-    assert trained == CONTEXT + weights + tokens * activations(MINILM, 32) + encoding(MINILM)
-    assert needed(MINILM, 0, 0, 0) == CONTEXT + 3 * FROZEN * MINILM.parameters + encoding(MINILM)
-    assert needed(BERT, 0, 64, 32) > 2 * needed(MINILM, 0, 64, 32)
+    assert encoding_bytes(MINILM) == 2 * 65_536 * 4 * 20 * 384
+    assert trained == CONTEXT + weights + tokens * activation_bytes(MINILM, 32) + encoding_bytes(MINILM)
+    assert estimate_gpu_bytes(MINILM, 0, 0, 0) == CONTEXT + 3 * FROZEN * MINILM.parameters + encoding_bytes(MINILM)
+    assert estimate_gpu_bytes(BERT, 0, 64, 32) > 2 * estimate_gpu_bytes(MINILM, 0, 64, 32)
 
 
 def test_the_campaign_on_one_h100() -> None:
     """Fifteen MiniLM cells side by side ran out of 79 GiB, with 4.1 to 7.6 GiB each; twelve did not."""
-    need = needed(MINILM, 0, 64, 32)
+    need = estimate_gpu_bytes(MINILM, 0, 64, 32)
     assert 5 * GIB < need < 7.6 * GIB
-    assert 8 <= together(int(78.7 * GIB), need, cores=16, cells=53) <= 12
+    assert 8 <= count_parallel_cells(int(78.7 * GIB), need, cores=16, cells=53) <= 12
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_campaign_on_one_h100() -> None:
     ],
 )
 def test_memory_cores_and_cells_each_limit(free: int, need: int, cores: int, cells: int, found: int) -> None:
-    assert together(free, need, cores, cells) == found
+    assert count_parallel_cells(free, need, cores, cells) == found
 
 
 @pytest.mark.parametrize(
@@ -90,28 +90,28 @@ def test_the_largest_cell_decides(given: dict[str, Any], found: int, monkeypatch
     plan = planned("simcse,untrained")
     plan = replace(plan, spec=replace(plan.spec, **given))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    most = max(of_cell(job.cell) for job in plan.jobs)
-    assert most == of_cell(next(job.cell for job in plan.jobs if job.cell.trains))
-    assert sharing(plan, 20, free=lambda: int(4.5 * most / 0.9)) == found
+    most = max(estimate_cell_bytes(job.cell) for job in plan.jobs)
+    assert most == estimate_cell_bytes(next(job.cell for job in plan.jobs if job.cell.trains))
+    assert choose_cells_per_gpu(plan, 20, free=lambda: int(4.5 * most / 0.9)) == found
 
 
 def test_a_machine_without_a_gpu_runs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     plan = planned()
-    assert sharing(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 1
+    assert choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 1
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (40 * GIB, 140 * GIB))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    assert sharing(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 8
+    assert choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 8
 
 
 def test_the_size_is_read_from_the_folder(tmp_path: Path) -> None:
     shape = {"num_hidden_layers": 3, "hidden_size": 8, "num_attention_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps(shape))
     save_file({"a": np.ones((3, 4), np.float16), "b": np.ones(5, np.float32)}, tmp_path / "model.safetensors")
-    assert _size(tmp_path) == Size(17, 3, 8, 2)
+    assert _read_model_size(tmp_path) == ModelSize(17, 3, 8, 2)
     (tmp_path / "vectors").write_bytes(b"x" * 400)
-    assert _size(tmp_path / "vectors") == Size(100, 12, 768, 12)
+    assert _read_model_size(tmp_path / "vectors") == ModelSize(100, 12, 768, 12)
 
 
 def test_teachers_and_members_count() -> None:
@@ -119,16 +119,16 @@ def test_teachers_and_members_count() -> None:
     cell = plan.jobs[0].cell
     assert cell.model is not None
     more = replace(cell, auxiliaries=(("teacher", ModelFolder(cell.model.path, "t", "0")),))
-    assert of_cell(more) - of_cell(cell) == FROZEN * _size(cell.model.path).parameters
+    assert estimate_cell_bytes(more) - estimate_cell_bytes(cell) == FROZEN * _read_model_size(cell.model.path).parameters
 
 
 def test_workers_follow_and_torch_is_asked_only_then() -> None:
     spec = RunSpec(parse_methods("noise"), (1,), "mini", device="cuda", workers=0)
-    executor = executor_for(spec, lambda: 5)
+    executor = choose_executor(spec, lambda: 5)
     assert isinstance(executor, WorkerProcesses)
     assert executor.workers == 5
-    assert isinstance(executor_for(spec, lambda: 1), InProcess)
-    assert isinstance(executor_for(replace(spec, workers=1), lambda: pytest.fail("asked")), InProcess)
+    assert isinstance(choose_executor(spec, lambda: 1), InProcess)
+    assert isinstance(choose_executor(replace(spec, workers=1), lambda: pytest.fail("asked")), InProcess)
 
 
 @pytest.mark.parametrize(("share", "gpus"), [(1, 1), (2, 0.5), (3, 0.3333), (6, 0.1666), (7, 0.1428)])
@@ -151,22 +151,22 @@ def test_ray_is_asked_for_a_share_that_leaves_room_for_all(tmp_path: Path, share
         cancel=lambda reference, force: None,
     )
     spec = RunSpec(parse_methods("noise"), (1,), "mini", device="cuda", workers=0, executor="ray")
-    executor = executor_for(replace(spec, results=tmp_path), lambda: share)
+    executor = choose_executor(replace(spec, results=tmp_path), lambda: share)
     assert isinstance(executor, RayTasks)
-    start = _Start(tmp_path, tmp_path, {}, {}, (), [])
+    start = _WorkerStart(tmp_path, tmp_path, {}, {}, (), [])
     next(found := executor._results(ray, start, [frozenset()] * 20))
     assert asked["num_gpus"] == gpus
     assert gpus * share <= 1
     assert len(running) == 2 * share  # both GPUs are full
     assert sorted(found) == list(range(1, 20))
-    assert executor_for(replace(spec, per_gpu=4), lambda: pytest.fail("asked")) == RayTasks(
+    assert choose_executor(replace(spec, per_gpu=4), lambda: pytest.fail("asked")) == RayTasks(
         spec.results, gpus=1, sharing=4
     )
 
 
 def test_cells_of_several_ranks_take_whole_gpus() -> None:
     spec = RunSpec(parse_methods("noise"), (1,), "mini", device="cuda", executor="ray", ranks=2, workers=0)
-    assert executor_for(spec, lambda: 3) == RayTasks(spec.results, cpus=2, gpus=2)
+    assert choose_executor(spec, lambda: 3) == RayTasks(spec.results, cpus=2, gpus=2)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.data.corpus import read_corpus
 from bench.errors import InputError
-from bench.nn.folder import resolve
+from bench.nn.folder import resolve_folder
 from bench.plan.plan import make_plan
 from bench.training.mlm import MlmSettings
-from bench.training.pretrain import add_head
+from bench.training.pretrain import train_mlm_head
 from tests.support.cli import Cli, refusal
 from tests.support.training import toy_sentences
 
@@ -127,7 +127,7 @@ def test_a_head_is_not_trained_on_less_than_a_batch(tmp_path: Path, tiny_bert: P
         steps=1, batch_size=8, lr=1e-3, warmup=0.1, max_length=20, mask=0.15, weight_decay=0.0
     )
     with pytest.raises(InputError, match="5 lines to train on don't fill a batch of 8"):
-        add_head(
-            resolve(str(tiny_bert), where="x"), text, settings, seed=1, out=tmp_path / "out", command="x"
+        train_mlm_head(
+            resolve_folder(str(tiny_bert), where="x"), text, settings, seed=1, out=tmp_path / "out", command="x"
         )
     assert not (tmp_path / "out").exists()

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from bench.execution.rerun import Difference
-from bench.execution.stage_cache import _checksums
+from bench.execution.rerun import RerunDifference
+from bench.execution.stage_cache import _hash_files
 from bench.records import environment as provenance
-from bench.records.fingerprint import MACHINE, differing
-from bench.records.machines import machine, machine_warnings
+from bench.records.fingerprint import MACHINE, find_fact_differences
+from bench.records.machines import machine_facts, machine_warnings
 from bench.records.record import RunRecord
 from bench.verify import sample
-from bench.verify.findings import Verified
+from bench.verify.findings import Verification
 from tests.support.cli import Cli, records
 
 STEPS = ("--set", "simcse.steps=2", "--set", "simcse.eval_every=2")
@@ -38,9 +38,9 @@ def of(cli: Cli, tmp_path: Path, campaign: str) -> RunRecord:
 
 def upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another torch and another processor from here on."""
-    real = provenance._version
-    monkeypatch.setattr(provenance, "_version", lambda name: "99.1" if name == "torch" else real(name))
-    monkeypatch.setattr(provenance, "_processor", lambda: "EPYC")
+    real = provenance._package_version
+    monkeypatch.setattr(provenance, "_package_version", lambda name: "99.1" if name == "torch" else real(name))
+    monkeypatch.setattr(provenance, "_processor_name", lambda: "EPYC")
 
 
 def stage_of(tmp_path: Path) -> Path:
@@ -86,12 +86,12 @@ def test_an_honest_record_is_not_accused(
         f"torch then 99.1 (in training {torch}), now 99.1",
         f"CPU then EPYC (in training {processor}), now EPYC",
     )
-    assert machine(later) != machine(again)
-    assert {each.fact for each in differing(later, again, MACHINE)} == {"version of", "CPU"}
-    differs = [Difference("scores", "TOY all spearman", 0.5, 0.6)]
-    monkeypatch.setattr(sample, "rerun", lambda record, data: (differs, again))
-    verified = Verified()
-    sample.repeat_some(verified, [("later", later)], 1, None, lambda _: None)
+    assert machine_facts(later) != machine_facts(again)
+    assert {each.fact for each in find_fact_differences(later, again, MACHINE)} == {"version of", "CPU"}
+    differs = [RerunDifference("scores", "TOY all spearman", 0.5, 0.6)]
+    monkeypatch.setattr(sample, "rerun_record", lambda record, data: (differs, again))
+    verified = Verification()
+    sample.repeat_sample(verified, [("later", later)], 1, None, lambda _: None)
     assert not verified.findings
 
 
@@ -103,7 +103,7 @@ def test_a_stage_that_does_not_say_is_used_all_the_same(
     facts: dict[str, Any] = json.loads((stage / "facts.json").read_text())
     del facts["made_with"]
     (stage / "facts.json").write_text(json.dumps(facts))
-    (stage / "MANIFEST.json").write_text(json.dumps(_checksums(stage)))
+    (stage / "MANIFEST.json").write_text(json.dumps(_hash_files(stage)))
     before = stage.stat().st_mtime_ns
     upgrade(monkeypatch)
     later = of(cli, tmp_path, "later")

@@ -13,7 +13,7 @@ from bench.config.method_ids import parse_methods, parse_override
 from bench.config.profiles import Budget, Profile
 from bench.config.spec import RunSpec
 from bench.eval.sts import dev_spearman
-from bench.execution.builder import Builder
+from bench.execution.builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
 from bench.execution.tune import REPORTED_SEEDS
 from bench.nn.sum_encoder import SumEncoder
@@ -48,8 +48,8 @@ def quick(tmp_path: Path, tiny_bert: Path, corpus: Path, monkeypatch: pytest.Mon
     backbone = {"name": "tiny-bert", "hub": str(tiny_bert)}
     text = {"file": corpus.name}
     profile = Profile("quick", "quick", ("toy",), backbone, text, "toy", "", {}, {}, ())
-    known = profiles.load
-    monkeypatch.setattr(profiles, "load", lambda name: profile if name == "quick" else known(name))
+    known = profiles.load_profile
+    monkeypatch.setattr(profiles, "load_profile", lambda name: profile if name == "quick" else known(name))
 
 
 @pytest.mark.usefixtures("quick")
@@ -83,7 +83,7 @@ def test_from_the_first_values_the_best_s_neighbours_are_tried_for_each_method(
         tried.append(value)
         return index, "the loss is nan" if plan.jobs[0].cell.method.startswith("twice") else dev[value]
 
-    monkeypatch.setattr("bench.execution.tune._dev_score", trained)
+    monkeypatch.setattr("bench.execution.tune._measure_dev_score", trained)
     grid = ("--values", "1e-1,1e-2,1e-3,1e-4,1e-5", "--first", "1e-5,1e-4")
     code, out, err = cli(*tune(tiny_bert, *grid))
     assert (code, tried) == (0, [1e-4, 1e-5, 1e-3, 1e-2])  # 1e-1 isn't beside the best
@@ -115,7 +115,7 @@ def test_what_a_run_trains_from_can_be_tuned_on_and_is_in_the_command(
         plans.append(task[1])
         return task[0], 0.5
 
-    monkeypatch.setattr("bench.execution.tune._dev_score", trained)
+    monkeypatch.setattr("bench.execution.tune._measure_dev_score", trained)
     given = ("--backbone", "own", "--corpus", "own.txt", "--dev", "toy", "--train-precision", "bf16")
     code, out, err = cli(*tune(tiny_bert, "--values", "1e-4", *given, "--threads", "2"))
     assert code == 0, err
@@ -148,21 +148,21 @@ def test_the_lines_train_what_was_tuned_in_a_profile_with_a_budget(
     cli: Cli, method: str, option: str, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table takes a method out of the budget, so it has to say the lengths itself."""
-    profile = replace(profiles.load("quick"), budget=Budget(16, sentences=64))
-    monkeypatch.setattr(profiles, "load", lambda _: profile)
+    profile = replace(profiles.load_profile("quick"), budget=Budget(16, sentences=64))
+    monkeypatch.setattr(profiles, "load_profile", lambda _: profile)
     plans: list[Plan] = []
 
     def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
         plans.append(task[1])
         return task[0], 0.5
 
-    monkeypatch.setattr("bench.execution.tune._dev_score", trained)
+    monkeypatch.setattr("bench.execution.tune._measure_dev_score", trained)
     name = method.partition("[")[0]
     sets = [word for each in given for word in ("--set", f"{name}.{each}")]
     code, out, err = cli("tune", method, "--profile", "quick", "--option", option, "--values", "1e-4", *sets)
     assert code == 0, err
     with_table = replace(profile, methods=tomllib.loads(out)["methods"])
-    monkeypatch.setattr(profiles, "load", lambda _: with_table)
+    monkeypatch.setattr(profiles, "load_profile", lambda _: with_table)
     spec = RunSpec(parse_methods(name), (100,), "quick", suites=("toy",))
     options = dict(make_plan(spec).jobs[0].cell.options)
     assert options == dict(plans[0].jobs[0].cell.options)
@@ -222,7 +222,7 @@ def test_encoders_that_train_apart_are_tuned_by_the_dev_score_of_their_sum(cli: 
     )  # fmt: skip
     plan = make_plan(spec)
     assert plan.training is not None
-    builder = Builder(plan.jobs[0].cell, "cpu", plan.training, StageCache(spec.results / ".stages"))
+    builder = EncoderBuilder(plan.jobs[0].cell, "cpu", plan.training, StageCache(spec.results / ".stages"))
     encoder = builder.encoder()
     assert isinstance(encoder, SumEncoder)
     assert found[1e-2] == round(dev_spearman(encoder, plan.training.dev), 4)
@@ -256,9 +256,9 @@ def test_a_method_without_training_cannot_be_tuned(cli: Cli) -> None:
     assert (code, "'noise' doesn't train" in err) == (2, True)
 
 
-@pytest.mark.parametrize("name", profiles.names())
+@pytest.mark.parametrize("name", profiles.profile_names())
 def test_every_tuned_value_is_the_best_of_its_grid(name: str) -> None:
-    profile = profiles.load(name)
+    profile = profiles.load_profile(name)
     for grid in profile.tuning:
         assert 1 <= len(grid["dev"]) <= 6
         assert grid["seed"] not in REPORTED_SEEDS

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bench.config.sweep_manifest import FOLDER as SWEEPS
 from bench.errors import DataError
-from bench.execution.stage_cache import is_whole
-from bench.records.record import RunRecord, to_json
+from bench.execution.stage_cache import is_complete_stage
+from bench.records.record import RunRecord, record_to_json
 from bench.records.store import ResultStore
 
 MADE = "made"
@@ -54,7 +54,7 @@ def stable(folder: Path, campaign: str = "local") -> dict[str, bytes]:
     found = {}
     for record in records(folder, campaign):
         path = store.path(record.place)
-        found[str(path.relative_to(store.root))] = to_json(record, timing=False).encode()
+        found[str(path.relative_to(store.root))] = record_to_json(record, timing=False).encode()
     others = [*store.root.glob("*/*/*/*.npz"), *store.root.glob(f"{SWEEPS}/*.json")]
     found |= {str(path.relative_to(store.root)): path.read_bytes() for path in others}
     made = [path for path in (folder / MADE).rglob("*") if path.is_file() and path.suffix != ".lock"]
@@ -78,7 +78,7 @@ def finished(folder: Path, campaign: str = "local") -> dict[Path, int]:
             path = store.path(record.place)
             stamps |= {each: each.stat().st_mtime_ns for each in (path, path.with_suffix(".npz"))}
     for stage in (folder / "results" / ".stages").glob("[0-9a-f]*"):
-        if is_whole(stage):
+        if is_complete_stage(stage):
             stamps |= {path: path.stat().st_mtime_ns for path in stage.iterdir()}
     return stamps
 
@@ -106,7 +106,7 @@ def check_nothing_left(folder: Path) -> None:
 
 
 def _strays(folder: Path) -> Iterator[Path]:
-    yield from (stage for stage in (folder / "results" / ".stages").glob("[!.]*") if not is_whole(stage))
+    yield from (stage for stage in (folder / "results" / ".stages").glob("[!.]*") if not is_complete_stage(stage))
     for path in (each for top in ("results", MADE) for each in (folder / top).rglob("*")):
         hidden = path.name.startswith(".") and path.name not in _HIDDEN and path.suffix != ".lock"
         if hidden or path.suffix in (".tmp", ".part"):

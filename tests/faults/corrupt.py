@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.errors import DataError
-from bench.execution.stage_cache import is_whole
-from bench.records.record import to_json
+from bench.execution.stage_cache import is_complete_stage
+from bench.records.record import record_to_json
 from bench.records.store import ResultStore
 from tests.faults.checks import check_one_line, check_whole, expect, finished, stable
 from tests.faults.runs import PLAIN, TRAINED, run, undisturbed
@@ -82,7 +82,7 @@ def stages(folder: Path, damages: Sequence[str] = tuple(STAGES)) -> Counter[str]
         for name, stage in zip(together, sorted(content), strict=False):
             file, damage = STAGES[name]
             damage(stage / file)
-            expect(not is_whole(stage), f"{name}: not found")
+            expect(not is_complete_stage(stage), f"{name}: not found")
         log.write_text("")
         campaign = f"after-{len(names)}"
         done = run(folder, [*command, "--campaign", campaign])
@@ -176,7 +176,7 @@ def flips(folder: Path, count: int, seed: int = 1) -> Counter[str]:
         except DataError:
             counts["flipped bits found"] += 1
         else:
-            same = to_json(found, timing=False) == to_json(first, timing=False)
+            same = record_to_json(found, timing=False) == record_to_json(first, timing=False)
             expect(same, f"bit {bit} of byte {position} of a record was changed unseen")
             counts["flipped bits without effect"] += 1
         file.write_bytes(whole)

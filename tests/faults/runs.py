@@ -273,12 +273,12 @@ def _bench(
     sys.argv = ["bench", *arguments]
     fork = multiprocessing.get_context("fork")
     multiprocessing.get_context = lambda method=None: fork  # type: ignore[assignment]
-    from bench.__main__ import main
+    from bench.__main__ import start_command_line
 
     small.begin(folder)
     importlib.import_module("bench_faults").begin()
     os.close(os.open(STARTED, os.O_CREAT | os.O_WRONLY))
-    main()
+    start_command_line()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from bench.data import senteval
 from bench.data.corpus import make_corpus
 from bench.data.mini import text as world_text
 from bench.data.suites import GROUPS, reference_fingerprints
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from tests.support.hub import Hub, small_sts_files, tar_of
 
 _HUB = ".hub"
@@ -28,7 +28,7 @@ _PRETRAIN = {"layers": 1, "hidden": 16, "heads": 2, "vocabulary": 150, "steps": 
 
 def toy_sentences() -> list[str]:
     """A text to train on."""
-    return sorted({sentence for pair in toy_task().all_pairs() for sentence in pair})[:_LINES]
+    return sorted({sentence for pair in make_toy_task().all_pairs() for sentence in pair})[:_LINES]
 
 
 def use_hub(folder: Path) -> None:
@@ -64,8 +64,8 @@ def begin(folder: Path) -> None:
     """In a forked process, before its command line is read: make small what it may pretrain or fetch."""
     import huggingface_hub.constants
 
-    load, corpus = profiles.load, make_corpus("toy.txt", toy_sentences())
-    profiles.load = lambda name: replace(load(name), pretrain=load(name).pretrain | _PRETRAIN)
+    load, corpus = profiles.load_profile, make_corpus("toy.txt", toy_sentences())
+    profiles.load_profile = lambda name: replace(load(name), pretrain=load(name).pretrain | _PRETRAIN)
     world_text.pretraining_text = lambda world: corpus
     if (folder / _HUB).exists():
         given = json.loads((folder / _HUB).read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 
-from bench.records.environment import provenance
+from bench.records.environment import collect_provenance
 from bench.registry import discover
 from tests.support.house import module_files
 
@@ -27,5 +27,5 @@ for _name in module_files():
 for _module in _OTHERS:
     importlib.import_module(_module)
 discover()
-provenance(device="cpu", threads=1)  # git is asked once for all warm runs
+collect_provenance(device="cpu", threads=1)  # git is asked once for all warm runs
 gc.freeze()

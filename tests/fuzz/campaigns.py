@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.config.sweep_manifest import Manifest, save
+from bench.config.sweep_manifest import Manifest, save_manifest
 from bench.errors import BenchError
-from bench.records.integrity import sealed
-from bench.records.record import Place, RunRecord, Score, from_json, to_json
+from bench.records.integrity import seal_record
+from bench.records.record import RecordPlace, RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, Dice, Outcome, RuleError
@@ -57,7 +57,7 @@ def _fill(results: Path) -> None:
                 record.tasks.update({t: {**facts, "pairs": tasks[t]} for t, facts in record.tasks.items()})
                 store.write(record.place, _fuller(record), arrays)
     points = (("0", "jtcse", "jtcse"), ("1", "jtcse", "simcse"))
-    save(Manifest("caels", "mini", ("sts7",), (1, 2, 3), points), results / "made")
+    save_manifest(Manifest("caels", "mini", ("sts7",), (1, 2, 3), points), results / "made")
     (results / "made" / "overlap.csv").write_text(_OVERLAP)
     (results / "made" / "probes.json").write_text(json.dumps([_probed()]))
 
@@ -177,7 +177,7 @@ class Campaigns:
     def _place(self, path: Path, data: dict[str, Any]) -> Path:
         store = ResultStore(self.results, path.relative_to(self.results).parts[0])
         try:
-            return store.path(Place(data["profile"], data["method"], data["seed"], data["suite"]))
+            return store.path(RecordPlace(data["profile"], data["method"], data["seed"], data["suite"]))
         except UnicodeEncodeError:
             return path
 
@@ -322,9 +322,9 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
 def _sealed(raw: bytes) -> bytes:
     """A record's text with the averages, the key and the seal of what it says, as far as it is a record."""
     try:
-        record = from_json(raw.decode(), "x")
+        record = parse_record(raw.decode(), "x")
         scores = tuple(_averaged(score, record) for score in record.scores)
-        return to_json(sealed(replace(record, scores=scores))).encode()
+        return record_to_json(seal_record(replace(record, scores=scores))).encode()
     except (BenchError, ValueError):
         return raw
 
@@ -338,8 +338,8 @@ def _averaged(score: Score, record: RunRecord) -> Score:
 
 def _unsealed(data: dict[str, Any]) -> bool:
     """True if a record isn't what was sealed."""
-    record = from_json(json.dumps(data), "x")
-    return bool(sealed(record).timing["record_sha256"] != record.timing.get("record_sha256"))
+    record = parse_record(json.dumps(data), "x")
+    return bool(seal_record(record).timing["record_sha256"] != record.timing.get("record_sha256"))
 
 
 def _scores(data: dict[str, Any]) -> Scores:

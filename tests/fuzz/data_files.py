@@ -22,7 +22,7 @@ from bench.data.tasks import LabelledTask, PairTask
 from bench.data.training import read_copy
 from bench.data.word_vectors import read_word_vectors
 from bench.errors import BenchError
-from bench.probes.overlap import training_lines
+from bench.probes.overlap import read_training_lines
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
 from tests.fuzz.mutate import bytes_of, damaged, json_of, text_of
 
@@ -308,7 +308,7 @@ class DataFiles:
     def _overlap(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
         raw = damaged(_lines([_sentence(dice) for _ in range(4)]), steps)
         path = self._write("overlap.txt", raw, log)
-        said = refused(lambda: list(training_lines(path)), path)
+        said = refused(lambda: list(read_training_lines(path)), path)
         return self._hold(said, lambda: [flat(r) for r in rows_of(raw) if flat(r)], lambda found: found)
 
     def _vectors(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:

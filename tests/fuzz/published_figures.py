@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.config.sweep_manifest import Manifest, save
+from bench.config.sweep_manifest import Manifest, save_manifest
 from bench.data import published
 from bench.errors import BenchError
 from bench.records.store import ResultStore
@@ -47,7 +47,7 @@ class PublishedFigures:
                 record = make_record(method, seed, scores)
                 store.write(record.place, record, None)
         points = (("0", "jtcse", "jtcse"), ("1", "jtcse", "simcse"))
-        save(Manifest("caels", "mini", ("sts7",), (1, 2, 3), points), store.root)
+        save_manifest(Manifest("caels", "mini", ("sts7",), (1, 2, 3), points), store.root)
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
         os.chdir(self.folder)
@@ -67,7 +67,7 @@ class PublishedFigures:
                 _forget()
 
     def _read(self, paper: str, raw: bytes, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
-        found = refused(published.figures, f"{paper}.csv", good=not steps)
+        found = refused(published.load_figures, f"{paper}.csv", good=not steps)
         if isinstance(found, BenchError):
             return REFUSED
         said = [_row(figure) for figure in found if figure.paper == paper]
@@ -85,7 +85,7 @@ class PublishedFigures:
         log.append(f"bench {' '.join(arguments)}")
         outcome = core.bench(*arguments)
         if table == "published" and form in ("text", "csv", "html") and "--table" in arguments:
-            for figure in published.figures():
+            for figure in published.load_figures():
                 row = (figure.section, figure.backbone) == ("sts7", "bert-base")
                 here = figure.method in ("simcse", "jtcse") and figure.task in ("STS12", "STSB", "avg")
                 if row and here and figure.text not in outcome.out:
@@ -93,7 +93,7 @@ class PublishedFigures:
         return outcome.kind
 
 
-def _row(figure: published.Figure) -> tuple[str, ...]:
+def _row(figure: published.PublishedFigure) -> tuple[str, ...]:
     setting = ";".join(f"{key}={value}" for key, value in figure.setting)
     first = (figure.table, figure.section, figure.backbone, figure.method, setting)
     return (*first, figure.task, figure.metric, figure.text, figure.note)
@@ -117,5 +117,5 @@ def _rows(raw: bytes) -> list[tuple[str, ...]]:
 
 
 def _forget() -> None:
-    published.figures.cache_clear()
-    published.lines.cache_clear()
+    published.load_figures.cache_clear()
+    published.published_rows.cache_clear()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.card import MethodCard, OptionValue
-from bench.comparison.select import seed_list
+from bench.comparison.select import format_seeds
 from bench.config import profiles
 from bench.config.method_ids import parse_copies, parse_methods, parse_override, parse_seeds
 from bench.config.spec import MethodRequest, RunSpec
@@ -42,7 +42,7 @@ class Specifications:
     name = "spec"
 
     def __init__(self, folder: Path) -> None:
-        self.profile = profiles.load("mini")
+        self.profile = profiles.load_profile("mini")
         self.cards = [method.card for _, method in discover()]
         self.model = ModelFolder(folder, "backbone", "b" * 64)
 
@@ -59,7 +59,7 @@ class Specifications:
         found = refused(lambda: parse_seeds(text))
         if isinstance(found, BenchError):
             return found
-        again = parse_seeds(seed_list(found).split(" ")[1])
+        again = parse_seeds(format_seeds(found).split(" ")[1])
         if set(found) != _numbers(text) or list(found) != sorted(found) or again != found:
             raise RuleError(f"{text!a} gave {found}")
         return None

@@ -24,16 +24,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.cli import main as command_line
-from bench.comparison.select import seed_list
-from bench.config.method_ids import parse_methods, parse_seeds, quoted
+from bench.comparison.select import format_seeds
+from bench.config.method_ids import parse_methods, parse_seeds, quote_value
 from bench.errors import BenchError, DataError
-from bench.records.record import RunRecord, Score, from_json, to_json
+from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.render import latex
 from bench.render.formats import frame_csv, markdown_escape
-from bench.render.template import _breaks
+from bench.render.template import _break_name
 from bench.reports.records import long_frame
-from bench.stats.descriptive import iqm
-from bench.stats.effects import superiority
+from bench.stats.descriptive import interquartile_mean
+from bench.stats.effects import probability_of_superiority
 from bench.stats.items import item_difference, spearman_interval
 from bench.stats.resampling import spearman_rows
 from bench.stats.seeds import exact_permutation, one_sample, sign_flip, welch
@@ -140,8 +140,8 @@ def test_the_oracle_sees_unclear_errors(
     ("good", "bad"), [("0.25", "0.26"), (",10,", ",11,"), ("spearman", "f1"), ("all,", "a,"), ("T,", "U,")]
 )
 def test_the_oracle_sees_a_wrong_number(good: str, bad: str) -> None:
-    record = json.loads(to_json(make_record("m", 1, {"T": 0.25})))
-    out = frame_csv(long_frame([from_json(json.dumps(record), "x")], lambda _: "camp"))
+    record = json.loads(record_to_json(make_record("m", 1, {"T": 0.25})))
+    out = frame_csv(long_frame([parse_record(json.dumps(record), "x")], lambda _: "camp"))
     assert good in out
     check_csv(out, record)
     with pytest.raises(RuleError, match="csv has"):
@@ -157,10 +157,10 @@ _VALUES = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")),
 @given(_NAMES, st.dictionaries(_NAMES, _VALUES, min_size=1, max_size=4))
 @quick
 def test_any_option_value_comes_back_from_a_method_id(name: str, options: dict[str, str]) -> None:
-    text = f"{name}[{','.join(f'{key}={quoted(value)}' for key, value in options.items())}]"
+    text = f"{name}[{','.join(f'{key}={quote_value(value)}' for key, value in options.items())}]"
     (request,) = parse_methods(text)
     assert (request.name, dict(request.options)) == (name, options)
-    nested = f"outer[inner={quoted(text)},last=1]"
+    nested = f"outer[inner={quote_value(text)},last=1]"
     (outer,) = parse_methods(nested)
     assert dict(outer.options) == {"inner": text, "last": "1"}
 
@@ -170,7 +170,7 @@ def test_any_option_value_comes_back_from_a_method_id(name: str, options: dict[s
 def test_seeds_come_back_from_how_they_are_written(seeds: set[int]) -> None:
     parsed = parse_seeds(",".join(map(str, seeds)))
     assert parsed == tuple(sorted(seeds))
-    assert parse_seeds(seed_list(parsed).split()[1]) == parsed
+    assert parse_seeds(format_seeds(parsed).split()[1]) == parsed
 
 
 # records and what is printed of them
@@ -192,22 +192,22 @@ def test_a_record_comes_back_from_its_json(
         notes=(note,),
         options={note: note},
     )
-    again = from_json(to_json(record), "x")
+    again = parse_record(record_to_json(record), "x")
     assert again == record
     assert [math.copysign(1, s.value) for s in again.scores] == [math.copysign(1, v) for v in values]
 
 
 @given(
-    st.sampled_from(sorted(json.loads(to_json(make_record("m", 1, {"A": 0.5}))))),
+    st.sampled_from(sorted(json.loads(record_to_json(make_record("m", 1, {"A": 0.5}))))),
     st.recursive(
         st.none() | st.booleans() | st.floats() | _TEXTS, lambda s: st.lists(s) | st.dictionaries(_TEXTS, s)
     ),
 )
 @quick
 def test_any_json_is_a_record_or_refused_in_one_line(name: str, data: object) -> None:
-    good = json.loads(to_json(make_record("m", 1, {"A": 0.5})))
+    good = json.loads(record_to_json(make_record("m", 1, {"A": 0.5})))
     text = json.dumps({**good, name: data})
-    assert isinstance(core.refused(lambda: from_json(text, "here"), "here"), RunRecord | DataError)
+    assert isinstance(core.refused(lambda: parse_record(text, "here"), "here"), RunRecord | DataError)
 
 
 @given(_LABELS, _SCORES)
@@ -223,13 +223,13 @@ def test_csv_holds_any_method_name_and_every_digit(method: str, value: float) ->
 @given(_TEXTS)
 @quick
 def test_no_markup_comes_out_of_a_name(name: str) -> None:
-    cell = str(_breaks(name))
+    cell = str(_break_name(name))
     assert "<" not in cell.replace("<wbr>", "")
     assert html.unescape(cell.replace("<wbr>", "")).isprintable()
     found = markdown_escape(name)
     assert not {"<", ">", "\n"} & set(found)
     assert "|" not in found.replace("\\|", "")
-    bare = latex.escape(name.encode("ascii", "ignore").decode())
+    bare = latex.escape_latex(name.encode("ascii", "ignore").decode())
     for char in "&%$#_{}^~":  # escaped, or named with a backslash
         bare = bare.replace(f"\\{char}", "")
     assert not set("&%$#_~^\n") & set(bare)
@@ -252,13 +252,13 @@ def test_no_statistic_of_seeds_is_nan(a: list[float], b: list[float], level: flo
         d, one = welch(a, b, level), one_sample(a, b[0], level)
         exact = exact_permutation(a, b)
         flip = sign_flip((a * 6)[:6], (b * 6)[:6], same_order=True)
-        assert finite(d.difference, d.low, d.high, d.t, d.df, one.low, one.high, one.t, superiority(a, b))
+        assert finite(d.difference, d.low, d.high, d.t, d.df, one.low, one.high, one.t, probability_of_superiority(a, b))
     slack = 1e-12
     for test in (d, one):
         assert test.low - slack <= test.difference <= test.high + slack
     for p, least in ((d.p, 0), (one.p, 0), (exact.p, exact.minimum_p), (flip.p, flip.minimum_p)):
         assert least <= p <= 1
-    assert min(a) - slack <= iqm([a]) <= max(a) + slack
+    assert min(a) - slack <= interquartile_mean([a]) <= max(a) + slack
 
 
 @given(st.lists(st.tuples(_SCORES, _SCORES), min_size=4, max_size=30), st.floats(0.5, 0.999))

@@ -29,12 +29,12 @@ from bench.data.word_vectors import read_word_vectors
 from bench.errors import BenchError, DataError, InputError, NewerRecordError
 from bench.nn.folder import ModelFolder
 from bench.plan.cells import make_cells
-from bench.probes.overlap import training_lines
-from bench.records.fingerprint import family_of
-from bench.records.record import SCHEMA, RunRecord, from_json, to_json
+from bench.probes.overlap import read_training_lines
+from bench.records.fingerprint import compute_family_key
+from bench.records.record import SCHEMA, RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
-from bench.reports.records import senteval_rounding
+from bench.reports.records import round_averages
 from bench.stats.seeds import one_sample, welch
 from tests.fuzz.toml_tables import as_toml, packaged, swapped
 from tests.support.campaigns import make_record, probes_of
@@ -49,7 +49,7 @@ RECORD = make_record("m", 1, {"A": 0.5, "B": 0.25}, probes=probes_of(1))
 
 def changed(record: RunRecord, **values: Any) -> str:
     """The record's JSON with other values; ``a__b`` is the place b in a."""
-    data = json.loads(to_json(replace(record, schema=SCHEMA)))
+    data = json.loads(record_to_json(replace(record, schema=SCHEMA)))
     for path, value in values.items():
         *parents, name = path.split("__")
         block = data
@@ -103,7 +103,7 @@ def changed(record: RunRecord, **values: Any) -> str:
 )
 def test_a_record_with_a_wrong_block_is_refused_by_its_place(values: dict[str, Any], place: str) -> None:
     with pytest.raises(DataError) as caught:
-        from_json(changed(RECORD, **values), "r.json")
+        parse_record(changed(RECORD, **values), "r.json")
     assert str(caught.value).startswith("r.json: this is not a run record: ")
     assert place in str(caught.value)
 
@@ -111,12 +111,12 @@ def test_a_record_with_a_wrong_block_is_refused_by_its_place(values: dict[str, A
 def test_a_name_twice_in_a_record_is_refused() -> None:
     text = changed(RECORD).replace('"value": 0.5', '"value": 0.5, "value": 0.75', 1)
     with pytest.raises(DataError, match="a name is given twice in one block"):
-        from_json(text, "r.json")
+        parse_record(text, "r.json")
 
 
 def older(record: RunRecord, schema: int) -> str:
     """A record as it was written until 2026-11-22: with a family, without a block of the evaluation."""
-    data = json.loads(to_json(record)) | {"schema": schema, "family": "f" * 64}
+    data = json.loads(record_to_json(record)) | {"schema": schema, "family": "f" * 64}
     return json.dumps({name: value for name, value in data.items() if name != "evaluation"})
 
 
@@ -130,12 +130,12 @@ def test_records_of_older_schemas_load_and_are_reported_once_they_are_sealed(
     assert len(paths) == 2
     whole = [path.read_bytes() for path in paths]
     for path in paths:
-        record = from_json(path.read_text(), "x")
+        record = parse_record(path.read_text(), "x")
         unsealed = {name: value for name, value in record.timing.items() if name != "record_sha256"}
         path.write_text(older(replace(record, timing=unsealed), schema))
-        loaded = from_json(path.read_text(), "x")
+        loaded = parse_record(path.read_text(), "x")
         assert loaded.scores == record.scores
-        assert family_of(loaded) == family_of(record)
+        assert compute_family_key(loaded) == compute_family_key(record)
     kept = [path.read_bytes() for path in paths]
     for arguments in (("report",), ("stats",), run, (*run, "--force"), ("rerun", str(paths[0]))):
         code, out, err = cli(*arguments)
@@ -148,7 +148,7 @@ def test_records_of_older_schemas_load_and_are_reported_once_they_are_sealed(
     assert (code, out.count(": sealed\n")) == (0, 2), out
     assert cli("verify")[0] == 0
     for path, text in zip(paths, whole, strict=True):
-        assert from_json(path.read_text(), "x").key == json.loads(text)["key"]
+        assert parse_record(path.read_text(), "x").key == json.loads(text)["key"]
     averages = [score["value"] for text in whole for score in json.loads(text)["scores"]]
     mean = fmean(averages)
     for form, said in (
@@ -164,9 +164,9 @@ def test_records_of_older_schemas_load_and_are_reported_once_they_are_sealed(
 
 @pytest.mark.parametrize("schema", [SCHEMA + 1, 99])
 def test_newer_schemas_are_refused_with_a_hint(schema: int) -> None:
-    data = json.loads(to_json(replace(RECORD, schema=schema))) | {"whatever": {"is": "new"}}
+    data = json.loads(record_to_json(replace(RECORD, schema=schema))) | {"whatever": {"is": "new"}}
     with pytest.raises(NewerRecordError) as caught:
-        from_json(json.dumps(data), "r.json")
+        parse_record(json.dumps(data), "r.json")
     assert str(caught.value) == (
         f"r.json: record schema {schema} is newer than this bench; expected schema {SCHEMA} or older; "
         "upgrade cse-bench"
@@ -220,7 +220,7 @@ def test_statistics_of_a_record_without_an_average_say_so(cli: Cli, tmp_path: Pa
 def test_an_average_of_no_task_is_not_rounded() -> None:
     scores = tuple(replace(score, metric="f1") if score.task == "avg" else score for score in RECORD.scores)
     with pytest.raises(DataError, match="has no task's f1"):
-        senteval_rounding([replace(RECORD, scores=scores)])
+        round_averages([replace(RECORD, scores=scores)])
 
 
 @pytest.mark.parametrize(
@@ -288,9 +288,9 @@ def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
     path.write_bytes(MARK + b"one\ntwo\n")
     assert read_corpus(path).sentences == ("one", "two")
     assert read_copy(path, make_corpus("x", ["a", "b"]), where="here").sentences == ("one", "two")
-    assert list(training_lines(path)) == ["one", "two"]
-    assert senteval.lines(tmp_path, "text.txt") == ["one", "two"]
-    assert senteval.lines(tmp_path, "text.txt", "latin-1")[0] != "one"
+    assert list(read_training_lines(path)) == ["one", "two"]
+    assert senteval.read_lines(tmp_path, "text.txt") == ["one", "two"]
+    assert senteval.read_lines(tmp_path, "text.txt", "latin-1")[0] != "one"
 
 
 def suite_of(folder: Path) -> object:
@@ -299,21 +299,21 @@ def suite_of(folder: Path) -> object:
 
 def profile_of(folder: Path) -> profiles.Profile:
     with packaged(profiles, folder):
-        return profiles.load("mine")
+        return profiles.load_profile("mine")
 
 
 def checkpoints_of(folder: Path) -> object:
-    released.checkpoints.cache_clear()
+    released.load_checkpoints.cache_clear()
     try:
         with packaged(released, folder):
-            return released.checkpoints()
+            return released.load_checkpoints()
     finally:
-        released.checkpoints.cache_clear()
+        released.load_checkpoints.cache_clear()
 
 
 def figures_of(folder: Path) -> object:
     with swapped(published, "files", lambda _: folder):
-        return published.figures.__wrapped__()
+        return published.load_figures.__wrapped__()
 
 
 def profile(**changes: Any) -> str:
@@ -438,7 +438,7 @@ def test_a_damaged_file_is_refused_by_its_place(kind: str, text: str, said: str,
 def test_good_tables_are_read(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(profile())
     assert profile_of(tmp_path).corpus == {"file": "a.txt"}
-    assert released.checkpoints()
+    assert released.load_checkpoints()
 
 
 # method ids
@@ -450,7 +450,7 @@ def test_a_method_id_says_every_text_value_so_that_it_is_read_again(value: str, 
     overrides = (parse_override(f"untrained.template={value}"), parse_override("untrained.pooling=mask"))
     spec = RunSpec((asked,), (1,), "mini", overrides=overrides)
     card, model = discover().get("untrained").card, ModelFolder(tmp_path, "b", "0" * 64)
-    (cell,) = make_cells(asked, card, spec, profiles.load("mini"), "mini", model, 0)
+    (cell,) = make_cells(asked, card, spec, profiles.load_profile("mini"), "mini", model, 0)
     (request,) = parse_methods(cell.method)
     assert dict(request.options) == {"pooling": "mask", "template": value}
 

@@ -93,7 +93,7 @@ class TomlTables:
             return core.bench(*arguments).kind
 
     def _load(self, name: str, steps: Sequence[Dice]) -> str:
-        profile = refused(lambda: profiles.load(name), f"{name}.toml", good=not steps)
+        profile = refused(lambda: profiles.load_profile(name), f"{name}.toml", good=not steps)
         if isinstance(profile, BenchError):
             return REFUSED
         outcome = ANSWER
@@ -111,9 +111,9 @@ class TomlTables:
         folder.mkdir(exist_ok=True)
         (folder / "released.toml").write_bytes(self._damaged(self.released, steps, log))
         with packaged(released, folder):
-            released.checkpoints.cache_clear()
+            released.load_checkpoints.cache_clear()
             try:
-                found = refused(released.checkpoints, "released.toml")
+                found = refused(released.load_checkpoints, "released.toml")
                 if isinstance(found, BenchError):
                     return REFUSED
                 name = dice.pick(sorted(found)) if found else "simcse"
@@ -121,7 +121,7 @@ class TomlTables:
                 log.append(f"bench {' '.join(map(ascii, run))}")
                 return core.bench(*run).kind
             finally:
-                released.checkpoints.cache_clear()
+                released.load_checkpoints.cache_clear()
 
 
 def _shorter(table: str) -> bytes:

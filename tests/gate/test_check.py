@@ -15,12 +15,12 @@ from statsmodels.stats.multitest import multipletests  # type: ignore[import-unt
 
 from bench.errors import DataError, InputError, NotComparableError
 from bench.gate.judge import judge
-from bench.gate.junit import junit
-from bench.gate.tables import as_json, as_markdown, grid, sentence
+from bench.gate.junit import format_junit
+from bench.gate.tables import format_gate_json, format_gate_markdown, build_gate_grid, describe_gate
 from bench.gate.verdict import CellVerdict, Gate, Status
-from bench.records.fingerprint import same_result
+from bench.records.fingerprint import is_same_result
 from bench.records.record import RunRecord
-from bench.render.formats import text
+from bench.render.formats import render_text
 from tests.support.gate_records import OTHER, OTHER_DATA, record, runs
 
 HOSTILE = '<b>&"x"|`[y](z)\x1b[31m\x00\ud800\n::error::'
@@ -135,13 +135,13 @@ def test_a_foreign_seed_on_either_side_does_not_hide_what_pairs_show() -> None:
 def test_equal_cells_name_the_seeds_that_were_not_compared() -> None:
     gate = judge(runs(THEN), runs(THEN[:1]))
     assert one(gate).status == "equal"
-    assert "equal: seeds 2, 3 of the reference left out: the other side lacks them" in as_json(gate)
-    assert any("seeds 2, 3 of the reference left out" in note for note in grid(gate).notes)
+    assert "equal: seeds 2, 3 of the reference left out: the other side lacks them" in format_gate_json(gate)
+    assert any("seeds 2, 3 of the reference left out" in note for note in build_gate_grid(gate).notes)
 
 
 def test_drops_that_do_not_vary() -> None:
     gate = judge(runs((0.6, 0.7, 0.8)), runs((0.59, 0.69, 0.79)))
-    assert "fell by 1.00 points on every seed, paired t over 3 seeds, " in sentence(gate)
+    assert "fell by 1.00 points on every seed, paired t over 3 seeds, " in describe_gate(gate)
     cell = one(gate)
     assert (cell.status, cell.test) == ("regression", "paired t")
     assert cell.average is not None
@@ -384,12 +384,12 @@ def test_other_specifications_and_data_do_not_compare(changes: dict[str, Any], l
     new = [replace(r, **changes) for r in runs((0.50, 0.51, 0.52))]
     gate = judge(REFERENCE, new)
     assert (one(gate).status, one(gate).reasons, gate.exit_code) == ("different", (line,), 3)
-    assert sentence(gate) == f"NOT COMPARABLE: noise on toy (profile mini) isn't the reference's: {line}"
+    assert describe_gate(gate) == f"NOT COMPARABLE: noise on toy (profile mini) isn't the reference's: {line}"
 
 
 def test_equal_scores_on_other_data_are_not_the_same_result() -> None:
-    assert same_result(REFERENCE[0], record(0.6))
-    assert not same_result(REFERENCE[0], record(0.6, tasks=OTHER_DATA))
+    assert is_same_result(REFERENCE[0], record(0.6))
+    assert not is_same_result(REFERENCE[0], record(0.6, tasks=OTHER_DATA))
 
 
 def test_bad_records_are_refused() -> None:
@@ -416,13 +416,13 @@ def mixed(method: str) -> Gate:
 def test_the_table_says_which_cell_and_task_and_by_how_much() -> None:
     gate = mixed("twin")
     assert gate.exit_code == 1
-    said = sentence(gate)
+    said = describe_gate(gate)
     assert said.startswith("FAILED, 3 of 4 cells: ")
     assert "broken on toy (profile mini) failed: the run: RuntimeError: no luck" in said
     assert "gone on toy (profile mini) is missing: there is no record of it" in said
     assert "twin on toy (profile mini) fell by 9.95 points [+8.71, +11.19], paired t over 3 seeds, " in said
     assert "from 57.00 to 47.05, most on T1: 20.00" in said
-    lines = [line.split() for line in text([grid(gate)]).splitlines()]
+    lines = [line.split() for line in render_text([build_gate_grid(gate)]).splitlines()]
     assert ["MISSING", "gone", "toy", "recompute", "-", "/", "-", *["-"] * 5] in lines
     assert ["equal", "same", "toy", "recompute", "-", "60.00", "60.00", "+0.00", "-", "0.50"] in lines
     (row,) = (line for line in lines if line[:1] == ["REGRESSION"])
@@ -431,12 +431,12 @@ def test_the_table_says_which_cell_and_task_and_by_how_much() -> None:
     assert "paired t over 3 seeds, where the reference's own spread explains up to 3.51, from 57.00" in said
     (task,) = (line for line in lines if line[:1] == ["T1"])
     assert task[1:2] + task[3:] == ["p", "52.00", "32.00", "+20.00", "-"]
-    passed = sentence(judge(REFERENCE, runs((0.585, 0.58, 0.62))))
+    passed = describe_gate(judge(REFERENCE, runs((0.585, 0.58, 0.62))))
     assert passed.startswith("PASSED, 1 cell: 1 unclear; noise on toy (profile mini) fell by 1.50 points [-2")
 
 
 def test_the_notes_name_the_tests_that_were_used() -> None:
-    pairs, welch = (grid(judge(REFERENCE, runs((0.5, 0.5, 0.5), first=first))).notes for first in (1, 4))
+    pairs, welch = (build_gate_grid(judge(REFERENCE, runs((0.5, 0.5, 0.5), first=first))).notes for first in (1, 4))
     assert pairs[1] == (
         "retrain: trained again, seed by seed. A drop of more than 0.5 points fails if the seeds show it: "
         "its interval lies above 0, or it is larger than the reference's own spread over seeds explains."
@@ -447,14 +447,14 @@ def test_the_notes_name_the_tests_that_were_used() -> None:
     )
     assert pairs[2] == f"Intervals: paired t over the seeds that both sides have{ending}"
     assert welch[2] == f"Intervals: Welch's where most seeds are other ones{ending}"
-    assert len(grid(judge([record(0.6, None)], [record(0.5, None)])).notes) == 4  # and the cell's own
+    assert len(build_gate_grid(judge([record(0.6, None)], [record(0.5, None)])).notes) == 4  # and the cell's own
 
 
 def test_json_holds_every_figure() -> None:
     gate = mixed("twin")
-    data = json.loads(as_json(gate))
+    data = json.loads(format_gate_json(gate))
     assert (data["exit_code"], data["tolerance"], data["level"]) == (1, 0.005, 0.95)
-    assert (data["tested"], data["sentence"]) == (1, sentence(gate))
+    assert (data["tested"], data["sentence"]) == (1, describe_gate(gate))
     assert data["warnings"] == ["not in the reference: new on toy (profile mini)"]
     cells = {cell["method"]: cell for cell in data["cells"]}
     assert {name: cell["status"] for name, cell in cells.items()} == {
@@ -473,7 +473,7 @@ def test_json_holds_every_figure() -> None:
 
 
 def test_junit_is_a_test_case_a_cell() -> None:
-    root = ElementTree.fromstring(junit(mixed("twin")))  # noqa: S314
+    root = ElementTree.fromstring(format_junit(mixed("twin")))  # noqa: S314
     (suite,) = root
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "2", "0"]
     cases = {case.get("name"): case for case in suite.iter("testcase")}
@@ -485,15 +485,15 @@ def test_junit_is_a_test_case_a_cell() -> None:
 
 def test_hostile_names_stay_inert() -> None:
     gate = mixed(HOSTILE)
-    root = ElementTree.fromstring(junit(gate))  # noqa: S314
+    root = ElementTree.fromstring(format_junit(gate))  # noqa: S314
     names = [case.get("name", "") for case in root.iter("testcase")]
     assert any(name.startswith('<b>&"x"|`[y](z)\ufffd[31m\ufffd\ufffd') for name in names)
-    assert HOSTILE in {cell["method"] for cell in json.loads(as_json(gate))["cells"]}
-    as_json(gate).encode("ascii")
-    marked = as_markdown(gate)
+    assert HOSTILE in {cell["method"] for cell in json.loads(format_gate_json(gate))["cells"]}
+    format_gate_json(gate).encode("ascii")
+    marked = format_gate_markdown(gate)
     for bad in ("<b>", "\x1b", "\x00", "\ud800", "[y](", "\n::error"):
         assert bad not in marked
-        assert bad not in text([grid(gate)]).replace("<b>", "").replace("[y](", "")
+        assert bad not in render_text([build_gate_grid(gate)]).replace("<b>", "").replace("[y](", "")
     header, *rows = (line for line in marked.splitlines() if line.startswith("|"))
     columns = header.count("|")
     for row in rows:

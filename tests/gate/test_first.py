@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.gate.divergence import CLOSE, LOSSES, REPEATS, first_change
+from bench.gate.divergence import CLOSE, LOSSES, REPEATS, find_first_change
 from bench.gate.judge import judge
 from bench.gate.verdict import Question, Status
 from bench.records.record import RunRecord
@@ -50,28 +50,28 @@ def stages(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_any_byte_on_equal_versions_and_cpu(now: RunRecord, stage: str | None) -> None:
-    assert first_change([(record(), now)], {}) == (stage, None)
-    assert first_change([(record(seed=2), record(seed=2)), (record(), now)], {}) == (stage, None)
+    assert find_first_change([(record(), now)], {}) == (stage, None)
+    assert find_first_change([(record(seed=2), record(seed=2)), (record(), now)], {}) == (stage, None)
 
 
 @pytest.mark.parametrize("elsewhere", [CPU, VERSION])
 def test_a_deterministic_cell_is_close_elsewhere(elsewhere: dict[str, Any]) -> None:
     then, now = record(seed=None), record(0.6001, None, **elsewhere)
-    assert first_change([(then, now)], {then.place: CLOSE}) == (None, CLOSE)
-    assert first_change([(then, now)], {then.place: 1.01 * CLOSE}) == ("similarities", None)
-    assert first_change([(then, now)], {}) == ("similarities", None)  # nobody can tell how far it moved
+    assert find_first_change([(then, now)], {then.place: CLOSE}) == (None, CLOSE)
+    assert find_first_change([(then, now)], {then.place: 1.01 * CLOSE}) == ("similarities", None)
+    assert find_first_change([(then, now)], {}) == ("similarities", None)  # nobody can tell how far it moved
 
 
 def test_a_seed_repeats_on_another_cpu_with_equal_versions_alone() -> None:
     near, far = 0.6 - 0.9 * REPEATS, 0.6 - 1.1 * REPEATS
-    assert first_change([(record(), record(near, **CPU))], {}) == (None, None)
-    assert first_change([(record(), record(far, **CPU))], {}) == ("similarities", None)
+    assert find_first_change([(record(), record(near, **CPU))], {}) == (None, None)
+    assert find_first_change([(record(), record(far, **CPU))], {}) == ("similarities", None)
     moved = stages(sub1={"last_loss": 0.4 * (1 + 1.1 * LOSSES)}, joint={"last_loss": 0.9001})
-    assert first_change([(record(), record(0.6, **CPU, **moved))], {})[0] == "training of sub1"
+    assert find_first_change([(record(), record(0.6, **CPU, **moved))], {})[0] == "training of sub1"
     near_loss = stages(sub1={"last_loss": 0.4 * (1 + 0.9 * LOSSES)})
-    assert first_change([(record(), record(0.6, **CPU, **near_loss))], {}) == (None, None)
-    assert first_change([(record(), record(far, **CPU, **moved))], {})[0] == "training of sub1"
-    assert first_change([(record(), record(far, **CPU, **VERSION))], {}) == (None, None)
+    assert find_first_change([(record(), record(0.6, **CPU, **near_loss))], {}) == (None, None)
+    assert find_first_change([(record(), record(far, **CPU, **moved))], {})[0] == "training of sub1"
+    assert find_first_change([(record(), record(far, **CPU, **VERSION))], {}) == (None, None)
 
 
 def cell(then: list[RunRecord], now: list[RunRecord], *, strict: bool, **settings: Any) -> Any:

@@ -13,10 +13,10 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
 from bench.errors import DataError
-from bench.gate.items import ItemPair, judge_items, sees_items
+from bench.gate.items import ItemPair, judge_items, smallest_detectable_item_drop
 from bench.gate.verdict import CellVerdict, Gate, Question
 from bench.records.record import RunRecord
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.resampling import mean_draws
 from tests.support.gate_records import OTHER, OTHER_DATA, record
 
@@ -40,7 +40,7 @@ def pair(then: Array, now: Array, **changes: Any) -> ItemPair:
     """Both encoders' values of the (tasks, items), as scores and in common draws."""
     one, other = encoder(then.mean(1), OLD), encoder(now.mean(1), **changes)
     drawn = [
-        mean_draws(np.stack([was, is_now]), generator(1, f"{task}"), DRAWS)
+        mean_draws(np.stack([was, is_now]), make_generator(1, f"{task}"), DRAWS)
         for task, (was, is_now) in enumerate(zip(then, now, strict=True))
     ]
     both = np.stack(drawn, axis=2)
@@ -295,7 +295,7 @@ def test_an_equal_suite_sees_no_better_than_if_the_next_encoder_shared_nothing()
 
 def test_it_is_never_below_the_tolerance() -> None:
     made = pair(*values(0.01, 1e-9))
-    assert sees_items(made, 0.95, 0.005) == pytest.approx(0.005)
+    assert smallest_detectable_item_drop(made, 0.95, 0.005) == pytest.approx(0.005)
 
 
 # what is refused

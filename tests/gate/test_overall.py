@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from bench.errors import DataError
-from bench.gate.evidence import Sides, drops, limit, seeds_of, sides_of
-from bench.gate.overall import average_over
-from bench.gate.sensitivity import sees
+from bench.gate.evidence import Sides, measure_drops, compute_drop_limit, list_record_seeds, choose_sides
+from bench.gate.overall import average_cells
+from bench.gate.sensitivity import smallest_detectable_drop
 from bench.gate.verdict import Key, cell_name
 from bench.records.record import RunRecord
 from tests.support.gate_records import record, runs
@@ -28,7 +28,7 @@ def key(number: int) -> Key:
 def cells(then: Values, now: Values, first: int = 1) -> dict[Key, Sides]:
     """Cells with these averages, (cells, seeds); the new seeds begin with this one."""
     return {
-        key(i): sides_of(key(i), runs(was, method=f"m{i}"), runs(is_now, first=first, method=f"m{i}"))
+        key(i): choose_sides(key(i), runs(was, method=f"m{i}"), runs(is_now, first=first, method=f"m{i}"))
         for i, (was, is_now) in enumerate(zip(then, now, strict=True))
     }
 
@@ -47,92 +47,92 @@ def noisy(count: int, seeds: int, fall: float, seed: int = 11) -> tuple[Any, Any
 def test_a_drop_that_all_cells_share_is_seen_in_the_average_alone() -> None:
     then, now = noisy(8, 5, 0.01)
     compared = cells(then, now)
-    lows = [drops(sides, 1 - 0.05 / 9)["avg"].low for sides in compared.values()]
+    lows = [measure_drops(sides, 1 - 0.05 / 9)["avg"].low for sides in compared.values()]
     assert all(low is not None and low < 0 for low in lows)
-    found = average_over(compared)
+    found = average_cells(compared)
     assert found is not None
     name, sides = found
     assert name == ("", "average of 8 cells", "")
     assert cell_name(name) == "average of 8 cells"
-    average = drops(sides, 1 - 0.05 / 9)["avg"]
+    average = measure_drops(sides, 1 - 0.05 / 9)["avg"]
     expected = stats.ttest_rel(then.mean(0), now.mean(0)).confidence_interval(1 - 0.05 / 9)
     assert (average.low, average.high) == pytest.approx(tuple(expected))
     assert average.low is not None
     assert average.low > 0
     assert average.drop == pytest.approx((then - now).mean())
-    assert (sides.test, seeds_of(sides.then), sides.same_machine) == ("paired t", (1, 2, 3, 4, 5), True)
-    assert list(drops(sides, 0.95)) == ["avg"]
+    assert (sides.test, list_record_seeds(sides.then), sides.same_machine) == ("paired t", (1, 2, 3, 4, 5), True)
+    assert list(measure_drops(sides, 0.95)) == ["avg"]
 
 
 def test_the_limit_is_by_the_spread_of_the_means() -> None:
     then, now = noisy(4, 6, 0.0)
-    found = average_over(cells(then, now))
+    found = average_cells(cells(then, now))
     assert found is not None
     spread = then.mean(0).std(ddof=1)
-    assert limit(found[1], 0.95) == pytest.approx(stats.t.ppf(0.975, 5) * spread * (2 / 6) ** 0.5)
-    alone = [sees(sides, 0.95, 0.005) or 0.0 for sides in cells(then, now).values()]
-    together = sees(found[1], 0.95, 0.005)
+    assert compute_drop_limit(found[1], 0.95) == pytest.approx(stats.t.ppf(0.975, 5) * spread * (2 / 6) ** 0.5)
+    alone = [smallest_detectable_drop(sides, 0.95, 0.005) or 0.0 for sides in cells(then, now).values()]
+    together = smallest_detectable_drop(found[1], 0.95, 0.005)
     assert together is not None
     assert together < 0.8 * np.mean(alone)
 
 
 def test_cells_that_move_together_keep_their_spread() -> None:
     shared = np.array([0.58, 0.6, 0.62])
-    found = average_over(cells([shared, shared, shared], [shared, shared, shared - 0.01]))
+    found = average_cells(cells([shared, shared, shared], [shared, shared, shared - 0.01]))
     assert found is not None
     (alone,) = cells([shared], [shared]).values()
-    assert limit(found[1], 0.95) == pytest.approx(limit(alone, 0.95))
+    assert compute_drop_limit(found[1], 0.95) == pytest.approx(compute_drop_limit(alone, 0.95))
 
 
 def test_an_equal_cell_adds_a_drop_of_nothing_seed_by_seed() -> None:
     then, now = noisy(1, 3, 0.02)
     compared = cells(then, now) | {key(7): equal_cell((0.5, 0.7, 0.9))}
-    found = average_over(compared)
+    found = average_cells(compared)
     assert found is not None
     name, sides = found
     assert name[1] == "average of 2 cells"
-    average = drops(sides, 0.95)["avg"]
+    average = measure_drops(sides, 0.95)["avg"]
     assert average.drop == pytest.approx((then - now).mean() / 2)
     half = stats.ttest_rel(then[0] / 2, now[0] / 2).confidence_interval(0.95)  # no spread of its own
     assert (average.low, average.high) == pytest.approx(tuple(half))
 
 
 def test_equal_cells_alone_fell_by_nothing() -> None:
-    found = average_over({key(1): equal_cell((0.5, 0.7, 0.9)), key(2): equal_cell((0.4, 0.3, 0.6))})
+    found = average_cells({key(1): equal_cell((0.5, 0.7, 0.9)), key(2): equal_cell((0.4, 0.3, 0.6))})
     assert found is not None
-    average = drops(found[1], 0.95)["avg"]
+    average = measure_drops(found[1], 0.95)["avg"]
     assert (average.drop, average.low, average.high) == (0, 0, 0)
 
 
 def test_cells_without_a_spread_are_left_out() -> None:
     compared = cells(*noisy(2, 3, 0.0))
-    compared[key(5)] = sides_of(key(5), [record(0.6, None)], [record(0.1, None)])
-    compared[key(6)] = sides_of(key(6), runs((0.6, 0.7, 0.8)), runs((0.1,)))
-    found = average_over(compared)
+    compared[key(5)] = choose_sides(key(5), [record(0.6, None)], [record(0.1, None)])
+    compared[key(6)] = choose_sides(key(6), runs((0.6, 0.7, 0.8)), runs((0.1,)))
+    found = average_cells(compared)
     assert found is not None
     assert found[0][1] == "average of 2 cells"
-    assert drops(found[1], 0.95)["avg"].new > 0.5
+    assert measure_drops(found[1], 0.95)["avg"].new > 0.5
 
 
 def test_only_seeds_that_all_cells_have_count() -> None:
     then, now = noisy(2, 4, 0.01)
     compared = cells(then, now)
-    compared[key(1)] = sides_of(key(1), runs(then[1], method="m1"), runs(now[1][1:], first=2, method="m1"))
-    found = average_over(compared)
+    compared[key(1)] = choose_sides(key(1), runs(then[1], method="m1"), runs(now[1][1:], first=2, method="m1"))
+    found = average_cells(compared)
     assert found is not None
-    assert (seeds_of(found[1].then), seeds_of(found[1].now)) == ((2, 3, 4), (2, 3, 4))
-    assert drops(found[1], 0.95)["avg"].drop == pytest.approx((then - now)[:, 1:].mean())
-    assert seeds_of(found[1].reference) == (1, 2, 3, 4)  # of the limit
+    assert (list_record_seeds(found[1].then), list_record_seeds(found[1].now)) == ((2, 3, 4), (2, 3, 4))
+    assert measure_drops(found[1], 0.95)["avg"].drop == pytest.approx((then - now)[:, 1:].mean())
+    assert list_record_seeds(found[1].reference) == (1, 2, 3, 4)  # of the limit
 
 
 def test_other_seeds_are_compared_by_welch() -> None:
     then, now = noisy(2, 4, 0.01)
-    found = average_over(cells(then, now, first=11))
+    found = average_cells(cells(then, now, first=11))
     assert found is not None
     assert found[1].test == "Welch"
     low, high = (
-        drops(found[1], 0.95)["avg"].low,
-        drops(found[1], 0.95)["avg"].high,
+        measure_drops(found[1], 0.95)["avg"].low,
+        measure_drops(found[1], 0.95)["avg"].high,
     )
     expected = stats.ttest_ind(then.mean(0), now.mean(0), equal_var=False).confidence_interval(0.95)
     assert (low, high) == pytest.approx(tuple(expected))
@@ -140,25 +140,25 @@ def test_other_seeds_are_compared_by_welch() -> None:
 
 def test_where_there_is_no_average() -> None:
     then, now = noisy(2, 3, 0.0)
-    assert average_over({}) is None
-    assert average_over(cells(then[:1], now[:1])) is None
+    assert average_cells({}) is None
+    assert average_cells(cells(then[:1], now[:1])) is None
     mixed = cells(then, now)
     mixed[key(1)] = cells(then, now, first=11)[key(1)]
-    assert average_over(mixed) is None  # pairs in one cell, none in the other
+    assert average_cells(mixed) is None  # pairs in one cell, none in the other
     apart = cells(then, now)
     moved = [replace(r, seed=(r.seed or 0) + 2, method="m1") for r in runs(then[1])]
-    apart[key(1)] = sides_of(key(1), moved, moved)
-    assert average_over(apart) is None  # one seed in common
+    apart[key(1)] = choose_sides(key(1), moved, moved)
+    assert average_cells(apart) is None  # one seed in common
 
 
 def test_a_missing_score_is_said() -> None:
     compared = cells(*noisy(2, 3, 0.0))
     broken = tuple(replace(r, scores=r.scores[:1]) for r in compared[key(1)].now)
     compared[key(1)] = replace(compared[key(1)], now=broken)
-    found = average_over(compared)
+    found = average_cells(compared)
     assert found is not None
     with pytest.raises(DataError, match="has no score of avg"):
-        drops(found[1], 0.95)
+        measure_drops(found[1], 0.95)
 
 
 def test_metrics_that_differ_are_averaged_as_shares() -> None:
@@ -170,8 +170,8 @@ def test_metrics_that_differ_are_averaged_as_shares() -> None:
         )
         changes: dict[str, Any] = {side: made}
         compared[key(1)] = replace(compared[key(1)], **changes)
-    found = average_over(compared)
+    found = average_cells(compared)
     assert found is not None
-    assert drops(found[1], 0.95)["avg"].drop == pytest.approx(
-        np.mean([drops(sides, 0.95)["avg"].drop for sides in compared.values()])
+    assert measure_drops(found[1], 0.95)["avg"].drop == pytest.approx(
+        np.mean([measure_drops(sides, 0.95)["avg"].drop for sides in compared.values()])
     )

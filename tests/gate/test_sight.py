@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.gate.evidence import Sides, limit, sides_of
+from bench.gate.evidence import Sides, compute_drop_limit, choose_sides
 from bench.gate.judge import judge
-from bench.gate.sensitivity import sees
+from bench.gate.sensitivity import smallest_detectable_drop
 from tests.support.gate_records import OTHER, record, runs
 
 KEY = ("mini", "noise", "toy")
@@ -21,7 +21,7 @@ REFERENCE = runs((0.60, 0.61, 0.62))
 
 def sides(then: Sequence[float], new: int, first: int = 1, **changes: Any) -> Sides:
     """A reference of seeds 1.., and new runs from this seed on."""
-    return sides_of(KEY, runs(then), runs([0.5] * new, first=first, **changes))
+    return choose_sides(KEY, runs(then), runs([0.5] * new, first=first, **changes))
 
 
 def spread(seeds: int) -> list[float]:
@@ -55,8 +55,8 @@ def test_a_drop_of_that_size_fails_with_the_chance_that_is_said(
             0.6 + SD * (correlation**0.5 * shared + (1 - correlation) ** 0.5 * own) for own in (one, other)
         )
         reference, now = runs(was[:then]), is_now[first - 1 : first - 1 + new]
-        found = sees(
-            sides_of(KEY, reference, runs(now, first=first, provenance=OTHER)),
+        found = smallest_detectable_drop(
+            choose_sides(KEY, reference, runs(now, first=first, provenance=OTHER)),
             0.95,
             tolerance,
             correlation=correlation,
@@ -71,31 +71,31 @@ def test_a_drop_of_that_size_fails_with_the_chance_that_is_said(
 
 
 def test_a_deterministic_cell_fails_beyond_the_tolerance() -> None:
-    alone = sides_of(KEY, [record(0.6, None)], [record(0.59, None)])
-    assert sees(alone, 0.95, 0.005) == 0.005
+    alone = choose_sides(KEY, [record(0.6, None)], [record(0.59, None)])
+    assert smallest_detectable_drop(alone, 0.95, 0.005) == 0.005
 
 
 def test_a_reference_of_one_seed_has_no_spread_to_say_it_from() -> None:
-    assert sees(sides([0.6], 1), 0.95, 0.005) is None
-    assert sees(sides([0.6], 3), 0.95, 0.005) is None
+    assert smallest_detectable_drop(sides([0.6], 1), 0.95, 0.005) is None
+    assert smallest_detectable_drop(sides([0.6], 3), 0.95, 0.005) is None
 
 
 def test_an_equal_cell_sees_what_it_would_if_it_changed() -> None:
-    tested = sides_of(KEY, REFERENCE, runs((0.5, 0.5, 0.5)))
+    tested = choose_sides(KEY, REFERENCE, runs((0.5, 0.5, 0.5)))
     equal = Sides(tuple(REFERENCE), tuple(REFERENCE), None, tuple(REFERENCE), tuple(REFERENCE), True)
     assert tested.test == "paired t"
-    assert sees(equal, 0.95, 0.005) == sees(tested, 0.95, 0.005)
+    assert smallest_detectable_drop(equal, 0.95, 0.005) == smallest_detectable_drop(tested, 0.95, 0.005)
 
 
 def test_it_says_the_same_again_whatever_the_new_scores_are() -> None:
-    other = sides_of(KEY, REFERENCE, runs((0.1, 0.9, 0.3)))
-    assert sees(other, 0.95, 0.005) == sees(sides_of(KEY, REFERENCE, REFERENCE), 0.95, 0.005)
+    other = choose_sides(KEY, REFERENCE, runs((0.1, 0.9, 0.3)))
+    assert smallest_detectable_drop(other, 0.95, 0.005) == smallest_detectable_drop(choose_sides(KEY, REFERENCE, REFERENCE), 0.95, 0.005)
 
 
 def test_it_is_beyond_what_fails_by_chance() -> None:
     """A drop of the limit's size fails half the time only."""
     cell = sides(spread(5), 5)
-    beyond, found, half = limit(cell, 0.95), sees(cell, 0.95, 0.005), sees(cell, 0.95, 0.005, 0.5)
+    beyond, found, half = compute_drop_limit(cell, 0.95), smallest_detectable_drop(cell, 0.95, 0.005), smallest_detectable_drop(cell, 0.95, 0.005, 0.5)
     assert beyond is not None
     assert found is not None
     assert half is not None
@@ -103,32 +103,32 @@ def test_it_is_beyond_what_fails_by_chance() -> None:
 
 
 def test_more_seeds_pairs_that_are_alike_and_fewer_cells_see_more() -> None:
-    found = [sees(sides(spread(n), n), 0.95, 0.005) or 0.0 for n in (2, 3, 5, 10, 20)]
+    found = [smallest_detectable_drop(sides(spread(n), n), 0.95, 0.005) or 0.0 for n in (2, 3, 5, 10, 20)]
     assert found == sorted(found, reverse=True)
     assert found[-1] < 0.02 < found[1]
-    alike = [sees(sides(spread(5), 5), 0.95, 0.005, correlation=r) or 0.0 for r in (0, 0.5, 0.9, 0.99)]
+    alike = [smallest_detectable_drop(sides(spread(5), 5), 0.95, 0.005, correlation=r) or 0.0 for r in (0, 0.5, 0.9, 0.99)]
     assert alike == sorted(alike, reverse=True)
     assert alike[-1] < alike[0] / 3
-    cells = [sees(sides(spread(5), 5), 1 - 0.05 / tested, 0.005) or 0.0 for tested in (1, 3, 10)]
+    cells = [smallest_detectable_drop(sides(spread(5), 5), 1 - 0.05 / tested, 0.005) or 0.0 for tested in (1, 3, 10)]
     assert cells == sorted(cells)
 
 
 def test_the_unit_is_the_scores() -> None:
     doubled = [2 * value for value in spread(4)]
-    one, two = (sees(sides(each, 4), 0.95, 0.0) for each in (spread(4), doubled))
+    one, two = (smallest_detectable_drop(sides(each, 4), 0.95, 0.0) for each in (spread(4), doubled))
     assert one is not None
     assert two == pytest.approx(2 * one)
 
 
 def test_it_is_never_below_the_tolerance() -> None:
-    assert sees(sides([0.6, 0.6, 0.6], 3), 0.95, 0.005) == 0.005  # seeds that agree
-    assert sees(sides([0.6, 0.6, 0.6], 3, first=7), 0.95, 0.005) == 0.005
-    assert sees(sides(spread(20), 20), 0.95, 0.3, 0.1) == 0.3
+    assert smallest_detectable_drop(sides([0.6, 0.6, 0.6], 3), 0.95, 0.005) == 0.005  # seeds that agree
+    assert smallest_detectable_drop(sides([0.6, 0.6, 0.6], 3, first=7), 0.95, 0.005) == 0.005
+    assert smallest_detectable_drop(sides(spread(20), 20), 0.95, 0.3, 0.1) == 0.3
 
 
 def test_one_pair_fails_by_the_tolerance_here_and_by_the_spread_elsewhere() -> None:
-    here = sees(sides(spread(3), 1), 0.95, 0.005)
-    elsewhere = sees(sides(spread(3), 1, provenance=OTHER), 0.95, 0.005)
+    here = smallest_detectable_drop(sides(spread(3), 1), 0.95, 0.005)
+    elsewhere = smallest_detectable_drop(sides(spread(3), 1, provenance=OTHER), 0.95, 0.005)
     assert here is not None
     assert elsewhere is not None
     assert 0.005 < here < elsewhere
@@ -137,10 +137,10 @@ def test_one_pair_fails_by_the_tolerance_here_and_by_the_spread_elsewhere() -> N
 @pytest.mark.parametrize(("power", "correlation"), [(0.0, 0.0), (1.0, 0.0), (0.8, 1.0), (0.8, -0.1)])
 def test_what_is_no_chance_is_refused(power: float, correlation: float) -> None:
     with pytest.raises(ValueError, match="expected"):
-        sees(sides(spread(3), 3), 0.95, 0.005, power, correlation=correlation)
+        smallest_detectable_drop(sides(spread(3), 3), 0.95, 0.005, power, correlation=correlation)
 
 
 def test_the_order_of_records_is_of_no_account() -> None:
     cell = sides(spread(5), 5)
     turned = replace(cell, reference=cell.reference[::-1])
-    assert sees(turned, 0.95, 0.005) == pytest.approx(sees(cell, 0.95, 0.005))
+    assert smallest_detectable_drop(turned, 0.95, 0.005) == pytest.approx(smallest_detectable_drop(cell, 0.95, 0.005))

@@ -15,29 +15,29 @@ import numpy as np
 import pytest
 import torch
 
-from bench.cli.gradient import gradient as command
-from bench.data.toy import toy_task
+from bench.cli.gradient import gradient_command as command
+from bench.data.toy import make_toy_task
 from bench.errors import BenchError, InputError
 from bench.gradient.angles import (
     LOSSES,
     FloatArray,
     arccon_ratio,
-    dissipation,
+    batch_dissipation,
     dissipation_grid,
-    distance,
-    hardest_share,
+    euclidean_distance,
+    sampled_hardest_share,
     negative_means,
     positive_means,
     ratio_bounds,
     ratio_grid,
     sample_negatives,
     sample_positives,
-    shaded,
+    shade_cells,
 )
-from bench.gradient.training import hold_out, snapshot, watch_training
+from bench.gradient.training import hold_out, take_snapshot, watch_training
 from bench.gradient.views import (
     batch_cosines,
-    density,
+    cosine_density,
     dropout_views,
     embedding_figures,
     hardest_negatives,
@@ -46,13 +46,13 @@ from bench.gradient.views import (
     required_ratios,
 )
 from bench.losses.paradigm import Paradigm, negative_weights, positive_ratio
-from bench.losses.paradigm import dissipation as loss_dissipation
+from bench.losses.paradigm import gradient_dissipation as loss_dissipation
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.dropout import set_dropout
 from bench.registry import discover
 from bench.reports.figures.of_files import gradient_figures
 from bench.stages import StageContext, TrainedMethod
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from tests.support.paradigm import options
 
 # Sampled angles
@@ -82,7 +82,7 @@ def test_draws_have_the_papers_moments() -> None:
 
 def drawn_cosines(means: FloatArray, batches: int, negatives: int) -> FloatArray:
     """The negatives' cosines themselves, (means, batches, negatives), from the probe's own stream."""
-    rng = generator(0, "gradient/negative")
+    rng = make_generator(0, "gradient/negative")
     return np.stack([np.cos(mean + 0.1 * rng.standard_normal((batches, negatives))) for mean in means])
 
 
@@ -105,7 +105,7 @@ def test_components_are_those_of_the_losses() -> None:
             batches = [as_losses_see_it(angles[p, b], cosines[n, b]) for b in range(5)]
             for loss in LOSSES:
                 expected = [float(loss_dissipation(s, Paradigm(gd=loss))[0]) for s in batches]
-                assert dissipation(loss, angles[p], drawn)[n] == pytest.approx(expected, rel=1e-12)
+                assert batch_dissipation(loss, angles[p], drawn)[n] == pytest.approx(expected, rel=1e-12)
                 assert grid[loss][p, n] == pytest.approx(np.mean(expected), rel=1e-12)
                 seen = {value: count + expected.count(value) for value, count in seen.items()}
             arccon = [float(positive_ratio(s, Paradigm(r="arccon"))[0]) for s in batches]
@@ -113,7 +113,7 @@ def test_components_are_those_of_the_losses() -> None:
             met = [float(positive_ratio(s, Paradigm(r="met"))[0][s[0, 1:].argmax() + 1]) for s in batches]
             assert ratios["met"][p, n] == pytest.approx(np.mean(met), rel=1e-9)
     assert min(seen.values()) > 20
-    for tau, share in zip((0.05, 0.3), hardest_share((0.05, 0.3), columns, batches=5), strict=True):
+    for tau, share in zip((0.05, 0.3), sampled_hardest_share((0.05, 0.3), columns, batches=5), strict=True):
         for n in range(4):
             weights = [
                 negative_weights(as_losses_see_it(0.5, cosines[n, b]), Paradigm(tau=tau)) for b in range(5)
@@ -134,11 +134,11 @@ def test_dissipation_is_1_where_the_means_are_close_and_0_where_they_are_far() -
 
 
 def test_share_of_the_hardest() -> None:
-    shares = hardest_share(negative=negative_means(10), batches=200)
+    shares = sampled_hardest_share(negative=negative_means(10), batches=200)
     assert shares.shape == (6, 10)
     assert bool((shares >= 1 / 127).all() & (shares <= 1).all())
     assert bool((np.diff(shares, axis=0) > 0).all())  # a smaller temperature, a larger share
-    released = hardest_share(negative=negative_means(10), positive=0.5, least_dissipation=0.01, batches=200)
+    released = sampled_hardest_share(negative=negative_means(10), positive=0.5, least_dissipation=0.01, batches=200)
     assert released[:, 0] == pytest.approx(shares[:, 0], rel=1e-12)  # all batches count
     assert released[2:, -1].tolist() == [1, 1, 1, 1]  # none does
     assert shares[2, -1] < 0.1
@@ -152,9 +152,9 @@ def test_some_batches_count() -> None:
     gd = 1 / (1 + np.exp(np.cos(angles) / tau) / e.sum(axis=1))
     level = float(np.median(gd))
     expected = (e.max(axis=1) / e.sum(axis=1))[gd >= level].mean()
-    got = hardest_share((tau,), column, positive=0.5, least_dissipation=level, batches=50)
+    got = sampled_hardest_share((tau,), column, positive=0.5, least_dissipation=level, batches=50)
     assert float(got[0, 0]) == pytest.approx(float(expected), rel=1e-9)
-    assert float(got[0, 0]) != pytest.approx(float(hardest_share((tau,), column, batches=50)[0, 0]), rel=1e-3)
+    assert float(got[0, 0]) != pytest.approx(float(sampled_hardest_share((tau,), column, batches=50)[0, 0]), rel=1e-3)
 
 
 def test_ratios_at_the_means_and_what_is_shaded() -> None:
@@ -168,19 +168,19 @@ def test_ratios_at_the_means_and_what_is_shaded() -> None:
     sampled = ratio_grid(rows, columns)
     assert sampled["arccon"] == pytest.approx(ratios["arccon"], abs=0.02)
     assert bool((sampled["met"] < ratios["met"]).all())  # the nearest of 127
-    assert shaded("met", rows, columns).tolist() == [[True, True, True], [True, False, True]]
+    assert shade_cells("met", rows, columns).tolist() == [[True, True, True], [True, False, True]]
     # cos(theta + u) - cos(mu) against tau (ln 99 + ln 127): row 0 0.766 - (0.5, 0, -1), row 1 -0.174 - ...
-    assert shaded("arccon", rows, columns).tolist() == [[False, True, True], [True, False, True]]
-    assert shaded("met").shape == (100, 100)
+    assert shade_cells("arccon", rows, columns).tolist() == [[False, True, True], [True, False, True]]
+    assert shade_cells("met").shape == (100, 100)
     assert arccon_ratio(np.array([1.0, -1.0])).tolist() == pytest.approx([123.8, -121.8], rel=0.01)
-    assert distance(np.array([1.0, 0.0, -1.0])).tolist() == pytest.approx([0.01, math.sqrt(2), 2])
+    assert euclidean_distance(np.array([1.0, 0.0, -1.0])).tolist() == pytest.approx([0.01, math.sqrt(2), 2])
 
 
 def test_sampling_refuses() -> None:
     with pytest.raises(ValueError, match="loss 'mat' must be one of infonce, arccon, mpt, met"):
         dissipation_grid(("mat",), np.array([1.0]), np.array([1.0]), batches=1)
     with pytest.raises(ValueError, match="loss 'mpt' must be arccon or met"):
-        shaded("mpt")
+        shade_cells("mpt")
     for bad in (partial(sample_positives, positive_means()), partial(sample_negatives, negative_means())):
         with pytest.raises(ValueError, match="0 batches; expected at least 1"):
             bad(0)
@@ -273,7 +273,7 @@ def test_cosines_come_in_batches() -> None:
     assert (len(positive), len(negative)) == (24, 3 * 8 * 7)
     assert positive == pytest.approx((first * second).sum(axis=1)[:24], rel=1e-12)
     assert math.fsum(negative) == pytest.approx(float(cosines.sum() - positive.sum()))
-    edges, heights = density(negative, bins=40)
+    edges, heights = cosine_density(negative, bins=40)
     assert (len(edges), edges[0], edges[-1]) == (41, -1, 1)
     assert float((heights * np.diff(edges)).sum()) == pytest.approx(1)
     assert heights[30] == pytest.approx(
@@ -354,7 +354,7 @@ def test_share_of_the_hardest_in_weights_and_in_tangent_directions() -> None:
 
 def test_snapshot_by_loops() -> None:
     first, second = vectors(20)
-    got = snapshot(7, first, second, m=0.1, batch=10)
+    got = take_snapshot(7, first, second, m=0.1, batch=10)
     pairs = kept_by_loops(first, second, 0.1, 10)
     theta = [math.acos(float(first[i] @ second[i])) for i in range(20)]
     negative = [
@@ -374,7 +374,7 @@ def test_snapshot_by_loops() -> None:
     assert got.positive_cosine == pytest.approx(np.mean(np.cos(theta)), rel=1e-12)
     assert got.positive_angle == pytest.approx((np.mean(theta), np.std(theta)), rel=1e-9)
     assert got.negative_angle == pytest.approx((np.mean(negative), np.std(negative)), rel=1e-9)
-    none = snapshot(0, first, second, m=-2.0, batch=10)
+    none = take_snapshot(0, first, second, m=-2.0, batch=10)
     assert (none.kept, none.arccon_ratio, none.met_ratio) == (0, None, None)
 
 
@@ -447,7 +447,7 @@ def test_watching_a_training_measures_it_and_does_not_change_it(
     fit = [line for line in made.sentences if line not in held]
     assert (len(held), len(fit)) == (24, 36)
     untrained = TransformerEncoder(tiny_bert)
-    assert found[0] == snapshot(0, *dropout_views(untrained, held, 1), batch=8)
+    assert found[0] == take_snapshot(0, *dropout_views(untrained, held, 1), batch=8)
     assert len({shot.positive_cosine for shot in found}) == 3
     # the same training without measuring
     other: list[Any] = []
@@ -457,7 +457,7 @@ def test_watching_a_training_measures_it_and_does_not_change_it(
     for name in ("selected", "last"):
         one, two = (folder / name / "model.safetensors" for folder in (made.out, plain.out))
         assert one.read_bytes() == two.read_bytes()
-    at_end = snapshot(4, *dropout_views(TransformerEncoder(made.out / "selected"), held, 1), batch=8)
+    at_end = take_snapshot(4, *dropout_views(TransformerEncoder(made.out / "selected"), held, 1), batch=8)
     assert at_end.positive_cosine == pytest.approx(found[2].positive_cosine, abs=1e-6)
 
 
@@ -502,7 +502,7 @@ def test_embedding_figures() -> None:
     got = embedding_figures(first, second, strengths=(0.5,), taus=(0.05, 0.5), m=0.1, batch=20)
     positive, negative = pair_cosines(batch_cosines(first, second, 20))
     for name, values in (("positive", positive), ("negative", negative)):
-        assert got["density"][name] == density(values)[1].tolist()
+        assert got["density"][name] == cosine_density(values)[1].tolist()
     assert got["hardest_share"]["paper"] == hardest_shares(first, second, (0.05, 0.5), batch=20).tolist()
     released = hardest_shares(first, second, (0.05, 0.5), form="released", m=0.1, batch=20)
     assert got["hardest_share"]["released"] == released.tolist()
@@ -541,16 +541,16 @@ def test_the_command_writes_the_sampled_figures(tmp_path: Path) -> None:
         for loss in LOSSES:
             assert row[f"gd_{loss}"] == pytest.approx(expected[loss][i, j], rel=1e-5)
         assert row["ratio_met_sampled"] == pytest.approx(ratios["met"][i, j], rel=1e-5)
-        assert row["shaded_arccon"] == shaded("arccon")[i, j]
+        assert row["shaded_arccon"] == shade_cells("arccon")[i, j]
     shares = list(csv.DictReader((tmp_path / "gradient-hardest.csv").open()))
     assert len(shares) == 600
-    assert float(shares[250]["share"]) == pytest.approx(hardest_share(seed=1)[2, 50], rel=1e-5)
+    assert float(shares[250]["share"]) == pytest.approx(sampled_hardest_share(seed=1)[2, 50], rel=1e-5)
 
 
 @pytest.fixture
 def where(tiny_bert: Path, tmp_path: Path) -> tuple[str, ...]:
     """A tiny backbone and a text of 1,400 lines."""
-    words = sorted({sentence for pair in toy_task().all_pairs() for sentence in pair})[:40]
+    words = sorted({sentence for pair in make_toy_task().all_pairs() for sentence in pair})[:40]
     text = tmp_path / "text.txt"
     text.write_text("".join(f"{a} {b}\n" for a in words for b in words[:35]))
     given = ("--out", str(tmp_path / "out"), "--suite", "toy", "--backbone", str(tiny_bert))

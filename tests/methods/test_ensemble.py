@@ -12,7 +12,7 @@ from bench.config.method_ids import OF_METHODS, parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.data.tasks import PairTask
 from bench.errors import InputError
-from bench.methods.ensemble import weighted_members
+from bench.methods.ensemble import parse_weighted_members
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
@@ -45,7 +45,7 @@ def test_methods_of_methods_are_those_that_the_parser_knows() -> None:
     ],
 )
 def test_members_and_weights(text: str, members: list[tuple[float, str]]) -> None:
-    assert weighted_members(text) == members
+    assert parse_weighted_members(text) == members
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from bench.card import OptionValue
-from bench.losses.modified import LOSSES, Steps, mhe, mhs
+from bench.losses.modified import LOSSES, ModifiedSteps, mhe, mhs
 from bench.methods.modified import modified_loss
 from bench.registry import discover
 from tests.support.paradigm import BATCHES, EXACT, gradients, options, views
 
-ALL = Steps(gd=True, w=True, r=True, ratio=1.6, tau=0.1)
+ALL = ModifiedSteps(gd=True, w=True, r=True, ratio=1.6, tau=0.1)
 SWITCHES: list[dict[str, Any]] = [{"gd": gd, "w": w, "r": r} for gd, w, r in product((False, True), repeat=3)]
 LATER: list[dict[str, Any]] = [
     {"gd": False, "w": True, "r": r, **more}
@@ -37,11 +37,11 @@ def others(i: int, count: int) -> list[int]:
     return [j for j in range(count) if j != i]
 
 
-def kernel(s: float, steps: Steps) -> float:
+def kernel(s: float, steps: ModifiedSteps) -> float:
     return max(s, 1e-4) ** steps.kernel_power if steps.kernel == "power" else math.exp(s / steps.tau)
 
 
-def paper_weights(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
+def paper_weights(name: str, h: Tensor, other: Tensor, steps: ModifiedSteps) -> Tensor:
     """w_ij of equations 8 to 11 and 16 to 19, in loops."""
     count, nu = len(h), steps.nu
     s = (other @ other.T if name == "barlow" else h @ h.T).tolist()
@@ -64,7 +64,7 @@ def paper_weights(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def paper_rows(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
+def paper_rows(name: str, h: Tensor, other: Tensor, steps: ModifiedSteps) -> Tensor:
     """Printed gradient of every anchor of a view: eq. 7 to 11 without steps, 16 to 19 with all."""
     count, weights = len(h), paper_weights(name, h, other, steps)
     lifted = torch.eye(h.shape[1], dtype=torch.float64)
@@ -100,7 +100,7 @@ def test_paper_gradients(name: str, switches: dict[str, Any]) -> None:
 def test_equation_7_is_what_is_left_without_negatives() -> None:
     first, second = views(5)
     for name in ("mhe", "mhs", "vicreg"):
-        got = gradients(partial(LOSSES[name], steps=Steps(nu=0.0), form="paper"), first, second)
+        got = gradients(partial(LOSSES[name], steps=ModifiedSteps(nu=0.0), form="paper"), first, second)
         torch.testing.assert_close(got[0], -2 / 5 * second, **EXACT)
         torch.testing.assert_close(got[1], -2 / 5 * first, **EXACT)
 
@@ -129,7 +129,7 @@ def test_equations_10_and_11_are_gradients_of_the_batch_losses() -> None:
             return (2 - 2 * (h * second).sum(1)).mean() + own / size * (c**2).sum()
 
         for name, whole in (("barlow", barlow_twins), ("vicreg", uncentred)):
-            got = gradients(partial(LOSSES[name], steps=Steps(nu=nu), form="paper"), first, second)[0]
+            got = gradients(partial(LOSSES[name], steps=ModifiedSteps(nu=nu), form="paper"), first, second)[0]
             torch.testing.assert_close(
                 tangent(got, first), tangent(gradients(whole, first)[0], first), **EXACT
             )
@@ -144,7 +144,7 @@ def test_the_weights_total_2_over_tau_in_mhe_and_1_in_the_others() -> None:
         torch.testing.assert_close(got.sum(0), total * first[0], **EXACT)
 
 
-def released_by_loops(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
+def released_by_loops(name: str, h: Tensor, other: Tensor, steps: ModifiedSteps) -> Tensor:
     """The released loss as the specification states it, in loops."""
 
     def dropped(view: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ def released_by_loops(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tens
     return correlation(name, first, second, steps) + correlation(name, second, first, steps)
 
 
-def energy(x: Tensor, _: Tensor, steps: Steps) -> tuple[Tensor, list[float]]:
+def energy(x: Tensor, _: Tensor, steps: ModifiedSteps) -> tuple[Tensor, list[float]]:
     """lambda U of a view, and p_i."""
     count, t = len(x), steps.tau if steps.w else 1.0
     total = torch.stack([x[k] @ x[m] / t for k in range(count) for m in range(k + 1, count)]).logsumexp(0)
@@ -177,7 +177,7 @@ def energy(x: Tensor, _: Tensor, steps: Steps) -> tuple[Tensor, list[float]]:
     return total, [sum(math.exp(s[i][j] - level) for j in others(i, count)) / t for i in range(count)]
 
 
-def separation(x: Tensor, y: Tensor, steps: Steps) -> tuple[Tensor, list[float]]:
+def separation(x: Tensor, y: Tensor, steps: ModifiedSteps) -> tuple[Tensor, list[float]]:
     """-lambda mean_i min D_ij to the other view as constants, and what a_i / N is multiplied by."""
     count, fixed = len(x), y.detach()
     nearest = [
@@ -190,7 +190,7 @@ def separation(x: Tensor, y: Tensor, steps: Steps) -> tuple[Tensor, list[float]]
     ]
 
 
-def correlation(name: str, x: Tensor, y: Tensor, steps: Steps) -> Tensor:
+def correlation(name: str, x: Tensor, y: Tensor, steps: ModifiedSteps) -> Tensor:
     """One direction of barlow or vicreg, j = i left in."""
     count, strength = len(x), steps.nu_after if steps.w else steps.nu
     constant, positive = x.detach(), y.detach()
@@ -227,7 +227,7 @@ def test_released_values_and_gradients(name: str, switches: dict[str, Any]) -> N
     assert (dropped > 3) == steps.gd
 
 
-def weights_of(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
+def weights_of(name: str, h: Tensor, other: Tensor, steps: ModifiedSteps) -> Tensor:
     """W_i of every row of a view in the released form."""
     rows = []
     for i in range(len(h)):
@@ -320,7 +320,7 @@ def test_mhs_by_hand_and_the_printed_factor() -> None:
     """Rows at 0, 60 and 150 degrees; the nearest are 1 and sqrt 2 away, the farthest sqrt(2 + sqrt 3)."""
     angles = [0.0, math.radians(60), math.radians(150)]
     first = torch.tensor([[math.cos(x), math.sin(x)] for x in angles], dtype=torch.float64)
-    steps = Steps(r=True, ratio=2.0)
+    steps = ModifiedSteps(r=True, ratio=2.0)
     far = math.sqrt(2 + math.sqrt(3))
     got = gradients(partial(mhs, steps=steps, form="paper"), first, first.clone())[0]
     torch.testing.assert_close(got[0], first[1] - 2 * first[0], **EXACT)
@@ -329,7 +329,7 @@ def test_mhs_by_hand_and_the_printed_factor() -> None:
     got = gradients(printed, first, first.clone())[0]
     torch.testing.assert_close(got[0], first[1] - 2 / far * first[0], **EXACT)
     torch.testing.assert_close(got[1], first[0] - 2 / math.sqrt(2) * first[1], **EXACT)
-    value = mhs(first, first.clone(), Steps(nu=0.5), "released")
+    value = mhs(first, first.clone(), ModifiedSteps(nu=0.5), "released")
     near = [math.sqrt(x + 1e-4) for x in (1, 1, 2)]
     assert float(value) == pytest.approx(-0.5 * 2 * sum(near) / 3, rel=1e-12)
     with pytest.raises(ValueError, match="factor 'printed' must be one of nearest, farthest"):
@@ -339,12 +339,12 @@ def test_mhs_by_hand_and_the_printed_factor() -> None:
 def test_mhe_by_hand() -> None:
     first = torch.eye(3, dtype=torch.float64)
     second = first[[1, 0, 2]]
-    value = mhe(first, second, Steps(nu=2.0), "released")
+    value = mhe(first, second, ModifiedSteps(nu=2.0), "released")
     assert float(value) == pytest.approx(2 * 2 * math.log(3) + (2 + 2 + 0) / 3, rel=1e-12)
-    modified = mhe(first, second, Steps(w=True, r=True, ratio=1.5, tau=0.5), "released")
+    modified = mhe(first, second, ModifiedSteps(w=True, r=True, ratio=1.5, tau=0.5), "released")
     assert float(modified) == pytest.approx(2 * math.log(3) + 1.5 * 4 * (2 / 3) / 0.5, rel=1e-12)
     assert torch.autograd.gradcheck(
-        partial(mhe, steps=Steps(nu=2.0)), tuple(view.requires_grad_() for view in views(4, size=3))
+        partial(mhe, steps=ModifiedSteps(nu=2.0)), tuple(view.requires_grad_() for view in views(4, size=3))
     )
 
 
@@ -401,12 +401,12 @@ PUBLISHED = {  # ratio, nu of the unmodified loss
 
 def test_options_reach_the_loss() -> None:
     first, second = views(6, spread=0.8)
-    table: list[tuple[str, dict[str, OptionValue], Steps, str]] = []
+    table: list[tuple[str, dict[str, OptionValue], ModifiedSteps, str]] = []
     for name, (ratio, nu) in PUBLISHED.items():
-        default = Steps(True, True, True, ratio=ratio, nu=nu)
+        default = ModifiedSteps(True, True, True, ratio=ratio, nu=nu)
         table += [
-            (name, {}, Steps(nu=nu), "released"),
-            (name, {"nu": 4.0, "form": "paper"}, Steps(nu=4.0), "paper"),
+            (name, {}, ModifiedSteps(nu=nu), "released"),
+            (name, {"nu": 4.0, "form": "paper"}, ModifiedSteps(nu=4.0), "paper"),
             (f"m_{name}", {}, default, "released"),
             (f"m_{name}", {"form": "paper", "ratio": 0.5}, replace(default, ratio=0.5), "paper"),
             (
@@ -419,19 +419,19 @@ def test_options_reach_the_loss() -> None:
             (f"m_{name}", {"nu_after": 0.5}, replace(default, nu_after=0.5), "released"),
         ]
     table += [
-        ("m_mhe", {"w": False, "r": False}, Steps(True, nu=10.0), "released"),
-        ("m_vicreg", {"kernel": "power"}, Steps(True, True, True, ratio=1.5, kernel="power"), "released"),
+        ("m_mhe", {"w": False, "r": False}, ModifiedSteps(True, nu=10.0), "released"),
+        ("m_vicreg", {"kernel": "power"}, ModifiedSteps(True, True, True, ratio=1.5, kernel="power"), "released"),
         (
             "m_barlow",
             {"kernel": "power", "kernel_power": 2.0},
-            Steps(True, True, True, ratio=1.5, kernel="power", kernel_power=2.0),
+            ModifiedSteps(True, True, True, ratio=1.5, kernel="power", kernel_power=2.0),
             "released",
         ),
-        ("m_vicreg", {"tau": 0.5}, Steps(True, True, True, ratio=1.5, tau=0.5), "released"),
+        ("m_vicreg", {"tau": 0.5}, ModifiedSteps(True, True, True, ratio=1.5, tau=0.5), "released"),
         (
             "m_mhs",
             {"factor": "farthest", "form": "paper"},
-            Steps(True, False, True, ratio=1.75, factor="farthest"),
+            ModifiedSteps(True, False, True, ratio=1.75, factor="farthest"),
             "paper",
         ),
     ]  # fmt: skip

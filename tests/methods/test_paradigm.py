@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.losses.modified import LOSSES, Steps
+from bench.losses.modified import LOSSES, ModifiedSteps
 from bench.losses.paradigm import (
     ANGLE,
     DISSIPATIONS,
@@ -22,8 +22,8 @@ from bench.losses.paradigm import (
     WEIGHTS,
     Paradigm,
     arccon,
-    dissipation,
-    infonce,
+    gradient_dissipation,
+    unit_info_nce,
     mat,
     met,
     mpt,
@@ -95,7 +95,7 @@ def test_gradients_are_equations_1_to_3_and_4_with_table_1(name: str) -> None:
         got = at_anchors(CONTRASTIVE[name], first, second)
         torch.testing.assert_close(got, by_equation(name, first, second), **EXACT)
         s, parts = first @ second.T, OF_TABLE_1[name]
-        gd, w, r = dissipation(s, parts), negative_weights(s, parts), positive_ratio(s, parts)
+        gd, w, r = gradient_dissipation(s, parts), negative_weights(s, parts), positive_ratio(s, parts)
         closed = gd[:, None] * (w @ second - (w * r).sum(1, keepdim=True) * second)
         torch.testing.assert_close(got, closed, **EXACT)
         dropped, kept = dropped + int((gd < 0.5).sum()), kept + int((gd > 0.5).sum())
@@ -161,7 +161,7 @@ def test_the_released_ratio_acts_twice_and_pulls_dropped_anchors() -> None:
     for seed in range(20):
         first, second = views(8, spread=2.0, seed=seed)
         s = first @ second.T
-        kept, partner = (dissipation(matrix, parts) for matrix in (s, s.T))
+        kept, partner = (gradient_dissipation(matrix, parts) for matrix in (s, s.T))
         n, other = (max(1.0, float(direction.sum())) for direction in (kept, partner))
         got = gradients(partial(paradigm_loss, parts=parts), first, second)[0]
         w = negative_weights(s, parts)
@@ -185,14 +185,14 @@ def test_components_by_hand() -> None:
         "none": [1, 1, 1],
     }
     for gd, expected in table.items():
-        assert dissipation(s, Paradigm(gd=gd, m=0.3)).tolist() == expected
-    assert dissipation(s, Paradigm(gd="indicator", m=0.31)).tolist() == [1, 1, 0]
+        assert gradient_dissipation(s, Paradigm(gd=gd, m=0.3)).tolist() == expected
+    assert gradient_dissipation(s, Paradigm(gd="indicator", m=0.31)).tolist() == [1, 1, 0]
     e = math.exp
-    assert dissipation(s, Paradigm(gd="infonce", tau=0.5)).tolist()[0] == pytest.approx(
+    assert gradient_dissipation(s, Paradigm(gd="infonce", tau=0.5)).tolist()[0] == pytest.approx(
         1 / (1 + e(1) / (e(0.5) + e(1.5)))
     )
     pushed = math.cos(math.acos(0.5) + 0.2)
-    assert dissipation(s, Paradigm(gd="arccon", tau=0.5, u=0.2)).tolist()[0] == pytest.approx(
+    assert gradient_dissipation(s, Paradigm(gd="arccon", tau=0.5, u=0.2)).tolist()[0] == pytest.approx(
         1 / (1 + e(pushed / 0.5) / (e(0.5) + e(1.5)))
     )
     below = e(0.5) + e(1.5)
@@ -241,7 +241,7 @@ def test_values_by_hand_and_at_limits() -> None:
     second = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)  # s = [[1, 0], [c, c]]
     e = math.exp
     by_hand = (math.log(1 + e(-1)) + math.log(2)) / 2
-    assert float(infonce(first, second, tau=1.0)) == pytest.approx(by_hand, rel=1e-12)
+    assert float(unit_info_nce(first, second, tau=1.0)) == pytest.approx(by_hand, rel=1e-12)
     pushed = math.cos(math.radians(45) + 0.1)
     by_hand = (math.log(1 + e(-math.cos(0.1))) + math.log(1 + e(c - pushed))) / 2
     assert float(arccon(first, second, tau=1.0, u=0.1)) == pytest.approx(by_hand, rel=1e-3)  # s_00 is held
@@ -250,13 +250,13 @@ def test_values_by_hand_and_at_limits() -> None:
     assert float(met(first, second)) == pytest.approx((0 + 0.45) / 2, rel=1e-12)
     assert float(met(first, second, m=math.sqrt(2))) == pytest.approx((0.01 + math.sqrt(2)) / 2, rel=1e-12)
     equal = torch.ones(16, 4, dtype=torch.float64) / 2
-    assert float(infonce(equal, equal)) == pytest.approx(math.log(16))
+    assert float(unit_info_nce(equal, equal)) == pytest.approx(math.log(16))
     assert float(mpt(equal, equal)) == pytest.approx(0.23)
     assert float(met(equal, equal)) == pytest.approx(0.45)
     orthogonal = torch.eye(16, dtype=torch.float64)
     assert float(mpt(orthogonal, orthogonal)) == float(met(orthogonal, orthogonal)) == 0
-    assert float(arccon(*views(9), u=0.0)) == pytest.approx(float(infonce(*views(9))), rel=1e-12)
-    assert float(arccon(*views(9))) > float(infonce(*views(9)))
+    assert float(arccon(*views(9), u=0.0)) == pytest.approx(float(unit_info_nce(*views(9))), rel=1e-12)
+    assert float(arccon(*views(9))) > float(unit_info_nce(*views(9)))
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -311,20 +311,20 @@ def test_mat_by_hand_and_at_equal_views() -> None:
 
 def test_gradchecks() -> None:
     first, second = (view.requires_grad_() for view in views(5, size=3))
-    for loss in (partial(infonce, tau=0.5), partial(arccon, tau=0.5), mpt, met, mat):
+    for loss in (partial(unit_info_nce, tau=0.5), partial(arccon, tau=0.5), mpt, met, mat):
         assert torch.autograd.gradcheck(loss, (first, second))
 
 
 def losses_of_two_views() -> list[tuple[str, Loss]]:
     both = [(form, name) for form in ("released", "paper") for name in LOSSES]
-    on = Steps(gd=True, w=True, r=True)
+    on = ModifiedSteps(gd=True, w=True, r=True)
     return [
         *EVERY.items(),
         *((form, partial(paradigm_loss, parts=Paradigm(), form=form)) for form in ("released", "paper")),
         *(
             (f"{name} {form}", partial(LOSSES[name], steps=steps, form=form))
             for form, name in both
-            for steps in (Steps(), on)
+            for steps in (ModifiedSteps(), on)
         ),
     ]
 
@@ -346,7 +346,7 @@ def test_one_sentence_is_0_and_rows_may_be_permuted(name: str, loss: Loss) -> No
 
 def test_refusals() -> None:
     first, second = views(3)
-    for loss in (infonce, arccon):
+    for loss in (unit_info_nce, arccon):
         with pytest.raises(ValueError, match=r"tau 0\.0 must be above 0"):
             loss(first, second, tau=0.0)
     with pytest.raises(ValueError, match=r"tau -1 must be above 0"):
@@ -369,7 +369,7 @@ def loss_of(name: str, config: dict[str, OptionValue]) -> Loss:
 def test_options_reach_the_loss() -> None:
     first, second = views(6, spread=1.5)
     table: list[tuple[str, dict[str, OptionValue], Loss]] = [
-        ("infonce", {"tau": 0.2}, partial(infonce, tau=0.2)),
+        ("infonce", {"tau": 0.2}, partial(unit_info_nce, tau=0.2)),
         ("arccon", {"u": 20.0, "tau": 0.2}, partial(arccon, tau=0.2, u=math.radians(20))),
         ("mpt", {"m": 0.9}, partial(mpt, m=0.9)),
         ("met", {"m": 0.9}, partial(met, m=0.9)),
@@ -462,18 +462,18 @@ def test_the_head_and_frozen_embeddings(tiny_bert: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
     model = AutoModel.from_pretrained(tiny_bert)
     config = options("infonce")
-    head = PairObjective(model, tokenizer.pad_token_id, config, infonce).head
+    head = PairObjective(model, tokenizer.pad_token_id, config, unit_info_nce).head
     assert head is not None
     values = torch.cat([parameter.flatten() for parameter in head.parameters()])
     assert float(values.detach().std()) == pytest.approx(6e-3, rel=0.2)
     assert bool(head.bias.any())
     assert not any(parameter.requires_grad for parameter in model.embeddings.parameters())
     model = AutoModel.from_pretrained(tiny_bert)
-    PairObjective(model, tokenizer.pad_token_id, options("infonce", freeze_embeddings=False), infonce)
+    PairObjective(model, tokenizer.pad_token_id, options("infonce", freeze_embeddings=False), unit_info_nce)
     assert all(parameter.requires_grad for parameter in model.parameters())
     del model.embeddings
     with pytest.raises(InputError, match="BertModel has no layer called embeddings; set freeze_embeddings"):
-        PairObjective(model, tokenizer.pad_token_id, config, infonce)
+        PairObjective(model, tokenizer.pad_token_id, config, unit_info_nce)
 
 
 @pytest.mark.parametrize("name", ["paradigm", "m_barlow"])

@@ -12,8 +12,8 @@ from transformers import AutoModel, AutoTokenizer
 from bench.card import OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.losses.paradigm import infonce
-from bench.methods.paradigm import PairObjective, Prompted
+from bench.losses.paradigm import unit_info_nce
+from bench.methods.paradigm import PairObjective, PromptedViews
 from tests.support.paradigm import NAMES, options
 from tests.support.steps import nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, stages_of, train_alone
@@ -54,7 +54,7 @@ def test_pooler_avg_equals_a_transcription_and_has_no_head(tiny_bert: Path) -> N
 
 def test_a_prompt_keeps_as_much_of_a_sentence_as_without_it(tiny_bert: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
-    read = Prompted(tokenizer, ["a man is singing " * 9, "two"], 12, 20)
+    read = PromptedViews(tokenizer, ["a man is singing " * 9, "two"], 12, 20)
     long, short, *_ = rows = read.rows([(0, []), (1, [])])
     assert len(rows) == 4
     assert long[5:-5] == tokenizer("a man is singing " * 9)["input_ids"][1:11]
@@ -62,7 +62,7 @@ def test_a_prompt_keeps_as_much_of_a_sentence_as_without_it(tiny_bert: Path) -> 
     assert rows[2:] != rows[:2]
     assert short[:5] == tokenizer('This sentence : "')["input_ids"][:-1]
     with pytest.raises(InputError, match=r"max_length 13 and a prompt are longer .* a max_length up to 12"):
-        Prompted(tokenizer, ["two"], 13, 20)
+        PromptedViews(tokenizer, ["two"], 13, 20)
 
 
 @pytest.mark.parametrize("pooler", ["cls", "avg", "mask"])
@@ -108,7 +108,7 @@ def test_a_layer_must_be_left_to_train(tiny_bert: Path) -> None:
     model = AutoModel.from_pretrained(tiny_bert)
     for layers in (3, 12):
         with pytest.raises(InputError, match=f"freeze_layers {layers}; expected fewer than .* 3 layers"):
-            PairObjective(model, 0, options("infonce", freeze_layers=layers), infonce)
+            PairObjective(model, 0, options("infonce", freeze_layers=layers), unit_info_nce)
     del model.encoder
     with pytest.raises(InputError, match="freeze_layers 1; expected fewer than the model's 0 layers"):
-        PairObjective(model, 0, options("infonce", freeze_layers=1), infonce)
+        PairObjective(model, 0, options("infonce", freeze_layers=1), unit_info_nce)

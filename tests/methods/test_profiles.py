@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.config.profiles import load
+from bench.config.profiles import load_profile
 from bench.plan.cells import profile_options
 from bench.registry import discover
 from tests.support.paradigm import NAMES
@@ -57,7 +57,7 @@ _TWINS: list[tuple[str, str, dict[str, Any]]] = [
     ],
 )
 def test_settings(name: str, profile: str, expected: dict[str, Any]) -> None:
-    given = profile_options(discover().get(name).card, load(profile))
+    given = profile_options(discover().get(name).card, load_profile(profile))
     assert {option: given[option] for option in expected} == expected
 
 

@@ -23,13 +23,13 @@ from bench.card import BuildContext, OptionValue
 from bench.config.method_ids import parse_methods
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.execution.probing import with_eta
-from bench.methods.static import principal_components, rank_weights, token_vectors, words_of
+from bench.execution.probing import add_cost_efficiency
+from bench.methods.static import principal_components, rank_weights, encode_tokens, strip_tokenizer
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.export import export_encoder, load_encoder
 from bench.nn.static import StaticEncoder
 from bench.nn.sum_encoder import SumEncoder
-from bench.probes.cost import cost, table_parameters
+from bench.probes.cost import encoder_cost, table_parameters
 from bench.registry import discover
 from tests.support.cli import Cli, records
 from tests.support.training import Trained, plan_on_toy, train_alone
@@ -84,7 +84,7 @@ def transcribed(folder: Path, pooling: str, weighting: str, dimensions: int, a: 
         with torch.no_grad():
             states = model(input_ids=row).last_hidden_state[0].numpy()
         vectors.append(states[0] if pooling == "cls" else states.mean(0))
-    x = token_vectors([(1.0, teacher_of(folder, pooling))], kept)
+    x = encode_tokens([(1.0, teacher_of(folder, pooling))], kept)
     np.testing.assert_allclose(x, np.stack(vectors), rtol=0, atol=1e-6)
     if dimensions:  # of the same float32 vectors: components can lie close, and the last digit turns them
         x = x - x.mean(0)
@@ -206,7 +206,7 @@ def test_a_tokenizer_of_bytes_reads_the_first_word_as_any_other() -> None:
     specials = {"unk_token": "<unk>", "mask_token": "<mask>"}
     made_of: Any = PreTrainedTokenizerFast
     tokenizer = made_of(tokenizer_object=backend, **specials)
-    words, kept = words_of(tokenizer)
+    words, kept = strip_tokenizer(tokenizer)
     assert words.encode("a a").ids == [2, 2]
     assert backend.encode("a a").ids == [0, 2]  # the teacher's own is as it was
     assert kept == [0, 1, 2, 3]
@@ -238,12 +238,12 @@ def test_costs_of_a_table(bert: Path, tmp_path: Path) -> None:
     size = table_parameters(encoder)
     assert size == 6 * len(AutoTokenizer.from_pretrained(bert)) == encoder.facts["parameters"]
     assert table_parameters(SumEncoder([encoder, encoder])) == 2 * size
-    found = cost([], size)
+    found = encoder_cost([], size)
     assert (found["gmac"], found["parameters"], found["towers"]) == (0.0, size, [])
     assert "no lookup and no mean" in found["convention"]
-    assert "table" not in cost([])["convention"]
+    assert "table" not in encoder_cost([])["convention"]
     record: Any = type("Record", (), {"score": lambda *_: 0.5, "suite": "s"})()
-    assert "eta" not in with_eta({"cost": found}, record)["cost"]  # not divided by 0
+    assert "eta" not in add_cost_efficiency({"cost": found}, record)["cost"]  # not divided by 0
 
 
 @pytest.mark.parametrize(

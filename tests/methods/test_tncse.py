@@ -17,16 +17,16 @@ from bench.card import BuildContext, OptionValue
 from bench.data.suites import load_suite
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.eval.sts import predict, score_suite
+from bench.eval.sts import predict_similarities, score_suite
 from bench.losses.twin import cross_nce, ltn, tower_nce
 from bench.methods.tncse_single import SingleObjective
 from bench.methods.twin import JointObjective
-from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, token_rows
+from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, tokenize_rows
 from bench.nn.dropout import set_dropout
 from bench.nn.export import export_encoder
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.tokens import chunk_from
-from bench.nn.twin import cael_layers, twin_states
+from bench.nn.tokens import wrap_chunk
+from bench.nn.twin import list_cael_layers, compute_twin_states
 from bench.registry import discover
 from bench.training.chunks import cls_states
 from bench.training.distill import Distillation
@@ -65,7 +65,7 @@ def test_tncse_step_equals_a_transcription(
     first, second, tokenizer = towers(tiny_bert)
     settings = config("tncse", **dict(zip(("nce", "icnce", "ictn"), terms, strict=True)), **ltn)
     objective = JointObjective(first, second, tokenizer.pad_token_id, settings, (), generator(1, "x"))
-    loss = objective(token_rows(tokenizer, SENTENCES, 12))
+    loss = objective(tokenize_rows(tokenizer, SENTENCES, 12))
     twice = [sentence for sentence in SENTENCES for _ in range(2)]
     batch = tokenizer(twice, padding=True, truncation=True, max_length=12, return_tensors="pt")
     (h1, p1), (h2, p2) = (
@@ -110,7 +110,7 @@ def test_both_towers_start_from_one_fresh_pooler(tiny_bert: Path) -> None:
         objective = JointObjective(
             first, second, tokenizer.pad_token_id, settings, (), generator(1, "x")
         ).double()
-        torch.autograd.backward(objective(token_rows(tokenizer, SENTENCES, 12)))
+        torch.autograd.backward(objective(tokenize_rows(tokenizer, SENTENCES, 12)))
         weights = [p for name, p in objective.poolers.named_parameters() if name.endswith("weight")]
         one, two = (p.grad for p in weights)
         assert one is not None
@@ -125,7 +125,7 @@ def test_both_towers_start_from_one_fresh_pooler(tiny_bert: Path) -> None:
 
 def test_jtcse_without_caels_is_tncse_to_the_bit(tiny_bert: Path) -> None:
     rows_of = AutoTokenizer.from_pretrained(tiny_bert)
-    rows = token_rows(rows_of, SENTENCES, 12)
+    rows = tokenize_rows(rows_of, SENTENCES, 12)
     losses = []
     for name in ("tncse", "jtcse"):
         first, second, tokenizer = towers(tiny_bert)
@@ -149,13 +149,13 @@ def test_jtcse_step_adds_the_cross_streams_and_may_exchange_the_towers(tiny_bert
     settings = config("jtcse")
     coin = generator(seed, "coin")
     exchanged = bool(torch.rand((), generator=generator(seed, "coin")) < 0.5)
-    layers = cael_layers(3, 3)
+    layers = list_cael_layers(3, 3)
     objective = JointObjective(first, second, tokenizer.pad_token_id, settings, layers, coin)
-    loss = objective(token_rows(tokenizer, SENTENCES, 12))
+    loss = objective(tokenize_rows(tokenizer, SENTENCES, 12))
     twice = [sentence for sentence in SENTENCES for _ in range(2)]
     batch = tokenizer(twice, padding=True, truncation=True, max_length=12, return_tensors="pt")
-    twin = twin_states(
-        first, second, chunk_from(batch["input_ids"], batch["attention_mask"]), layers, "carry"
+    twin = compute_twin_states(
+        first, second, wrap_chunk(batch["input_ids"], batch["attention_mask"]), layers, "carry"
     )
     h1, h2, c1, c2 = twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second
     assert c1 is not None
@@ -237,7 +237,7 @@ def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
             for role in ("sub1", "sub2")
         ]
         ensemble = SumEncoder([TransformerEncoder(folder, "cls") for folder in folders])
-        (score,) = {s.value for s in score_suite(tasks, predict(ensemble, tasks)) if s.task == "avg"}
+        (score,) = {s.value for s in score_suite(tasks, predict_similarities(ensemble, tasks)) if s.task == "avg"}
         assert one.score("avg", metric=metric) == pytest.approx(score, abs=1e-6)
     assert one.score("avg") != one.score("avg", metric="spearman_last")
 
@@ -316,7 +316,7 @@ def test_distillation_has_no_loss_where_the_student_equals_the_teacher(tiny_bert
     student, tokenizer = load_backbone(tiny_bert)
     student.eval()
     objective = Distillation(student, tokenizer.pad_token_id, teacher, SENTENCES)
-    batch = list(enumerate(token_rows(tokenizer, SENTENCES, 40)))
+    batch = list(enumerate(tokenize_rows(tokenizer, SENTENCES, 40)))
     assert float(objective(batch).detach()) < 1e-12
     moved, _ = load_backbone(tiny_bert)
     with torch.no_grad():
@@ -354,7 +354,7 @@ def test_one_encoder_with_the_tensor_norm_is_tncse_of_a_tower_with_itself(tiny_b
     """NCE(H, H) + LTN(H -> H), the latter as a loop, over the same two dropout views."""
     first, _, tokenizer = towers(tiny_bert)
     settings = options_of("tncse_single")
-    rows = token_rows(tokenizer, SENTENCES, 12)
+    rows = tokenize_rows(tokenizer, SENTENCES, 12)
     first.requires_grad_(False)
     set_dropout(first, 0.1)
     with own_random_state(1, "views", "cpu"):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bench.losses.twin import cross_nce, ltn, nce_released, norm_ratio, tower_nce
+from bench.losses.twin import cross_nce, ltn, nce_released, tensor_norm_ratio, tower_nce
 from tests.support.training import random
 
 TAU = 0.05
@@ -180,8 +180,8 @@ def test_norm_ratio_by_hand() -> None:
     a = rows((3, 4), (1, 0), (1, 0), (2, 0), (0, 0), (0, 0))
     b = rows((3, 4), (0, 1), (-1, 0), (1, 0), (0, 5), (0, 0))
     expected = [0, math.sqrt(2) / 2, 1, 1 / 3, 1, 0]
-    assert norm_ratio(a, b).tolist() == pytest.approx(expected, rel=1e-15)
-    assert norm_ratio(a, b).tolist()[0] == norm_ratio(a, b).tolist()[5] == 0
+    assert tensor_norm_ratio(a, b).tolist() == pytest.approx(expected, rel=1e-15)
+    assert tensor_norm_ratio(a, b).tolist()[0] == tensor_norm_ratio(a, b).tolist()[5] == 0
 
 
 numbers = st.floats(-100, 100).filter(lambda x: x == 0 or abs(x) > 1e-3)
@@ -191,11 +191,11 @@ vectors = st.lists(numbers, min_size=3, max_size=3)
 @given(vectors, vectors, st.floats(1e-2, 1e3))
 def test_norm_ratio_properties(x: list[float], y: list[float], factor: float) -> None:
     a, b = rows(tuple(x)), rows(tuple(y))
-    value = float(norm_ratio(a, b))
+    value = float(tensor_norm_ratio(a, b))
     assert 0 <= value <= 1 + 1e-12
     assert (value == 0) == (x == y)
-    assert float(norm_ratio(b, a)) == value
-    assert float(norm_ratio(a * factor, b * factor)) == pytest.approx(value, rel=1e-12, abs=1e-12)
+    assert float(tensor_norm_ratio(b, a)) == value
+    assert float(tensor_norm_ratio(a * factor, b * factor)) == pytest.approx(value, rel=1e-12, abs=1e-12)
     length_x, length_y = math.sqrt(dot(x, x)), math.sqrt(dot(y, y))
     if length_x + length_y > 0:
         difference = [u - v for u, v in zip(x, y, strict=True)]
@@ -206,12 +206,12 @@ def test_norm_ratio_properties(x: list[float], y: list[float], factor: float) ->
 
 def test_norm_ratio_gradients() -> None:
     a, b = random(5, 3).requires_grad_(), random(5, 3, seed=1).requires_grad_()
-    assert torch.autograd.gradcheck(norm_ratio, (a, b))
+    assert torch.autograd.gradcheck(tensor_norm_ratio, (a, b))
     for left, right in ((a, a.detach()), (a * 0, b), (a * 0, b * 0), (a, -a.detach())):
-        assert all(bool(part.isfinite().all()) for part in backward(norm_ratio(left, right).sum(), a, b))
-    assert float(backward(norm_ratio(a, a.detach().clone()).sum(), a)[0].abs().max()) == 0
+        assert all(bool(part.isfinite().all()) for part in backward(tensor_norm_ratio(left, right).sum(), a, b))
+    assert float(backward(tensor_norm_ratio(a, a.detach().clone()).sum(), a)[0].abs().max()) == 0
     with pytest.raises(ValueError, match=r"\(5, 3\) and \(4, 3\) must be two \(N, D\) of one shape"):
-        norm_ratio(a, b[:4])
+        tensor_norm_ratio(a, b[:4])
 
 
 # LTN

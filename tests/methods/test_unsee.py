@@ -18,11 +18,11 @@ from torch import Tensor
 
 from bench.card import OptionValue
 from bench.data.tasks import PairTask
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.encoder import FloatArray
 from bench.eval.collapse import collapse_figures, effective_rank
 from bench.eval.sts import dev_spearman
-from bench.losses.decorrelation import Barlow, CorInfoMax, barlow, vicreg
+from bench.losses.decorrelation import BarlowTwins, CorInfoMax, barlow_twins, vicreg
 from bench.methods.unsee import ARCHITECTURES
 from bench.render.figure import Figure
 from bench.training.loop import TrainSettings, parameter_groups
@@ -82,7 +82,7 @@ class SlowCorInfoMax:
         return -0.2 * logdets / d + 2000 * float((difference**2).sum()) / (n * d)
 
 
-@pytest.mark.parametrize(("fast", "slow"), [(barlow, slow_barlow), (vicreg, slow_vicreg)])
+@pytest.mark.parametrize(("fast", "slow"), [(barlow_twins, slow_barlow), (vicreg, slow_vicreg)])
 @pytest.mark.parametrize("n", [2, 7])
 def test_objectives_are_the_formulas(
     fast: Callable[[Tensor, Tensor], Tensor], slow: Callable[[Tensor, Tensor], float], n: int
@@ -98,8 +98,8 @@ def test_objectives_are_the_formulas(
 def test_limits() -> None:
     z = random(6, 4)
     white = torch.linalg.qr(random(6, 4))[0] * math.sqrt(6)
-    assert float(barlow(white, white)) == pytest.approx(0, abs=1e-20)
-    assert float(barlow(torch.zeros(6, 4), torch.zeros(6, 4))) == 4  # no correlation with itself: d
+    assert float(barlow_twins(white, white)) == pytest.approx(0, abs=1e-20)
+    assert float(barlow_twins(torch.zeros(6, 4), torch.zeros(6, 4))) == 4  # no correlation with itself: d
     constant = torch.ones(5, 3, dtype=torch.float64)
     assert float(vicreg(constant, constant)) == pytest.approx(25 * 0.99)  # all spread is missing
     with pytest.raises(ValueError, match="variance of one row"):
@@ -107,7 +107,7 @@ def test_limits() -> None:
 
 
 def test_barlow_normalises_both_with_one_norm() -> None:
-    module = Barlow(3).double().train()
+    module = BarlowTwins(3).double().train()
     with torch.no_grad():
         module.norm.weight.copy_(torch.tensor([1.0, 2.0, 0.5]))
         module.norm.bias.copy_(torch.tensor([0.0, 0.1, -0.3]))
@@ -228,7 +228,7 @@ class Vectors:
 
 
 def test_the_best_of_four_similarities() -> None:
-    task: PairTask = toy_task()
+    task: PairTask = make_toy_task()
     pairs = list(task.all_pairs())
     draw = np.random.default_rng(3)
     vectors = {s: list(draw.normal(size=3)) for pair in pairs for s in pair}
@@ -301,7 +301,7 @@ def test_sweep_shows_scores_and_ranks_and_draws_curves(
         names.extend(figure.name for figure in figures)
         return []
 
-    monkeypatch.setattr("bench.render.draw.draw", draw)
+    monkeypatch.setattr("bench.render.draw.draw_figures", draw)
     code, _, err = cli("report", "--figures", "figures")
     assert code == 0, err
     drawn = {name.split("-toy-")[1] for name in names if "-unsee_architectures-toy-" in name}

@@ -20,7 +20,7 @@ from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.nn.states import last_token, weighted_mean
+from bench.nn.states import select_last_state, average_by_position
 from tests.support.architectures import tiny
 from tests.support.cli import Cli
 from tests.support.folders import sentence_transformers_folder
@@ -55,9 +55,9 @@ def alone(folder: Path, sentence: str, pooling: str) -> FloatArray:
 def test_poolings_of_decoders_by_hand() -> None:
     states = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]], [[1.0, 0.0], [2.0, 0.0], [6.0, 3.0]]])
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
-    assert last_token(states, mask).tolist() == [[3, 4], [6, 3]]
+    assert select_last_state(states, mask).tolist() == [[3, 4], [6, 3]]
     expected = torch.tensor([[7 / 3, 10 / 3], [23 / 6, 9 / 6]])
-    torch.testing.assert_close(weighted_mean(states, mask), expected)
+    torch.testing.assert_close(average_by_position(states, mask), expected)
 
 
 @pytest.mark.parametrize("pooling", ["last", "weighted_mean"])

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import InputError
-from bench.nn.device import check_available, float64_device, move, to_float64
+from bench.nn.device import check_available, float64_device, move_module, to_float64
 from bench.nn.tokens import (
     CPU_BATCH_TOKENS,
     CUDA_BATCH_TOKENS,
     MPS_BATCH_TOKENS,
     default_batch_tokens,
-    on_device,
-    sent,
+    move_to_device,
+    send_tensor,
 )
 from bench.training.randomness import own_random_state, stream_seed
 
@@ -48,8 +48,8 @@ def test_float64_stays_on_the_host_where_the_device_has_none(monkeypatch: pytest
 
     monkeypatch.setattr(Tensor, "to", to)
     narrow, wide = torch.ones(2), torch.ones(2, dtype=torch.float64)
-    assert sent(wide, "mps") is wide
-    on_device({"narrow": narrow, "wide": (wide, 3)}, "mps")
+    assert send_tensor(wide, "mps") is wide
+    move_to_device({"narrow": narrow, "wide": (wide, 3)}, "mps")
     assert copied == [(torch.float32, "mps")]
 
 
@@ -57,7 +57,7 @@ def test_a_modules_float64_goes_where_float64_is_computed(monkeypatch: pytest.Mo
     monkeypatch.setattr("bench.nn.device.has_float64", lambda device: torch.device(device).type != "meta")
     module = nn.Linear(2, 2)
     module.register_buffer("wide", torch.ones(2, dtype=torch.float64))
-    assert move(module, "meta") is module
+    assert move_module(module, "meta") is module
     kinds = {name: tensor.device.type for name, tensor in module.state_dict().items()}
     assert kinds == {"weight": "meta", "bias": "meta", "wide": "cpu"}
 

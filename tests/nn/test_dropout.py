@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone
-from bench.nn.dropout import configured, dropout_places, set_dropout
-from bench.nn.folder import ARCHITECTURE, MODULES, dropout_of
+from bench.nn.dropout import configured_dropout, find_dropout_classes, set_dropout
+from bench.nn.folder import ARCHITECTURE, MODULES, find_dropout_scope
 from bench.training.randomness import check_dropout
 from tests.support.zoo import ZOO
 
@@ -83,7 +83,7 @@ def test_kinds_said_to_have_modules_alone_train_as_before(name: str, zoo: Callab
         modules_alone(before, rate)
         set_dropout(model, rate)
         equal.append(torch.equal(read(model), read(before)))
-    if dropout_of(zoo(name)) == MODULES:
+    if find_dropout_scope(zoo(name)) == MODULES:
         assert all(equal)
     elif name not in WITHOUT:
         assert not all(equal), f"{name} could be listed among dropout_in_modules"
@@ -97,7 +97,7 @@ def test_saved_configurations_keep_the_dropout_they_came_with(
     before = model.config.to_dict()
     set_dropout(model, 0.3)
     set_dropout(model, 0.2)
-    with configured(model):
+    with configured_dropout(model):
         assert model.config.to_dict() == before
         model.save_pretrained(tmp_path)
     again, _ = load_backbone(zoo(name))
@@ -127,8 +127,8 @@ def test_an_architecture_without_dropout_is_refused_where_views_need_it(
     needed: bool, zoo: Callable[[str], Path]
 ) -> None:
     model, _ = load_backbone(zoo("mamba"))
-    assert dropout_places(model) == []
-    assert dropout_of(zoo("mamba")) == ARCHITECTURE
+    assert find_dropout_classes(model) == []
+    assert find_dropout_scope(zoo("mamba")) == ARCHITECTURE
     if not needed:
         check_dropout(model.train(), ROWS, 0.1, needed=False, where="mamba")
         return

@@ -19,15 +19,15 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 import bench
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.encoder import Encoder, FloatArray, PromptedEncoder
 from bench.errors import BenchError, DataError, InputError
-from bench.execution.model_card import inert
+from bench.execution.model_card import escape_all_markdown
 from bench.nn import export as module
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.decoders import EchoEncoder, OneWordEncoder
 from bench.nn.export import export_encoder, load_encoder
-from bench.nn.folder import content_hash
+from bench.nn.folder import hash_model
 from bench.nn.prefix import PrefixedEncoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
@@ -498,9 +498,9 @@ def test_export_of_a_deterministic_method(run: Cli, tmp_path: Path, tiny_bert: P
     text = (tmp_path / "out" / "README.md").read_text()
     card = discover().get("untrained").card
     for line in (card.summary, card.paper, card.code, *card.equations, *card.deviations):
-        assert inert(line) in text
+        assert escape_all_markdown(line) in text
     assert "Option pooling: avg" in text
-    assert f"tiny-bert, sha256 {content_hash(tiny_bert)}" in text
+    assert f"tiny-bert, sha256 {hash_model(tiny_bert)}" in text
     assert "Seed" not in text
     assert "Scores" not in text
     assert str(tmp_path) not in text
@@ -519,7 +519,7 @@ TRAIN = ("--dev", "toy", "--set", "simcse.steps=3", "--set", "simcse.eval_every=
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    pairs = list(toy_task().all_pairs())[:20]
+    pairs = list(make_toy_task().all_pairs())[:20]
     (tmp_path / "text_of_[mine].txt").write_text("".join(f"{sentence}\n" for sentence, _ in pairs))
     return tmp_path / "text_of_[mine].txt"
 
@@ -557,7 +557,7 @@ def test_export_of_a_trained_method(
         assert f"best at step {facts['selected_step']} with dev Spearman x 100 of " in text
         assert f"{100 * facts['selected_dev']:.2f}" in text
         for note in record["notes"]:
-            assert f"- Note: {inert(note)}\n" in text
+            assert f"- Note: {escape_all_markdown(note)}\n" in text
         assert record["training"]["corpus"]["sha256"] in text
         assert r"text\_of\_\[mine\].txt, 20 sentences" in text
         assert f"- Checkpoint: {checkpoint}\n" in text
@@ -578,7 +578,7 @@ def test_the_card_names_a_suites_own_metric(run: Cli, cli: Cli, tmp_path: Path, 
 
 
 def test_export_of_what_learns_from_pairs(run: Cli, tmp_path: Path) -> None:
-    pairs = list(toy_task().all_pairs())[:20]
+    pairs = list(make_toy_task().all_pairs())[:20]
     (tmp_path / "own.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))
     sets = ("steps=2", "eval_every=2", "batch_size=4")
     given = [word for each in sets for word in ("--set", f"angle.{each}")]

@@ -15,17 +15,17 @@ from torch import nn
 from transformers.models.auto import modeling_auto
 
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import folder_facts, kinds
-from bench.nn.states import layered
+from bench.nn.folder import read_folder_facts, list_model_types
+from bench.nn.states import is_layered
 from tests.support.zoo import ZOO
 
 
 @pytest.mark.parametrize("name", [*ZOO])
 def test_facts_are_those_of_the_loaded_model(name: str, zoo: Callable[[str], Path]) -> None:
-    facts, encoder = folder_facts(zoo(name)), TransformerEncoder(zoo(name), "avg")
+    facts, encoder = read_folder_facts(zoo(name)), TransformerEncoder(zoo(name), "avg")
     model, tokenizer = encoder.model, encoder.tokenizer
     assert facts.kind == model.config.model_type
-    assert facts.layered == layered(model)
+    assert facts.layered == is_layered(model)
     assert facts.causal in (None, encoder.causal)
     assert encoder.causal is (facts.causal is True) or read_by_decoder(name)
     assert facts.mask_token in (None, tokenizer.mask_token is not None)
@@ -44,12 +44,12 @@ def read_by_decoder(name: str) -> bool:
 def test_decoders_are_known_to_the_installed_library() -> None:
     both = {*modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES}
     decoders = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
-    assert not kinds("causal") & both
-    assert kinds("causal") <= decoders
-    assert {"llama", "gpt2", "qwen3", "gemma2", "opt"} <= kinds("causal")
+    assert not list_model_types("causal") & both
+    assert list_model_types("causal") <= decoders
+    assert {"llama", "gpt2", "qwen3", "gemma2", "opt"} <= list_model_types("causal")
     every = {*modeling_auto.MODEL_MAPPING_NAMES}
     for name in ("layered", "shared_layers", "dropout_in_modules", "no_position_ids", "no_pooler_layer"):
-        assert kinds(name) <= every, name
+        assert list_model_types(name) <= every, name
 
 
 def test_a_bidirectional_form_of_a_decoder_is_not_said_to_be_causal(
@@ -57,9 +57,9 @@ def test_a_bidirectional_form_of_a_decoder_is_not_said_to_be_causal(
 ) -> None:
     folder = shutil.copytree(zoo("llama"), tmp_path / "llama")
     config = json.loads((folder / "config.json").read_text())
-    assert folder_facts(folder).causal is True
+    assert read_folder_facts(folder).causal is True
     (folder / "config.json").write_text(json.dumps(config | {"is_causal": False}))
-    assert folder_facts(folder).causal is None
+    assert read_folder_facts(folder).causal is None
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_damaged_file_says_nothing(
 ) -> None:
     folder = shutil.copytree(zoo("bert"), tmp_path / "bert")
     (folder / file).write_bytes(content)
-    assert folder_facts(folder) is not None
+    assert read_folder_facts(folder) is not None
 
 
 def test_facts_are_read_without_torch(zoo: Callable[[str], Path]) -> None:

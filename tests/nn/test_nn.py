@@ -20,13 +20,13 @@ from bench.encoder import Encoder, FloatArray
 from bench.errors import InputError
 from bench.nn import backbone
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import content_hash, resolve
-from bench.nn.halves import device_of
+from bench.nn.folder import hash_model, resolve_folder
+from bench.nn.halves import find_device
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.nn.states import masked_token, mean_tokens, pool
+from bench.nn.states import select_mask_state, average_states, pool_states
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import length_sorted_batches
-from bench.training.sentence_encoder import Watched
+from bench.training.sentence_encoder import RecordingEncoder
 from tests.support.folders import copy, sentence_transformers_folder
 
 SENTENCES = ["The doctor is reading a book.", "", "a", "Two children are singing a song on the hill.", "a"]
@@ -40,16 +40,16 @@ def test_pooling_by_hand() -> None:
     middle, last = first * 10, first * 100
     mask = torch.tensor([[1, 1, 0]])
     states = (first, middle, last)
-    assert pool(states, mask, "cls").tolist() == [[100, 200]]
-    assert pool(states, mask, "avg").tolist() == [[200, 300]]
-    assert pool(states, mask, "avg_first_last").tolist() == [[101, 151.5]]
-    assert pool(states, mask, "avg_first_last", first_layer="layer1").tolist() == [[110, 165]]
-    assert pool(states, mask, "avg_last_two").tolist() == [[110, 165]]
-    assert mean_tokens(first, torch.ones(1, 3)).tolist() == [[13 / 3, 5]]
+    assert pool_states(states, mask, "cls").tolist() == [[100, 200]]
+    assert pool_states(states, mask, "avg").tolist() == [[200, 300]]
+    assert pool_states(states, mask, "avg_first_last").tolist() == [[101, 151.5]]
+    assert pool_states(states, mask, "avg_first_last", first_layer="layer1").tolist() == [[110, 165]]
+    assert pool_states(states, mask, "avg_last_two").tolist() == [[110, 165]]
+    assert average_states(first, torch.ones(1, 3)).tolist() == [[13 / 3, 5]]
     with pytest.raises(ValueError, match="pooling 'max'"):
-        pool(states, mask, "max")
+        pool_states(states, mask, "max")
     ids = torch.tensor([[7, 4, 4], [4, 7, 7]])
-    assert masked_token(first.expand(2, 3, 2), ids, 4).tolist() == [[3, 4], [1, 2]]
+    assert select_mask_state(first.expand(2, 3, 2), ids, 4).tolist() == [[3, 4], [1, 2]]
 
 
 @given(st.lists(st.integers(1, 60), max_size=80), st.integers(1, 200))
@@ -119,13 +119,13 @@ def test_batches_and_order_dont_matter(tiny_bert: Path, pooling: str) -> None:
 def test_what_waits_to_be_read_is_vectors_alone(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device's memory would hold all states of 32 batches, of which [CLS] is a view."""
     kept: list[int] = []
-    fetched = backbone._fetched
+    fetched = backbone._fetch_vectors
 
     def seen(waiting: list[tuple[list[int], torch.Tensor]]) -> object:
         kept.extend(vectors.untyped_storage().nbytes() // vectors.nbytes for _, vectors in waiting)
         return fetched(waiting)
 
-    monkeypatch.setattr(backbone, "_fetched", seen)
+    monkeypatch.setattr(backbone, "_fetch_vectors", seen)
     TransformerEncoder(tiny_bert, "cls").encode(["a red house", "a blue river"])
     assert kept == [1]
 
@@ -218,24 +218,24 @@ def test_remote_code_is_refused(tiny_bert: Path, tmp_path: Path) -> None:
 
 
 def test_model_folders(tiny_bert: Path, tmp_path: Path) -> None:
-    found = resolve(str(tiny_bert), where="here")
+    found = resolve_folder(str(tiny_bert), where="here")
     assert (found.name, found.path) == ("tiny-bert", tiny_bert)
-    assert resolve(str(copy(tiny_bert, tmp_path / "other")), where="here").sha256 == found.sha256
+    assert resolve_folder(str(copy(tiny_bert, tmp_path / "other")), where="here").sha256 == found.sha256
     (tmp_path / "other" / "README.md").write_text("words")
-    assert content_hash(tmp_path / "other") == found.sha256
+    assert hash_model(tmp_path / "other") == found.sha256
     for file in ("config.json", "tokenizer.json", "model.safetensors"):
         changed = copy(tiny_bert, tmp_path / file.split(".")[0])
         with (changed / file).open("ab") as stream:
             stream.write(b" ")
-        assert content_hash(changed) != found.sha256
+        assert hash_model(changed) != found.sha256
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"here: '.*empty' is not a model folder; expected config.json"):
-        resolve(str(tmp_path / "empty"), where="here")
+        resolve_folder(str(tmp_path / "empty"), where="here")
     (tmp_path / "empty" / "config.json").write_text("{}")
     with pytest.raises(InputError, match="has no weights"):
-        resolve(str(tmp_path / "empty"), where="here")
+        resolve_folder(str(tmp_path / "empty"), where="here")
     with pytest.raises(InputError) as caught:
-        resolve("nobody/nothing", where="--backbone")
+        resolve_folder("nobody/nothing", where="--backbone")
     assert str(caught.value) == (
         "--backbone: 'nobody/nothing' is neither a folder nor a model in the local cache; "
         "download it first with: hf download nobody/nothing"
@@ -262,11 +262,11 @@ def test_sentence_transformers_folder_equals_the_plain_encoder(
 def test_where_an_encoder_computes(tiny_bert: Path) -> None:
     one = TransformerEncoder(tiny_bert)
     one.device = "cuda"
-    assert device_of(one) == "cuda"
-    assert device_of(SumEncoder([one, one])) == "cuda"
-    assert device_of(Watched(SumEncoder([one, one]))) == "cuda"
-    assert device_of(WhitenedEncoder(one, np.zeros(16), np.eye(16))) == "cuda"
-    assert device_of(object()) == "cpu"
+    assert find_device(one) == "cuda"
+    assert find_device(SumEncoder([one, one])) == "cuda"
+    assert find_device(RecordingEncoder(SumEncoder([one, one]))) == "cuda"
+    assert find_device(WhitenedEncoder(one, np.zeros(16), np.eye(16))) == "cuda"
+    assert find_device(object()) == "cpu"
 
 
 def test_foreign_modules_are_not_imported(tiny_bert: Path, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from torch.nn import functional
 from transformers import DistilBertConfig, DistilBertModel
 
 from bench.errors import InputError
-from bench.nn.tokens import chunk_from
-from bench.nn.twin import TwinStates, cael_layers, check_towers, cross_context, recorded_states, twin_states
+from bench.nn.tokens import wrap_chunk
+from bench.nn.twin import TwinStates, list_cael_layers, check_towers, compute_cross_context, record_layer_states, compute_twin_states
 from tests.support.twins import HEADS, HIDDEN, KINDS, LAYERS, LENGTHS, Kind, batch, tower
 
 
@@ -82,13 +82,13 @@ def cross_of(states: TwinStates) -> tuple[Tensor, Tensor]:
 
 
 def test_positions() -> None:
-    assert [cael_layers(12, n) for n in (0, 1, 2, 3)] == [(), (12,), (6, 12), (4, 8, 12)]
-    assert [cael_layers(12, n) for n in (4, 6)] == [(3, 6, 9, 12), (2, 4, 6, 8, 10, 12)]
-    assert cael_layers(12, 12) == tuple(range(1, 13))
-    assert cael_layers(6, 3) == (2, 4, 6)
+    assert [list_cael_layers(12, n) for n in (0, 1, 2, 3)] == [(), (12,), (6, 12), (4, 8, 12)]
+    assert [list_cael_layers(12, n) for n in (4, 6)] == [(3, 6, 9, 12), (2, 4, 6, 8, 10, 12)]
+    assert list_cael_layers(12, 12) == tuple(range(1, 13))
+    assert list_cael_layers(6, 3) == (2, 4, 6)
     for count in (5, 24, -1, -3):
         with pytest.raises(InputError) as caught:
-            cael_layers(12, count)
+            list_cael_layers(12, count)
         assert str(caught.value) == (
             f"{count} cross-attention layers for 12 layers; expected one of 0, 1, 2, 3, 4, 6, 12"
         )
@@ -99,16 +99,16 @@ def test_positions() -> None:
 def test_whole_forward_is_the_slow_transcription(kind: Kind, count: int, stream: str) -> None:
     first, second = tower(kind, 0).double(), tower(kind, 1).double()
     ids, mask = batch()
-    caels = cael_layers(LAYERS, count)
+    caels = list_cael_layers(LAYERS, count)
     with torch.no_grad():
-        out = twin_states(first, second, chunk_from(ids, mask), caels, stream)
+        out = compute_twin_states(first, second, wrap_chunk(ids, mask), caels, stream)
         for row, length in enumerate(LENGTHS):
             slow = slow_sentence(first, second, ids[row, :length], caels, stream == "carry")
             fast = (out.first[row, :length], out.second[row, :length], *(c[row] for c in cross_of(out)))
             for got, expected in zip(fast, (slow[0], slow[1], slow[2][0], slow[3][0]), strict=True):
                 torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
         alone = ids[:1, : LENGTHS[0]]
-        unpadded = twin_states(first, second, chunk_from(alone, None), caels, stream)
+        unpadded = compute_twin_states(first, second, wrap_chunk(alone, None), caels, stream)
     for got, expected in zip(cross_of(unpadded), cross_of(out), strict=True):
         torch.testing.assert_close(got[0], expected[0], rtol=0, atol=1e-10)
 
@@ -119,9 +119,9 @@ def test_cross_context_head_by_head(kind: Kind) -> None:
     ids, mask = batch()
     layer = 3
     with torch.no_grad():
-        (_, own), (_, other) = (recorded_states(m, chunk_from(ids, mask), [layer]) for m in (first, second))
+        (_, own), (_, other) = (record_layer_states(m, wrap_chunk(ids, mask), [layer]) for m in (first, second))
         towers = [m(ids, attention_mask=mask, output_hidden_states=True) for m in (first, second)]
-        whole, row = cross_context(own[0], other[0]), cross_context(own[0], other[0], rows=1)
+        whole, row = compute_cross_context(own[0], other[0]), compute_cross_context(own[0], other[0], rows=1)
         for i, length in enumerate(LENGTHS):
             entering = [out.hidden_states[layer - 1][i, :length] for out in towers]
             expected = slow_context(first, second, layer, *entering)
@@ -142,18 +142,18 @@ def test_tied_towers_give_the_own_context(kind: Kind, padded: bool) -> None:
         layer.attention.self.register_forward_hook(lambda _m, _a, out: contexts.append(out[0]))
         for layer in model.encoder.layer
     ]
-    chunk = chunk_from(ids, mask if padded else None)
+    chunk = wrap_chunk(ids, mask if padded else None)
     with torch.no_grad():
         last = model(ids, attention_mask=mask if padded else None).last_hidden_state
-        found, records = recorded_states(model, chunk, range(1, LAYERS + 1))
+        found, records = record_layer_states(model, chunk, range(1, LAYERS + 1))
     assert torch.equal(found, last)
     for handle in handles:
         handle.remove()
     with torch.no_grad():
         for record, context in zip(records, contexts, strict=True):
-            assert torch.equal(cross_context(record, record), context)
+            assert torch.equal(compute_cross_context(record, record), context)
         for caels, stream in (((1, 2, 3, 4), "carry"), ((4,), "carry"), ((2, 4), "last")):
-            out = twin_states(model, model, chunk, caels, stream)
+            out = compute_twin_states(model, model, chunk, caels, stream)
             for cross in cross_of(out):
                 torch.testing.assert_close(cross, last[:, 0], rtol=0, atol=1e-5)
 
@@ -172,7 +172,7 @@ def test_primitive_streams_are_the_plain_models(kind: Kind, mode: str, dropout: 
         for count, stream in itertools.product((0, 1, 2, 4), ("carry", "last")):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
-                out = twin_states(first, second, chunk_from(ids, given), cael_layers(LAYERS, count), stream)
+                out = compute_twin_states(first, second, wrap_chunk(ids, given), list_cael_layers(LAYERS, count), stream)
             assert torch.equal(out.first, plain[0])
             assert torch.equal(out.second, plain[1])
             assert (out.cross_first is None) == (out.cross_second is None) == (count == 0)
@@ -185,7 +185,7 @@ def test_without_caels_nothing_is_drawn_and_any_model_will_do() -> None:
     model.eval()
     ids, mask = batch()
     before = torch.get_rng_state()
-    out = twin_states(model, model, chunk_from(ids, mask))
+    out = compute_twin_states(model, model, wrap_chunk(ids, mask))
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(out.first, model(ids, attention_mask=mask).last_hidden_state)
     assert out.cross_first is None
@@ -196,7 +196,7 @@ def test_eager_and_sdpa_agree(family: str) -> None:
     ids, mask = batch()
     with torch.no_grad():
         one, two = (
-            twin_states(tower((family, name), 0), tower((family, name), 1), chunk_from(ids, mask), (2, 4))
+            compute_twin_states(tower((family, name), 0), tower((family, name), 1), wrap_chunk(ids, mask), (2, 4))
             for name in ("eager", "sdpa")
         )
     for got, expected in zip(cross_of(one), cross_of(two), strict=True):
@@ -210,8 +210,8 @@ def test_carry_last_and_the_number_of_caels_differ() -> None:
 
     def cross(count: int, stream: str) -> Tensor:
         with torch.no_grad():
-            chunk, caels = chunk_from(ids, mask), cael_layers(LAYERS, count)
-            return cross_of(twin_states(first, second, chunk, caels, stream))[0]
+            chunk, caels = wrap_chunk(ids, mask), list_cael_layers(LAYERS, count)
+            return cross_of(compute_twin_states(first, second, chunk, caels, stream))[0]
 
     assert torch.equal(cross(1, "carry"), cross(1, "last"))
     assert torch.equal(cross(2, "last"), cross(4, "last"))
@@ -223,7 +223,7 @@ def test_carry_last_and_the_number_of_caels_differ() -> None:
 def test_gradient_flows_into_both_towers(attention: str) -> None:
     first, second = tower(("bert", attention), 0), tower(("bert", attention), 1)
     ids, mask = batch()
-    cross, _ = cross_of(twin_states(first, second, chunk_from(ids, mask), (2, 4)))
+    cross, _ = cross_of(compute_twin_states(first, second, wrap_chunk(ids, mask), (2, 4)))
     torch.autograd.backward(cross.square().sum())
 
     def reached(model: Any) -> set[str]:
@@ -246,7 +246,7 @@ def test_gradient_is_that_of_the_slow_transcription(attention: str) -> None:
     ids = batch()[0][:1, : LENGTHS[0]]
     probe = torch.linspace(-1, 1, HIDDEN, dtype=torch.float64)
     weights = [*first.encoder.parameters(), *second.encoder.parameters()]
-    fast = cross_of(twin_states(first, second, chunk_from(ids, None), (2, 4)))
+    fast = cross_of(compute_twin_states(first, second, wrap_chunk(ids, None), (2, 4)))
     slow = slow_sentence(first, second, ids[0], (2, 4), True)[2:]
     gradients = torch.autograd.grad(fast[0][0] @ probe + fast[1][0] @ probe.exp(), weights)
     expected = torch.autograd.grad(slow[0][0] @ probe + slow[1][0] @ probe.exp(), weights)
@@ -260,18 +260,18 @@ def test_cross_context_has_the_layers_own_attention_dropout(attention: str) -> N
     ids = torch.tensor([[2, 9, 4, 17, 3]]).expand(4000, 5)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        (_, own), (_, other) = (recorded_states(m, chunk_from(ids, None), [1]) for m in (first, second))
-        plain = cross_context(own[0], other[0], rows=1)
+        (_, own), (_, other) = (record_layer_states(m, wrap_chunk(ids, None), [1]) for m in (first, second))
+        plain = compute_cross_context(own[0], other[0], rows=1)
         own[0].layer.attention.self.dropout.p = 0.5
-        dropped = cross_context(own[0], other[0], rows=1)
-        swapped = cross_context(other[0], own[0], rows=1)
+        dropped = compute_cross_context(own[0], other[0], rows=1)
+        swapped = compute_cross_context(other[0], own[0], rows=1)
         assert float((plain - plain[:1]).abs().max()) < 1e-5
         assert float((swapped - swapped[:1]).abs().max()) < 1e-5  # tower b's layer has none
         assert float(dropped.std(dim=0).mean()) > 0.1
         error = (dropped.mean(dim=0) - plain[0]).abs() / dropped.std(dim=0) * math.sqrt(len(ids))
         assert float(error.max()) < 5  # kept weights are scaled up: the mean stays
         first.eval()
-        torch.testing.assert_close(cross_context(own[0], other[0], rows=1), plain, rtol=0, atol=1e-6)
+        torch.testing.assert_close(compute_cross_context(own[0], other[0], rows=1), plain, rtol=0, atol=1e-6)
 
 
 def test_towers_that_dont_fit() -> None:
@@ -285,7 +285,7 @@ def test_towers_that_dont_fit() -> None:
     }
     for text, other in wrong.items():
         with pytest.raises(InputError) as caught:
-            twin_states(base, other, chunk_from(ids, mask), (2,))
+            compute_twin_states(base, other, wrap_chunk(ids, mask), (2,))
         assert str(caught.value) == f"the towers differ in {text}; expected the same in both"
     for pair, named in (
         ((base, tower(("roberta", "sdpa"), 0)), "BertModel and RobertaModel"),
@@ -309,9 +309,9 @@ def test_bad_caels_and_streams() -> None:
     ids, mask = batch()
     for caels in ((0,), (5,), (4, 2), (2, 2)):
         with pytest.raises(InputError) as caught:
-            twin_states(model, model, chunk_from(ids, mask), caels)
+            compute_twin_states(model, model, wrap_chunk(ids, mask), caels)
         assert str(caught.value) == (
             f"cross-attention layers {list(caels)}; expected ascending, within 1 to 4"
         )
     with pytest.raises(InputError, match="cross_stream 'first'; expected one of carry, last"):
-        twin_states(model, model, chunk_from(ids, mask), (4,), "first")
+        compute_twin_states(model, model, wrap_chunk(ids, mask), (4,), "first")

@@ -28,10 +28,10 @@ from tokenizers import processors
 from bench.baselines.external import HuggingFace
 from bench.card import BuildContext
 from bench.errors import InputError
-from bench.nn.backbone import TransformerEncoder, load_backbone, quiet
-from bench.nn.folder import content_hash, parts
+from bench.nn.backbone import TransformerEncoder, load_backbone, silence_libraries
+from bench.nn.folder import hash_model, list_hashed_files
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.nn.whole_folder import unread_settings
+from bench.nn.whole_folder import describe_unread_settings
 from tests.support.cli import Cli, refusal
 from tests.support.folders import sentence_transformers_folder
 
@@ -63,7 +63,7 @@ def plain(tiny_bert: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def routed(zoo: Zoo, tmp_path: Path) -> Path:
     """A model of two routes, of which documents have another encoder."""
-    with quiet():
+    with silence_libraries():
         query, document = (Transformer(str(zoo(name))) for name in ("bert", "distilbert"))
         size = query.get_embedding_dimension()
         router = Router.for_query_document([query, Pooling(size, "mean")], [document, Pooling(size, "cls")])
@@ -147,14 +147,14 @@ OPENED = {
 def test_the_hash_covers_what_tokenizers_open(tiny_bert: Path, tmp_path: Path, name: str) -> None:
     folder = shutil.copytree(tiny_bert, tmp_path / "m")
     (folder / name).write_text("one")
-    before = content_hash(folder)
+    before = hash_model(folder)
     (folder / name).write_text("two")
-    assert content_hash(folder) != before
+    assert hash_model(folder) != before
     (folder / name).unlink()
-    assert content_hash(folder) == content_hash(tiny_bert)
+    assert hash_model(folder) == hash_model(tiny_bert)
     for other in ("README.md", "LICENSE", "picture.png", "train_log.txt"):
         (folder / other).write_text("x")
-    assert content_hash(folder) == content_hash(tiny_bert)
+    assert hash_model(folder) == hash_model(tiny_bert)
 
 
 def test_the_hash_covers_the_files_of_every_tokenizer_class(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_the_hash_covers_the_files_of_every_tokenizer_class(tmp_path: Path) -> N
     assert len(names) > 15
     for name in names:
         (tmp_path / name).write_text("{}")
-    assert names - {path.name for path in parts(tmp_path)} == set()
+    assert names - {path.name for path in list_hashed_files(tmp_path)} == set()
 
 
 def test_token_types_are_those_of_the_tokenizer(zoo: Zoo, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_token_types_are_those_of_the_tokenizer(zoo: Zoo, tmp_path: Path) -> Non
     settings(folder / "config.json", type_vocab_size=4)
     name = next(key for key in load_file(folder / WEIGHTS) if key.endswith("token_type_embeddings.weight"))
     change(folder, lambda tensors: {**tensors, name: torch.randn(4, 32)})
-    with quiet():
+    with silence_libraries():
         kind = transformers.AutoModel.from_pretrained(folder).eval()
         loaded = transformers.AutoTokenizer.from_pretrained(folder)
         batch = loaded(TEXTS, padding=True, return_tensors="pt")
@@ -208,7 +208,7 @@ def test_a_length_beyond_the_positions_is_cut_and_said(zoo: Zoo, tmp_path: Path)
 
 
 def test_hf_does_not_leave_out_a_dense_layer(zoo: Zoo, tmp_path: Path, cli: Cli) -> None:
-    with quiet():
+    with silence_libraries():
         bert = Transformer(str(zoo("bert")))
         modules = [bert, Pooling(32, "mean"), Dense(32, 8)]
         SentenceTransformer(modules=modules).save(str(tmp_path / "dense"))
@@ -225,13 +225,13 @@ def test_hf_does_not_leave_out_a_dense_layer(zoo: Zoo, tmp_path: Path, cli: Cli)
 
 def test_hf_says_what_of_the_folders_settings_it_leaves_out(zoo: Zoo, tmp_path: Path, cli: Cli) -> None:
     folder = sentence_transformers_folder(zoo("bert"), tmp_path / "mean", mean=True)
-    assert unread_settings(folder, "avg") == ""
-    assert unread_settings(folder, "cls") == "its own pooling is avg, not cls: st: reads them"
+    assert describe_unread_settings(folder, "avg") == ""
+    assert describe_unread_settings(folder, "cls") == "its own pooling is avg, not cls: st: reads them"
     settings(folder / "1_Pooling" / "config.json", pooling_mode="cls+max")
-    assert unread_settings(folder, "cls").startswith("its own pooling is cls+max, not cls")
+    assert describe_unread_settings(folder, "cls").startswith("its own pooling is cls+max, not cls")
     prompts = {"prompts": {"query": "q: ", "document": ""}}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
-    assert "its prompts (query) are not read" in unread_settings(folder, "cls")
+    assert "its prompts (query) are not read" in describe_unread_settings(folder, "cls")
     code, out, err = cli("run", "--methods", f"hf:{folder}:avg", "--suite", "toy", "--dry-run", as_is=True)
     assert (code, "its own pooling is cls+max, not avg and its prompts (query)" in out) == (0, True), err
     context = BuildContext(
@@ -240,9 +240,9 @@ def test_hf_says_what_of_the_folders_settings_it_leaves_out(zoo: Zoo, tmp_path: 
         model=folder,
         device="cpu",
     )
-    assert HuggingFace().build(context).facts["unread_settings"] == unread_settings(folder, "cls")
+    assert HuggingFace().build(context).facts["unread_settings"] == describe_unread_settings(folder, "cls")
     settings(folder / "config.json", sentence_transformers={"version": "5.4.0"})
-    assert "CrossEncoder" in unread_settings(folder, "cls")
+    assert "CrossEncoder" in describe_unread_settings(folder, "cls")
 
 
 def test_st_without_modules_is_refused_by_the_plan(zoo: Zoo, cli: Cli) -> None:
@@ -335,7 +335,7 @@ def test_static_tables_compute_in_float32(zoo: Zoo, tmp_path: Path) -> None:
     found = {}
     for name, kind in (("half", torch.float16), ("whole", torch.float32)):
         rounded = table.half().to(kind)
-        with quiet():
+        with silence_libraries():
             module = StaticEmbedding(tokenizer, embedding_weights=rounded)
             SentenceTransformer(modules=[module]).save(str(tmp_path / name))
         found[name] = SentenceTransformerEncoder(tmp_path / name)

@@ -11,29 +11,29 @@ import pytest
 
 from bench.config.spec import RunSpec
 from bench.config.sweeps import Backbone
-from bench.data.published import figures
+from bench.data.published import load_figures
 from bench.errors import DataError, InputError
 from bench.papers import check
 from bench.papers import items as read
-from bench.papers.check import findings, of_item
-from bench.papers.flops import options_of
-from bench.papers.items import Item, chosen, items
-from bench.papers.places import places, quantity
-from bench.papers.settings import settings
-from bench.papers.work import PAPERS_BACKBONE, work
+from bench.papers.check import check_papers, check_item
+from bench.papers.flops import resolve_options
+from bench.papers.items import Item, select_items, load_items
+from bench.papers.places import lay_out_cells, parse_quantity
+from bench.papers.settings import compare_hyperparameters
+from bench.papers.work import PAPERS_BACKBONE, plan_item
 from tests.support.cli import Cli
 
 
 def test_nothing_is_found_and_every_stored_figure_stands_in_an_item(cli: Cli) -> None:
     code, out, _ = cli("reproduce", "--check")
-    told = f"{len(items())} items hold {len(figures()):,} printed figures: nothing found\n"
+    told = f"{len(load_items())} items hold {len(load_figures()):,} printed figures: nothing found\n"
     assert (code, out) == (0, told)
-    assert len(items()) > 50
+    assert len(load_items()) > 50
 
 
 def changed(name: str, key: str, value: str | None, table: str = "methods") -> Item:
     """An item with another entry in one of its tables, or without it."""
-    item = items()[name]
+    item = load_items()[name]
     entries = {k: v for k, v in getattr(item, table).items() if k != key}
     given: dict[str, Any] = {table: entries if value is None else entries | {key: value}}
     return replace(item, **given)
@@ -49,7 +49,7 @@ PLANTED: dict[str, tuple[Item, str]] = {
         "trains on train+sick; the paper's is wiki1m",
     ),
     "a figure's text left out": (
-        replace(items()["tncse:figure5"], set="", texts={"*": "wiki1m+sickr_unlabelled"}),
+        replace(load_items()["tncse:figure5"], set="", texts={"*": "wiki1m+sickr_unlabelled"}),
         "trains on a, b, train; the paper's",
     ),
     "a pair on one text": (
@@ -79,23 +79,23 @@ PLANTED: dict[str, tuple[Item, str]] = {
     "a method that is none": (changed("tncse:table5", "tncse_single", "tncse_sngle"), "unknown method"),
     "an option that is none": (changed("tncse:table5", "tncse_single", "tncse_single[x=1]"), "no option 'x'"),
     "a suite that isn't run": (
-        replace(items()["tncse:table2"], suites=("tncse-sts17",)),
+        replace(load_items()["tncse:table2"], suites=("tncse-sts17",)),
         "'tncse-sts22/avg' is of a suite that it doesn't run",
     ),
-    "a suite that is none": (replace(items()["tncse:table4"], suites=("sts8",)), "no suite 'sts8'"),
+    "a suite that is none": (replace(load_items()["tncse:table4"], suites=("sts8",)), "no suite 'sts8'"),
     "a probe that isn't measured": (
-        replace(items()["tncse:figure6"], probes=("alignment",)),
+        replace(load_items()["tncse:figure6"], probes=("alignment",)),
         "'probe:uniformity/value' is of a probe that it doesn't measure",
     ),
-    "a profile that is none": (replace(items()["tncse:figure6"], backbones=("bert",)), "no profile 'bert'"),
-    "two figures in one cell": (replace(items()["tncse:table1"], columns=()), "one cell for both"),
+    "a profile that is none": (replace(load_items()["tncse:figure6"], backbones=("bert",)), "no profile 'bert'"),
+    "two figures in one cell": (replace(load_items()["tncse:table1"], columns=()), "one cell for both"),
     "no word on nothing": (Item("tncse", "x", "X"), "nothing is run, and it doesn't say why"),
     "nothing, and yet a run": (
-        replace(items()["tncse:table4"], nothing="x"),
+        replace(load_items()["tncse:table4"], nothing="x"),
         "it has something to compute, and says that it hasn't",
     ),
     "a difference that nothing explains": (
-        replace(items()["tncse:suppl-table1-1"], differs={}),
+        replace(load_items()["tncse:suppl-table1-1"], differs={}),
         "roberta-base tncse data=wiki1m+sickr_unlabelled training batch_size is 64, here 256",
     ),
     "an explanation of no difference": (
@@ -116,7 +116,7 @@ PLANTED: dict[str, tuple[Item, str]] = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_error_is_found(name: str) -> None:
     item, said = PLANTED[name]
-    found = of_item(item)
+    found = check_item(item)
     assert any(said in line for line in found), found
     assert all(line.startswith(item.id) for line in found)
 
@@ -124,20 +124,20 @@ def test_a_planted_error_is_found(name: str) -> None:
 def test_a_figure_that_stands_nowhere_and_a_profile_that_changes_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    left = {name: item for name, item in items().items() if name != "tncse:table5"}
-    monkeypatch.setattr(check, "items", lambda: MappingProxyType(left))
-    lost = [line for line in findings() if "stands in no item" in line]
+    left = {name: item for name, item in load_items().items() if name != "tncse:table5"}
+    monkeypatch.setattr(check, "load_items", lambda: MappingProxyType(left))
+    lost = [line for line in check_papers() if "stands in no item" in line]
     assert len(lost) == 2
     assert all("Table 5 bert-base" in line for line in lost)
 
-    real = options_of
+    real = resolve_options
 
     def slower(method: str, profile: str) -> object:
         found = dict(real(method, profile))
         return found | {"lr": 1.0} if method == "tncse_d" else found
 
-    monkeypatch.setattr("bench.papers.settings.options_of", slower)
-    found = of_item(items()["tncse:suppl-table1-1"])
+    monkeypatch.setattr("bench.papers.settings.resolve_options", slower)
+    found = check_item(load_items()["tncse:suppl-table1-1"])
     assert len([line for line in found if "tncse_d" in line and "here 1" in line]) == 2
 
 
@@ -155,42 +155,42 @@ def test_a_figure_that_stands_nowhere_and_a_profile_that_changes_are_found(
     ],
 )
 def test_the_twins_of_these_ablations_see_sick(name: str, text: str) -> None:
-    made = work(items()[name], RunSpec((), (1,), "bert-base"), "bert-base")
+    made = plan_item(load_items()[name], RunSpec((), (1,), "bert-base"), "bert-base")
     twins = [method for method in made.methods if method.startswith(("tncse", "jtcse"))]
     assert twins
-    assert [method for method in twins if options_of(method, "bert-base")["sick"] is not True] == []
+    assert [method for method in twins if resolve_options(method, "bert-base")["sick"] is not True] == []
 
 
 def test_what_figures_5_7_8_and_9_of_the_gradient_paper_train() -> None:
     for number in ("5", "7", "8", "9"):
-        found = [i for n, i in items().items() if n.startswith(f"gradient_paradigm:figure{number}")]
+        found = [i for n, i in load_items().items() if n.startswith(f"gradient_paradigm:figure{number}")]
         assert found
         assert {method.partition("[")[0] for item in found for method in item.gradient} == {"paradigm"}
 
 
 def test_settings_that_several_methods_share_are_compared_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    item = items()["unsee:appendix-a"]
-    shared = next(s for s in settings(item) if s.figure.metric == "learning_rate" and "," in s.option)
+    item = load_items()["unsee:appendix-a"]
+    shared = next(s for s in compare_hyperparameters(item) if s.figure.metric == "learning_rate" and "," in s.option)
     assert shared.equal
     assert shared.option.count("unsee_") == 4
     other = {"unsee_vicreg": {"lr": 1.0}}
-    real = options_of
+    real = resolve_options
     monkeypatch.setattr(
-        "bench.papers.settings.options_of",
+        "bench.papers.settings.resolve_options",
         lambda method, profile: {**real(method, profile), **other.get(method, {})},
     )
-    assert not next(s for s in settings(item) if s.option == shared.option).equal
+    assert not next(s for s in compare_hyperparameters(item) if s.option == shared.option).equal
 
 
 def test_layers_and_pooler_say_what_a_backbone_cannot_have(tiny_bert: Path) -> None:
     spec = RunSpec((), (1,), "mini")
-    caels = work(items()["jtcse:table9"], spec, "mini")
+    caels = plan_item(load_items()["jtcse:table9"], spec, "mini")
     assert set(caels.impossible.values()) == {"the backbone has 4 layers"}
     assert (len(caels.methods), len(caels.impossible)) == (4, 3)
-    pooled = work(items()["tncse:suppl-table2-1"], spec, "mini")
+    pooled = plan_item(load_items()["tncse:suppl-table2-1"], spec, "mini")
     assert list(pooled.impossible.values()) == ["the backbone has no pooler"]
-    assert not work(items()["jtcse:table9"], spec, "bert-base").impossible
-    other = work(items()["jtcse:table9"], replace(spec, backbone=str(tiny_bert)), "mini")
+    assert not plan_item(load_items()["jtcse:table9"], spec, "bert-base").impossible
+    other = plan_item(load_items()["jtcse:table9"], replace(spec, backbone=str(tiny_bert)), "mini")
     assert (len(other.methods), other.label[:5], caels.label) == (
         3,
         "mini@",
@@ -201,18 +201,18 @@ def test_layers_and_pooler_say_what_a_backbone_cannot_have(tiny_bert: Path) -> N
 def test_a_quantity_that_is_none_is_refused() -> None:
     for text in ("avg", "/avg", "sts7/", "probes:x", ""):
         with pytest.raises(DataError, match="is no quantity"):
-            quantity(text, "here")
+            parse_quantity(text, "here")
 
 
 def test_names_on_the_command_line() -> None:
-    assert [item.paper for item in chosen("unsee")] == ["unsee"] * len(chosen("unsee"))
-    assert chosen("tncse:table4")[0].name == "table4"
-    several = chosen("tncse:table6, unsee:table1,tncse:table6")
+    assert [item.paper for item in select_items("unsee")] == ["unsee"] * len(select_items("unsee"))
+    assert select_items("tncse:table4")[0].name == "table4"
+    several = select_items("tncse:table6, unsee:table1,tncse:table6")
     assert [item.id for item in several] == ["tncse:table6", "unsee:table1"]
     with pytest.raises(InputError, match="did you mean 'tncse:table4'"):
-        chosen("tncse:tabel4")
+        select_items("tncse:tabel4")
     with pytest.raises(InputError, match="did you mean 'jtcse'"):
-        chosen("jtcs")
+        select_items("jtcs")
 
 
 @pytest.mark.parametrize(
@@ -230,11 +230,11 @@ def test_a_damaged_file_of_items_is_refused(
     (tmp_path / "tncse.toml").write_text(text)
     monkeypatch.setattr("bench.papers.items.resources.files", lambda package: tmp_path)
     with pytest.raises(DataError, match=said):
-        read._read("tncse")
+        read._read_paper("tncse")
 
 
 def test_another_backbones_grid_has_its_own_layers() -> None:
-    item = items()["tncse:figure5"]
-    rows = {dict(place.row)["row"] for place in places(item, "bert-base", PAPERS_BACKBONE)}
+    item = load_items()["tncse:figure5"]
+    rows = {dict(place.row)["row"] for place in lay_out_cells(item, "bert-base", PAPERS_BACKBONE)}
     assert rows == {str(n) for n in range(7)}
-    assert {dict(p.row)["row"] for p in places(item, "x", Backbone(3, False))} == {"0", "1", "2", "3"}
+    assert {dict(p.row)["row"] for p in lay_out_cells(item, "x", Backbone(3, False))} == {"0", "1", "2", "3"}

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bench.papers.items import Item, items
-from bench.papers.layout import Found, grid, like_printed
-from bench.papers.places import places
+from bench.papers.items import Item, load_items
+from bench.papers.layout import ItemRecords, item_grid, matches_paper
+from bench.papers.places import lay_out_cells
 from bench.papers.work import PAPERS_BACKBONE
 from bench.records.record import RunRecord, Score
-from bench.render.grid import DASH, Cell, Grid, Quoted
+from bench.render.grid import DASH, ScoreCell, Grid, Quoted
 
 BASE = RunRecord(
     profile="bert-base",
@@ -36,8 +36,8 @@ def record(method: str, seed: int | None, scores: Mapping[str, float], **more: A
 
 
 def laid_out(item: Item, records: Mapping[str, Sequence[RunRecord]], **more: Any) -> Grid:
-    found = Found("bert-base", records, (1, 2), campaign="c d", **more)
-    return grid(item, places(item, "bert-base", PAPERS_BACKBONE), found)
+    found = ItemRecords("bert-base", records, (1, 2), campaign="c d", **more)
+    return item_grid(item, lay_out_cells(item, "bert-base", PAPERS_BACKBONE), found)
 
 
 def row(table: Grid, name: str, whose: str = "bench") -> tuple[Any, ...]:
@@ -49,19 +49,19 @@ def row(table: Grid, name: str, whose: str = "bench") -> tuple[Any, ...]:
 def test_a_gain_is_the_mean_of_the_seeds_differences() -> None:
     without = [record("simcse", seed, {"avg": value}) for seed, value in ((1, 0.5), (2, 0.6), (3, 0.1))]
     also = [record("simcse[text=train+sick]", seed, {"avg": value}) for seed, value in ((2, 0.7), (1, 0.52))]
-    table = laid_out(items()["tncse:table6"], {"simcse": without, "simcse[text=train+sick]": also})
+    table = laid_out(load_items()["tncse:table6"], {"simcse": without, "simcse[text=train+sick]": also})
     first, second, gain = row(table, "SimCSE")
     assert (first.n, second.n, gain.n) == (3, 2, 2)
     assert gain.mean == pytest.approx((0.02 + 0.1) / 2)
     assert gain.sd == pytest.approx(0.08 / 2**0.5)
     assert [cell.text for cell in row(table, "SimCSE", "paper")] == ["74.3", "75.9", "1.6"]
     assert table.header == ("method", "", "Wiki1M", "+ unlabelled SICKR", "gain")
-    assert row(table, "TNCSE")[0] == Cell(None, None, 0)
+    assert row(table, "TNCSE")[0] == ScoreCell(None, None, 0)
     assert "Not run yet: " in " ".join(table.notes)
 
 
 def test_figures_of_another_backbone_are_grey_and_what_stands_alone_is_marked() -> None:
-    item = items()["unsee:section1"]
+    item = load_items()["unsee:section1"]
     for comparable in (True, False):
         table = laid_out(item, {}, comparable=comparable)
         quoted = [cell for cells in table.rows for cell in cells if isinstance(cell, Quoted)]
@@ -74,7 +74,7 @@ def test_figures_of_another_backbone_are_grey_and_what_stands_alone_is_marked() 
 
 def test_what_is_like_the_printed_ones() -> None:
     """Another backbone, other data or another text, and the two can't be compared."""
-    item = items()["tncse:table5"]
+    item = load_items()["tncse:table5"]
     text = {"corpus": {"name": "wiki1m_for_simcse.txt", "sentences": 1_000_000}, "stages": {"simcse": {}}}
     own = replace(
         BASE,
@@ -85,17 +85,17 @@ def test_what_is_like_the_printed_ones() -> None:
         training=text,
         scores=(Score("avg", "all", "spearman", 0.5, 1),),
     )
-    assert like_printed(item, [own])
+    assert matches_paper(item, [own])
     for change in (
         {"backbone": {"name": "mini-bert", "sha256": ""}},
         {"tasks": {"STSB": {"reference": False}}},
         {"training": {**text, "corpus": {"name": "mine.txt", "sentences": 1_000_000}}},
     ):
-        assert not like_printed(item, [own, replace(own, **change)])
+        assert not matches_paper(item, [own, replace(own, **change)])
 
 
 def test_misprints_are_marked_with_the_rows_that_they_touch() -> None:
-    table = laid_out(items()["gradient_paradigm:table5"], {})
+    table = laid_out(load_items()["gradient_paradigm:table5"], {})
     marked = [cell.text for cells in table.rows for cell in cells if isinstance(cell, Quoted) and cell.sign]
     assert marked == ["78.34", "78.24"]
     assert [note for note in table.notes if note.startswith("? Barlow Twins, VICReg: Table 3 prints")]
@@ -109,7 +109,7 @@ def test_kinds_of_task_and_metrics_at_ranks_are_read() -> None:
         suite="unsee",
         scores=tuple(Score(*each, 1) for each in scores),
     )
-    table = laid_out(items()["unsee:table1"], {"unsee_byol": [one]})
+    table = laid_out(load_items()["unsee:table1"], {"unsee_byol": [one]})
     cells = row(table, "UNSEE-BYOL")
     assert (cells[4].mean, cells[7].mean) == (0.25, 0.5)
     assert cells[0].mean is None
@@ -120,7 +120,7 @@ def test_kinds_of_task_and_metrics_at_ranks_are_read() -> None:
         for metric, value in zip(("map@1", "ndcg@10"), values, strict=True)
     ]
     found = replace(BASE, method="simcse", suite="tncse-retrieval", scores=tuple(ranked))
-    table = laid_out(items()["jtcse:table6"], {"simcse": [found]})
+    table = laid_out(load_items()["jtcse:table6"], {"simcse": [found]})
     assert row(table, "MAP@1")[0].mean == pytest.approx(0.2)
     assert row(table, "NDCG@10")[0].mean == pytest.approx(0.5)
     assert row(table, "MAP@10")[0].mean is None
@@ -130,26 +130,26 @@ def test_kinds_of_task_and_metrics_at_ranks_are_read() -> None:
 def test_costs_and_probes_and_stages_are_printed_as_they_are() -> None:
     cost = {"cost": {"gmac": 4.0}}
     runs = [record("simcse", seed, {"avg": 0.5}, probes=cost) for seed in (1, 2)]
-    table = laid_out(items()["jtcse:table7"], {"simcse": runs})
+    table = laid_out(load_items()["jtcse:table7"], {"simcse": runs})
     ours = [cells for cells in table.rows if "12.5±0" in cells]
     assert len(ours) == 1  # eta: 50 points of 4 GMAC
     assert any("4±0" in cells for cells in table.rows)
 
     stages = {"joint": {"mean_cls_norm": [14.0, 16.0]}, "sub2": {}}
     normed = record("tncse[ltn_input=cls,sick=true]", 1, {"STSB": 0.4}, training={"stages": stages})
-    table = laid_out(items()["tncse:figure5"], {"tncse[ltn_input=cls,sick=true]": [normed]})
+    table = laid_out(load_items()["tncse:figure5"], {"tncse[ltn_input=cls,sick=true]": [normed]})
     cells = dict(zip(table.header[1:], table.rows[0][1:], strict=True))
     assert cells["tncse, mean norm of [CLS]"] == "15"
-    assert cells["tncse, STS-B test"] == Cell(0.4, None, 1)
+    assert cells["tncse, STS-B test"] == ScoreCell(0.4, None, 1)
 
 
 def test_a_stand_in_gives_its_average_for_one_task_alone() -> None:
-    item = items()["tncse:table5"]
+    item = load_items()["tncse:table5"]
     one = record("tncse_single", 1, {"avg": 0.3}, suite="mini")
     stand_ins = {"sts7": "mini"}
     for alone, mean in ((frozenset({"sts7"}), 0.3), (frozenset[str](), None)):
         table = laid_out(item, {"tncse_single": [one]}, stand_ins=stand_ins, alone=alone)
-        assert table.rows[1][3] == Cell(mean, None, int(mean is not None))
+        assert table.rows[1][3] == ScoreCell(mean, None, int(mean is not None))
         assert "Stand-ins of this profile: mini for sts7." in table.notes
 
 
@@ -158,7 +158,7 @@ def test_what_is_impossible_failed_or_to_be_tested_is_said() -> None:
     failed = replace(BASE, method="jtcse[caels=1,sick=True]", status="failed", reason="no luck")
     done = [record("jtcse[caels=2,sick=True]", seed, {"avg": 0.5}) for seed in (1, 2)]
     records = {"jtcse[sick=true,caels=1]": [failed], "jtcse[sick=true,caels=2]": done}
-    table = laid_out(items()["jtcse:table9"], records, impossible=why)
+    table = laid_out(load_items()["jtcse:table9"], records, impossible=why)
     notes = " ".join(table.notes)
     assert "Not run: jtcse[sick=true,caels=12]: the backbone has 4 layers." in notes
     assert "Failed: jtcse[caels=1,sick=True] seed 1: no luck" in notes

@@ -13,8 +13,8 @@ import pytest
 
 from bench.config import profiles
 from bench.data.published import PAPERS
-from bench.data.released import checkpoints
-from bench.papers.items import Item, items
+from bench.data.released import load_checkpoints
+from bench.papers.items import Item, load_items
 from tests.support.cli import Cli, refusal
 from tests.support.released import hub_folder
 from tests.support.shortened import shortened
@@ -34,7 +34,7 @@ def short() -> Iterator[None]:
 @pytest.fixture
 def published(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mini's backbone in the place of every published checkpoint."""
-    towers = [tower for known in checkpoints().values() for tower in known.towers]
+    towers = [tower for known in load_checkpoints().values() for tower in known.towers]
     for name, commit in {(tower.hub, (tower.revision + 40 * "0")[:40]) for tower in towers if tower.hub}:
         hub_folder(hub, name, commit, BACKBONE)
     for folder in {tmp_path / "checkpoints" / tower.folder for tower in towers if tower.folder}:
@@ -59,7 +59,7 @@ def is_number(value: object) -> bool:
 @pytest.fixture
 def small(short: None) -> Iterator[None]:
     """Two methods an item, and pairs in the place of what mteb and classifiers measure."""
-    load = profiles.load
+    load = profiles.load_profile
 
     def first_two(item: Item) -> Item:
         kept = [key for key, text in item.methods.items() if text][:2]
@@ -73,9 +73,9 @@ def small(short: None) -> Iterator[None]:
         return replace(profile, stand_ins=pairs)
 
     with pytest.MonkeyPatch.context() as patch:  # undone before what it is on top of
-        patch.setattr(profiles, "load", only_pairs)
-        for name, item in items().items():
-            patch.setitem(items(), name, first_two(item))
+        patch.setattr(profiles, "load_profile", only_pairs)
+        for name, item in load_items().items():
+            patch.setitem(load_items(), name, first_two(item))
         yield
 
 
@@ -89,7 +89,7 @@ OF_EACH_KIND = "tncse:figure5", "jtcse:table9", "unsee:section1", "gradient_para
     "name", [pytest.param(name, marks=pytest.mark.long if "figure5" in name else ()) for name in OF_EACH_KIND]
 )
 def test_an_item_runs_on_mini(name: str, cli: Cli) -> None:
-    runs(cli, name, [items()[name]])
+    runs(cli, name, [load_items()[name]])
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_every_item_runs_on_mini_with_tasks_of_its_kind(paper: str, cli: Cli) ->
 
 def items_of(paper: str) -> list[Item]:
     """A paper's items that have something to compute or to print."""
-    return [item for item in items().values() if item.paper == paper and not item.nothing]
+    return [item for item in load_items().values() if item.paper == paper and not item.nothing]
 
 
 def runs(cli: Cli, name: str, asked: list[Item]) -> None:
@@ -139,9 +139,9 @@ def test_tasks_of_its_kind_fill_the_columns(
     name: str, first: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kinds of task, metrics of retrieval, several lists: for one method."""
-    item = items()[name]
+    item = load_items()[name]
     kept = {key: text if key == first else "" for key, text in item.methods.items()}
-    monkeypatch.setitem(items(), name, replace(item, methods=kept))
+    monkeypatch.setitem(load_items(), name, replace(item, methods=kept))
     (table,) = printed(cli, name, *MINI)
     cells = [cell for row in table["rows"] if "bench" in row for cell in row[2:]]
     assert len([cell for cell in cells if is_number(cell)]) == {"unsee:table1": 8, "tncse:table2": 5}[name]
@@ -171,7 +171,7 @@ def ours_are_numbers(item: Item, table: Table) -> None:
 def test_the_list_says_what_is_done_and_what_the_rest_costs(cli: Cli) -> None:
     (table,) = printed(cli)
     rows = {row[0]: row for row in table["rows"]}
-    assert set(rows) == set(items())
+    assert set(rows) == set(load_items())
     assert rows["tncse:table4"][1:4] == ["bert-base", "8", "0 of 8"]
     assert rows["tncse:table4"][4].endswith(" GPU h")
     assert rows["tncse:figure1"][4] == "nothing to compute"
@@ -179,7 +179,7 @@ def test_the_list_says_what_is_done_and_what_the_rest_costs(cli: Cli) -> None:
     code, out, _ = cli("reproduce")
     assert code == 0
     assert out.count("\n\n") == len(PAPERS) + 1
-    assert all(item.title in out for item in items().values())
+    assert all(item.title in out for item in load_items().values())
     (table,) = printed(cli, *MINI)
     rows = {row[0]: row for row in table["rows"]}
     assert rows["tncse:table4"][1:5] == ["mini", "8", "0 of 8", "0 CPU s, 8 cells unknown"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.card import NEEDS, MethodCard, Need, check_types
+from bench.card import NEEDS, MethodCard, Need, check_card
 from bench.errors import InputError
 from bench.registry import METHODS, discover
 from tests.support.cli import Cli, records, refusal
@@ -167,5 +167,5 @@ def test_an_unknown_need_is_refused() -> None:
         def build(self, context: object) -> None: ...
 
     with pytest.raises(InputError, match="needs 'wings'"):
-        check_types(Wrong())
+        check_card(Wrong())
     assert "x" not in METHODS.names()

@@ -12,7 +12,7 @@ from scipy import stats
 
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
-from bench.plan.detect import Detection, PlannedPair, detection
+from bench.plan.detect import Detection, PlannedPair, plan_detection
 from bench.plan.plan import Plan, make_plan
 from bench.records.record import Score
 from bench.stats.power import welch_power
@@ -63,7 +63,7 @@ def by_loops(points: float, sd: float, level: float = 0.95) -> int:
 
 def test_methods_that_share_stages_are_planned_in_pairs_from_earlier_records(tmp_path: Path) -> None:
     finish(planned(tmp_path, "tncse,jtcse", (1, 2, 3), "pilot"), TWINS)
-    pair = one(detection(planned(tmp_path, "tncse,jtcse"), 0.5))
+    pair = one(plan_detection(planned(tmp_path, "tncse,jtcse"), 0.5))
     assert (pair.first, pair.second, pair.suite, pair.seeds, pair.source) == (
         "tncse", "jtcse", "toy", 5, "pilot",
     )  # fmt: skip
@@ -87,7 +87,7 @@ def test_a_campaign_with_a_record_that_cannot_be_read_is_no_pilot(tmp_path: Path
     for campaign in ("other", "pilot"):
         finish(planned(tmp_path, "tncse,jtcse", (1, 2, 3), campaign), TWINS)
     with unreadable(*(tmp_path / "other").glob("*/tncse/seed-2/toy.json")):
-        pair = one(detection(planned(tmp_path, "tncse,jtcse"), 0.5))
+        pair = one(plan_detection(planned(tmp_path, "tncse,jtcse"), 0.5))
     assert pair.source == "pilot"
 
 
@@ -97,7 +97,7 @@ def test_methods_that_share_nothing_are_planned_apart_and_all_pairs_are_correcte
         planned(tmp_path, methods, (1, 2, 3), "pilot"),
         {"tncse": TWINS["tncse"], "simcse": SIMCSE, "word_overlap": (50.0,)},
     )
-    found = detection(planned(tmp_path, methods), 1.0)
+    found = plan_detection(planned(tmp_path, methods), 1.0)
     assert (found.family, found.power) == (3, 0.8)
     assert found.level == pytest.approx(1 - 0.05 / 3)
     apart, fixed, also = found.pairs
@@ -134,11 +134,11 @@ def test_the_largest_pilot_counts_and_only_of_this_specification(tmp_path: Path)
         for job in other.jobs
     ]
     finish(replace(other, jobs=tuple(changed)), TWINS)
-    assert one(detection(wanted, 0.5)).source == "a"
+    assert one(plan_detection(wanted, 0.5)).source == "a"
     finish(planned(tmp_path, "tncse,jtcse", (1, 2, 3), "c"), TWINS)
-    assert one(detection(wanted, 0.5)).source == "c"
+    assert one(plan_detection(wanted, 0.5)).source == "c"
     # of one method alone there are no pairs
-    assert one(detection(planned(tmp_path / "new", "tncse,jtcse"), 0.5)).outlooks == ()
+    assert one(plan_detection(planned(tmp_path / "new", "tncse,jtcse"), 0.5)).outlooks == ()
 
 
 @pytest.mark.parametrize(
@@ -180,25 +180,25 @@ def test_where_nothing_can_be_planned_one_line_says_what_to_do(
 ) -> None:
     if seeds:
         finish(planned(tmp_path, methods, seeds, "pilot"), averages)
-    pair = one(detection(planned(tmp_path, methods), 0.5))
+    pair = one(plan_detection(planned(tmp_path, methods), 0.5))
     assert (pair.outlooks, pair.reason) == ((), reason)
 
 
 def test_a_given_spread_is_shown_for_several_correlations_of_pairs(tmp_path: Path) -> None:
-    pair = one(detection(planned(tmp_path, "tncse,jtcse"), 0.5, 0.8))
+    pair = one(plan_detection(planned(tmp_path, "tncse,jtcse"), 0.5, 0.8))
     assert [outlook.correlation for outlook in pair.outlooks] == [0.0, 0.9, 0.99]
     for outlook in pair.outlooks:
         assert outlook.correlation is not None
         sd = 0.8 * (2 * (1 - outlook.correlation)) ** 0.5
         assert (outlook.needed.seeds, outlook.needed.low) == (by_loops(0.5, sd), by_loops(0.5, sd))
-    (outlook,) = one(detection(planned(tmp_path, "tncse,simcse"), 0.5, 0.8)).outlooks
+    (outlook,) = one(plan_detection(planned(tmp_path, "tncse,simcse"), 0.5, 0.8)).outlooks
     assert (outlook.spread.design, outlook.spread.a, outlook.spread.b) == ("sides", 0.8, 0.8)
-    (outlook,) = one(detection(planned(tmp_path, "tncse,word_overlap", (1,)), 0.5, 0.8)).outlooks
+    (outlook,) = one(plan_detection(planned(tmp_path, "tncse,word_overlap", (1,)), 0.5, 0.8)).outlooks
     assert (outlook.spread.design, outlook.shows) == ("one side", None)  # a single seed shows nothing
 
 
 def test_of_many_methods_the_first_is_planned_against_each(tmp_path: Path) -> None:
-    found = detection(planned(tmp_path, "simcse,tncse,jtcse,esimcse,untrained,word_overlap"), 0.5, 1.0)
+    found = plan_detection(planned(tmp_path, "simcse,tncse,jtcse,esimcse,untrained,word_overlap"), 0.5, 1.0)
     assert (found.first, found.family, {pair.first for pair in found.pairs}) == ("simcse", 5, {"simcse"})
     assert [pair.second for pair in found.pairs] == ["tncse", "jtcse", "esimcse", "untrained", "word_overlap"]
 

@@ -11,8 +11,8 @@ import pytest
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data.corpus import Corpus, read_corpus
-from bench.nn.folder import content_hash
-from bench.plan.plan import Inputs, make_plan
+from bench.nn.folder import hash_model
+from bench.plan.plan import PlanInputs, make_plan
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
     return counted
 
 
-def text_in(spec: RunSpec, inputs: Inputs | None = None) -> str:
+def text_in(spec: RunSpec, inputs: PlanInputs | None = None) -> str:
     corpus = make_plan(spec, inputs).jobs[0].record.training["corpus"]
     return str(corpus["sha256"])
 
@@ -43,7 +43,7 @@ def test_a_text_is_read_once_for_plans_that_share_what_was_read(tmp_path: Path, 
         for seed in (1, 2)
         for file in (one, other)
     ]
-    inputs = Inputs()
+    inputs = PlanInputs()
     shared = [text_in(spec, inputs) for spec in specs]
     assert dict(reads) == {one: 1, other: 1}
     assert shared == [text_in(spec) for spec in specs]
@@ -57,12 +57,12 @@ def test_a_backbone_is_hashed_once_for_plans_that_share_what_was_read(
 
     def counting(path: Path) -> str:
         hashed.append(path)
-        return content_hash(path)
+        return hash_model(path)
 
-    monkeypatch.setattr("bench.nn.folder.content_hash", counting)
+    monkeypatch.setattr("bench.nn.folder.hash_model", counting)
     own = RunSpec(parse_methods("simcse"), (1,), "mini")
     given = replace(own, backbone=str(tiny_bert))
-    inputs = Inputs()
+    inputs = PlanInputs()
     records = [
         make_plan(spec, inputs).jobs[0].record for spec in (own, given, replace(own, seeds=(2,)), given)
     ]
@@ -73,7 +73,7 @@ def test_a_backbone_is_hashed_once_for_plans_that_share_what_was_read(
 
 
 def test_a_plan_of_its_own_sees_what_was_changed(tmp_path: Path) -> None:
-    text, inputs = tmp_path / "text.txt", Inputs()
+    text, inputs = tmp_path / "text.txt", PlanInputs()
     text.write_text("A line of text.\nAnd more.\n" * 64)
     spec = RunSpec(parse_methods("simcse"), (1,), "mini", corpus=text)
     before = text_in(spec, inputs)

@@ -10,10 +10,10 @@ import pytest
 
 from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import RunSpec
-from bench.execution.runner import pending_jobs, run_plan
+from bench.execution.runner import find_pending_jobs, run_plan
 from bench.plan.plan import Plan, make_plan
 from bench.records import store
-from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, key_of, values
+from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, compute_record_key, fact_values
 from bench.records.record import RunRecord
 from tests.support.cli import Cli
 
@@ -24,13 +24,13 @@ SHORT = ("steps=2", "eval_every=2", "batch_size=8")
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
     """How often each record's file was read."""
     counted: Counter[Path] = Counter()
-    read = store._parsed
+    read = store._parse_valid_record
 
     def counting(path: Path, content: bytes) -> RunRecord:
         counted[path] += 1
         return read(path, content)
 
-    monkeypatch.setattr(store, "_parsed", counting)
+    monkeypatch.setattr(store, "_parse_valid_record", counting)
     return counted
 
 
@@ -65,7 +65,7 @@ def test_the_state_of_every_job_is_found_once(cli: Cli, tmp_path: Path, reads: C
     }
     pending = ["broken seed 2", "noise seed 3", "broken seed 3"]
     assert [job.cell.describe() for job in plan.pending()] == pending
-    assert pending_jobs(plan) == plan.pending()
+    assert find_pending_jobs(plan) == plan.pending()
     assert set(reads.values()) == {1}
 
 
@@ -98,7 +98,7 @@ def test_a_finished_record_says_what_was_planned(
     record = outcome.record
     assert record is not None
     assert record.status == "ok", record.reason
-    assert record.key == job.key == key_of(record)
+    assert record.key == job.key == compute_record_key(record)
     assert make_plan(plan.spec).status(job) == "done"
 
 
@@ -122,6 +122,6 @@ def test_what_is_not_in_a_stages_key_leaves_its_training_shared(
 def test_the_facts_of_a_stage_are_facts_of_its_cell(tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     (job,) = trained(tmp_path, "simcse", tiny_bert, corpus).jobs
     assert {fact.name for fact in IN_STAGE} <= {fact.name for fact in ENCODER_FACTS}
-    said = values(job.record, IN_STAGE)
+    said = fact_values(job.record, IN_STAGE)
     assert said["arithmetic of training"] == 2
     assert said["weights"] == job.cell.model.sha256  # type: ignore[union-attr]

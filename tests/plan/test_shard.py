@@ -11,7 +11,7 @@ import pytest
 from bench.config.method_ids import parse_methods, parse_shard
 from bench.config.spec import RunSpec
 from bench.plan.plan import Plan, make_plan
-from bench.plan.shard import shares
+from bench.plan.shard import split_plan
 from tests.support.cli import Cli, refusal, stable_bytes
 
 SHARED = "simcse,untrained,tncse[rtt=none],jtcse[rtt=none],word_overlap,ensemble:simcse+untrained"
@@ -25,7 +25,7 @@ def planned(results: Path, methods: str = SHARED, seeds: Sequence[int] = (1, 2, 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 40])
 def test_every_cell_is_in_one_share_and_no_stage_in_two(tmp_path: Path, count: int) -> None:
     plan = planned(tmp_path)
-    dealt = shares(plan, count)
+    dealt = split_plan(plan, count)
     assert len(dealt) == count
     names = [(job.place, index) for index, jobs in enumerate(dealt) for job in jobs]
     assert sorted(map(str, (place for place, _ in names))) == sorted(str(job.place) for job in plan.jobs)
@@ -43,7 +43,7 @@ def test_every_cell_is_in_one_share_and_no_stage_in_two(tmp_path: Path, count: i
 
 def test_a_share_keeps_the_plans_order_and_its_work_is_like_the_others(tmp_path: Path) -> None:
     plan = planned(tmp_path, "simcse", range(1, 9))
-    dealt = shares(plan, 4)
+    dealt = split_plan(plan, 4)
     order = {job.place: index for index, job in enumerate(plan.jobs)}
     for jobs in dealt:
         assert [order[job.place] for job in jobs] == sorted(order[job.place] for job in jobs)
@@ -52,11 +52,11 @@ def test_a_share_keeps_the_plans_order_and_its_work_is_like_the_others(tmp_path:
 
 def test_what_is_done_moves_no_cell(cli: Cli, tmp_path: Path) -> None:
     plan = planned(tmp_path / "results", "noise,word_overlap,untrained")
-    before = [[job.place for job in jobs] for jobs in shares(plan, 3)]
+    before = [[job.place for job in jobs] for jobs in split_plan(plan, 3)]
     assert cli("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy")[0] == 0
     again = planned(tmp_path / "results", "noise,word_overlap,untrained")
     assert {again.status(job) for job in again.jobs} == {"done", "to do"}
-    assert [[job.place for job in jobs] for jobs in shares(again, 3)] == before
+    assert [[job.place for job in jobs] for jobs in split_plan(again, 3)] == before
 
 
 def test_cells_tied_by_a_third_go_together(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_cells_tied_by_a_third_go_together(tmp_path: Path) -> None:
     first, second, third = (job for job in plan.jobs if job.suite == "toy")
     both = replace(third.cell, stages=(*first.cell.stages, *second.cell.stages))
     tied = replace(plan, jobs=(first, second, replace(third, cell=both)))
-    assert [len(jobs) for jobs in shares(tied, 2)] == [3, 0]
+    assert [len(jobs) for jobs in split_plan(tied, 2)] == [3, 0]
 
 
 @pytest.mark.parametrize("text", ["", "3", "0/4", "5/4", "1/0", "-1/4", "a/b", "1/4/2", "1.0/4", "1/999999"])
@@ -115,12 +115,12 @@ def test_a_failed_cell_of_a_shard_stays_out_and_is_named(
     run = ("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy")
     assert cli(*run)[0] == 0
     path = next((tmp_path / "results").rglob("seed-2/toy.json"))
-    from bench.records.integrity import sealed
-    from bench.records.record import from_json, to_json
+    from bench.records.integrity import seal_record
+    from bench.records.record import parse_record, record_to_json
 
-    record = from_json(path.read_text(), str(path))
+    record = parse_record(path.read_text(), str(path))
     failed = replace(record, status="failed", scores=(), predictions=None, reason="planted")
-    path.write_text(to_json(sealed(failed)))
+    path.write_text(record_to_json(seal_record(failed)))
     code, out, _ = cli("merge", "results", "--into", "merged")
     assert (code, "note: 1 failed cells are left out: mini/noise/seed-2/toy.json" in out) == (0, True)
     assert out.endswith("merged/local: 1 records added\n")

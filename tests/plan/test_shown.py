@@ -40,9 +40,9 @@ def test_it_says_what_the_plan_says(cli: Cli) -> None:
 
 
 def test_sources_of_a_method_without_a_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = profiles.load
+    load = profiles.load_profile
     monkeypatch.setattr(
-        profiles, "load", lambda name: replace(load(name), methods={"simcse": load(name).methods["simcse"]})
+        profiles, "load_profile", lambda name: replace(load(name), methods={"simcse": load(name).methods["simcse"]})
     )
     found = shown(cli, "distill:simcse", "--profile", "mini", "--set", "distill.batch_size=32")
     assert found["budget"] == ["9,600 sentences a training stage, a dev evaluation every 1,600"]
@@ -83,7 +83,7 @@ def test_match_counts_the_stages_of_a_method_s_members(
 
 @pytest.mark.parametrize("profile", ["mini-equal", "minilm-lm"])
 def test_equal_terms_are_the_budget_s_also_beside_a_table(cli: Cli, profile: str) -> None:
-    loaded = profiles.load(profile)
+    loaded = profiles.load_profile(profile)
     assert loaded.budget is not None
     steps = loaded.budget.sentences // 64
     of_budget = f"  (budget of profile {profile})"
@@ -107,9 +107,9 @@ def test_what_one_row_is_given_holds_against_what_all_of_its_method_are(cli: Cli
 
 
 def test_a_table_beside_equal_terms_overrules_them(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = profiles.load
+    load = profiles.load_profile
     monkeypatch.setattr(
-        profiles, "load", lambda name: replace(load(name), methods={"simcse": {"max_length": 16}})
+        profiles, "load_profile", lambda name: replace(load(name), methods={"simcse": {"max_length": 16}})
     )
     options = shown(cli, "simcse", "--profile", "mini-equal")["option"]
     assert "max_length=16  (profile mini-equal)" in options

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from bench.errors import DataError
-from bench.execution.along import _Along
-from bench.execution.builder import Builder
-from bench.probes.along import Along, Evaluated, read_along, write_along
-from bench.reports.figures.of_along import along_figures
-from bench.reports.tables.along import along_grids, along_relations, within_relations
+from bench.execution.along import _ProbingBuilder
+from bench.execution.builder import EncoderBuilder
+from bench.probes.along import TrainingProbes, ProbedEvaluation, read_training_probes, write_training_probes
+from bench.reports.figures.of_along import training_probe_figures
+from bench.reports.tables.along import evaluation_grids, evaluation_relations, within_relations
 from bench.reports.tables.relation import Rho
 from bench.stages import Stage
 from bench.stats.items import spearman_interval
@@ -41,12 +41,12 @@ def test_the_training_is_the_same_as_without_and_nothing_is_kept(
     files = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
     anew: list[tuple[dict[str, Any], dict[str, bytes]]] = []
 
-    def train(self: Builder, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
-        facts = Builder.train_here(self, stage, inputs, out)
+    def train(self: EncoderBuilder, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+        facts = EncoderBuilder.train_here(self, stage, inputs, out)
         anew.append((facts, weights(out)))
         return facts
 
-    monkeypatch.setattr(_Along, "train_here", train)
+    monkeypatch.setattr(_ProbingBuilder, "train_here", train)
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     code, out, err = cli("probe", "simcse", "--seeds", "1", "--along", *given, "--format", "json")
@@ -88,13 +88,13 @@ def test_refusals(cli: Cli, tiny_bert: Path, given: tuple[str, ...], message: st
     assert (code, message in err) == (2, True), err
 
 
-def evaluated(seed: int, step: int, dev: float, energy: float) -> Evaluated:
+def evaluated(seed: int, step: int, dev: float, energy: float) -> ProbedEvaluation:
     probes = {
         "data": {"tasks": {"T": {}}, "sentences": 3},
         "cls_energy": {"value": energy, "pooling": "cls"},
         "uniformity": {"value": -2 - 0.1 * ((7 * step + 3 * seed) % 11)},
     }
-    return Evaluated("m", seed, "joint", step, dev, probes, (f"{seed} sub", f"{seed} joint"), f"{seed} joint")
+    return ProbedEvaluation("m", seed, "joint", step, dev, probes, (f"{seed} sub", f"{seed} joint"), f"{seed} joint")
 
 
 def test_evaluations_of_one_training_count_as_one() -> None:
@@ -105,19 +105,19 @@ def test_evaluations_of_one_training_count_as_one() -> None:
     ]
     for seeds in (2, 4, 5):
         some = found[: 3 * seeds]
-        energy, _ = along_relations(some, "mini", "toy")
+        energy, _ = evaluation_relations(some, "mini", "toy")
         assert (len(energy.points), energy.independent) == (3 * seeds, seeds)
         assert energy.rho.value is not None
         ends = spearman_interval(energy.rho.value, seeds) if seeds > 3 else (None, None)
         assert (energy.rho.low, energy.rho.high) == ends
         assert (energy.partial.low is None) == (seeds < 5)
     shared = [replace(one, stages=("1 sub", *one.stages)) for one in found]
-    assert along_relations(shared, "mini", "toy")[0].independent == 1
+    assert evaluation_relations(shared, "mini", "toy")[0].independent == 1
 
 
 def test_the_table_of_evaluations() -> None:
     found = [evaluated(1, step, 0.5, 0.25) for step in (10, 20)]
-    points, within, mechanism = along_grids(
+    points, within, mechanism = evaluation_grids(
         [*found, replace(found[0], method="other", seed=None)], "mini", "toy"
     )
     assert points.header == ("method", "seed", "stage", "step", "dev", "E_CLS", "uniformity")
@@ -125,11 +125,11 @@ def test_the_table_of_evaluations() -> None:
     assert points.rows[2][:4] == ("other", "-", "joint", "10")
     assert within.header[:4] == ("quantity", "trainings", "independent", "rho within a training")
     assert mechanism.header[:4] == ("quantity", "evaluations", "independent", "rho with dev score")
-    assert along_relations(found[:2], "mini", "toy")[0].rho == Rho(None)
-    assert along_grids([], "mini", "toy") == []
+    assert evaluation_relations(found[:2], "mini", "toy")[0].rho == Rho(None)
+    assert evaluation_grids([], "mini", "toy") == []
 
 
-def training(seed: int, energies: tuple[float, ...], stages: tuple[str, ...], key: str) -> list[Evaluated]:
+def training(seed: int, energies: tuple[float, ...], stages: tuple[str, ...], key: str) -> list[ProbedEvaluation]:
     """A training whose dev score rises from step to step; uniformity rises once and falls."""
     shape = (0, 3, 1, 2, 4)
     found = [evaluated(seed, step, 0.1 * step, energy) for step, energy in enumerate(energies)]
@@ -171,10 +171,10 @@ def test_a_quantity_that_rises_in_every_training_and_differs_between_them() -> N
 
 
 def test_a_file_that_was_edited_is_refused(tmp_path: Path) -> None:
-    found = Along("mini", "toy", tuple(training(1, (0.1, 0.2, 0.3, 0.4, 0.5), ("a",), "a")))
+    found = TrainingProbes("mini", "toy", tuple(training(1, (0.1, 0.2, 0.3, 0.4, 0.5), ("a",), "a")))
     path = tmp_path / "camp" / "along.json"
-    write_along(path, found)
-    assert read_along(path) == found
+    write_training_probes(path, found)
+    assert read_training_probes(path) == found
     text = path.read_text()
     for edited in (
         text.replace('"dev": 0.1', '"dev": 0.7'),
@@ -187,7 +187,7 @@ def test_a_file_that_was_edited_is_refused(tmp_path: Path) -> None:
         assert edited != text
         path.write_text(edited)
         with pytest.raises(DataError, match=r"along\.json"):
-            read_along(path)
+            read_training_probes(path)
 
 
 @pytest.mark.slow
@@ -197,24 +197,24 @@ def test_a_file_is_continued_and_shown(
     out = tmp_path / "results" / "local" / "along.json"
     trained: list[str] = []
 
-    def train(self: _Along, stage: Stage, *more: Any) -> dict[str, Any]:
+    def train(self: _ProbingBuilder, stage: Stage, *more: Any) -> dict[str, Any]:
         trained.append(stage.key)
-        return Builder.train_here(self, stage, *more)
+        return EncoderBuilder.train_here(self, stage, *more)
 
-    monkeypatch.setattr(_Along, "train_here", train)
+    monkeypatch.setattr(_ProbingBuilder, "train_here", train)
     given = (*SMALL, "--backbone", str(tiny_bert), "--corpus", str(corpus), "--along", "--out", str(out))
     assert cli("run", "--methods", "simcse", "--seeds", "1", *given[:-3])[0] == 0
     assert cli("probe", "simcse", "--seeds", "1", *given)[0] == 0
-    first = read_along(out)
+    first = read_training_probes(out)
     code, printed, err = cli("probe", "simcse", "--seeds", "1-2", *given)
     assert code == 0, err
     assert len(trained) == len(set(trained)) == 2
-    both = read_along(out)
+    both = read_training_probes(out)
     assert both.evaluations[:3] == first.evaluations
     assert [one.seed for one in both.evaluations] == [1] * 3 + [2] * 3
     out.rename(out.with_name("apart.json"))
     assert cli("probe", "simcse", "--seeds", "1-2", *given)[0] == 0
-    assert read_along(out) == both  # as if it had never been interrupted
+    assert read_training_probes(out) == both  # as if it had never been interrupted
     for other in (("--probes", "uniformity"), ("--on", "mini")):
         code, _, err = cli("probe", "simcse", "--seeds", "1", *given, *other)
         assert (code, "has other probes, of profile mini with dev set toy" in err) == (2, True), err
@@ -243,8 +243,8 @@ def test_lines_are_the_rows_of_the_table(tmp_path: Path) -> None:
         replace(p, method="other", probes={**p.probes, "cls_energy": {"value": 0.5, "pooling": "avg"}})
         for p in training(2, (0.5,) * 5, ("c",), "c")
     ]
-    write_along(tmp_path / "along.json", Along("mini", "toy", (*one, *two, *mean)))
-    energy, uniformity = along_figures(tmp_path / "along.json")
+    write_training_probes(tmp_path / "along.json", TrainingProbes("mini", "toy", (*one, *two, *mean)))
+    energy, uniformity = training_probe_figures(tmp_path / "along.json")
     assert [line.name for line in energy.series] == ["m, joint", "m, sub1"]  # "other" pools no [CLS]
     assert [line.name for line in uniformity.series] == ["m, joint", "m, sub1", "other"]
     assert energy.series[0].x == pytest.approx((0.1, 0.2, 0.3, 0.4, 0.5))

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.observer import Tower, UntraceableError
+from bench.nn.observer import ObservedTower, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import towers, traced
+from bench.nn.trace import find_towers, watch_towers
 from bench.probes import attention_sink as sink
 from bench.probes.attention_sink import AttentionMass, attention_maps, attention_mass, token_classes
 from bench.probes.by_layer import LayerMeans
@@ -27,7 +27,7 @@ from bench.probes.modulus import Modulus, Norms
 from bench.reports.figures.heatmaps import draw_heatmaps
 
 TEXTS = ["The doctor is reading a book.", "two children", ". .", "", "Our teacher is painting. the fence . ."]
-SENTENCES = [*TEXTS, *list(dict.fromkeys(pair[0] for pair in toy_task().all_pairs()))[::4]]
+SENTENCES = [*TEXTS, *list(dict.fromkeys(pair[0] for pair in make_toy_task().all_pairs()))[::4]]
 
 
 def by_hand(encoder: TransformerEncoder, sentence: str) -> tuple[Any, list[int]]:
@@ -67,9 +67,9 @@ def encoder(tiny_bert: Path) -> TransformerEncoder:
 
 @pytest.fixture(scope="module")
 def observed(encoder: TransformerEncoder) -> dict[str, Any]:
-    watched = towers(encoder)
+    watched = find_towers(encoder)
     observers = {"energy": ClsEnergy(watched), "mass": AttentionMass(watched), "norms": Modulus(watched)}
-    with traced(watched, list(observers.values())):
+    with watch_towers(watched, list(observers.values())):
         encoder.encode(SENTENCES, 60)
     return observers
 
@@ -151,9 +151,9 @@ def test_two_towers_each_and_their_mean(tiny_bert: Path, encoder: TransformerEnc
     twin = SumEncoder([encoder, other])
     results = []
     for each in (encoder, other, twin):
-        watched = towers(each)
+        watched = find_towers(each)
         observers = ClsEnergy(watched), AttentionMass(watched), Modulus(watched)
-        with traced(watched, observers):
+        with watch_towers(watched, observers):
             each.encode(SENTENCES)
         results.append([observer.result() for observer in observers])
     for one, two, both in zip(*results, strict=True):
@@ -251,7 +251,7 @@ def test_maps_of_the_papers_sentence(encoder: TransformerEncoder, tmp_path: Path
 
 
 def test_what_cannot_be_had_says_so(encoder: TransformerEncoder) -> None:
-    tower = Tower(encoder.model, None, "cls", False)
+    tower = ObservedTower(encoder.model, None, "cls", False)
     with pytest.raises(UntraceableError) as caught:
         AttentionMass([tower])
     assert str(caught.value) == "BertModel: its tokenizer is not known"

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.nn.backbone import TransformerEncoder, quiet
+from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.observer import LayerView, Observer
-from bench.nn.trace import towers, traced
+from bench.nn.trace import find_towers, watch_towers
 from tests.support.zoo import ZOO
 
 WATCHED = [name for name in ZOO if name not in ("bart", "mamba", "t5")]
@@ -34,7 +34,7 @@ class Weights(Observer):
 def eager(folder: Path, encoder: TransformerEncoder, texts: Sequence[str]) -> tuple[list[Tensor], Tensor]:
     """Weights of every layer by eager attention, and the mask of tokens."""
     kind: Any = type(encoder.model)
-    with quiet(), torch.no_grad():
+    with silence_libraries(), torch.no_grad():
         model = kind.from_pretrained(folder, attn_implementation="eager").eval()
         chunk = encoder._prepare(encoder.token_ids(texts))
         output = model(input_ids=chunk.ids, attention_mask=chunk.mask.long(), output_attentions=True)
@@ -48,7 +48,7 @@ def test_weights_are_those_of_eager_attention(
 ) -> None:
     encoder, watched = TransformerEncoder(zoo(name), "avg"), Weights()
     expected, mask = eager(zoo(name), encoder, texts)
-    with traced(towers(encoder), [watched]):
+    with watch_towers(find_towers(encoder), [watched]):
         encoder.encode(texts, batch_tokens=10_000)
     assert len(watched.found) == len(expected) == 2
     tokens = mask[:, None, :, None].bool()

@@ -14,9 +14,9 @@ from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertMode
 
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.observer import Tower
+from bench.nn.observer import ObservedTower
 from bench.probes import cost as module
-from bench.probes.cost import cost, gmacs, parameters, speed
+from bench.probes.cost import encoder_cost, count_gmacs, count_parameters, measure_speed
 
 
 def small(**other: Any) -> BertModel:
@@ -26,9 +26,9 @@ def small(**other: Any) -> BertModel:
 
 def test_bert_base_and_a_twin_as_the_papers_have_them() -> None:
     with torch.device("meta"):  # its shape alone: thop reads no value
-        towers = [Tower(BertModel(BertConfig()), None, "cls", True) for _ in range(2)]
-    assert cost(towers[:1])["gmac"] == pytest.approx(5.441, abs=5e-4)
-    twin = cost(towers)
+        towers = [ObservedTower(BertModel(BertConfig()), None, "cls", True) for _ in range(2)]
+    assert encoder_cost(towers[:1])["gmac"] == pytest.approx(5.441, abs=5e-4)
+    twin = encoder_cost(towers)
     assert twin["gmac"] == pytest.approx(10.88, abs=5e-3)
     assert twin["towers"] == [twin["gmac"] / 2] * 2
     assert (twin["parameters"], twin["length"]) == (2 * 109_482_240, 64)
@@ -43,14 +43,14 @@ def test_gmacs_against_the_closed_formula(length: int, pooler: bool) -> None:
     layers, h, i = 2, 32, 48
     dense = layers * (4 * h * h + 2 * h * i) * length + pooler * h * h
     norms = 4 * (2 * layers + 1) * length * h
-    assert gmacs(model, length) == pytest.approx((dense + norms) / 1e9, rel=1e-12)
+    assert count_gmacs(model, length) == pytest.approx((dense + norms) / 1e9, rel=1e-12)
 
 
 def test_counting_leaves_the_model_as_it_was() -> None:
     model = small().train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    first = gmacs(model)
-    assert gmacs(model) == first  # nothing is counted on top
+    first = count_gmacs(model)
+    assert count_gmacs(model) == first  # nothing is counted on top
     after = model.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -62,19 +62,19 @@ def test_gmacs_of_another_architecture() -> None:
     config = DistilBertConfig(dim=32, n_layers=2, n_heads=4, hidden_dim=48, vocab_size=60)
     norms = 4 * 5 * 64 * 32
     dense = 2 * (4 * 32 * 32 + 2 * 32 * 48) * 64
-    assert gmacs(DistilBertModel(config)) == pytest.approx((dense + norms) / 1e9)
+    assert count_gmacs(DistilBertModel(config)) == pytest.approx((dense + norms) / 1e9)
 
 
 def test_shared_parameters_count_once() -> None:
     model = small()
     one = sum(weight.numel() for weight in model.parameters())
-    assert parameters([model, model]) == one
-    assert parameters([model, small()]) == 2 * one
+    assert count_parameters([model, model]) == one
+    assert count_parameters([model, small()]) == 2 * one
 
 
 def test_a_model_for_shorter_texts_has_no_figure() -> None:
     with pytest.raises(BenchError, match="the model takes 40 tokens at most, not 64"):
-        gmacs(small(max_position_embeddings=40))
+        count_gmacs(small(max_position_embeddings=40))
 
 
 def test_the_other_thop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_the_other_thop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(thop, "profile", profile)
     with pytest.raises(InputError) as caught:
-        gmacs(small())
+        count_gmacs(small())
     assert str(caught.value) == (
         "the module thop is ultralytics-thop, which counts otherwise; "
         "pip uninstall ultralytics-thop thop && pip install thop"
@@ -94,7 +94,7 @@ def test_the_other_thop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sentences_a_second_by_the_clock(tiny_bert: Path) -> None:
     times: Iterator[float] = iter([10.0, 12.5])
-    found = speed(TransformerEncoder(tiny_bert), ["two children"] * 5, lambda: next(times))
+    found = measure_speed(TransformerEncoder(tiny_bert), ["two children"] * 5, lambda: next(times))
     assert (found["sentences"], found["sentences_per_second"]) == (5, 2.0)
     assert found["peak_memory_mb"] > 50
     assert found["peak_of"] in ("resident set", "process so far", "cuda tensors")

@@ -14,10 +14,10 @@ import torch
 from transformers import BertConfig, BertModel
 
 from bench.data.tasks import PairTask
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, InputError
-from bench.eval.embed import embed
+from bench.eval.embed import embed_sentences
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import DenoisedEncoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
@@ -26,14 +26,14 @@ from bench.probes import PROBES, cost, parse_probes
 from bench.probes.alignment import alignment, positive_pairs
 from bench.probes.attention_sink import PAPER_SENTENCE
 from bench.probes.data import ProbeData
-from bench.probes.density import density
+from bench.probes.density import compare_densities
 from bench.probes.isotropy import isotropy
-from bench.probes.measure import measure, without_curves
+from bench.probes.measure import measure_probes, drop_curves
 from bench.probes.probe import ProbeOptions
 from bench.probes.uniformity import uniformity
 from tests.support.folders import sentence_transformers_folder
 
-DATA = ProbeData("toy", (toy_task(),))
+DATA = ProbeData("toy", (make_toy_task(),))
 NAMES = tuple(PROBES)
 
 
@@ -69,7 +69,7 @@ def encoder(tiny_bert: Path) -> TransformerEncoder:
 @pytest.fixture(scope="module")
 def whole(encoder: TransformerEncoder) -> dict[str, Any]:
     """All probes of the encoder."""
-    return measure(encoder, DATA, NAMES).probes
+    return measure_probes(encoder, DATA, NAMES).probes
 
 
 def test_probes_are_named_as_on_the_command_line() -> None:
@@ -86,19 +86,19 @@ def test_probes_are_named_as_on_the_command_line() -> None:
 
 def test_every_probe_of_a_transformer(encoder: TransformerEncoder) -> None:
     seen: list[int] = []
-    found = measure(encoder, DATA, NAMES, progress=seen.append)
+    found = measure_probes(encoder, DATA, NAMES, progress=seen.append)
     probes = found.probes
     assert set(probes) == {"version", "data", *NAMES}
-    vectors = embed(encoder, DATA.sentences)
+    vectors = embed_sentences(encoder, DATA.sentences)
     assert sum(seen) == len(DATA.sentences)
-    first, second = positive_pairs([toy_task()])
+    first, second = positive_pairs([make_toy_task()])
     rows = [[vectors.rows[s] for s in side] for side in (first, second)]
     assert probes["alignment"]["value"] == alignment(vectors.vectors[rows[0]], vectors.vectors[rows[1]])
     assert (probes["alignment"]["pairs"], probes["alignment"]["gold"]) == (60, "at least 4")
     assert probes["uniformity"]["value"] == uniformity(vectors.vectors)
     assert probes["uniformity"]["pairs"] == len(DATA.sentences) * (len(DATA.sentences) - 1) / 2
-    gold = np.asarray(toy_task().subsets[0].gold)
-    assert probes["density"] == density(vectors.cosine(*DATA.sides), gold)
+    gold = np.asarray(make_toy_task().subsets[0].gold)
+    assert probes["density"] == compare_densities(vectors.cosine(*DATA.sides), gold)
     assert probes["isotropy"] == isotropy(vectors.vectors)
     assert probes["cls_energy"]["pooling"] == "avg"
     assert len(probes["cls_energy"]["layers"]) == len(probes["attention_sink"]["layers"]) == 3
@@ -107,7 +107,7 @@ def test_every_probe_of_a_transformer(encoder: TransformerEncoder) -> None:
     assert all("convention" in probes[name] for name in NAMES if name != "cost")
     assert found.timing["sentences"] == 32
     assert {"wall_seconds", "cpu_seconds", "sentences_per_second"} <= found.timing.keys()
-    task = toy_task()
+    task = make_toy_task()
     assert probes["data"] == {
         "suite": "toy",
         "tasks": {"TOY": {"pairs": 180, "sha256": task.sha256, "reference": True}},
@@ -119,7 +119,7 @@ def test_the_pass_does_not_depend_on_which_probes_are_wanted(
     encoder: TransformerEncoder, whole: dict[str, Any]
 ) -> None:
     for name in NAMES:
-        assert measure(encoder, DATA, (name,)).probes[name] == whole[name]
+        assert measure_probes(encoder, DATA, (name,)).probes[name] == whole[name]
 
 
 def test_no_sentence_leaves_the_data(whole: dict[str, Any]) -> None:
@@ -129,12 +129,12 @@ def test_no_sentence_leaves_the_data(whole: dict[str, Any]) -> None:
 
 def test_options(encoder: TransformerEncoder) -> None:
     how = ProbeOptions(strict=True, groups="quantiles", per_head=True, sentence=PAPER_SENTENCE)
-    probes = measure(encoder, DATA, NAMES, how).probes
+    probes = measure_probes(encoder, DATA, NAMES, how).probes
     assert (probes["alignment"]["pairs"], probes["alignment"]["gold"]) == (30, "above 4")
     assert probes["density"]["convention"].endswith("five of like size, equal scores together")
     assert np.shape(probes["attention_sink"]["towers"][0]["heads"]) == (3, 2, 4)
     assert probes["attention_sink"]["maps"][0]["tokens"][0] == "[CLS]"
-    bare = without_curves(probes)
+    bare = drop_curves(probes)
     assert "maps" not in bare["attention_sink"]
     assert "spectrum" not in bare["isotropy"]
     assert "curves" not in bare["density"]
@@ -146,26 +146,26 @@ def test_a_twin_as_a_whole_and_by_tower(
     tiny_bert: Path, encoder: TransformerEncoder, whole: dict[str, Any]
 ) -> None:
     other = TransformerEncoder(tiny_bert)
-    twin = measure(SumEncoder([encoder, other], [1.0, 0.5]), DATA, NAMES).probes
-    one, two = whole, measure(other, DATA, NAMES).probes
+    twin = measure_probes(SumEncoder([encoder, other], [1.0, 0.5]), DATA, NAMES).probes
+    one, two = whole, measure_probes(other, DATA, NAMES).probes
     for name in ("alignment", "uniformity"):
         assert twin[name]["towers"] == [one[name]["value"], two[name]["value"]]
         assert twin[name]["value"] not in twin[name]["towers"]
     for name in ("cls_energy", "attention_sink", "modulus"):
         assert twin[name]["towers"] == [*one[name]["towers"], *two[name]["towers"]]
     assert twin["cls_energy"]["pooling"] == "avg+cls"
-    summed = embed(SumEncoder([encoder, other], [1.0, 0.5]), DATA.sentences).vectors
+    summed = embed_sentences(SumEncoder([encoder, other], [1.0, 0.5]), DATA.sentences).vectors
     assert twin["uniformity"]["value"] == uniformity(summed)
 
 
 def test_one_transformer_as_two_parts(encoder: TransformerEncoder, whole: dict[str, Any]) -> None:
-    twin = measure(SumEncoder([encoder, encoder]), DATA, ("cls_energy",)).probes["cls_energy"]
+    twin = measure_probes(SumEncoder([encoder, encoder]), DATA, ("cls_energy",)).probes["cls_energy"]
     assert twin["value"] == whole["cls_energy"]["value"]
 
 
 def test_a_template_is_not_traced_as_a_sentence(tiny_bert: Path) -> None:
     prompted, denoised = TransformerEncoder(tiny_bert, "mask"), DenoisedEncoder(tiny_bert)
-    one, two = (measure(each, DATA, ("cls_energy", "modulus")).probes for each in (prompted, denoised))
+    one, two = (measure_probes(each, DATA, ("cls_energy", "modulus")).probes for each in (prompted, denoised))
     assert one["cls_energy"] == two["cls_energy"]
     assert one["modulus"] == two["modulus"]
 
@@ -174,13 +174,13 @@ def test_cost_of_a_model_that_takes_64_tokens(tiny_bert: Path) -> None:
     tokenizer = load_backbone(tiny_bert)[1]
     shape: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     encoder = TransformerEncoder((BertModel(BertConfig(vocab_size=len(tokenizer), **shape)), tokenizer))
-    found = measure(encoder, DATA, ("cost",)).probes["cost"]
-    assert found["gmac"] == cost.gmacs(encoder.model)
+    found = measure_probes(encoder, DATA, ("cost",)).probes["cost"]
+    assert found["gmac"] == cost.count_gmacs(encoder.model)
     assert found["parameters"] == sum(p.numel() for p in encoder.model.parameters())
 
 
 def test_an_encoder_without_a_transformer() -> None:
-    probes = measure(Hashed(), DATA, NAMES).probes
+    probes = measure_probes(Hashed(), DATA, NAMES).probes
     traced = ("cls_energy", "attention_sink", "modulus", "cost")
     assert {probes[name]["missing"] for name in traced} == {"it has no transformer"}
     assert all("missing" not in probes[name] for name in NAMES if name not in traced)
@@ -200,16 +200,16 @@ class PaddedLeft(torch.nn.Module):
 def test_a_transformer_that_cannot_be_watched_still_has_vectors(encoder: TransformerEncoder) -> None:
     left = TransformerEncoder((encoder.model, encoder.tokenizer), "avg")
     left.model = PaddedLeft(encoder.model)
-    probes = measure(left, DATA, NAMES).probes
+    probes = measure_probes(left, DATA, NAMES).probes
     assert probes["cls_energy"] == {"missing": "BertModel: the tokenizer pads on the left"}
     assert probes["modulus"] == probes["cls_energy"]
-    assert probes["uniformity"]["value"] == uniformity(embed(left, DATA.sentences).vectors)
+    assert probes["uniformity"]["value"] == uniformity(embed_sentences(left, DATA.sentences).vectors)
 
 
 def test_a_transformer_that_computes_nothing_is_named(encoder: TransformerEncoder) -> None:
     idle: Any = Hashed()
     idle.model, idle.tokenizer = encoder.model, encoder.tokenizer
-    probes = measure(idle, DATA, NAMES).probes
+    probes = measure_probes(idle, DATA, NAMES).probes
     said = f"0 of {len(DATA.sentences)} sentences were seen to pass through them"
     assert probes["modulus"] == {"missing": f"its transformers can't be watched: {said}"}
     assert "missing" not in probes["uniformity"]
@@ -218,25 +218,25 @@ def test_a_transformer_that_computes_nothing_is_named(encoder: TransformerEncode
 def test_the_probes_of_a_sentence_transformers_folder(tiny_bert: Path, tmp_path: Path) -> None:
     folder = sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 40}')
-    probes = measure(SentenceTransformerEncoder(folder), DATA, NAMES).probes
-    own = measure(TransformerEncoder(folder, "avg"), DATA, ("cls_energy",)).probes["cls_energy"]
+    probes = measure_probes(SentenceTransformerEncoder(folder), DATA, NAMES).probes
+    own = measure_probes(TransformerEncoder(folder, "avg"), DATA, ("cls_energy",)).probes["cls_energy"]
     missing = [name for name in NAMES if "missing" in probes[name]]
     assert missing == ["cost"]  # the model takes fewer tokens than the cost is counted for
     assert probes["cls_energy"]["value"] == pytest.approx(own["value"], abs=1e-4)
 
 
 def test_a_scorer_of_pairs_has_a_density_alone() -> None:
-    probes = measure(Lengths(), DATA, NAMES).probes
+    probes = measure_probes(Lengths(), DATA, NAMES).probes
     similarities = Lengths().score_pairs(*DATA.sides).astype(np.float64)
-    assert probes["density"] == density(similarities, np.asarray(DATA.gold))
+    assert probes["density"] == compare_densities(similarities, np.asarray(DATA.gold))
     reasons = {probes[name]["missing"] for name in NAMES if name != "density"}
     assert reasons == {"it compares two sentences directly: it has no vectors"}
 
 
 def test_what_one_probe_lacks_is_said_and_the_rest_is_there(encoder: TransformerEncoder) -> None:
-    subset = toy_task().subsets[0]
+    subset = make_toy_task().subsets[0]
     low = replace(subset, gold=tuple(min(score, 3.0) for score in subset.gold))
-    probes = measure(encoder, ProbeData("toy", (PairTask("LOW", (low,)),)), NAMES).probes
+    probes = measure_probes(encoder, ProbeData("toy", (PairTask("LOW", (low,)),)), NAMES).probes
     assert probes["alignment"] == {"missing": "no pair of like meaning, so there is no alignment"}
     assert probes["data"]["tasks"]["LOW"]["reference"] is False
     assert "missing" not in probes["uniformity"]
@@ -250,7 +250,7 @@ def test_bad_vectors_are_an_error_not_a_gap(
             return np.full_like(super().encode(*arguments, **options), np.nan)
 
     with pytest.raises(BenchError, match="are not finite"):
-        measure(Broken(), DATA, NAMES)
+        measure_probes(Broken(), DATA, NAMES)
     monkeypatch.setattr("bench.probes.uniformity.MOST", 3)
     with pytest.raises(InputError, match="expected at most 3"):
-        measure(encoder, DATA, ("uniformity",))
+        measure_probes(encoder, DATA, ("uniformity",))

@@ -13,7 +13,7 @@ from bench.data.source import DataSource
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import DataError
-from bench.probes.overlap import LEVELS, audit, clean_score, key, training_lines, word_runs
+from bench.probes.overlap import LEVELS, audit_overlap, clean_score, sentence_key, read_training_lines, word_runs
 from bench.stats.items import spearman_interval
 
 TASK = PairTask(
@@ -30,7 +30,7 @@ TASK = PairTask(
 
 
 def levels(*training: str) -> dict[str, tuple[int, int, int]]:
-    return {o.level: (o.sentences, o.touched_sentences, o.clean_pairs) for o in audit(training, [TASK])}
+    return {o.level: (o.sentences, o.touched_sentences, o.clean_pairs) for o in audit_overlap(training, [TASK])}
 
 
 def test_levels_by_hand() -> None:
@@ -45,13 +45,13 @@ def test_levels_by_hand() -> None:
 
 
 def test_keys_and_runs() -> None:
-    assert key("It's  4 O'clock, ÄÖ!") == "its4oclock"
+    assert sentence_key("It's  4 O'clock, ÄÖ!") == "its4oclock"
     assert list(word_runs("a b c d e f g")) == []
     assert list(word_runs("a b, C d e f g h i")) == ["a b c d e f g h", "b c d e f g h i"]
 
 
 def test_each_level_contains_the_one_before() -> None:
-    overlaps = audit(["Short one", "a man SINGS", "one two three four five six seven eight"], [TASK])
+    overlaps = audit_overlap(["Short one", "a man SINGS", "one two three four five six seven eight"], [TASK])
     clean = {o.level: o.clean for o in overlaps}
     for one, two in pairwise(LEVELS):
         assert not (clean[two] & ~clean[one]).any()
@@ -59,21 +59,21 @@ def test_each_level_contains_the_one_before() -> None:
 
 def test_text_without_latin_letters_is_touched_at_every_level() -> None:
     task = PairTask("T", (PairSubset("all", ("你好", "再见"), ("早上", "晚上"), (1.0, 4.0)),))
-    assert [found.clean_pairs for found in audit(["你好"], [task])] == [1, 1, 1]
+    assert [found.clean_pairs for found in audit_overlap(["你好"], [task])] == [1, 1, 1]
 
 
 def test_training_text(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.xz"
     plain.write_bytes(b"a  b \n\nc\r\nd")
     packed.write_bytes(lzma.compress(plain.read_bytes()))
-    assert list(training_lines(plain)) == list(training_lines(packed)) == ["a b", "c", "d"]
+    assert list(read_training_lines(plain)) == list(read_training_lines(packed)) == ["a b", "c", "d"]
     plain.write_bytes(b"a\nb\n\xff\n")
     with pytest.raises(DataError, match=r"a.txt:3: these bytes are not utf-8"):
-        list(training_lines(plain))
+        list(read_training_lines(plain))
     packed.write_bytes(b"no xz")
     for path in (packed, tmp_path / "none", tmp_path):
         with pytest.raises(DataError, match="the training text can't be read"):
-            list(training_lines(path))
+            list(read_training_lines(path))
 
 
 def test_clean_scores_and_none_under_fifty_pairs() -> None:
@@ -83,7 +83,7 @@ def test_clean_scores_and_none_under_fifty_pairs() -> None:
     task = PairTask("T", (PairSubset("x", first, ("other",) * 120, tuple(gold)),))
     predictions = (gold + rng.normal(size=120)).astype(np.float32)
     for touched, n in ((70, 50), (71, 49), (0, 120)):
-        overlap = next(o for o in audit(first[:touched], [task]) if o.level == "exact")
+        overlap = next(o for o in audit_overlap(first[:touched], [task]) if o.level == "exact")
         score = clean_score(task, overlap, predictions)
         assert score.n == n
         if n < 50:
@@ -121,15 +121,15 @@ def test_interval_covers_the_truth_at_its_level() -> None:
 @pytest.mark.data
 def test_counts_on_the_real_data(data_dir: Path) -> None:
     _, tasks = load_suite("sts7", DataSource(data_dir))
-    lines = training_lines(data_dir / "corpus" / "sick_unlabelled.txt")
-    sick = {(o.task, o.level): o for o in audit(lines, tasks)}
+    lines = read_training_lines(data_dir / "corpus" / "sick_unlabelled.txt")
+    sick = {(o.task, o.level): o for o in audit_overlap(lines, tasks)}
     for level, touched in (
         ("exact", {"SICKR": 3743, "STS12": 0, "STSB": 0}),
         ("key", {"SICKR": 3742, "STS12": 269, "STSB": 118, "STS15": 10}),
     ):
         assert {task: sick[task, level].touched_sentences for task in touched} == touched
     assert (sick["SICKR", "exact"].clean_pairs, sick["SICKR", "key"].clean_pairs) == (116, 116)
-    wiki = audit(training_lines(data_dir / "corpus" / "wiki.txt"), tasks)
+    wiki = audit_overlap(read_training_lines(data_dir / "corpus" / "wiki.txt"), tasks)
     assert sum(o.touched_sentences for o in wiki if o.level == "exact") == 0
     near = {o.task: o.touched_sentences for o in wiki if o.level == "near" and o.touched_sentences}
     assert near == {"STS15": 1, "STS16": 2}

@@ -13,17 +13,17 @@ import pytest
 from transformers import BertConfig, BertModel
 
 import bench.probes
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.probes import PROBES, parse_probes
 from bench.probes.data import ProbeData
-from bench.probes.measure import measure, without_curves
-from bench.probes.probe import VECTORS, Column, Inputs, Probe
-from bench.reports.tables.probes import Probed, probe_grids
+from bench.probes.measure import measure_probes, drop_curves
+from bench.probes.probe import VECTORS, ProbeColumn, ProbeInputs, Probe
+from bench.reports.tables.probes import ProbedRun, probe_grids
 from tests.support.cli import Cli
 
-DATA = ProbeData("toy", (toy_task(),))
+DATA = ProbeData("toy", (make_toy_task(),))
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,12 @@ def test_every_file_with_a_probe_is_in_the_list() -> None:
 
 
 def test_each_column_finds_its_number(encoder: TransformerEncoder) -> None:
-    found = measure(encoder, DATA, tuple(PROBES))
+    found = measure_probes(encoder, DATA, tuple(PROBES))
     for probe in PROBES.values():
         for column in probe.columns:
             if column.heading == "eta":  # comes with a record's average
                 continue
-            block = found.timing if column.timing else without_curves(found.probes)[probe.name]
+            block = found.timing if column.timing else drop_curves(found.probes)[probe.name]
             value: Any = reduce(lambda part, step: part[step], column.path, block)
             assert isinstance(value, int | float), (probe.name, column.heading)
         assert all(fact in found.probes[probe.name] for fact in probe.drawn if fact != "maps")
@@ -57,18 +57,18 @@ def test_each_column_finds_its_number(encoder: TransformerEncoder) -> None:
 def test_one_more_probe_is_one_object(
     encoder: TransformerEncoder, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def longest(inputs: Inputs) -> dict[str, Any]:
+    def longest(inputs: ProbeInputs) -> dict[str, Any]:
         norms = np.linalg.norm(inputs.vectors, axis=1)
         return {"most": float(norms.max()), "all": norms.tolist(), "convention": "of all sentences"}
 
-    columns = (Column("longest", ("most",), ".1f", scale=10.0),)
+    columns = (ProbeColumn("longest", ("most",), ".1f", scale=10.0),)
     more = Probe("length", "longest vector", "vectors", longest, VECTORS, columns, drawn=("all",))
     monkeypatch.setitem(PROBES, "length", more)
     assert parse_probes("length,cost") == ("cost", "length")
     assert "length          longest vector" in cli("list", "probes")[1]
-    probes = without_curves(measure(encoder, DATA, ("length",)).probes)
+    probes = drop_curves(measure_probes(encoder, DATA, ("length",)).probes)
     assert probes["length"].keys() == {"most", "convention"}
-    vectors = probe_grids([Probed("p", "m", 1, "s", None, probes, {})])[0]
+    vectors = probe_grids([ProbedRun("p", "m", 1, "s", None, probes, {})])[0]
     assert (vectors.header[-1], vectors.rows[0][-1]) == ("longest", f"{10 * probes['length']['most']:.1f}")
     assert vectors.notes[-1] == "length: of all sentences"
 

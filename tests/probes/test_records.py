@@ -11,10 +11,10 @@ import pytest
 
 from bench.errors import DataError, NewerRecordError, NotComparableError
 from bench.execution import probing
-from bench.execution.builder import Builder
+from bench.execution.builder import EncoderBuilder
 from bench.probes import PROBES
-from bench.records.record import SCHEMA, RunRecord, Score, from_json, to_json
-from bench.reports.tables.probes import Probed, from_records, probe_grids
+from bench.records.record import SCHEMA, RunRecord, Score, parse_record, record_to_json
+from bench.reports.tables.probes import ProbedRun, probed_runs, probe_grids
 from tests.support.cli import Cli
 from tests.support.forge import forge
 
@@ -26,8 +26,8 @@ TOY = ("--suite", "toy")
 @pytest.fixture(autouse=True)
 def small_dev_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probe the toy pairs, not the mini world's dev set."""
-    monkeypatch.setattr(probing, "probed_suite", lambda _spec: "toy")
-    monkeypatch.setattr("bench.execution.cell.probed_suite", lambda _spec: "toy")
+    monkeypatch.setattr(probing, "find_probe_suite", lambda _spec: "toy")
+    monkeypatch.setattr("bench.execution.cell.find_probe_suite", lambda _spec: "toy")
 
 
 def stored(folder: Path) -> dict[str, tuple[bytes, bytes]]:
@@ -59,7 +59,7 @@ def test_probes_come_to_finished_records_from_cached_stages(
     before = stored(tmp_path)
     assert len(before) == 3
     assert all(b"probes" not in text for text, _ in before.values())
-    monkeypatch.setattr(Builder, "_train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(EncoderBuilder, "_train", lambda *_: pytest.fail("trained again"))
     code, out, err = cli(*run, "--probes", "all", "--dry-run")
     assert code == 0, err
     todo = [" ".join(line.split()) for line in out.splitlines()[:3]]
@@ -72,12 +72,12 @@ def test_probes_come_to_finished_records_from_cached_stages(
     for method, (text, similarities) in before.items():
         assert bare(after[method][0]) == bare(text)
         assert after[method][1] == similarities
-        record = from_json(after[method][0].decode(), method)
+        record = parse_record(after[method][0].decode(), method)
         assert set(record.probes) == {"version", "data", *PROBES}
         assert record.schema == SCHEMA
-        assert to_json(record).encode() == after[method][0]
+        assert record_to_json(record).encode() == after[method][0]
         assert {"wall_seconds", "cpu_seconds"} <= record.timing["probes"].keys()
-    simcse = from_json(after["mine"][0].decode(), "x").probes
+    simcse = parse_record(after["mine"][0].decode(), "x").probes
     assert simcse["cls_energy"]["pooling"] == "cls"
     assert simcse["cost"] == {"missing": "the model takes 40 tokens at most, not 64"}
     code, out, err = cli(*run, "--probes", "all")
@@ -146,7 +146,7 @@ def test_probes_that_fail_leave_the_record_as_it_is(
         raise RuntimeError(f"no luck with {Path(__file__).resolve()}")
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.probes.measure.measure", broken)
+        patch.setattr("bench.probes.measure.measure_probes", broken)
         code, _, err = cli(*run, "--probes", "all")
     assert code == 1
     assert "noise seed 1 on toy: FAILED, probes: RuntimeError: no luck with" in err
@@ -246,10 +246,10 @@ def test_probes_are_listed(cli: Cli) -> None:
     assert [line.split()[0] for line in out.splitlines()] == [*PROBES, "overlap", "gradient"]
 
 
-def probed(method: str, energy: float, average: float, seed: int = 1) -> Probed:
+def probed(method: str, energy: float, average: float, seed: int = 1) -> ProbedRun:
     block = {"value": energy, "pooling": "cls", "convention": "c"}
     probes = {"version": 1, "data": {"tasks": {"T": {}}, "sentences": 3}, "cls_energy": block}
-    return Probed("p", method, seed, "s", average, probes, {})
+    return ProbedRun("p", method, seed, "s", average, probes, {})
 
 
 def test_tables_show_means_over_seeds_and_refuse_other_sentences() -> None:
@@ -273,19 +273,19 @@ PROBES_BLOCK = {"version": 1, "data": {"suite": "s", "tasks": {}, "sentences": 3
 
 
 def test_a_record_without_probes_has_no_block_of_them() -> None:
-    assert '"probes"' not in to_json(RECORD)
-    assert from_json(to_json(RECORD), "x") == RECORD
-    assert from_records([RECORD, replace(RECORD, status="failed", scores=(), probes=PROBES_BLOCK)]) == []
+    assert '"probes"' not in record_to_json(RECORD)
+    assert parse_record(record_to_json(RECORD), "x") == RECORD
+    assert probed_runs([RECORD, replace(RECORD, status="failed", scores=(), probes=PROBES_BLOCK)]) == []
 
 
 def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
     record = replace(RECORD, probes=PROBES_BLOCK)
-    assert from_json(to_json(record), "x") == record
-    (found,) = from_records([record])
+    assert parse_record(record_to_json(record), "x") == record
+    (found,) = probed_runs([record])
     assert (found.average, found.value("cost", "gmac"), found.value("cost", "x", 1)) == (0.5, 0.5, None)
-    assert probing.with_eta(record.probes, record)["cost"]["eta"] == 100
+    assert probing.add_cost_efficiency(record.probes, record)["cost"]["eta"] == 100
     with pytest.raises(NewerRecordError):
-        from_json(to_json(replace(record, schema=SCHEMA + 1)), "x")
+        parse_record(record_to_json(replace(record, schema=SCHEMA + 1)), "x")
 
 
 @pytest.mark.parametrize(
@@ -299,6 +299,6 @@ def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
     ],
 )
 def test_damaged_probes_are_refused(probes: dict[str, Any]) -> None:
-    text = to_json(replace(RECORD, probes=probes)).replace('"no number"', "NaN")
+    text = record_to_json(replace(RECORD, probes=probes)).replace('"no number"', "NaN")
     with pytest.raises(DataError, match="this is not a run record"):
-        from_json(text, "x")
+        parse_record(text, "x")

@@ -17,13 +17,13 @@ from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttenti
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from bench.baselines.whitening import WhitenedEncoder
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.denoising import DenoisedEncoder
-from bench.nn.observer import LayerView, Observer, Tower, UntraceableError
+from bench.nn.observer import LayerView, Observer, ObservedTower, UntraceableError
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import attention_weights, towers, traced
+from bench.nn.trace import compute_attention_weights, find_towers, watch_towers
 from tests.support.folders import sentence_transformers_folder
 
 LAYERS, HEADS, SIZE = 3, 2, 16
@@ -106,7 +106,7 @@ def test_contexts_and_weights_of_every_architecture(name: str) -> None:
     with torch.inference_mode():
         expected = plain(input_ids=IDS, attention_mask=MASK).last_hidden_state
         seen = Seen()
-        with traced([Tower(model, None, "cls", False)], [seen]) as rows:
+        with watch_towers([ObservedTower(model, None, "cls", False)], [seen]) as rows:
             states = model(input_ids=IDS, attention_mask=MASK).last_hidden_state
     assert torch.equal(states, expected)
     assert rows == [2]
@@ -130,7 +130,7 @@ def test_contexts_and_weights_of_every_architecture(name: str) -> None:
 def test_the_context_of_a_layer_by_hand() -> None:
     model: Any = build("bert")
     seen = Seen()
-    with traced([Tower(model, None, "", True)], [seen]):
+    with watch_towers([ObservedTower(model, None, "", True)], [seen]):
         output = model(input_ids=IDS[1:], attention_mask=MASK[1:], output_hidden_states=True)
     attention = model.encoder.layer[1].attention.self
     states = output.hidden_states[1][0, :4]  # without the padding
@@ -156,7 +156,7 @@ def test_weights_with_a_float_mask_fewer_key_heads_and_a_bias() -> None:
     query, key = (torch.randn(1, heads, 3, 4, generator=generator) for heads in (4, 2))
     bias = torch.randn(1, 4, 3, 3, generator=generator)
     mask = torch.tensor([0.0, 0.0, torch.finfo(torch.float32).min]).expand(1, 1, 3, 3)
-    found = attention_weights(query, key, mask, None, bias)
+    found = compute_attention_weights(query, key, mask, None, bias)
     for head in range(4):
         scores = query[0, head] @ key[0, head // 2].T / 2 + bias[0, head]
         expected = torch.cat([scores[:, :2].softmax(1), torch.zeros(3, 1)], dim=1)
@@ -165,7 +165,7 @@ def test_weights_with_a_float_mask_fewer_key_heads_and_a_bias() -> None:
 
 def test_after_the_block_nothing_is_watched_any_more_not_even_after_an_error() -> None:
     model, seen = build("bert"), Seen()
-    tower = Tower(model, None, "cls", False)
+    tower = ObservedTower(model, None, "cls", False)
     before = {name: ALL_ATTENTION_FUNCTIONS.get(name) for name in ("sdpa", "eager")}
 
     def hooks() -> int:
@@ -173,7 +173,7 @@ def test_after_the_block_nothing_is_watched_any_more_not_even_after_an_error() -
         return of_modules + ("forward" in vars(model))
 
     def stop() -> None:
-        with traced([tower], [seen]):
+        with watch_towers([tower], [seen]):
             assert hooks() == 1
             raise RuntimeError("stop")
 
@@ -189,8 +189,8 @@ def test_after_the_block_nothing_is_watched_any_more_not_even_after_an_error() -
 def test_only_the_tower_that_computes_is_told_and_a_template_is_no_sentence() -> None:
     first, second, outsider = build("bert"), build("roberta"), build("bert")
     seen = Seen()
-    pair = [Tower(first, None, "cls", False), Tower(second, None, "cls", False)]
-    with torch.inference_mode(), traced(pair, [seen]) as rows:
+    pair = [ObservedTower(first, None, "cls", False), ObservedTower(second, None, "cls", False)]
+    with torch.inference_mode(), watch_towers(pair, [seen]) as rows:
         second(input_ids=IDS, attention_mask=MASK)
         outsider(input_ids=IDS, attention_mask=MASK)
         first(input_ids=IDS)  # no mask
@@ -208,7 +208,7 @@ def test_a_forward_of_the_instance_itself_is_kept() -> None:
     model, seen = build("bert"), Seen()
     own = functools.partial(type(model).forward, model)
     model.forward = own
-    with torch.inference_mode(), traced([Tower(model, None, "cls", False)], [seen]) as rows:
+    with torch.inference_mode(), watch_towers([ObservedTower(model, None, "cls", False)], [seen]) as rows:
         model.forward(input_ids=IDS, attention_mask=MASK)
     assert rows == [2]
     assert model.forward is own
@@ -223,7 +223,7 @@ def test_weights_are_computed_on_request_and_not_kept() -> None:
             assert not any(ref() is not None for ref in alive)
             alive.append(weakref.ref(view.weights()))
 
-    with torch.inference_mode(), traced([Tower(model, None, "", False)], [Looks()]):
+    with torch.inference_mode(), watch_towers([ObservedTower(model, None, "", False)], [Looks()]):
         for _ in range(2):
             model(input_ids=IDS, attention_mask=MASK)
     assert len(alive) == 2 * LAYERS
@@ -239,38 +239,38 @@ class NoLayers(nn.Module):
 
 def test_what_cannot_be_watched_is_said() -> None:
     model = build("bert")
-    with pytest.raises(UntraceableError) as caught, traced([Tower(model, None, "", False)], []):
+    with pytest.raises(UntraceableError) as caught, watch_towers([ObservedTower(model, None, "", False)], []):
         model(input_ids=IDS, attention_mask=MASK.flip(1))
     assert str(caught.value) == "BertModel: the tokenizer pads on the left"
     model.encoder = NoLayers()
-    with pytest.raises(UntraceableError) as caught, traced([Tower(model, None, "", False)], []):
+    with pytest.raises(UntraceableError) as caught, watch_towers([ObservedTower(model, None, "", False)], []):
         model(input_ids=IDS, attention_mask=MASK)
     assert str(caught.value) == "BertModel: no attention layer of it can be watched"
 
 
 def test_towers_of_every_kind_of_encoder(tiny_bert: Path) -> None:
     one, two = TransformerEncoder(tiny_bert), TransformerEncoder(tiny_bert, "avg")
-    (tower,) = towers(one)
-    assert tower == Tower(one.model, one.tokenizer, "cls", True)
-    assert [t.model for t in towers(SumEncoder([one, two]))] == [one.model, two.model]
-    assert [t.pooling for t in towers(SumEncoder([one, two]))] == ["cls", "avg"]
-    assert [t.model for t in towers(SumEncoder([one, one]))] == [one.model]
+    (tower,) = find_towers(one)
+    assert tower == ObservedTower(one.model, one.tokenizer, "cls", True)
+    assert [t.model for t in find_towers(SumEncoder([one, two]))] == [one.model, two.model]
+    assert [t.pooling for t in find_towers(SumEncoder([one, two]))] == ["cls", "avg"]
+    assert [t.model for t in find_towers(SumEncoder([one, one]))] == [one.model]
     mean, kernel = torch.zeros(16).double().numpy(), torch.eye(16).double().numpy()
-    assert towers(WhitenedEncoder(one, mean, kernel)) == (tower,)
-    assert towers(object()) == ()
+    assert find_towers(WhitenedEncoder(one, mean, kernel)) == (tower,)
+    assert find_towers(object()) == ()
 
 
 def test_a_checkpoint_without_pooler_has_none_here(tiny_bert: Path) -> None:
     encoder = TransformerEncoder(tiny_bert)
     encoder.model.pooler = None
-    assert not towers(encoder)[0].has_pooler
+    assert not find_towers(encoder)[0].has_pooler
 
 
 @pytest.mark.parametrize("kind", ["cls", "avg_first_last", "mask", "denoised", "twin", "st"])
 def test_an_encoder_gives_the_same_vectors_when_it_is_watched(
     kind: str, tiny_bert: Path, tmp_path: Path
 ) -> None:
-    sentences = list(dict.fromkeys(s for pair in toy_task().all_pairs() for s in pair))[:40]
+    sentences = list(dict.fromkeys(s for pair in make_toy_task().all_pairs() for s in pair))[:40]
     if kind == "denoised":
         encoder: Any = DenoisedEncoder(tiny_bert)
     elif kind == "twin":
@@ -283,8 +283,8 @@ def test_an_encoder_gives_the_same_vectors_when_it_is_watched(
         encoder = TransformerEncoder(tiny_bert, kind)
     expected = encoder.encode(sentences, 100)
     seen = Seen()
-    with traced(towers(encoder), [seen]) as rows:
+    with watch_towers(find_towers(encoder), [seen]) as rows:
         found = encoder.encode(sentences, 100)
     assert (found == expected).all()
-    assert rows == [40] * len(towers(encoder))
+    assert rows == [40] * len(find_towers(encoder))
     assert sum(len(ids) for _, ids, _ in seen.batches) == 40 * len(rows)

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import BenchError, InputError
 from bench.probes.alignment import alignment, positive_pairs
-from bench.probes.density import density, gold_groups, overlap
+from bench.probes.density import compare_densities, gold_groups, density_overlap
 from bench.probes.isotropy import isotropy, spectrum
 from bench.probes.uniformity import uniformity
 
@@ -125,20 +125,20 @@ def test_overlap_of_two_densities() -> None:
     first, second = RNG.normal(0.2, 0.1, 30), RNG.normal(0.35, 0.2, 20)
     grid = np.linspace(-1.5, 2, 1001)
     smaller = [min(kernel_density(first, x), kernel_density(second, x)) for x in grid]
-    assert overlap(first, second) == pytest.approx(sum(smaller) * (grid[1] - grid[0]), abs=1e-5)
-    assert overlap(first, first) == pytest.approx(1, abs=1e-5)
-    assert overlap(first, first + 10) == pytest.approx(0, abs=1e-5)
-    assert overlap(first, second) == pytest.approx(overlap(second, first))
+    assert density_overlap(first, second) == pytest.approx(sum(smaller) * (grid[1] - grid[0]), abs=1e-5)
+    assert density_overlap(first, first) == pytest.approx(1, abs=1e-5)
+    assert density_overlap(first, first + 10) == pytest.approx(0, abs=1e-5)
+    assert density_overlap(first, second) == pytest.approx(density_overlap(second, first))
     wide = RNG.normal(0, 1, 20_000), RNG.normal(1, 1, 20_000)
-    assert overlap(*wide) == pytest.approx(2 * norm.cdf(-0.5), abs=0.02)
+    assert density_overlap(*wide) == pytest.approx(2 * norm.cdf(-0.5), abs=0.02)
 
 
 def test_density_of_neighbouring_groups() -> None:
     gold = np.repeat([0.5, 1.5, 2.5, 4.5], [40, 40, 3, 40])
     values = np.concatenate([RNG.normal(mean, 0.05, 40) for mean in (0.1, 0.2, 0.7)])
     values = np.insert(values, 80, [0.3, 0.4, 0.5])
-    found = density(values, gold)
-    assert found["overlaps"] == [pytest.approx(overlap(values[:40], values[40:80])), None, None]
+    found = compare_densities(values, gold)
+    assert found["overlaps"] == [pytest.approx(density_overlap(values[:40], values[40:80])), None, None]
     assert found["value"] == found["overlaps"][0]
     assert [group["pairs"] for group in found["groups"]] == [40, 40, 3, 40]
     assert found["groups"][0]["mean"] == pytest.approx(values[:40].mean())
@@ -162,7 +162,7 @@ def test_what_has_no_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: isotropy(0 * x), "all vectors are 0, so there is no spectrum"),
         (lambda: gold_groups(flat[:0], flat[:0]), "no pair to divide by gold score"),
         (
-            lambda: density(flat, gold),
+            lambda: compare_densities(flat, gold),
             "no two neighbouring ones of 2 gold group(s) have densities to compare; "
             "too few pairs, or vectors that are all alike",
         ),

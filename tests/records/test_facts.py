@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.comparison.confounders import limits
-from bench.comparison.item_bootstrap import Run
+from bench.comparison.confounders import describe_confounders
+from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.select import Group
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
@@ -25,14 +25,14 @@ from bench.records.fingerprint import (
     JUDGED,
     KEYED,
     Fact,
-    differing,
-    digest,
-    explain,
-    family_of,
-    key_of,
-    specified,
+    find_fact_differences,
+    hash_canonical_json,
+    explain_differences,
+    compute_family_key,
+    compute_record_key,
+    specification_fields,
 )
-from bench.records.record import RunRecord, Score, from_json, to_json
+from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
 
 SHA = {name: name * 64 for name in "abcdef"}
@@ -81,7 +81,7 @@ BASE = RunRecord(
     timing={"processor": "Xeon", "training_cpu_seconds": {"joint": 1.0}},
 )
 
-BASE = replace(BASE, key=key_of(BASE))
+BASE = replace(BASE, key=compute_record_key(BASE))
 
 
 def put(block: str, name: str, value: Any) -> Callable[[RunRecord], RunRecord]:
@@ -176,8 +176,8 @@ def each_fact(*, but: frozenset[str] = frozenset()) -> pytest.MarkDecorator:
 
 def test_the_bytes_of_a_backbone_without_a_recipe_determine_the_result() -> None:
     one, other = (replace(BASE, backbone={"name": "bert", "sha256": SHA[name]}) for name in "ab")
-    assert explain(one, other) == "weights then bert aaaaaaaa, now bert bbbbbbbb"
-    assert key_of(one) != key_of(other)
+    assert explain_differences(one, other) == "weights then bert aaaaaaaa, now bert bbbbbbbb"
+    assert compute_record_key(one) != compute_record_key(other)
 
 
 def test_the_bytes_of_a_made_backbone_are_reported_wherever_it_is_built_on() -> None:
@@ -188,8 +188,8 @@ def test_the_bytes_of_a_made_backbone_are_reported_wherever_it_is_built_on() -> 
         return replace(BASE, backbone=backbone, training=training)
 
     one, other = built_on(SHA["a"]), built_on(SHA["b"])
-    assert key_of(one) == key_of(other)
-    assert [str(each) for each in differing(one, other, FACTS)] == [
+    assert compute_record_key(one) == compute_record_key(other)
+    assert [str(each) for each in find_fact_differences(one, other, FACTS)] == [
         f"weights as made then {'a' * 12}, now {'b' * 12}"
     ]
 
@@ -204,9 +204,9 @@ def changed(fact: Fact) -> tuple[RunRecord, str]:
 def test_a_fact_alone_changes_key_and_family_as_the_table_says(fact: Fact) -> None:
     other, line = changed(fact)
     facts = [each for each in FACTS if fact.name != "seeds" or each.name != "seed"]
-    assert [str(each) for each in differing(BASE, other, facts)] == [line]
-    assert (key_of(other) != key_of(BASE)) is fact.keyed
-    assert (family_of(other) != family_of(BASE)) is (fact.keyed and fact.in_family)
+    assert [str(each) for each in find_fact_differences(BASE, other, facts)] == [line]
+    assert (compute_record_key(other) != compute_record_key(BASE)) is fact.keyed
+    assert (compute_family_key(other) != compute_family_key(BASE)) is (fact.keyed and fact.in_family)
 
 
 @each_fact(but=frozenset({"seed", "suite"}))
@@ -230,8 +230,8 @@ def test_compare_names_it(fact: Fact, tmp_path: Path) -> None:
     other, _ = changed(fact)
     _, name, then, now = CHANGES[fact.name]
     store = ResultStore(tmp_path, "c")
-    groups = [Group(label, (Run(store, record),)) for label, record in (("a", BASE), ("b", other))]
-    said = " ".join(limits(*groups))
+    groups = [Group(label, (CampaignRun(store, record),)) for label, record in (("a", BASE), ("b", other))]
+    said = " ".join(describe_confounders(*groups))
     if fact.name in {"seed", "GPU"}:
         assert said.startswith("Both sides have one specification")
         return
@@ -289,21 +289,21 @@ def test_rerun_names_it(fact: Fact, plan: Plan, monkeypatch: pytest.MonkeyPatch)
     other, line = changed(fact)
     (job,) = plan.jobs
     asked = replace(plan, jobs=(replace(job, record=other),))
-    monkeypatch.setattr(rerun, "spec_of", lambda *_: asked.spec)
+    monkeypatch.setattr(rerun, "build_rerun_spec", lambda *_: asked.spec)
     monkeypatch.setattr(rerun, "make_plan", lambda _: asked)
-    monkeypatch.setattr(rerun, "said_otherwise", lambda *_: ())
+    monkeypatch.setattr(rerun, "compare_notes", lambda *_: ())
     monkeypatch.setattr(rerun, "run_plan", lambda *_, **__: pytest.fail("it ran"))
     kind = NotComparableError if fact.keyed else pytest.fail.Exception
     with pytest.raises(kind, match=re.escape(line) if fact.keyed else "it ran"):
-        rerun.rerun(BASE, data=None)
+        rerun.rerun_record(BASE, data=None)
 
 
 def test_an_older_arithmetic_says_which_version_adds_to_it() -> None:
     assert (
         "to add to what was trained by arithmetic 2, install cse-bench 0.1.0, commit 0123456789ab"
-        in explain(BASE, put("training", "arithmetic", 3)(BASE))
+        in explain_differences(BASE, put("training", "arithmetic", 3)(BASE))
     )
-    assert "install" not in explain(BASE, put("training", "ranks", 3)(BASE))
+    assert "install" not in explain_differences(BASE, put("training", "ranks", 3)(BASE))
 
 
 def test_what_older_records_do_not_say_is_what_held_then() -> None:
@@ -311,12 +311,12 @@ def test_what_older_records_do_not_say_is_what_held_then() -> None:
     del stage["version"]
     training = {name: BASE.training[name] for name in ("corpus", "dev", "members", "auxiliaries")}
     older = replace(BASE, evaluation={}, training={**training, "stages": {"joint": stage}})
-    assert key_of(older) == key_of(BASE)
+    assert compute_record_key(older) == compute_record_key(BASE)
     del stage["numerics"]
-    assert [str(each) for each in differing(older, BASE)] == ["arithmetic of training then 1, now 2"]
+    assert [str(each) for each in find_fact_differences(older, BASE)] == ["arithmetic of training then 1, now 2"]
     stage |= {"ranks": 2, "precision": "bf16"}
     provenance = {**BASE.provenance, "transfer": {"solver": "sgd"}, "evaluation_precision": {"name": "fp16"}}
-    assert specified(replace(older, provenance=provenance)) == {
+    assert specification_fields(replace(older, provenance=provenance)) == {
         "train_precision": "bf16",
         "compiled": "none",
         "ranks": 2,
@@ -330,24 +330,24 @@ def test_what_older_records_do_not_say_is_what_held_then() -> None:
 def test_a_later_option_has_its_default_in_older_records_of_the_method_alone() -> None:
     mean = replace(BASE, options={"pooling": "mean"})
     older, other = replace(BASE, options={}), replace(BASE, name="other", options={})
-    assert [str(each) for each in differing(mean, older)] == ["option pooling then mean, now cls"]
+    assert [str(each) for each in find_fact_differences(mean, older)] == ["option pooling then mean, now cls"]
     for said, options in (("not set", {}), ("cls", {"pooling": "cls"})):
-        assert [str(each) for each in differing(mean, replace(other, options=options))] == [
+        assert [str(each) for each in find_fact_differences(mean, replace(other, options=options))] == [
             "method then noise, now other",
             f"option pooling then mean, now {said}",
         ]
 
 
 def test_the_facts_of_a_record_survive_its_file() -> None:
-    again = from_json(to_json(BASE), "x")
-    assert key_of(again) == key_of(BASE)
+    again = parse_record(record_to_json(BASE), "x")
+    assert compute_record_key(again) == compute_record_key(BASE)
     assert all(fact.value(again) == fact.value(BASE) for fact in FACTS)
 
 
 @pytest.mark.parametrize("fact", [fact for fact in FACTS if fact.parameter], ids=lambda fact: fact.name)
 def test_rerun_takes_nothing_from_a_record_that_run_would_not_take(fact: Fact) -> None:
     change, *_ = CHANGES[fact.name]
-    assert specified(change(BASE))[fact.parameter] == fact.value(change(BASE))
+    assert specification_fields(change(BASE))[fact.parameter] == fact.value(change(BASE))
     wrong = {
         "train_precision": put("training", "precision", "int4"),
         "compiled": put("training", "compiled", "eager"),
@@ -358,7 +358,7 @@ def test_rerun_takes_nothing_from_a_record_that_run_would_not_take(fact: Fact) -
         "precision": put("evaluation", "precision", "x"),
     }[fact.parameter](BASE)
     with pytest.raises(DataError, match=f"the record says {fact.name} '"):
-        specified(wrong)
+        specification_fields(wrong)
 
 
 def test_the_table_is_whole() -> None:
@@ -375,6 +375,6 @@ def test_a_fact_that_came_later_leaves_the_keys_of_earlier_records(name: str, fi
     """The key is the digest that these facts had when there was no such fact."""
     assert [fact.name for fact in FACTS if fact.later] == ["dropout set in", "compilation"]
     earlier = [fact for fact in KEYED if not fact.later]
-    assert key_of(BASE) == digest({fact.name: fact.value(BASE) for fact in earlier})
+    assert compute_record_key(BASE) == hash_canonical_json({fact.name: fact.value(BASE) for fact in earlier})
     said = put("training", field, BY_NAME[name].default)(BASE)
-    assert (key_of(said), family_of(said)) == (key_of(BASE), family_of(BASE))
+    assert (compute_record_key(said), compute_family_key(said)) == (compute_record_key(BASE), compute_family_key(BASE))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.records import files
-from bench.records.files import temporary, whole_folder, write_whole
-from bench.records.record import Place
+from bench.records.files import temporary_path, create_folder_atomically, write_atomically
+from bench.records.record import RecordPlace
 from bench.records.store import ResultStore
 
 ROOT = Path(__file__).parents[2]
@@ -25,14 +25,14 @@ def test_no_two_writers_have_one_temporary_name(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 7)  # as in two containers of one folder
-    found = [temporary(tmp_path / name) for _ in range(100)]
+    found = [temporary_path(tmp_path / name) for _ in range(100)]
     monkeypatch.setattr(files, "_HOST", "elsewhere")
-    found += [temporary(tmp_path / name) for _ in range(100)]
+    found += [temporary_path(tmp_path / name) for _ in range(100)]
     assert len(set(found)) == 200
     assert {path.parent for path in found} == {tmp_path}
     assert all(path.match(".*.tmp") and len(os.fsencode(path.name)) < 256 for path in found)
     assert all(".elsewhere.7." in path.name for path in found[100:])
-    write_whole(tmp_path / name, b"text")
+    write_atomically(tmp_path / name, b"text")
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -40,15 +40,15 @@ def test_a_temporary_file_of_another_is_neither_written_nor_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "urandom", bytes)
-    other = temporary(tmp_path / "a.json")
+    other = temporary_path(tmp_path / "a.json")
     other.write_text("another's")
     with pytest.raises(FileExistsError):
-        write_whole(tmp_path / "a.json", b"text")
+        write_atomically(tmp_path / "a.json", b"text")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["another's"]
 
 
 def test_what_a_kill_leaves_is_cleared(tmp_path: Path) -> None:
-    store, place = ResultStore(tmp_path, "camp"), Place("mini", "noise", 1, "toy")
+    store, place = ResultStore(tmp_path, "camp"), RecordPlace("mini", "noise", 1, "toy")
     store.prepare()
     path = store.path(place)
     path.parent.mkdir(parents=True)
@@ -85,24 +85,24 @@ def test_the_next_writer_removes_what_a_dead_one_left_and_nothing_else(tmp_path:
     for path in (left[0], *kept):
         path.touch()
     (left[1] / "inside").mkdir(parents=True)
-    write_whole(tmp_path / "a.json", b"text")
+    write_atomically(tmp_path / "a.json", b"text")
     assert set(tmp_path.iterdir()) == {tmp_path / "a.json", *kept}
 
 
 def test_a_folder_is_whole_or_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), whole_folder(tmp_path / "a" / "b") as folder:
+    with pytest.raises(FileNotFoundError), create_folder_atomically(tmp_path / "a" / "b") as folder:
         (folder / "not" / "there").touch()
     assert list((tmp_path / "a").iterdir()) == []
     (tmp_path / "a" / "c").mkdir()
     for name in ("b", "c"):
-        with whole_folder(tmp_path / "a" / name) as folder:
+        with create_folder_atomically(tmp_path / "a" / name) as folder:
             (folder / "one").touch()
             assert not (tmp_path / "a" / name / "one").exists()
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("one")) == [
         "a/b/one",
         "a/c/one",
     ]
-    with pytest.raises(OSError, match="not empty"), whole_folder(tmp_path / "a" / "b") as folder:
+    with pytest.raises(OSError, match="not empty"), create_folder_atomically(tmp_path / "a" / "b") as folder:
         (folder / "two").touch()
     assert sorted(path.name for path in (tmp_path / "a").rglob("*")) == ["b", "c", "one", "one"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.errors import DataError
-from bench.records.integrity import faults, sealed
-from bench.records.record import RunRecord, Score, from_json, to_json
+from bench.records.integrity import find_record_faults, seal_record
+from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from tests.support.cli import Cli, records
 
 RECORD = RunRecord(
@@ -30,14 +30,14 @@ EMPTY = (Score("TOY", "x", "spearman", 0.9, 0), Score("TOY", "wmean", "spearman"
 
 def of_tasks(*scores: Score, **facts: int) -> RunRecord:
     tasks = {"TOY": {"sha256": "0", "reference": True, **facts}}
-    return sealed(replace(RECORD, tasks=tasks, scores=scores))
+    return seal_record(replace(RECORD, tasks=tasks, scores=scores))
 
 
 @pytest.mark.parametrize("facts", [{"items": 0}, {}])
 def test_parts_without_items_are_a_fault_of_their_average(facts: dict[str, int]) -> None:
     record = of_tasks(Score("TOY", "all", "spearman", 0.9, 0), *EMPTY, **facts)
-    assert from_json(to_json(record), "x") == record  # mteb may not tell how many items there are
-    (fault,) = faults(record)
+    assert parse_record(record_to_json(record), "x") == record  # mteb may not tell how many items there are
+    (fault,) = find_record_faults(record)
     assert (fault.check, fault.what) == (
         "average",
         "TOY wmean spearman is 0.9, but no items stand behind its parts",
@@ -49,7 +49,7 @@ def test_parts_without_items_are_a_fault_of_their_average(facts: dict[str, int])
 def test_a_score_of_no_items_is_none(facts: dict[str, int], empty: Score) -> None:
     record = of_tasks(Score("TOY", "all", "spearman", 0.9, 2), empty, **facts)
     with pytest.raises(DataError, match=f"{empty.task} {empty.subset} spearman is of no items"):
-        from_json(to_json(record), "x")
+        parse_record(record_to_json(record), "x")
 
 
 def test_an_average_of_no_tasks_is_none_either() -> None:
@@ -57,7 +57,7 @@ def test_an_average_of_no_tasks_is_none_either() -> None:
         Score("TOY", "all", "spearman", 0.9, 0), Score("avg", "all", "spearman", 0.9, 0), items=0
     )
     with pytest.raises(DataError, match="avg all spearman is of no items"):
-        from_json(to_json(record), "x")
+        parse_record(record_to_json(record), "x")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_such_a_record_stops_no_command_without_a_word(
     assert cli(*run)[0] == 0
     path = tmp_path / "results/local/mini/noise/seed-1/toy.json"
     record = records(tmp_path)["mini/noise/seed-1/toy.json"]
-    path.write_text(to_json(sealed(replace(record, scores=(*record.scores, *EMPTY)))))
+    path.write_text(record_to_json(seal_record(replace(record, scores=(*record.scores, *EMPTY)))))
     found, out, err = cli(*command)
     assert found == code, err
     said = "in doubt: campaign local" if command[0] == "site" else "TOY x spearman is of no items"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.plan.job import keyed_stages
-from bench.records.fingerprint import LATER, LATEST, family_of, key_of
+from bench.plan.job import assign_stage_keys
+from bench.records.fingerprint import LATER, LATEST, compute_family_key, compute_record_key
 from bench.records.record import RunRecord, Score
 from bench.registry import discover
 from bench.stages import StageSpec
@@ -52,7 +52,7 @@ def test_every_option_of_the_name_has_that_default() -> None:
     assert LATEST.items() <= LATER.items()
 
 
-@pytest.mark.parametrize("digest", [key_of, family_of])
+@pytest.mark.parametrize("digest", [compute_record_key, compute_family_key])
 def test_records_have_them_at_other_values_alone(digest: Any) -> None:
     plain = digest(BASE)
     assert digest(replace(BASE, options={**BASE.options, **LATEST})) == plain
@@ -65,7 +65,7 @@ def test_records_have_them_at_other_values_alone(digest: Any) -> None:
 def test_so_do_stages() -> None:
     def key(**config: Any) -> str:
         spec = StageSpec("r", "kind", 1, tuple(sorted(config.items())), lambda _: {})
-        return keyed_stages((spec,), 1, {}, {"train": "t"})[0].key
+        return assign_stage_keys((spec,), 1, {}, {"train": "t"})[0].key
 
     assert key(lr=1.0, **LATEST) == key(lr=1.0)
     assert key(lr=1.0, **LATEST | {NAME: 9.0}) != key(lr=1.0)

@@ -14,7 +14,7 @@ from bench.records import files as locks
 
 def hold(path: Path, shared: bool, ready: object, done: object) -> None:
     descriptor = os.open(path, os.O_RDWR)
-    locks.lock(descriptor, shared=shared)
+    locks.lock_descriptor(descriptor, shared=shared)
     ready.set()  # type: ignore[attr-defined]
     done.wait(60)  # type: ignore[attr-defined]
 
@@ -38,18 +38,18 @@ def test_a_lock_is_seen_until_its_process_ends(tmp_path: Path, shared: bool, see
 def test_a_lock_that_another_has_is_not_waited_for_unless_asked(tmp_path: Path) -> None:
     first = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     second = os.open(tmp_path / "file", os.O_RDWR)
-    locks.lock(first)
+    locks.lock_descriptor(first)
     with pytest.raises(BlockingIOError):
-        locks.lock(second, wait=False)
+        locks.lock_descriptor(second, wait=False)
     os.close(first)
-    locks.lock(second)
+    locks.lock_descriptor(second)
     os.close(second)
 
 
 def test_no_file_and_a_link_are_not_locked(tmp_path: Path) -> None:
     assert locks.is_locked(tmp_path / "missing") is False
     descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-    locks.lock(descriptor)
+    locks.lock_descriptor(descriptor)
     (tmp_path / "link").symlink_to(tmp_path / "file")
     assert locks.is_locked(tmp_path / "file") is True
     assert locks.is_locked(tmp_path / "link") is False
@@ -63,7 +63,7 @@ def test_without_locks_nothing_is_known(tmp_path: Path, monkeypatch: pytest.Monk
     assert locks.is_locked(tmp_path / "missing") is False
     descriptor = os.open(tmp_path / "file", os.O_RDWR)
     with pytest.raises(OSError, match="no fcntl"):
-        locks.lock(descriptor)
+        locks.lock_descriptor(descriptor)
     os.close(descriptor)
 
 

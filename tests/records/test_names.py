@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.errors import InputError
-from bench.records.files import check_new, check_new_campaign, name_fault, namesake, safe_name
+from bench.records.files import check_new_name, check_new_campaign, find_name_fault, find_namesake, safe_name
 from bench.records.store import ResultStore
 
 PORTABLE = (
@@ -38,15 +38,15 @@ PORTABLE = (
     ],
 )
 def test_names_that_some_file_system_cannot_hold(name: str, part: str, tmp_path: Path) -> None:
-    assert part in (name_fault(name) or "")
+    assert part in (find_name_fault(name) or "")
     with pytest.raises(InputError, match="expected a portable name; type X"):
-        check_new(tmp_path, name, where="--campaign", hint="type X")
+        check_new_name(tmp_path, name, where="--campaign", hint="type X")
 
 
 @pytest.mark.parametrize("name", PORTABLE)
 def test_portable_names(name: str, tmp_path: Path) -> None:
-    assert name_fault(name) is None
-    check_new(tmp_path / "nowhere", name, where="--campaign", hint="")
+    assert find_name_fault(name) is None
+    check_new_name(tmp_path / "nowhere", name, where="--campaign", hint="")
 
 
 @given(st.text(max_size=300))
@@ -58,23 +58,23 @@ def test_a_folder_name_has_no_character_that_windows_refuses(text: str) -> None:
 
 
 def test_names_that_are_one_where_case_is() -> None:
-    assert namesake("SimCSE", ["simcse", "tncse"]) == "simcse"
-    assert namesake("e\N{COMBINING ACUTE ACCENT}", ["É"]) == "É"
-    assert namesake("straße", ["STRASSE"]) == "STRASSE"
-    assert namesake("simcse", ["simcse", "simcse-1"]) is None
+    assert find_namesake("SimCSE", ["simcse", "tncse"]) == "simcse"
+    assert find_namesake("e\N{COMBINING ACUTE ACCENT}", ["É"]) == "É"
+    assert find_namesake("straße", ["STRASSE"]) == "STRASSE"
+    assert find_namesake("simcse", ["simcse", "simcse-1"]) is None
 
 
 def test_what_is_there_goes_on(tmp_path: Path) -> None:
     for name in ("CON", "simcse.", "SimCSE", "simcse"):
         (tmp_path / name).mkdir()
     for name in ("CON", "simcse.", "SimCSE", "simcse"):
-        check_new(tmp_path, name, where="", hint="")
+        check_new_name(tmp_path, name, where="", hint="")
         ResultStore(tmp_path, name).prepare()
     for name in ("con", "SIMCSE", "Simcse."):
         with pytest.raises(InputError):
-            check_new(tmp_path, name, where="", hint="")
+            check_new_name(tmp_path, name, where="", hint="")
     with pytest.raises(InputError, match="'B' differs only by case from 'b'"):
-        check_new(tmp_path, "B", where="", hint="", others=["b", "B"])
+        check_new_name(tmp_path, "B", where="", hint="", others=["b", "B"])
 
 
 @pytest.mark.parametrize("campaign", ["CON", "aux.txt", "mini.", "Mini"])

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from bench.errors import DataError
-from bench.records.store import arrays, npz
+from bench.records.store import parse_predictions, predictions_to_npz
 
 VALUES = {"B": np.array([0.25, -0.5, 1.0], dtype=np.float32), "A": np.zeros(2, dtype=np.float32)}
-WRITTEN = npz(VALUES)
+WRITTEN = predictions_to_npz(VALUES)
 FILE = Path("toy.npz")
 
 
@@ -44,7 +44,7 @@ def saved(**values: object) -> bytes:
 
 
 def test_they_are_read_as_they_were_written() -> None:
-    found = arrays(FILE, WRITTEN)
+    found = parse_predictions(FILE, WRITTEN)
     assert list(found) == ["B", "A"]
     assert all(np.array_equal(found[name], VALUES[name]) for name in VALUES)
     assert archive(lambda made: None) == WRITTEN
@@ -75,7 +75,7 @@ def test_the_form_is_that_of_every_record_there_is() -> None:
 def test_the_same_predictions_in_another_form_are_refused(content: bytes) -> None:
     assert content != WRITTEN
     with pytest.raises(DataError) as caught:
-        arrays(FILE, content)
+        parse_predictions(FILE, content)
     assert str(caught.value).startswith("toy.npz: ")
 
 
@@ -93,21 +93,21 @@ def test_the_same_predictions_in_another_form_are_refused(content: bytes) -> Non
 )
 def test_what_is_no_prediction_is_refused(content: bytes, what: str) -> None:
     with pytest.raises(DataError) as caught:
-        arrays(FILE, content)
+        parse_predictions(FILE, content)
     assert caught.value.what == what
 
 
 @pytest.mark.parametrize("name", ["file", "allow_pickle", "naïve/§"])
 def test_a_task_of_any_name_is_read_as_it_was_written(name: str) -> None:
     values = {name: np.array([0.5, -1.0], dtype=np.float32)}
-    assert np.array_equal(arrays(FILE, npz(values))[name], values[name])
+    assert np.array_equal(parse_predictions(FILE, predictions_to_npz(values))[name], values[name])
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, values[name])
-    assert archive(lambda made: None, {f"{name}.npy": buffer.getvalue()}) == npz(values)
+    assert archive(lambda made: None, {f"{name}.npy": buffer.getvalue()}) == predictions_to_npz(values)
 
 
 def test_the_form_is_that_of_savez() -> None:
-    assert saved(**VALUES) == npz(VALUES)
+    assert saved(**VALUES) == predictions_to_npz(VALUES)
 
 
 @pytest.mark.parametrize("change", ["version", "sizes", "system"])
@@ -118,7 +118,7 @@ def test_headers_of_other_pythons_and_systems_are_not_ours(change: str) -> None:
     content = WRITTEN.replace(*old.get(change, system))
     assert content != WRITTEN
     with pytest.raises(DataError):
-        arrays(FILE, content)
+        parse_predictions(FILE, content)
 
 
 DOUBLES: Any = np.zeros(2)
@@ -128,7 +128,7 @@ OF_2_1 = {"allow_pickle": np.array(False), **VALUES}
 def test_a_file_of_numpy_2_1_is_named() -> None:
     """There savez takes no allow_pickle, so it stores the argument as an array of that name."""
     with pytest.raises(DataError) as caught:
-        arrays(FILE, npz(OF_2_1))
+        parse_predictions(FILE, predictions_to_npz(OF_2_1))
     assert (caught.value.where, caught.value.expected) == ("toy.npz", "numpy 2.2 or newer")
     assert "numpy 2.1" in caught.value.what
 
@@ -136,15 +136,15 @@ def test_a_file_of_numpy_2_1_is_named() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        npz({**VALUES, "allow_pickle": np.array(False)}),
-        npz({"allow_pickle": np.array(True), **VALUES}),
-        npz({"allow_pickle": np.array([False]), **VALUES}),
-        npz({"allow_pickle": np.array(False), "A": DOUBLES}),
-        npz(OF_2_1) + b"more",
+        predictions_to_npz({**VALUES, "allow_pickle": np.array(False)}),
+        predictions_to_npz({"allow_pickle": np.array(True), **VALUES}),
+        predictions_to_npz({"allow_pickle": np.array([False]), **VALUES}),
+        predictions_to_npz({"allow_pickle": np.array(False), "A": DOUBLES}),
+        predictions_to_npz(OF_2_1) + b"more",
     ],
     ids=["last", "true", "a list", "doubles", "bytes behind"],
 )
 def test_other_damage_is_not_said_to_be_of_numpy_2_1(content: bytes) -> None:
     with pytest.raises(DataError) as caught:
-        arrays(FILE, content)
+        parse_predictions(FILE, content)
     assert "numpy 2.1" not in caught.value.what

@@ -20,12 +20,12 @@ from bench.errors import (
     StorageError,
     UnreadableRecordError,
 )
-from bench.records.files import temporary
-from bench.records.record import Place, RunRecord, Score, from_json, safe_name, to_json
+from bench.records.files import temporary_path
+from bench.records.record import RecordPlace, RunRecord, Score, parse_record, safe_name, record_to_json
 from bench.records.store import ResultStore
 from tests.support.unreadable import unreadable
 
-PLACE = Place("mini", "noise", 1, "toy")
+PLACE = RecordPlace("mini", "noise", 1, "toy")
 RECORD = RunRecord(
     profile="mini",
     method="noise",
@@ -52,11 +52,11 @@ def store(tmp_path: Path) -> ResultStore:
 
 
 def test_json_round_trip_keeps_every_digit() -> None:
-    again = from_json(to_json(RECORD), "x")
+    again = parse_record(record_to_json(RECORD), "x")
     assert again == RECORD
     assert again.score("TOY") == 0.1 + 0.2
     assert again.score("STS12") is None
-    assert "timing" not in json.loads(to_json(RECORD, timing=False))
+    assert "timing" not in json.loads(record_to_json(RECORD, timing=False))
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ def test_json_round_trip_keeps_every_digit() -> None:
         "",
         "[]",
         "{}",
-        to_json(RECORD)[:-40],
-        to_json(RECORD).replace('"status": "ok"', '"status": "fine"'),
-        to_json(RECORD).replace("0.30000000000000004", "NaN"),
-        to_json(RECORD).replace('"seed": 1,', '"seed": "1",'),
-        to_json(RECORD).replace('"method": "noise"', '"method": 7'),
-        to_json(RECORD).replace('"predictions": null', '"predictions": {}'),
-        to_json(RECORD).replace('"backbone": null', '"backbone": "x"'),
-        to_json(RECORD).replace('"training": {}', '"training": {"stages": {"a": 1}}'),
+        record_to_json(RECORD)[:-40],
+        record_to_json(RECORD).replace('"status": "ok"', '"status": "fine"'),
+        record_to_json(RECORD).replace("0.30000000000000004", "NaN"),
+        record_to_json(RECORD).replace('"seed": 1,', '"seed": "1",'),
+        record_to_json(RECORD).replace('"method": "noise"', '"method": 7'),
+        record_to_json(RECORD).replace('"predictions": null', '"predictions": {}'),
+        record_to_json(RECORD).replace('"backbone": null', '"backbone": "x"'),
+        record_to_json(RECORD).replace('"training": {}', '"training": {"stages": {"a": 1}}'),
         "[" * 100_000,
     ],
 )
 def test_damaged_records_are_refused_with_their_place(damage: str) -> None:
     with pytest.raises(DataError) as caught:
-        from_json(damage, "a/b.json")
+        parse_record(damage, "a/b.json")
     said = str(caught.value)
     assert said.startswith("a/b.json: this is not a run record: ")
     assert "delete the file" not in said  # it may be any file
@@ -86,7 +86,7 @@ def test_damaged_records_are_refused_with_their_place(damage: str) -> None:
 
 def test_nan_never_enters_a_record() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
-        to_json(replace(RECORD, scores=(Score("TOY", "all", "spearman", float("nan"), 2),)))
+        record_to_json(replace(RECORD, scores=(Score("TOY", "all", "spearman", float("nan"), 2),)))
 
 
 def test_write_and_read(store: ResultStore) -> None:
@@ -96,7 +96,7 @@ def test_write_and_read(store: ResultStore) -> None:
     assert store.is_whole(PLACE, written)
     np.testing.assert_array_equal(store.predictions(written)["TOY"], PREDICTIONS["TOY"])
     assert store.records() == [written]
-    assert store.read(Place("mini", "noise", 2, "toy")) is None
+    assert store.read(RecordPlace("mini", "noise", 2, "toy")) is None
     assert {p.name for p in store.path(PLACE).parent.iterdir()} == {"toy.json", "toy.npz"}
 
 
@@ -181,7 +181,7 @@ def test_a_failing_write_leaves_the_old_record(store: ResultStore, monkeypatch: 
 
 def test_leftovers_of_a_killed_process_are_cleared(store: ResultStore) -> None:
     store.write(PLACE, RECORD, PREDICTIONS)
-    leftover, others = temporary(store.path(PLACE)), store.path(PLACE).with_name(".draft.tmp")
+    leftover, others = temporary_path(store.path(PLACE)), store.path(PLACE).with_name(".draft.tmp")
     others.write_text("somebody's own")
     for clear in (False, True):
         leftover.write_text("half")
@@ -203,7 +203,7 @@ def test_nothing_is_written_or_removed_through_a_link(store: ResultStore, tmp_pa
     outside = tmp_path / "outside"
     (store.root / part).rename(outside)
     (store.root / part).symlink_to(outside)
-    temporary(store.path(PLACE)).write_text("half")
+    temporary_path(store.path(PLACE)).write_text("half")
     before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
     store.clear_leftovers()
     with pytest.raises(StorageError, match="this folder is a link, or in one"):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bench.schema import DEEPEST, Block, Each, Maybe, Rows, Shape, count, fault, flag, text, unwritable
+from bench.schema import DEEPEST, Block, MapOf, Maybe, ListOf, Shape, is_count, find_fault, is_boolean, is_text, find_unwritable
 
-BLOCK = Block({"a": count}, {"b": Rows(Each(text), least=1), "c": Maybe(flag)}, closed=True)
+BLOCK = Block({"a": is_count}, {"b": ListOf(MapOf(is_text), least=1), "c": Maybe(is_boolean)}, closed=True)
 
 
 @pytest.mark.parametrize(
@@ -29,12 +29,12 @@ BLOCK = Block({"a": count}, {"b": Rows(Each(text), least=1), "c": Maybe(flag)}, 
     ],
 )
 def test_a_fault_is_named_by_its_place(value: Any, place: str | None) -> None:
-    assert fault(value, BLOCK) == place
+    assert find_fault(value, BLOCK) == place
 
 
-@pytest.mark.parametrize("shape", [BLOCK, Rows(text), Each(text), Maybe(flag), flag])
+@pytest.mark.parametrize("shape", [BLOCK, ListOf(is_text), MapOf(is_text), Maybe(is_boolean), is_boolean])
 def test_a_value_that_is_wrong_itself_is_a_dot(shape: Shape) -> None:
-    assert fault(3, shape) == "."
+    assert find_fault(3, shape) == "."
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_value_that_is_wrong_itself_is_a_dot(shape: Shape) -> None:
     ],
 )
 def test_what_cannot_be_written_again_is_named(value: Any, place: str | None) -> None:
-    assert unwritable(value) == place
+    assert find_unwritable(value) == place
 
 
 @pytest.mark.parametrize("wrap", [lambda inner: {"a": inner}, lambda inner: [inner]])
@@ -57,8 +57,8 @@ def test_what_lies_too_deep_is_named(wrap: Callable[[Any], Any]) -> None:
     value: Any = 1
     for _ in range(DEEPEST):
         value = wrap(value)
-    assert unwritable(value) is None
-    assert unwritable(value, DEEPEST - 1) is not None
-    place = unwritable(wrap(value))
+    assert find_unwritable(value) is None
+    assert find_unwritable(value, DEEPEST - 1) is not None
+    place = find_unwritable(wrap(value))
     assert place is not None
     assert place in (".".join(["a"] * DEEPEST), "[0]" * DEEPEST)

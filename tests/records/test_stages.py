@@ -10,14 +10,14 @@ import pytest
 from bench.records.record import (
     RunRecord,
     distinct_stages,
-    from_json,
+    parse_record,
     last_stages,
-    sentences_seen,
-    to_json,
-    training_seconds,
+    count_training_sentences,
+    record_to_json,
+    sum_training_seconds,
 )
 from bench.records.store import ResultStore
-from bench.reports.tables.sweeps import curves
+from bench.reports.tables.sweeps import stage_curves
 from tests.support.campaigns import make_record
 from tests.support.docs_commands import ROOT
 
@@ -32,7 +32,7 @@ def record(**keys: str) -> RunRecord:
         of[name.replace("__", "/")] = {**stage, **own}
     timing = {**made.timing, "training_cpu_seconds": dict.fromkeys(of, 2.5)}
     made = replace(made, training={**made.training, "stages": of}, timing=timing)
-    return from_json(to_json(made), "x")
+    return parse_record(record_to_json(made), "x")
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def test_the_stages_that_end_a_training(keys: dict[str, str], last: list[str]) -
     made = record(**keys)
     assert list(last_stages(made)) == last
     roles = [name.replace("__", "/") for name in keys]
-    assert curves([made], "dev_curve") == [[[10, roles.index(role) / 10]] for role in last]
+    assert stage_curves([made], "dev_curve") == [[[10, roles.index(role) / 10]] for role in last]
 
 
 def test_a_committed_twin_shows_its_joint_stage() -> None:
     twins = [r for r in ResultStore(ROOT / "results", "mini").records() if r.method == "tncse"]
     assert len(twins) == 5
     for twin in twins:
-        assert curves([twin], "dev_curve") == [twin.training["stages"]["joint"]["dev_curve"]]
+        assert stage_curves([twin], "dev_curve") == [twin.training["stages"]["joint"]["dev_curve"]]
 
 
 def test_a_stage_that_members_share_counts_once() -> None:
     made = record(a__joint="c", a__sub1="s", a__sub2="t", b__joint="d", b__sub1="s", b__sub2="t")
     assert list(distinct_stages(made)) == ["a/joint", "a/sub1", "a/sub2", "b/joint"]
-    assert (sentences_seen(made), training_seconds(made)) == (400, 10.0)
-    assert sentences_seen(record(sub1="a", sub2="b")) == 200
+    assert (count_training_sentences(made), sum_training_seconds(made)) == (400, 10.0)
+    assert count_training_sentences(record(sub1="a", sub2="b")) == 200

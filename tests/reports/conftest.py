@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bench.config.sweep_manifest import Manifest
-from bench.probes.along import Along, Evaluated, write_along
+from bench.probes.along import TrainingProbes, ProbedEvaluation, write_training_probes
 from bench.reports.campaign import Campaign, make_campaign
 from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, kinds_record, make_record, with_last
 
@@ -25,11 +25,11 @@ PROBED = [
         },
     }
 ]
-ALONG = Along(
+ALONG = TrainingProbes(
     "mini",
     "mini-dev",
     tuple(
-        Evaluated(
+        ProbedEvaluation(
             *(HOSTILE[0], seed, "joint", step, 0.5 + 0.01 * step * seed),
             {
                 "version": 1,
@@ -74,7 +74,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     more += [kinds_record(method, seed) for method in ("simcse", HOSTILE[0]) for seed in (1, 2)]
     (store.root / "overlap.csv").write_text(OVERLAP)
     (store.root / "probes.json").write_text(json.dumps(PROBED))
-    write_along(store.root / "along.json", ALONG)
+    write_training_probes(store.root / "along.json", ALONG)
     (store.root / "gradient").mkdir()
     (store.root / "gradient" / "gradient-grid.csv").write_text(GRID)
     (store.root / "gradient" / "gradient-hardest.csv").write_text(HARDEST)

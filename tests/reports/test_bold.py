@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.reports.tables.leaderboard import _first
+from bench.reports.tables.leaderboard import _first_group
 from bench.stats.ranks import PairTest, rank_methods
 
 MEANS = {"mean": 77.9, "cls": 77.5, "simcse": 75.0}
@@ -16,7 +16,7 @@ def first(
         pair: PairTest(sign * (means[pair[0]] - means[pair[1]]), value, "test" if value else "no seeds")
         for pair, value in p.items()
     }
-    return _first(rank_methods(means, tests), means)
+    return _first_group(rank_methods(means, tests), means)
 
 
 def test_it_is_the_group_that_a_test_parts_from_the_next() -> None:

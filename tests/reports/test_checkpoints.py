@@ -15,10 +15,10 @@ from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.records import LAST, last_checkpoints
-from bench.reports.report import report
+from bench.reports.records import LAST_NOTE, last_checkpoints
+from bench.reports.report import render_report
 from bench.reports.sections import table_grids
-from bench.reports.tables.pairwise_tests import standings
+from bench.reports.tables.pairwise_tests import run_pairwise_tests
 from tests.support.campaigns import make_record, probes_of, with_last
 from tests.support.cli import Cli
 from tests.support.docs_commands import ROOT
@@ -99,15 +99,15 @@ def test_the_order_of_four_methods(tmp_path: Path) -> None:
 
 def test_a_report_of_the_last_checkpoints(three: Campaign) -> None:
     source = replace(three, records=tuple(last_checkpoints(three.records)))
-    ranking = standings(source, source.records).of()
+    ranking = run_pairwise_tests(source, source.records).of()
     assert ranking.pair("steady", "raised").difference == pytest.approx(2.14 / 3 - 0.71)
-    assert standings(three, three.records).of().pair("raised", "steady").difference == pytest.approx(
+    assert run_pairwise_tests(three, three.records).of().pair("raised", "steady").difference == pytest.approx(
         0.74 - 2.14 / 3
     )
-    text = report(source, "text")
-    assert LAST in text
+    text = render_report(source, "text")
+    assert LAST_NOTE in text
     assert "joined joins checkpoints of its members that the dev set chose." in text
-    assert LAST not in report(three, "text")
+    assert LAST_NOTE not in render_report(three, "text")
     kept = {record.method: record for record in source.records}
     assert (kept["raised"].predictions, kept["raised"].probes) == (None, {})
     assert kept["fixed"] == next(record for record in three.records if record.method == "fixed")
@@ -135,13 +135,13 @@ def test_the_cost_is_that_of_both_checkpoints(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="it is of the selected checkpoint") as error:
             table_grids(source, name)
         assert error.value.hint == "leave out --checkpoint last"
-    page = report(source, "html")
+    page = render_report(source, "html")
     assert "Probes: it is of the selected checkpoint (leave out --checkpoint last)." in page
 
 
 def test_every_score_of_the_last_is_there_and_no_other(three: Campaign) -> None:
     source = replace(three, records=tuple(last_checkpoints(three.records)))
-    said = [row for row in csv.DictReader(io.StringIO(report(source, "csv"))) if row["method"] == "raised"]
+    said = [row for row in csv.DictReader(io.StringIO(render_report(source, "csv"))) if row["method"] == "raised"]
     assert {row["metric"] for row in said} == {"spearman"}
     found = {(row["seed"], row["task"]): float(row["value"]) for row in said}
     assert found["1", "STS12"] == pytest.approx(0.69)
@@ -166,7 +166,7 @@ def test_without_them_it_is_refused() -> None:
 def test_the_command_on_committed_records(cli: Cli) -> None:
     where = ("--results", str(ROOT / "results"), "--campaign", "views")
     code, out, err = cli("report", *where, "--checkpoint", "last")
-    assert (code, LAST in out) == (0, True), err
+    assert (code, LAST_NOTE in out) == (0, True), err
     code, table, err = cli("report", *where, "--table", "checkpoints", "--format", "csv")
     assert code == 0, err
     crop = [run for run in ResultStore(ROOT / "results", "views").records() if run.method == "crop"]

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.render import svg
-from bench.render.critical_difference import labels, levels, ranking_figure, sides, ticks
+from bench.render.critical_difference import ranking_labels, stack_bars, ranking_figure, split_sides, rank_ticks
 from bench.render.figure import Figure
 from bench.render.marks import WIDTH
-from bench.render.picture import critical_difference
-from bench.reports.formats.html import _data
+from bench.render.picture import ranking_picture
+from bench.reports.formats.html import _figure_data
 from bench.stats.ranks import PairTest, rank_methods
 
 SCORES = (0.80, 0.79, 0.75, 0.74, 0.60, 0.59, 0.30)
@@ -43,7 +43,7 @@ def made(
 
 
 def drawn(figure: Figure) -> ElementTree.Element:
-    return ElementTree.fromstring(svg.draw(figure))  # noqa: S314 - our own
+    return ElementTree.fromstring(svg.draw_svg(figure))  # noqa: S314 - our own
 
 
 def places(figure: Figure) -> dict[str, tuple[float, float, float]]:
@@ -99,14 +99,14 @@ def test_what_it_says_to_those_who_do_not_see_it() -> None:
     assert drawn(made(bars=())).get("aria-label", "").endswith("No group of several methods.")
     titles = [e.text for e in root.iter("title")]
     assert titles[0] == "a: 80.00"
-    assert _data(made())[0] == ("a", "mean", "80.00")
+    assert _figure_data(made())[0] == ("a", "mean", "80.00")
     assert "rank by average x 100" in [e.text for e in root.iter("text")]
 
 
 def test_long_names_lose_their_middle_and_stay_apart() -> None:
     names = (f"{'x' * 60}[{'y' * 30}=1]", f"{'x' * 60}z[{'y' * 30}=1]", "short")
     figure = made((0.7, 0.6, 0.5), names, ())
-    shown = labels(figure)
+    shown = ranking_labels(figure)
     assert [len(text) for text in shown] == [36 + 6, 36 + 6, 5 + 6]
     assert len(set(shown)) == 3
     assert [text[:3] + text[-9:] for text in shown[:2]] == ["xxx=1] 70.00", "xxx=1] 60.00"]
@@ -115,23 +115,23 @@ def test_long_names_lose_their_middle_and_stay_apart() -> None:
 
 
 def test_sides_levels_and_ticks() -> None:
-    assert sides(1) == ([0], [])
-    assert sides(4) == ([0, 1], [3, 2])
-    assert levels([], 1) == []
-    assert levels([(0, 1), (1.5, 2), (1.9, 3)], gap=1) == [0, 1, 2]
-    assert levels([(5, 6), (0, 1)], gap=1) == [0, 0]
+    assert split_sides(1) == ([0], [])
+    assert split_sides(4) == ([0, 1], [3, 2])
+    assert stack_bars([], 1) == []
+    assert stack_bars([(0, 1), (1.5, 2), (1.9, 3)], gap=1) == [0, 1, 2]
+    assert stack_bars([(5, 6), (0, 1)], gap=1) == [0, 0]
     spans = [(i / 2, i / 2 + 3) for i in range(12)]
-    found = levels(spans, gap=0.25)
+    found = stack_bars(spans, gap=0.25)
     for level in set(found):
         own = [span for span, its in zip(spans, found, strict=True) if its == level]
         assert all(low > high + 0.25 for (_, high), (low, _) in pairwise(own))
-    assert ticks(2) == [1, 2]
-    assert ticks(64) == [1, 20, 40, 60]
-    assert all(len(ticks(count)) <= 8 and ticks(count)[0] == 1 for count in range(2, 400))
+    assert rank_ticks(2) == [1, 2]
+    assert rank_ticks(64) == [1, 20, 40, 60]
+    assert all(len(rank_ticks(count)) <= 8 and rank_ticks(count)[0] == 1 for count in range(2, 400))
 
 
 def test_latex_is_a_picture_with_inert_names() -> None:
-    text = critical_difference(made((0.8, 0.7, 0.6), (r"\input{x}", "a_b%", "c"), ((0, 1),)))
+    text = ranking_picture(made((0.8, 0.7, 0.6), (r"\input{x}", "a_b%", "c"), ((0, 1),)))
     assert text.startswith("\\begin{figure}[!htbp]\n\\centering\n")
     assert r"\caption{Groups. A note.}" in text
     assert r"\strut \textbackslash{}input\{x\} 80.00" in text
@@ -147,12 +147,12 @@ def test_latex_is_a_picture_with_inert_names() -> None:
 
 def test_a_tall_picture_fits_on_a_page() -> None:
     many = tuple(f"m{i:03}" for i in range(120))
-    tall = critical_difference(made(tuple(1 - i / 200 for i in range(120)), many, ()))
+    tall = ranking_picture(made(tuple(1 - i / 200 for i in range(120)), many, ()))
     assert r"\resizebox{!}{210mm}{%" in tall
     assert tall.count("{") == tall.count("}")
-    assert r"\linewidth" in critical_difference(made())
+    assert r"\linewidth" in ranking_picture(made())
 
 
 def test_the_same_methods_give_the_same_bytes() -> None:
-    assert svg.draw(made()) == svg.draw(made())
-    assert critical_difference(made()) == critical_difference(made())
+    assert svg.draw_svg(made()) == svg.draw_svg(made())
+    assert ranking_picture(made()) == ranking_picture(made())

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.gate.junit import junit
+from bench.gate.junit import format_junit
 from bench.gate.page import page
-from bench.gate.tables import as_json, as_markdown, as_text, describe, grid, headline, sentence
+from bench.gate.tables import format_gate_json, format_gate_markdown, format_gate_text, describe_cell_verdict, build_gate_grid, format_headline, describe_gate
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
 from tests.support.chromium import chromium
 
@@ -107,7 +107,7 @@ BETTER = verdict("closer", Status.CHANGED, 0.61, 0.618, stage=STAGE, reasons=(WH
 
 def row(gate: Gate, method: str) -> dict[str, str]:
     """A row of the table by its columns."""
-    made = grid(gate)
+    made = build_gate_grid(gate)
     (found,) = (line for line in made.rows if line[1] == method)
     return dict(zip(made.header, map(str, found), strict=True))
 
@@ -121,7 +121,7 @@ def test_the_table_has_question_and_what_it_sees() -> None:
     }
     assert row(gate, "fell") == fell
     assert row(gate, "closer")["sees"] == "-"
-    asked = {line[1]: line[3] for line in grid(gate).rows if line[1]}
+    asked = {line[1]: line[3] for line in build_gate_grid(gate).rows if line[1]}
     assert (asked["words"], asked["mine"], asked["scored"]) == ("recompute", "items", "rescore")
     assert (row(gate, "rose")["seeds"], row(gate, "gone")["seeds"]) == ("3 / 2", "3 / -")
     for cell in gate.verdicts:  # both scores wherever there are any
@@ -133,37 +133,37 @@ def test_the_table_has_question_and_what_it_sees() -> None:
 
 
 def test_a_cell_that_is_hardly_guarded_is_named() -> None:
-    assert not any("Hardly guarded" in note for note in grid(whole()).notes)
+    assert not any("Hardly guarded" in note for note in build_gate_grid(whole()).notes)
     blind = verdict("cls", Status.EQUAL, 0.32, 0.32, question=Question.RETRAIN, sees=0.2056)
-    (said,) = (note for note in grid(replace(whole(), cells=(blind,))).notes if "guarded" in note)
+    (said,) = (note for note in build_gate_grid(replace(whole(), cells=(blind,))).notes if "guarded" in note)
     assert ": cls on toy (profile mini), 20.56 points. More seeds" in said
     blind = replace(blind, question=Question.ITEMS)
-    (said,) = (note for note in grid(replace(whole(), cells=(blind,))).notes if "guarded" in note)
+    (said,) = (note for note in build_gate_grid(replace(whole(), cells=(blind,))).notes if "guarded" in note)
     assert said.endswith("20.56 points. More items help.")
 
 
 def test_the_average_over_cells_is_the_last_row() -> None:
-    last = dict(zip(grid(whole()).header, grid(whole()).rows[-1], strict=True))
+    last = dict(zip(build_gate_grid(whole()).header, build_gate_grid(whole()).rows[-1], strict=True))
     assert (last["verdict"], last["method"], last["suite"]) == ("ok", "average of 5 cells", "-")
     assert (last["reference"], last["new"], last["sees"]) == ("58.00", "56.05", "0.81")
-    assert grid(gate_of(PASSED)).rows[-1][1] == "fine"
+    assert build_gate_grid(gate_of(PASSED)).rows[-1][1] == "fine"
 
 
 def test_tasks_stand_below_what_changed() -> None:
-    rows = grid(whole()).rows
+    rows = build_gate_grid(whole()).rows
     at = [line[1] for line in rows].index("closer")
     assert [line[2] for line in rows[at : at + 4]] == ["toy", "T1", "T2", "toy"]
     assert rows[at + 2][4:8] == ("p <0.001", "56.00", "59.80", "-3.80")
-    assert [line[2] for line in grid(gate_of(PASSED)).rows] == ["toy"]
+    assert [line[2] for line in build_gate_grid(gate_of(PASSED)).rows] == ["toy"]
 
 
 def test_what_is_equal_in_all_rows_is_said_once() -> None:
-    table = grid(gate_of(PASSED, overall=average(Status.OK)))
+    table = build_gate_grid(gate_of(PASSED, overall=average(Status.OK)))
     assert not {"profile", "test"} & set(table.header)
     assert table.title == "Cells against the reference, profile mini"
     assert any("paired t" in note for note in table.notes)
     other = replace(PASSED, key=("full", "fine", "toy"), test="Welch")
-    table = grid(gate_of(PASSED, other, overall=average(Status.OK)))
+    table = build_gate_grid(gate_of(PASSED, other, overall=average(Status.OK)))
     assert [line[3] for line in table.rows] == ["mini", "full", "-"]
     assert [line[-1] for line in table.rows] == ["paired t", "Welch", "paired t"]
 
@@ -207,64 +207,64 @@ def test_what_is_equal_in_all_rows_is_said_once() -> None:
     ],
 )
 def test_a_cell_in_words(cell: CellVerdict, words: str) -> None:
-    assert describe(cell) == words
+    assert describe_cell_verdict(cell) == words
 
 
 def test_the_sentence_counts_cells_and_names_the_average_if_it_fails() -> None:
-    assert sentence(gate_of(PASSED, overall=average(Status.OK))) == "PASSED, 1 cell: 1 ok"
+    assert describe_gate(gate_of(PASSED, overall=average(Status.OK))) == "PASSED, 1 cell: 1 ok"
     fell = "average of 5 cells fell by 1.95 points [+1.20, +2.80], paired t over 3 seeds, from 58.00 to 56.05"
-    said = sentence(gate_of(PASSED, PASSED, overall=average(Status.REGRESSION)))
+    said = describe_gate(gate_of(PASSED, PASSED, overall=average(Status.REGRESSION)))
     assert said == f"FAILED, the average alone; none of 2 cells by itself: {fell}"
-    unclear = sentence(gate_of(PASSED, overall=average(Status.UNCLEAR)))
+    unclear = describe_gate(gate_of(PASSED, overall=average(Status.UNCLEAR)))
     assert unclear == f"PASSED, 1 cell: 1 ok; {fell}"
     gone = whole().cells[7]
-    both = sentence(gate_of(PASSED, gone, overall=average(Status.REGRESSION)))
+    both = describe_gate(gate_of(PASSED, gone, overall=average(Status.REGRESSION)))
     assert both.startswith("FAILED, 1 of 2 cells and the average: gone on toy")
     assert both.endswith(fell)
 
 
 def test_the_sentence_says_once_how_changes_are_accepted() -> None:
-    assert sentence(gate_of(BETTER)) == f"FAILED, 1 of 1 cell: {describe(BETTER)}"
-    said = sentence(gate_of(BETTER, BETTER))
+    assert describe_gate(gate_of(BETTER)) == f"FAILED, 1 of 1 cell: {describe_cell_verdict(BETTER)}"
+    said = describe_gate(gate_of(BETTER, BETTER))
     assert said.count("--update") == 1
     assert said.endswith("; if the changes are meant, bench check --update --why TEXT accepts them")
-    assert "--update" not in sentence(gate_of(PASSED, whole().cells[2]))
+    assert "--update" not in describe_gate(gate_of(PASSED, whole().cells[2]))
 
 
 def test_cells_that_do_not_compare_are_counted() -> None:
     other = replace(PASSED, status=Status.DIFFERENT, reasons=("other data",))
-    assert headline(gate_of(PASSED, other)) == "NOT COMPARABLE, 1 of 2 cells"
-    assert sentence(gate_of(PASSED, other)).startswith("NOT COMPARABLE: fine on toy (profile mini) isn't")
+    assert format_headline(gate_of(PASSED, other)) == "NOT COMPARABLE, 1 of 2 cells"
+    assert describe_gate(gate_of(PASSED, other)).startswith("NOT COMPARABLE: fine on toy (profile mini) isn't")
 
 
 def test_notes_are_of_the_questions_that_were_asked() -> None:
     def starts(gate: Gate) -> list[str]:
-        return [note.split(":")[0].split(";")[0] for note in grid(gate).notes]
+        return [note.split(":")[0].split(";")[0] for note in build_gate_grid(gate).notes]
 
     assert starts(gate_of(PASSED)) == ["Scores x 100, means over seeds", "retrain", "Intervals"]
     words = alone("words", Status.OK, 0.195, 0.194, question=Question.RECOMPUTE, sees=0.005)
     assert starts(gate_of(words, rescored=1))[1:] == ["rescore", "recompute", "sees"]
     mine = alone("mine", Status.OK, 0.71, 0.707, question=Question.ITEMS)
     assert starts(gate_of(mine, strict=True))[1:] == ["items", "strict"]
-    notes = grid(whole()).notes
+    notes = build_gate_grid(whole()).notes
     assert "rescore: 12 records of the reference scored again from their predictions: equal to 1e-9." in notes
-    assert "rescore: 1 record of the reference" in grid(gate_of(words, rescored=1)).notes[1]
+    assert "rescore: 1 record of the reference" in build_gate_grid(gate_of(words, rescored=1)).notes[1]
     assert f"closer on toy (profile mini): {WHY}." in notes
-    assert "drop of more than 1.5 points" in grid(replace(gate_of(PASSED), tolerance=0.015)).notes[1]
+    assert "drop of more than 1.5 points" in build_gate_grid(replace(gate_of(PASSED), tolerance=0.015)).notes[1]
 
 
 def test_the_text_ends_with_the_sentence_and_markdown_begins_with_it() -> None:
     gate = whole()
-    assert as_text(gate).endswith(f"\n\n{sentence(gate)}\n")
+    assert format_gate_text(gate).endswith(f"\n\n{describe_gate(gate)}\n")
     pairs = replace(gate, cells=tuple(cell for cell in gate.cells if cell.test != "Welch"))
-    assert max(map(len, as_text(pairs).split("\n\n")[1].splitlines())) <= 120
-    assert as_markdown(gate).startswith("## bench check\n\n**FAILED, 5 of 10 cells: ")
-    assert "- warning: torch then 2.1, now 2.0" in as_markdown(gate)
+    assert max(map(len, format_gate_text(pairs).split("\n\n")[1].splitlines())) <= 120
+    assert format_gate_markdown(gate).startswith("## bench check\n\n**FAILED, 5 of 10 cells: ")
+    assert "- warning: torch then 2.1, now 2.0" in format_gate_markdown(gate)
 
 
 def test_json_has_every_field() -> None:
     gate = whole(HOSTILE)
-    text = as_json(gate)
+    text = format_gate_json(gate)
     text.encode("ascii")
     data = json.loads(text)
     assert {field.name for field in fields(Gate)} | {"verdicts", "exit_code", "sentence"} <= set(data)
@@ -286,11 +286,11 @@ def test_json_has_every_field() -> None:
             }
     assert [one["status"] for one in data["verdicts"]] == [cell.status for cell in gate.verdicts]
     assert data["verdicts"][-1]["text"].startswith("average of 5 cells fell by 1.95 points")
-    assert json.loads(as_json(gate_of(PASSED)))["overall"] is None
+    assert json.loads(format_gate_json(gate_of(PASSED)))["overall"] is None
 
 
 def test_junit_skips_what_is_unclear() -> None:
-    (suite,) = ElementTree.fromstring(junit(whole()))  # noqa: S314
+    (suite,) = ElementTree.fromstring(format_junit(whole()))  # noqa: S314
     counts = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
     assert counts == ["11", "3", "2", "1"]
     cases = {case.get("name"): case for case in suite.iter("testcase")}
@@ -304,7 +304,7 @@ def test_junit_skips_what_is_unclear() -> None:
     assert "first in training of sub1" in str(cases["closer"][0].get("message"))
     assert cases["closer"][0].get("type") == "CHANGED"
     assert "mild on toy (profile mini) fell by 1.66 points" in str(cases["mild"][0].get("message"))
-    (suite,) = ElementTree.fromstring(junit(gate_of(PASSED, overall=average(Status.REGRESSION))))  # noqa: S314
+    (suite,) = ElementTree.fromstring(format_junit(gate_of(PASSED, overall=average(Status.REGRESSION))))  # noqa: S314
     assert [suite.get(name) for name in ("tests", "failures")] == ["2", "1"]
     (failed,) = (case for case in suite.iter("testcase") if case[0].tag == "failure")
     assert (failed.get("classname"), failed.get("name")) == ("all cells", "average")
@@ -405,7 +405,7 @@ def test_no_name_becomes_an_element_of_the_page() -> None:
     text.encode("utf-8")
     assert "<b>" not in text
     assert '<b>&"x"|`[y](z)\\x1b[31m\\x00\\ud800\\n::error::' in hostile.text.replace("\u200b", "")
-    for said in (as_text(whole(HOSTILE)), as_markdown(whole(HOSTILE))):
+    for said in (format_gate_text(whole(HOSTILE)), format_gate_markdown(whole(HOSTILE))):
         assert all(line.isprintable() and not line.lstrip().startswith("::") for line in said.splitlines())
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from bench.cli.main import main
-from bench.config.sweep_manifest import Manifest, save
+from bench.config.sweep_manifest import Manifest, save_manifest
 from bench.errors import DataError, NotComparableError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
-from bench.reports.joined import Found, joined, joined_sweeps
+from bench.reports.joined import CampaignRecord, merge_records, merge_sweeps
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 from tests.support.forge import forge
@@ -194,9 +194,9 @@ def test_other_commands_take_one_campaign(both: Cli) -> None:
     assert "bench report takes several" in told
 
 
-def found(*campaigns: RunRecord) -> list[Found]:
+def found(*campaigns: RunRecord) -> list[CampaignRecord]:
     stores = [ResultStore(Path("results"), name) for name in "ab"]
-    return [Found(record, store) for record, store in zip(campaigns, stores, strict=True)]
+    return [CampaignRecord(record, store) for record, store in zip(campaigns, stores, strict=True)]
 
 
 def change(record: RunRecord, **more: Any) -> RunRecord:
@@ -222,34 +222,34 @@ def change(record: RunRecord, **more: Any) -> RunRecord:
 )
 def test_a_profile_that_is_another_in_each_is_refused(more: dict[str, Any], said: str | None) -> None:
     one, other = (make_record(method, 1, {"STS12": 0.5}) for method in ("simcse", "tncse"))
-    assert len(joined(found(one, other))) == 2
+    assert len(merge_records(found(one, other))) == 2
     records = found(one, change(other, **more))
     if said is None:
-        assert len(joined(records)) == 2
+        assert len(merge_records(records)) == 2
         return
     with pytest.raises(NotComparableError) as refused:
-        joined(records)
+        merge_records(records)
     assert "profile mini is not the same in campaigns a and b: " in str(refused.value)
     assert said in str(refused.value)
-    assert len(joined(found(one, replace(change(other, **more), profile="other")))) == 2
-    assert len(joined(found(one, replace(change(other, **more), suite="other")))) == 2
+    assert len(merge_records(found(one, replace(change(other, **more), profile="other")))) == 2
+    assert len(merge_records(found(one, replace(change(other, **more), suite="other")))) == 2
 
 
 def test_checkpoints_bring_weights_of_their_own() -> None:
     one = make_record("simcse", 1, {"STS12": 0.5})
     other = make_record("st:x", None, {"STS12": 0.5}, name="st", corpus=None)
     own = replace(other, backbone={"name": "x", "sha256": "d" * 64})
-    assert len(joined(found(one, own))) == 2
+    assert len(merge_records(found(one, own))) == 2
 
 
 def test_of_equal_records_that_with_more_is_kept() -> None:
     one = make_record("simcse", 1, {"STS12": 0.5})
     more = replace(one, probes={"version": 1, "data": {}, "cost": {"gmac": 1.0}})
-    (kept,) = joined(found(one, more))
+    (kept,) = merge_records(found(one, more))
     assert kept.home.campaign == "b"
     less = replace(one, probes={"version": 1, "data": {}, "cost": {"gmac": 2.0}})
     with pytest.raises(NotComparableError, match="its probes say something else: cost"):
-        joined(found(more, less))
+        merge_records(found(more, less))
 
 
 def manifest(seeds: tuple[int, ...], points: tuple[tuple[str, str, str], ...] = POINTS) -> Manifest:
@@ -258,19 +258,19 @@ def manifest(seeds: tuple[int, ...], points: tuple[tuple[str, str, str], ...] = 
 
 def test_a_sweep_of_both_is_one(tmp_path: Path) -> None:
     stores = [ResultStore(tmp_path, name) for name in "ab"]
-    save(manifest((1, 2)), tmp_path / "a")
-    assert joined_sweeps(stores, None) == [manifest((1, 2))]  # in one only
-    save(manifest((2, 3)), tmp_path / "b")
-    assert joined_sweeps(stores, "mini") == [manifest((1, 2, 3))]
-    assert joined_sweeps(stores, "other") == []
-    save(manifest((1, 2), POINTS[:1]), tmp_path / "b")
+    save_manifest(manifest((1, 2)), tmp_path / "a")
+    assert merge_sweeps(stores, None) == [manifest((1, 2))]  # in one only
+    save_manifest(manifest((2, 3)), tmp_path / "b")
+    assert merge_sweeps(stores, "mini") == [manifest((1, 2, 3))]
+    assert merge_sweeps(stores, "other") == []
+    save_manifest(manifest((1, 2), POINTS[:1]), tmp_path / "b")
     with pytest.raises(NotComparableError, match="sweep caels has other cells in campaigns a and b"):
-        joined_sweeps(stores, None)
+        merge_sweeps(stores, None)
     (tmp_path / "b" / "sweeps" / "mini-caels.json").write_text(
         json.dumps({**asdict(manifest((1,))), "seeds": 1})
     )
     with pytest.raises(DataError, match="damaged"):
-        joined_sweeps(stores, None)
+        merge_sweeps(stores, None)
 
 
 def test_files_of_one_content_are_one(both: Cli) -> None:

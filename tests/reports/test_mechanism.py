@@ -13,11 +13,11 @@ from bench.errors import NotComparableError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.of_records import figures
-from bench.reports.report import report
+from bench.reports.figures.of_records import suite_figures
+from bench.reports.report import render_report
 from bench.reports.tables.mechanism import all_relations, mechanism_grids
-from bench.reports.tables.relation import Relation, Rho, independent
-from bench.stats.coverage import measured
+from bench.reports.tables.relation import Relation, Rho, count_independent
+from bench.stats.coverage import find_coverage
 from bench.stats.items import spearman_interval
 from tests.support.campaigns import HOSTILE, make_record
 
@@ -78,8 +78,8 @@ def test_the_correlations_by_scipy() -> None:
     assert grid.rows[0][3] == f"{xy:+.2f}"
     assert grid.rows[1][5:] == ("-", "-", "-")
     rows = (
-        measured("rank correlation", 6, 6, xy).measured,
-        measured("partial rank correlation", 6, 6, partial, design="normal, z 0.5").measured,
+        find_coverage("rank correlation", 6, 6, xy).measured,
+        find_coverage("partial rank correlation", 6, 6, partial, design="normal, z 0.5").measured,
     )
     said = "{:.0f}% (n = 5), {:.0f}% with uniformity fixed (n = 5).".format(*(100 * row for row in rows))
     assert any(note.endswith(said) for note in grid.notes)
@@ -133,9 +133,9 @@ def test_methods_that_share_stages_count_as_one() -> None:
 
 
 def test_groups_by_hand() -> None:
-    assert independent([]) == 0
-    assert independent(map(frozenset, (["a"], ["b"], ["c"], ["a", "c"]))) == 2
-    assert independent([frozenset()] * 3) == 3
+    assert count_independent([]) == 0
+    assert count_independent(map(frozenset, (["a"], ["b"], ["c"], ["a", "c"]))) == 2
+    assert count_independent([frozenset()] * 3) == 3
 
 
 def test_who_is_left_out_and_why() -> None:
@@ -178,13 +178,13 @@ def test_one_method_and_hostile_names() -> None:
     (grid,) = mechanism_grids(campaign(six()[:1]))
     assert [row[1:4] for row in grid.rows] == [("1", "1", "-")] * 2
     records = [record(name, 0.1 * i, 0.5 + 0.05 * i, pooling=HOSTILE[0]) for i, name in enumerate(HOSTILE)]
-    page = report(campaign(records), "html")
+    page = render_report(campaign(records), "html")
     section = page[page.index('<section id="mechanism"') :]
     assert "it pools &lt;script&gt;document" in section
     assert "<script>document" not in page
 
 
 def test_the_figure_has_the_points_of_the_table() -> None:
-    (figure,) = (one for one in figures(campaign(six())) if one.name.endswith("-energy"))
+    (figure,) = (one for one in suite_figures(campaign(six())) if one.name.endswith("-energy"))
     assert [series.x for series in figure.series] == [(value,) for value in ENERGIES]
     assert figure.note.startswith("Spearman's rho +0.77, 95% interval [")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.published import figures
+from bench.data.published import load_figures
 from bench.errors import InputError
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
-from bench.render.grid import Cell, Grid, Quoted, plain
+from bench.render.grid import ScoreCell, Grid, Quoted, plain_text
 from bench.reports.campaign import make_campaign
 from bench.reports.sections import table_grids
 from bench.reports.tables.categories import KINDS
@@ -31,7 +31,7 @@ def table(name: str, records: Sequence[RunRecord]) -> Grid:
 
 
 def means(row: Sequence[object]) -> list[float | None]:
-    return [cell.mean for cell in row if isinstance(cell, Cell)]
+    return [cell.mean for cell in row if isinstance(cell, ScoreCell)]
 
 
 def test_metrics_are_rows_and_methods_columns() -> None:
@@ -48,10 +48,10 @@ def test_metrics_are_rows_and_methods_columns() -> None:
     for place, (name, row) in enumerate(zip(FIFTEEN, grid.rows, strict=False)):
         expected = sum(tasks[name]) / 2 + 0.015 + 0.1 * (len(FIFTEEN) - 1 - place)
         assert means(row) == pytest.approx([expected] * 2)
-        assert [cell.sd for cell in row if isinstance(cell, Cell)] == pytest.approx([0.01 / 2**0.5] * 2)
+        assert [cell.sd for cell in row if isinstance(cell, ScoreCell)] == pytest.approx([0.01 / 2**0.5] * 2)
     assert means(grid.rows[-1]) == pytest.approx([0.15 + 0.015 + 0.7] * 2)
     printed = {
-        f.metric: f.text for f in figures() if (f.section, f.method) == ("retrieval_metrics", "simcse")
+        f.metric: f.text for f in load_figures() if (f.section, f.method) == ("retrieval_metrics", "simcse")
     }
     quoted = [row[-1] for row in grid.rows]
     assert [cell.text for cell in quoted if isinstance(cell, Quoted)] == [
@@ -72,8 +72,8 @@ def test_a_metric_that_a_task_lacks_is_no_mean_of_the_others() -> None:
     record = kinds_record("mhe", 1, RETRIEVAL)
     lacking = replace(record, scores=tuple(s for s in record.scores if (s.task, s.metric) != ("R2", "map@1")))
     rows = {row[0]: row[1] for row in table("metrics", [lacking]).rows}
-    assert plain(rows["map@1"]) == plain(rows["mean"]) == "-"
-    assert plain(rows["map@10"]) != "-"
+    assert plain_text(rows["map@1"]) == plain_text(rows["mean"]) == "-"
+    assert plain_text(rows["map@10"]) != "-"
 
 
 def test_metrics_of_a_mixed_suite_are_of_its_retrieval_tasks() -> None:
@@ -115,7 +115,7 @@ def test_the_paper_stands_beside_its_suite() -> None:
     assert [cell.text for cell in rows["SimCSE"] if isinstance(cell, Quoted)] == texts
     assert not any(cell.grey for cell in rows["SimCSE"] if isinstance(cell, Quoted))  # our text and backbone
     assert all(cell.grey for cell in rows["UNSEE-BYOL"] if isinstance(cell, Quoted))
-    assert len(rows) == len({f.method for f in figures() if f.section == "mteb_english"})
+    assert len(rows) == len({f.method for f in load_figures() if f.section == "mteb_english"})
     other = replace(ours, backbone={"name": "mini", "sha256": "d" * 64})
     assert all(
         isinstance(c, Quoted) and c.grey for row in table("categories", [other]).rows[1:] for c in row[1:]
@@ -140,7 +140,7 @@ def test_published_cost_stands_beside_ours() -> None:
     grid = table("efficiency", records)
     assert grid.header[-3:] == ("published avg", "published GMAC", "published eta")
     rows = {str(row[0]): row for row in grid.rows}
-    assert [plain(cell) for cell in rows["simcse"][2:4]] == ["5.400", "13.89"]
+    assert [plain_text(cell) for cell in rows["simcse"][2:4]] == ["5.400", "13.89"]
     quoted = {name: [cell.text for cell in row if isinstance(cell, Quoted)] for name, row in rows.items()}
     assert quoted["simcse"] == ["76.25", "5.40", "14.12"]
     assert quoted["tncse"] == ["79.58", "10.90", "7.30"]
@@ -163,9 +163,9 @@ def test_a_table_without_a_printed_method_is_ours_alone() -> None:
 
 
 def test_the_tables_are_csv_too() -> None:
-    from bench.reports.report import report
+    from bench.reports.report import render_report
 
     campaign = make_campaign(ResultStore(Path("nowhere"), "camp"), [kinds_record("simcse", 1)])
     for name in ("metrics", "categories"):
-        rows = list(csv.reader(io.StringIO(report(campaign, "csv", name))))
+        rows = list(csv.reader(io.StringIO(render_report(campaign, "csv", name))))
         assert len(rows) > 1

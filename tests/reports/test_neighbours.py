@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from bench.comparison.questions import DETECT
-from bench.render.grid import number
+from bench.render.grid import format_score
 from bench.reports.campaign import Campaign
-from bench.reports.report import report
+from bench.reports.report import render_report
 from bench.reports.sections import table_grids
-from bench.reports.tables.pairwise_tests import standings
-from bench.stats.planning import in_words, plan
+from bench.reports.tables.pairwise_tests import run_pairwise_tests
+from bench.stats.planning import describe_seed_plan, plan_seeds
 from bench.stats.spread import spread_of_pairs, spread_of_sides
 from tests.support.standings import alone, campaign, seeds
 
@@ -57,7 +57,7 @@ def test_the_verdict_is_the_leaderboard_s(tmp_path: Path) -> None:
         record for i in range(6) for record in seeds(f"m{i}", *(0.5 + 0.015 * i + 0.006 * rng.normal(size=5)))
     ]
     source = campaign(tmp_path, *records)
-    ranking = standings(source, source.records).of()
+    ranking = run_pairwise_tests(source, source.records).of()
     found = rows(source)
     assert [(row["A"], row["B"]) for row in found] == list(pairwise(ranking.methods))
     told = [row["now"] == "told apart" for row in found]
@@ -68,14 +68,14 @@ def test_the_verdict_is_the_leaderboard_s(tmp_path: Path) -> None:
 def test_numbers_are_the_plan_s_at_the_pair_s_level(three: Campaign) -> None:
     """Of three pairs two are shown: their Holm steps are 0.05 / 3 and 0.05 / 2; the third keeps 0.05 / 3."""
     first, second = rows(three)
-    half = f"to show {number(DETECT)} points"
+    half = f"to show {format_score(DETECT)} points"
     close, far = spread_of_sides(BEST, NEXT), spread_of_sides(NEXT, LAST)
     difference = float(np.mean(BEST) - np.mean(NEXT))
     level = 1 - 0.05 / 3
-    assert first[half] == in_words(plan(DETECT, close, level=level))
-    assert first["if A - B is true"] == in_words(plan(difference, close, level=level))
-    assert second[half] == in_words(plan(DETECT, far, level=1 - 0.05 / 2))
-    assert first[half] != in_words(plan(DETECT, close, level=0.95))  # a pair that was chosen before
+    assert first[half] == describe_seed_plan(plan_seeds(DETECT, close, level=level))
+    assert first["if A - B is true"] == describe_seed_plan(plan_seeds(difference, close, level=level))
+    assert second[half] == describe_seed_plan(plan_seeds(DETECT, far, level=1 - 0.05 / 2))
+    assert first[half] != describe_seed_plan(plan_seeds(DETECT, close, level=0.95))  # a pair that was chosen before
 
 
 def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
     )
     paired = rows(campaign(tmp_path / "a", *seeds("a", *shared, stage="s"), *seeds("b", *near, stage="s")))
     apart = rows(campaign(tmp_path / "b", *seeds("a", *shared), *seeds("b", *near)))
-    half = f"to show {number(DETECT)} points"
-    assert paired[0][half] == in_words(plan(DETECT, spread_of_pairs(near, shared), level=0.95))
-    assert apart[0][half] == in_words(plan(DETECT, spread_of_sides(near, shared), level=0.95))
+    half = f"to show {format_score(DETECT)} points"
+    assert paired[0][half] == describe_seed_plan(plan_seeds(DETECT, spread_of_pairs(near, shared), level=0.95))
+    assert apart[0][half] == describe_seed_plan(plan_seeds(DETECT, spread_of_sides(near, shared), level=0.95))
     assert (" pairs " in paired[0][half], " per side " in apart[0][half]) == (True, True)
 
 
@@ -96,7 +96,7 @@ def test_a_method_without_seeds(tmp_path: Path) -> None:
     """Against a fixed score one side is planned; two of them have no spread and no row of numbers."""
     found = rows(campaign(tmp_path, *seeds("a", *BEST), alone("fixed", 0.69), alone("other", 0.3)))
     assert [(row["A"], row["B"], row["seeds now"]) for row in found][:1] == [("a", "fixed", "5 and 1")]
-    half = f"to show {number(DETECT)} points"
+    half = f"to show {format_score(DETECT)} points"
     assert found[0][half] != "-"
     assert not [row for row in found if (row["A"], row["B"]) == ("fixed", "other") and row[half] != "-"]
 
@@ -108,7 +108,7 @@ def test_nothing_to_tell_apart(tmp_path: Path) -> None:
 
 
 def test_it_is_a_table_like_others(three: Campaign) -> None:
-    said = list(csv.DictReader(io.StringIO(report(three, "csv", "neighbours"))))
+    said = list(csv.DictReader(io.StringIO(render_report(three, "csv", "neighbours"))))
     assert [row["text"] for row in said if row["column"] == "B"] == ["next", "last"]
-    assert "not told apart" in report(three, "text", "neighbours")
-    assert 'id="neighbours"' in report(three, "html")
+    assert "not told apart" in render_report(three, "text", "neighbours")
+    assert 'id="neighbours"' in render_report(three, "html")

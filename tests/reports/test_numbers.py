@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from bench.records.store import ResultStore
-from bench.render.formats import Screen, csv_cell, grids_csv, render_grids, text
-from bench.render.grid import Cell, Grid, Printed, bare, interval, plain
+from bench.render.formats import Screen, csv_cell, grids_csv, render_grids, render_text
+from bench.render.grid import ScoreCell, Grid, Printed, hide_deviation, format_interval, plain_text
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.report import report
+from bench.reports.report import render_report
 from bench.reports.sections import TABLES, table_grids
-from bench.reports.tables.pairwise_tests import standings
+from bench.reports.tables.pairwise_tests import run_pairwise_tests
 from tests.support.campaigns import make_record
 from tests.support.docs_commands import ROOT
 from tests.support.standings import campaign as campaign_of
@@ -58,14 +58,14 @@ def rows_of(grids: list[Grid]) -> list[tuple[str, int]]:
 def test_rows_of_csv_can_be_put_together_again(name: str, committed: Campaign, campaign: Campaign) -> None:
     for source in (committed, replace(campaign, pairs=True)):
         grids = TABLES[name].grids(source)
-        rows = [(str(csv_cell(plain(row[0]))), len(row) - 1) for grid in grids for row in grid.rows]
+        rows = [(str(csv_cell(plain_text(row[0]))), len(row) - 1) for grid in grids for row in grid.rows]
         assert rows_of(grids) == rows
 
 
 def test_the_deviation_is_a_number_beside_the_average(tmp_path: Path) -> None:
     records = [make_record("simcse", seed, {"STS12": score}) for seed, score in enumerate(SCORES, start=1)]
     source = make_campaign(ResultStore(tmp_path, "camp"), records)
-    (grid,) = json.loads(report(source, "json", "leaderboard"))
+    (grid,) = json.loads(render_report(source, "json", "leaderboard"))
     row = dict(zip(grid["header"], grid["rows"][0], strict=True))
     assert (row["avg"]["n"], row["avg"]["sd"]) == (3, stdev(SCORES))
     assert row["sd"] == {"text": "0.56", "value": stdev(SCORES)}
@@ -73,12 +73,12 @@ def test_the_deviation_is_a_number_beside_the_average(tmp_path: Path) -> None:
     assert lines["avg"]["sd"] == lines["sd"]["value"] == str(stdev(SCORES))
     sign = "\N{PLUS-MINUS SIGN}"
     for form, shown in (("text", sign), ("markdown", sign), ("latex", r"\pm"), ("html", "&#177;")):
-        assert report(source, form, "leaderboard").count(shown) == 1  # that of STS12
+        assert render_report(source, form, "leaderboard").count(shown) == 1  # that of STS12
 
 
 def test_a_deviation_in_its_own_column_is_not_left_out() -> None:
-    cells = (bare(Cell(0.5, 0.01, 3)), Printed("1.00", 0.01))
-    shown = text([Grid("t", ("method", "avg", "sd"), ((30 * "m", *cells),), ())], Screen(20))
+    cells = (hide_deviation(ScoreCell(0.5, 0.01, 3)), Printed("1.00", 0.01))
+    shown = render_text([Grid("t", ("method", "avg", "sd"), ((30 * "m", *cells),), ())], Screen(20))
     assert "left out" not in shown
     assert {"50.00", "1.00"} <= set(shown.split())
 
@@ -89,8 +89,8 @@ def numbers(line: dict[str, Any], *names: str) -> list[float]:
 
 def test_differences_are_in_the_metrics_unit_with_all_digits(tmp_path: Path) -> None:
     source = replace(campaign_of(tmp_path, *RUNS), pairs=True)
-    found = standings(source, source.records)
-    matrix, listed = json.loads(report(source, "json", "significance"))
+    found = run_pairwise_tests(source, source.records)
+    matrix, listed = json.loads(render_report(source, "json", "significance"))
     names = {method: place for place, method in enumerate(row[0].split(" ")[1] for row in matrix["rows"])}
     tested = 0
     for pair, row in zip(found.of().pairs, listed["rows"], strict=True):
@@ -106,7 +106,7 @@ def test_differences_are_in_the_metrics_unit_with_all_digits(tmp_path: Path) -> 
         assert ends is not None
         assert numbers(line, "low", "high", "level") == [*ends, pair.level]
         assert numbers(line, "p", "p corrected") == [pair.p, pair.adjusted]
-        assert line["interval"] == f"{interval(*ends)} ({line['level']['text']})"
+        assert line["interval"] == f"{format_interval(*ends)} ({line['level']['text']})"
     assert tested
     lines = lines_of(table_grids(source, "significance")[1:])
     values = {one["column"]: one["value"] for one in lines if one["line"] == "1"}

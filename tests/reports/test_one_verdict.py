@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.records.record import RunRecord
 from bench.reports.figures.of_records import group_figures
-from bench.reports.report import report
+from bench.reports.report import render_report
 from bench.reports.sections import table_grids
 from bench.reports.tables.pairwise_tests import ABOVE, BELOW
 from tests.support.standings import alone, campaign, seeds
@@ -32,7 +32,7 @@ def many(spread: float = 0.004) -> list[RunRecord]:
 def test_one_page_gives_one_verdict(tmp_path: Path) -> None:
     """Of every pair: stars, letters, ranks, bold, daggers, diagram, gains and the list of pairs agree."""
     source = campaign(tmp_path, *many(), baseline="m1")
-    page = report(source, "html")
+    page = render_report(source, "html")
     board, matrix = page_board(page), page_matrix(page)
     names = list(board)
     assert len(names) == 11

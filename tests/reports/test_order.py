@@ -17,11 +17,11 @@ from bench.data import published
 from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
-from bench.render.grid import Cell, Grid, Quoted
-from bench.render.latex import escape
+from bench.render.grid import ScoreCell, Grid, Quoted
+from bench.render.latex import escape_latex
 from bench.reports.figures.of_order import order_figures
-from bench.reports.figures.of_records import figures
-from bench.reports.report import report
+from bench.reports.figures.of_records import suite_figures
+from bench.reports.report import render_report
 from bench.reports.sections import table_grids
 from bench.reports.tables import settings
 from bench.stats.items import spearman_interval
@@ -71,7 +71,7 @@ def test_two_settings_by_hand(tmp_path: Path) -> None:
         ("cheap, sts7", "dear, sts7", "5", "5", "+0.80", f"[{low:+.2f}, {high:+.2f}]", "+0.60", "8 of 10"),
     )
     assert methods.header == ("method", "cheap, sts7", "dear, sts7")
-    cells = {row[0]: [cell.sign for cell in row[1:] if isinstance(cell, Cell)] for row in methods.rows}
+    cells = {row[0]: [cell.sign for cell in row[1:] if isinstance(cell, ScoreCell)] for row in methods.rows}
     assert cells == {
         "e": [" (1)", " (2)"],
         "d": [" (2)", " (1)"],
@@ -112,7 +112,7 @@ def test_ends_and_ties(tmp_path: Path, averages: tuple[float, ...], row: tuple[s
     grid, methods = tables(tmp_path, two(second=averages))
     assert all(want in (None, cell) for want, cell in zip(row, grid.rows[0][4:], strict=True))
     assert any(text.startswith(note) for text in grid.notes)
-    ranks = [cell.sign for row in methods.rows if isinstance(cell := row[2], Cell)]
+    ranks = [cell.sign for row in methods.rows if isinstance(cell := row[2], ScoreCell)]
     if averages[0] == averages[1]:
         assert ranks == [" (1)"] * 5
     elif averages[0] == 0.3:
@@ -153,7 +153,7 @@ def test_published_averages_by_their_names(tmp_path: Path) -> None:
 
 def test_tables_that_print_others_give_their_median(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The released checkpoints' own figures are no further table."""
-    lines = published.lines("sts7")
+    lines = published.published_rows("sts7")
     table, readme = (line for line in lines if line.first.method == "jtcse" and line.first.backbone != BERT)
     assert (table.figures["avg"].text, readme.figures["avg"].text) == ("79.94", "79.95")
     records = runs("mini", {method: 0.1 * place for place, method in enumerate((*PRINTED, "jtcse"))})
@@ -166,7 +166,7 @@ def test_tables_that_print_others_give_their_median(tmp_path: Path, monkeypatch:
 
     assert figure() == Quoted("79.94", False, " [a] (1)")  # the footnote says that its mean is another
     other = replace(table, figures={"avg": replace(table.figures["avg"], paper="tncse", text="79.97")})
-    monkeypatch.setattr(settings, "lines", lambda suite: (*lines, other))
+    monkeypatch.setattr(settings, "published_rows", lambda suite: (*lines, other))
     assert figure().text == "79.955"
 
 
@@ -236,7 +236,7 @@ def test_six_figures_of_the_pairs_with_most_methods(tmp_path: Path) -> None:
 
 
 def test_score_and_training_stand_beside_the_leaderboard(tmp_path: Path) -> None:
-    found = figures(campaign(tmp_path, *two()))
+    found = suite_figures(campaign(tmp_path, *two()))
     assert {one.section for one in found if one.title.startswith("Score and training")} == {"leaderboard"}
 
 
@@ -245,20 +245,20 @@ def test_hostile_names(tmp_path: Path) -> None:
     profiles = ("<b>cheap", "a & 50% _b_")
     records = [one for p in profiles for one in runs(p, averages, seeds=(1, 2))]
     source = campaign(tmp_path, *records)
-    page, latex = report(source, "html"), report(source, "latex", "order")
+    page, latex = render_report(source, "html"), render_report(source, "latex", "order")
     part = page[page.index('<section id="order"') :]
     part = part[: part.index("</section>")]
     assert "&lt;script&gt;document.title" in part
     assert not [mark for mark in ("<script>", "<img", "<b>cheap") if mark in part]
     assert part.count("<figure ") == 1
-    assert escape("a & 50% _b_") in latex
+    assert escape_latex("a & 50% _b_") in latex
     assert "\\input{x}" not in latex
     assert "<b>" not in latex
 
 
 def test_csv_and_json(tmp_path: Path) -> None:
     source = campaign(tmp_path, *two())
-    rows = list(csv.DictReader(io.StringIO(report(source, "csv", "order"))))
+    rows = list(csv.DictReader(io.StringIO(render_report(source, "csv", "order"))))
     assert [(row["row"], row["column"], row["text"]) for row in rows[:4]] == [
         ("cheap, sts7", "setting B", "dear, sts7"),
         ("cheap, sts7", "methods", "5"),
@@ -268,7 +268,7 @@ def test_csv_and_json(tmp_path: Path) -> None:
     (cell,) = (row for row in rows if (row["row"], row["column"]) == ("e", "cheap, sts7"))
     assert float(cell["value"]) == pytest.approx(0.5002)
     assert (cell["n"], cell["text"]) == ("3", " (1)")
-    grid, methods = json.loads(report(source, "json", "order"))
+    grid, methods = json.loads(render_report(source, "json", "order"))
     assert grid["rows"][0][:5] == ["cheap, sts7", "dear, sts7", "5", "5", "+0.80"]
     assert methods["rows"][0][1]["mean"] == pytest.approx(0.5002)
 

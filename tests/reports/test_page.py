@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from bench.records.store import ResultStore
-from bench.render.draw import draw
-from bench.render.formats import no_formula
-from bench.render.grid import number
-from bench.render.latex import document
-from bench.render.picture import critical_difference
+from bench.render.draw import draw_figures
+from bench.render.formats import quote_formula
+from bench.render.grid import format_score
+from bench.render.latex import latex_document
+from bench.render.picture import ranking_picture
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.formats.paper import STYLES, Style
-from bench.reports.report import Look, all_figures, report
+from bench.reports.formats.paper import STYLES, PaperStyle
+from bench.reports.report import TableOptions, all_figures, render_report
 from bench.reports.sections import SECTIONS, TABLES
-from bench.reports.tables.leaderboard import leaderboards
+from bench.reports.tables.leaderboard import all_leaderboards
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.chromium import Page, chromium
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 def browser(campaign: Campaign, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """The page, loaded."""
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(report(campaign, "html"), encoding="utf-8")
+    path.write_text(render_report(campaign, "html"), encoding="utf-8")
     with chromium() as opened:
         opened.show_as(1280, 900)
         opened.open(path)
@@ -160,12 +160,12 @@ def downloaded(browser: Page, place: str) -> list[list[str]]:
 
 def test_a_table_as_csv(browser: Page, campaign: Campaign) -> None:
     header, *rows = downloaded(browser, "#board-1")
-    (table, *_) = leaderboards(campaign)
+    (table, *_) = all_leaderboards(campaign)
     assert header[:3] == ["method", "avg", "avg sd"]
     assert [row[0] for row in rows] == [row.method for row in table.rows]
     for made, row in zip(rows, table.rows, strict=True):
         cell = row.cells["avg"]
-        assert made[1:3] == [number(cell.mean), "" if cell.sd is None else f"{100 * cell.sd:.2f}"]
+        assert made[1:3] == [format_score(cell.mean), "" if cell.sd is None else f"{100 * cell.sd:.2f}"]
     put(browser, ".find", "input", "simcse")
     assert [row[0] for row in downloaded(browser, "#board-1")[1:]] == ["simcse"]
     put(browser, ".find", "input", "")
@@ -191,7 +191,7 @@ def test_no_cell_of_a_csv_is_computed(browser: Page) -> None:
     for text in texts:
         browser.run(f"{cell}.textContent = {json.dumps(text)}")
         header, first, *_ = downloaded(browser, "#pairs-1 details")
-        assert first[header.index("test")] == no_formula(text.strip()), text
+        assert first[header.index("test")] == quote_formula(text.strip()), text
     browser.run(f"{cell}.textContent = {json.dumps(was)}")
 
 
@@ -325,7 +325,7 @@ def test_hostile_names_are_text(browser: Page, campaign: Campaign) -> None:
         "[...document.querySelectorAll('#board-1 tbody')].map(b => b.rows[0].cells[0].textContent)"
     )
     assert set(HOSTILE) < set(headings)
-    assert "secret" not in report(campaign, "html")  # words of a sentence stay out
+    assert "secret" not in render_report(campaign, "html")  # words of a sentence stay out
     assert browser.complaints() == []
 
 
@@ -337,7 +337,7 @@ def test_many_methods_fit(browser: Page, tmp_path: Path) -> None:
         for seed in (1, 2)
     ]
     page = tmp_path / "many.html"
-    page.write_text(report(make_campaign(store, records), "html"), encoding="utf-8")
+    page.write_text(render_report(make_campaign(store, records), "html"), encoding="utf-8")
     browser.show_as(1400, 900)
     browser.open(page)
     wide = browser.run(
@@ -364,22 +364,22 @@ def check_compiles(text: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", *(n.replace("SWEEP", "caels") for n in TABLES)])
 def test_every_table_compiles(campaign: Campaign, tmp_path: Path, name: str) -> None:
-    check_compiles(report(campaign, "latex", name or None, standalone=True), tmp_path)
+    check_compiles(render_report(campaign, "latex", name or None, standalone=True), tmp_path)
 
 
 @pytest.mark.parametrize("name", STYLES)
 def test_a_papers_table_compiles(campaign: Campaign, tmp_path: Path, name: str) -> None:
     cites = {HOSTILE[0]: "key_a:1"}
-    look = Look(style=Style(name, cites=cites), columns=("STS12", "avg", "seeds", "group"))
+    look = TableOptions(style=PaperStyle(name, cites=cites), columns=("STS12", "avg", "seeds", "group"))
     check_compiles(
-        report(replace(campaign, baseline="simcse"), "latex", look=look, standalone=True), tmp_path
+        render_report(replace(campaign, baseline="simcse"), "latex", look=look, standalone=True), tmp_path
     )
 
 
 def test_the_diagram_of_groups_compiles(campaign: Campaign, tmp_path: Path) -> None:
     (figure,) = (figure for figure in all_figures(campaign) if figure.name == "mini-sts7-groups")
     assert set(HOSTILE) < set(figure.rows)
-    check_compiles(document(critical_difference(figure)), tmp_path)
+    check_compiles(latex_document(ranking_picture(figure)), tmp_path)
 
 
 @pytest.mark.long
@@ -404,7 +404,7 @@ def test_every_figure_is_drawn_and_twice_the_same(
     } < names
     one_a_kind = {figure.kind: figure for figure in figures}
     assert len(one_a_kind) == 5
-    once, again = (draw(list(one_a_kind.values()), tmp_path / name) for name in ("once", "again"))
+    once, again = (draw_figures(list(one_a_kind.values()), tmp_path / name) for name in ("once", "again"))
     assert [path.suffix for path in again if path.suffix != ".tex"] == [".pdf", ".png", ".svg"] * 5
     assert [path.stem for path in again if path.suffix == ".tex"] == [one_a_kind["ranking"].name]
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]

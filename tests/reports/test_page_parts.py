@@ -17,11 +17,11 @@ from bench.render import svg
 from bench.render.figure import MOST_LINES, Figure, Series
 from bench.render.limits import BEYOND
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.of_records import figures
-from bench.reports.report import report
-from bench.reports.tables.cards import cards, pieces
-from bench.reports.tables.runs import parameters, run_tables
-from bench.training.sentence_encoder import POINTS, loss_curve
+from bench.reports.figures.of_records import suite_figures
+from bench.reports.report import render_report
+from bench.reports.tables.cards import campaign_cards, split_links
+from bench.reports.tables.runs import encoder_parameters, run_tables
+from bench.training.sentence_encoder import POINTS, thin_losses
 from tests.support.campaigns import hostile_campaign, make_record
 from tests.support.standings import campaign as standing
 from tests.support.standings import seeds
@@ -37,7 +37,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 def test_every_link_leads_somewhere(hostile: Campaign) -> None:
     """Within the page to an element, from the campaign's folder to a record's file, else to an address."""
-    page = report(hostile, "html")
+    page = render_report(hostile, "html")
     ids = re.findall(r'\sid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
     links = re.findall(r'<a [^>]*href="([^"]*)"([^>]*)', page)
@@ -53,7 +53,7 @@ def test_every_link_leads_somewhere(hostile: Campaign) -> None:
 
 
 def test_a_row_has_its_card_its_seeds_and_its_records(hostile: Campaign) -> None:
-    page = report(hostile, "html")
+    page = render_report(hostile, "html")
     row = re.search(r'<tbody data-name="simcse".*?</tbody>', page, re.DOTALL)
     assert row
     assert 'href="#card-simcse"' in row[0]
@@ -82,30 +82,30 @@ def with_facts(**facts: object) -> RunRecord:
 )
 def test_parameters_are_those_of_all_towers(facts: dict[str, object], count: int | None) -> None:
     record = with_facts(**facts)
-    assert parameters(record) == count
-    assert parameters(replace(record, probes={"cost": {"parameters": 9}})) == 9
+    assert encoder_parameters(record) == count
+    assert encoder_parameters(replace(record, probes={"cost": {"parameters": 9}})) == 9
 
 
 def test_columns_that_would_be_empty_are_not_there(tmp_path: Path) -> None:
-    page = report(standing(tmp_path, *seeds("a", 0.5, 0.6), *seeds("b", 0.4, 0.7)), "html")
+    page = render_report(standing(tmp_path, *seeds("a", 0.5, 0.6), *seeds("b", 0.4, 0.7)), "html")
     assert "items 95%" not in page
     assert "seeds 95%" in page
     assert 'data-class="with-published"' not in page
-    single = report(standing(tmp_path, *seeds("a", 0.5), *seeds("b", 0.4)), "html")
+    single = render_report(standing(tmp_path, *seeds("a", 0.5), *seeds("b", 0.4)), "html")
     assert "seeds 95%" not in single
     assert 'data-class="with-intervals"' not in single
 
 
 def test_a_card_holds_what_the_method_says(hostile: Campaign) -> None:
-    found = {card.name: card for card in cards(hostile)}
+    found = {card.name: card for card in campaign_cards(hostile)}
     assert found["simcse"].card
     assert found["simcse"].code[0] == (
         "princeton-nlp/SimCSE",
         "https://github.com/princeton-nlp/SimCSE",
     )
     assert all(card.card is None for name, card in found.items() if name != "simcse")
-    assert pieces("javascript:alert(1) data:x ftp://a//b") == (("javascript:alert(1) data:x ftp://a//b", ""),)
-    assert pieces("a/b") == (("a/b", ""),)  # a plug-in's: nobody knows whose repository that is
+    assert split_links("javascript:alert(1) data:x ftp://a//b") == (("javascript:alert(1) data:x ftp://a//b", ""),)
+    assert split_links("a/b") == (("a/b", ""),)  # a plug-in's: nobody knows whose repository that is
 
 
 def curve(number: int, points: int = 3, name: str = "") -> Series:
@@ -115,7 +115,7 @@ def curve(number: int, points: int = 3, name: str = "") -> Series:
 
 def drawn(*series: Series, kind: str = "lines", own: bool = False) -> str:
     figure = Figure("f", "curves", "t", kind, "x", "y", (), series, own=own)  # type: ignore[arg-type]
-    text = svg.draw(figure)
+    text = svg.draw_svg(figure)
     ElementTree.fromstring(text)  # noqa: S314 - our own
     return text
 
@@ -145,17 +145,17 @@ def test_a_band_reaches_from_the_lowest_to_the_highest_seed(tmp_path: Path) -> N
             "dev_curve": [[10, value], [20, 2 * value]],
             "loss_curve": [[5, 3 - value], [10, 1.0]],
         }
-    made = {one.name: one for one in figures(standing(tmp_path, *records)) if one.section == "curves"}
+    made = {one.name: one for one in suite_figures(standing(tmp_path, *records)) if one.section == "curves"}
     (dev,) = made["mini-sts7-dev"].series
     assert dev.y == pytest.approx((20, 40))
     assert [pytest.approx(pair) for pair in dev.band] == [(10, 30), (20, 60)]
     (loss,) = made["mini-sts7-loss"].series
     assert (loss.x, loss.band[1]) == ((5, 10), (1.0, 1.0))
     assert loss.y == pytest.approx((2.8, 1.0))
-    page = report(standing(tmp_path, *records), "html")
+    page = render_report(standing(tmp_path, *records), "html")
     assert page.count('class="range c0"') == 2  # dev and loss; the ranks are equal
     assert "No losses are kept" not in page
-    assert "No losses are kept" in report(standing(tmp_path, make_record("a", 1, dict(SCORES))), "html")
+    assert "No losses are kept" in render_report(standing(tmp_path, make_record("a", 1, dict(SCORES))), "html")
 
 
 def test_many_lines_have_a_panel_each_and_few_their_names_at_their_ends() -> None:
@@ -166,22 +166,22 @@ def test_many_lines_have_a_panel_each_and_few_their_names_at_their_ends() -> Non
     many = drawn(*(curve(i) for i in range(MOST_LINES + 1)))
     assert "leader" not in many
     assert many.count('class="axis"') > MOST_LINES
-    assert svg.legend(Figure("f", "s", "t", "lines", "x", "y", (), tuple(map(curve, range(11))))) == []
+    assert svg.legend_entries(Figure("f", "s", "t", "lines", "x", "y", (), tuple(map(curve, range(11))))) == []
     heights = lines_of(drawn(curve(0), replace(curve(1), y=(1e6, 2e6, 3e6)), own=True))
     assert heights["line 0"] == heights["line 1"]  # axes of their own
 
 
 def test_far_scores_stand_at_the_edge_with_their_value(tmp_path: Path) -> None:
     near = [record for i in range(6) for record in seeds(f"m{i}", 0.7 + 0.01 * i, 0.705 + 0.01 * i)]
-    page = report(standing(tmp_path, *near, *seeds("far", 0.01, 0.02)), "html")
+    page = render_report(standing(tmp_path, *near, *seeds("far", 0.01, 0.02)), "html")
     assert BEYOND in page
     assert re.search(r'class="tick">1\.00</text>', page)
-    assert BEYOND not in report(standing(tmp_path, *near), "html")
+    assert BEYOND not in render_report(standing(tmp_path, *near), "html")
 
 
 def test_losses_are_thinned_to_means() -> None:
     losses = [float(i) for i in range(1234)]
-    points = loss_curve(losses)
+    points = thin_losses(losses)
     assert len(points) <= POINTS
     assert points[-1][0] == 1234
     assert points[0] == [25, 12.0]
@@ -189,5 +189,5 @@ def test_losses_are_thinned_to_means() -> None:
     weights = [b - a for a, b in pairwise(steps)]
     total = sum(w * mean for w, (_, mean) in zip(weights, points, strict=True))
     assert total == pytest.approx(sum(losses))
-    assert loss_curve([2.0]) == [[1, 2.0]]
-    assert loss_curve([]) == []
+    assert thin_losses([2.0]) == [[1, 2.0]]
+    assert thin_losses([]) == []

@@ -18,14 +18,14 @@ from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.render.formats import select, wanted
+from bench.render.formats import select_columns, parse_columns
 from bench.render.grid import Grid
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.choice import named, printed
-from bench.reports.figures.of_records import figures
-from bench.reports.formats.paper import Style, tables
-from bench.reports.report import Look, report
+from bench.reports.choice import name_methods, paper_name
+from bench.reports.figures.of_records import suite_figures
+from bench.reports.formats.paper import PaperStyle, render_paper_tables
+from bench.reports.report import TableOptions, render_report
 from bench.reports.tables.paper import PaperTable, paper_tables
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.standings import alone, campaign, seeds
@@ -37,7 +37,7 @@ FORMS = ("text", "markdown", "csv", "json", "latex", "html")
 def three(tmp_path: Path) -> Campaign:
     """TNCSE far above SimCSE, and word overlap, which has no seeds, below."""
     runs = [*seeds("simcse", 0.70, 0.71, 0.72), *seeds("tncse", 0.80, 0.81, 0.82), alone("word_overlap", 0.1)]
-    return named(campaign(tmp_path, *runs, baseline="simcse"), "published", ())
+    return name_methods(campaign(tmp_path, *runs, baseline="simcse"), "published", ())
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_rows_and_their_order_are_those_asked_for_in_every_format(cli: Cli, stor
 
 def test_figures_have_the_same_names_and_order(tmp_path: Path) -> None:
     source = replace(three(tmp_path), given=("word_overlap", "simcse", "tncse"))
-    drawn = {figure.name: figure for figure in figures(source)}
+    drawn = {figure.name: figure for figure in suite_figures(source)}
     assert drawn["mini-sts7-seeds"].rows == ("Word overlap", "SimCSE", "TNCSE")
     assert drawn["mini-sts7-groups"].rows == ("TNCSE", "SimCSE", "Word overlap")  # they stand at their ranks
     assert drawn["mini-sts7-groups"].alt.startswith("average, Spearman x 100, the best first: TNCSE 81.00")
@@ -85,10 +85,10 @@ def test_figures_have_the_same_names_and_order(tmp_path: Path) -> None:
 
 def test_gains_and_differences_have_the_names(tmp_path: Path) -> None:
     source = campaign(tmp_path, *seeds("mhe", 0.5, 0.52), *seeds("m_mhe", 0.6, 0.63))
-    source = named(source, "published", ())
-    assert "mMHE - MHE" in report(source, "text", "gains")
-    assert {"mMHE", "MHE"} <= set(report(source, "text", "significance").split())
-    (gains,) = (figure for figure in figures(source) if figure.section == "gains")
+    source = name_methods(source, "published", ())
+    assert "mMHE - MHE" in render_report(source, "text", "gains")
+    assert {"mMHE", "MHE"} <= set(render_report(source, "text", "significance").split())
+    (gains,) = (figure for figure in suite_figures(source) if figure.section == "gains")
     assert gains.rows == ("MHE",)
 
 
@@ -130,7 +130,7 @@ def test_names_that_papers_print(
     method: str, name: str, options: dict[str, object], backbone: str, expected: str
 ) -> None:
     one = make_record(method, 1, {"STSB": 0.5}, name=name, options=options, backbone=backbone)
-    assert printed([one]) == expected
+    assert paper_name([one]) == expected
 
 
 def test_every_published_name_of_a_card_is_printed() -> None:
@@ -144,17 +144,17 @@ def test_every_published_name_of_a_card_is_printed() -> None:
 def test_columns_are_chosen_by_name_in_their_order() -> None:
     first = Grid("a", ("method", "STSB", "avg", "cpu s"), (("x", "1", "2", "3"),), ())
     other = Grid("b", ("method", "MR", "Avg."), (("x", "4", "5"),), ())
-    found = select([first, other], wanted("avg, STS-B,CPU s"))
+    found = select_columns([first, other], parse_columns("avg, STS-B,CPU s"))
     assert [grid.header for grid in found] == [("method", "avg", "STSB", "cpu s"), ("method", "Avg.")]
     assert found[0].rows == (("x", "2", "1", "3"),)
-    assert select([first, other], wanted("STSB")) == [Grid("a", ("method", "STSB"), (("x", "1"),), ())]
-    assert select([first], wanted("method,avg"))[0].header == ("method", "avg")
-    assert select([first], wanted(None)) == [first]
+    assert select_columns([first, other], parse_columns("STSB")) == [Grid("a", ("method", "STSB"), (("x", "1"),), ())]
+    assert select_columns([first], parse_columns("method,avg"))[0].header == ("method", "avg")
+    assert select_columns([first], parse_columns(None)) == [first]
     for text in ("STSB,STS-B", "avg,", ""):
         with pytest.raises(InputError, match=r"twice|without a name"):
-            wanted(text)
+            parse_columns(text)
     with pytest.raises(InputError, match="no column 'sts'") as error:
-        select([first], wanted("sts"))
+        select_columns([first], parse_columns("sts"))
     assert error.value.expected == "one of method, STSB, avg, cpu s"
 
 
@@ -217,7 +217,7 @@ def test_what_records_must_say_is_in_the_caption(tmp_path: Path) -> None:
     more = [*noted, make_record("a", 1, {"STSB": 0.5}, profile="bert-base")]
     (both,) = paper_tables(campaign(tmp_path, *more))
     assert both.caption.endswith(" a small BERT of the embedded world: Made up.")
-    own = tables([table], Style(caption=r"My \textbf{own}"))
+    own = render_paper_tables([table], PaperStyle(caption=r"My \textbf{own}"))
     assert r"\caption{My \textbf{own}}" in own
     assert "% Made up.\n" in own
 
@@ -237,7 +237,7 @@ def test_digits_align_whether_or_not_a_cell_has_marks(tmp_path: Path) -> None:
         alone("d", 0.05),
     ]
     for baseline in (None, "c"):
-        text = tables(paper_tables(campaign(tmp_path, *runs, baseline=baseline)), Style())
+        text = render_paper_tables(paper_tables(campaign(tmp_path, *runs, baseline=baseline)), PaperStyle())
         assert ("dagger" in text) is (baseline is not None)
         for column in (1, 3):
             found = cells(text, column)
@@ -248,17 +248,17 @@ def test_digits_align_whether_or_not_a_cell_has_marks(tmp_path: Path) -> None:
 
 def test_styles_labels_and_citations(tmp_path: Path) -> None:
     table = paper_tables(three(tmp_path), ("STSB", "avg"))
-    acl = tables(table, Style("acl", None, "tab:main", {"simcse": "gao2021"}))
+    acl = render_paper_tables(table, PaperStyle("acl", None, "tab:main", {"simcse": "gao2021"}))
     assert r"SimCSE~\citep{gao2021} &" in acl
     assert acl.index(r"\end{tabular}") < acl.index(r"\caption{") < acl.index(r"\label{tab:main}")
     assert r"\begin{table}[t]" in acl  # it fits into one column of the page
-    booktabs = tables(table, Style("booktabs", None, "", {"simcse": "gao2021"}))
+    booktabs = render_paper_tables(table, PaperStyle("booktabs", None, "", {"simcse": "gao2021"}))
     assert r"SimCSE~\cite{gao2021} &" in booktabs
     assert booktabs.index(r"\caption{") < booktabs.index(r"\begin{tabular}")
     assert r"\label" not in booktabs
     scores = dict.fromkeys((f"T{n}" for n in range(7)), 0.5)
     wide = make_campaign(ResultStore(tmp_path, "c"), [make_record("simcse", 1, scores)])
-    assert r"\begin{table*}" in tables(paper_tables(wide), Style("acl"))
+    assert r"\begin{table*}" in render_paper_tables(paper_tables(wide), PaperStyle("acl"))
 
 
 def test_a_block_a_profile(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_block_a_profile(tmp_path: Path) -> None:
     (table,) = paper_tables(campaign(tmp_path, *runs))
     assert table.grid.groups == ((0, "BERT-base"), (1, "bert-base-uncased"))
     assert ", BERT-base and bert-base-uncased; mean" in table.caption
-    text = tables([table], Style())
+    text = render_paper_tables([table], PaperStyle())
     assert text.count(r"\midrule") == 4
     assert r"\multicolumn{3}{c}{\textit{BERT-base}} \\" in text
 
@@ -333,25 +333,25 @@ def test_what_cannot_be_is_one_line(cli: Cli, stored: ResultStore, options: str,
 def test_one_label_for_two_tables_is_refused(tmp_path: Path) -> None:
     runs = [make_record("a", 1, {"MR": 0.5}, suite=suite) for suite in ("sts7", "transfer7")]
     found = paper_tables(campaign(tmp_path, *runs))
-    assert tables(found, Style()).count(r"\caption{") == 2
-    for style in (Style(label="x"), Style(caption="x")):
+    assert render_paper_tables(found, PaperStyle()).count(r"\caption{") == 2
+    for style in (PaperStyle(label="x"), PaperStyle(caption="x")):
         with pytest.raises(InputError, match="2 tables, of sts7, transfer7"):
-            tables(found, style)
+            render_paper_tables(found, style)
 
 
 def test_hostile_names_are_inert_in_a_paper() -> None:
     grid = Grid("x", ("Model", "T"), tuple((name, "1") for name in HOSTILE), ())
-    text = tables([PaperTable("x", grid, HOSTILE, HOSTILE[1], ("a\nb\x1b",))], Style(cites={HOSTILE[0]: "k"}))
+    text = render_paper_tables([PaperTable("x", grid, HOSTILE, HOSTILE[1], ("a\nb\x1b",))], PaperStyle(cites={HOSTILE[0]: "k"}))
     assert r"\input{" not in text
     assert "% a\\nb\\x1b\n" in text
     assert text.replace("\n", "").isprintable()
 
 
 def test_every_profile_has_a_title() -> None:
-    assert all(profiles.load(name).title for name in profiles.names())
+    assert all(profiles.load_profile(name).title for name in profiles.profile_names())
 
 
 def test_a_paper_is_a_document_too(tmp_path: Path) -> None:
-    whole = report(three(tmp_path), "latex", look=Look(style=Style("acl")), standalone=True)
+    whole = render_report(three(tmp_path), "latex", look=TableOptions(style=PaperStyle("acl")), standalone=True)
     assert r"\usepackage{booktabs,graphicx,natbib}" in whole
     assert whole.endswith("\\end{document}\n")

@@ -14,16 +14,16 @@ from bench.render.formats import (
     csv_cell,
     frame_csv,
     grids_csv,
-    no_formula,
+    quote_formula,
     render_grids,
-    text,
+    render_text,
 )
-from bench.render.grid import Cell, Grid, Quoted, interval
+from bench.render.grid import ScoreCell, Grid, Quoted, format_interval
 from tests.support.campaigns import HOSTILE
 
 
 def grid_of(*names: str) -> Grid:
-    rows = tuple((name, Cell(0.5, 0.1, 2), name) for name in names)
+    rows = tuple((name, ScoreCell(0.5, 0.1, 2), name) for name in names)
     return Grid("title", ("method", "avg", names[0]), rows, (), ((0, names[-1]),))
 
 
@@ -37,7 +37,7 @@ LONG = tuple(f"jtcse[{'option=value,' * 10}seed={n}{',last=option' * 10}]" for n
 
 
 def test_long_names_lose_their_middle_and_stay_apart() -> None:
-    shown = text([grid_of("simcse", *LONG)])
+    shown = render_text([grid_of("simcse", *LONG)])
     found = labels(shown)
     assert found[0] == "simcse"
     assert len(set(found)) == len(found) == 1 + len(LONG)
@@ -54,16 +54,16 @@ def test_long_names_lose_their_middle_and_stay_apart() -> None:
 @pytest.mark.parametrize("size", [WIDEST - 1, WIDEST, WIDEST + 1])
 def test_only_names_that_are_too_long_are_cut(size: int) -> None:
     name = "n" * size
-    assert (name in text([grid_of(name)])) is (size <= WIDEST)
+    assert (name in render_text([grid_of(name)])) is (size <= WIDEST)
 
 
 def test_a_cut_name_is_never_that_of_another_row() -> None:
     name = "a" * 50 + "b" * 50
-    (cut,) = labels(text([grid_of(name)]))
-    again = labels(text([grid_of(name, cut, name + "b")]))
+    (cut,) = labels(render_text([grid_of(name)]))
+    again = labels(render_text([grid_of(name, cut, name + "b")]))
     assert (again[1], len(set(again))) == (cut, 3)
     escaped = "\x1b" * 30  # short, but not as it is shown
-    assert len(labels(text([grid_of(escaped)]))[0]) == WIDEST
+    assert len(labels(render_text([grid_of(escaped)]))[0]) == WIDEST
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "markdown"])
@@ -108,12 +108,12 @@ def test_figures_that_tables_print_are_numbers() -> None:
     numbers = [f"{sign}{value}" for sign, value in product("+-", ("0.05", "1,234.5", "12", "1.5e-07"))]
     ends = ("", "*", "?", "\N{DAGGER}", "\N{PLUS-MINUS SIGN}0.30", " [-1.21, +1.66]")
     for figure in (*(n + end for n, end in product(numbers, ends)), "-"):
-        assert no_formula(figure) == figure
+        assert quote_formula(figure) == figure
 
 
 def test_an_interval_says_on_which_side_of_0_it_ends() -> None:
-    assert interval(0.01234, 0.05) == "[+1.23, +5.00]"
-    assert interval(0.00004, 0.05) == "[+0.004, +5.00]"
-    assert interval(-0.05, -0.0000123) == "[-5.00, -0.001]"
-    assert interval(-0.05, 0.0) == "[-5.00, +0.00]"
-    assert [interval(*ends) for ends in ((None, None), (0.1, 0.1), (0.3, 0.1 + 0.2))] == ["-", "-", "-"]
+    assert format_interval(0.01234, 0.05) == "[+1.23, +5.00]"
+    assert format_interval(0.00004, 0.05) == "[+0.004, +5.00]"
+    assert format_interval(-0.05, -0.0000123) == "[-5.00, -0.001]"
+    assert format_interval(-0.05, 0.0) == "[-5.00, +0.00]"
+    assert [format_interval(*ends) for ends in ((None, None), (0.1, 0.1), (0.3, 0.1 + 0.2))] == ["-", "-", "-"]

@@ -12,11 +12,11 @@ from bench.errors import NotComparableError, printable
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
 from bench.render.formats import FORMATS, markdown_escape
-from bench.render.latex import escape as latex_escape
+from bench.render.latex import escape_latex as latex_escape
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.records import LONG_COLUMNS
-from bench.reports.report import report
-from bench.reports.tables.leaderboard import leaderboards
+from bench.reports.report import render_report
+from bench.reports.tables.leaderboard import all_leaderboards
 
 HOSTILE = 'a|b & 50% <script>alert("x")</script> \\input{x} _$#^~[x]\n\x07'
 
@@ -42,7 +42,7 @@ def campaign(records: Sequence[RunRecord]) -> Campaign:
 
 
 def render(records: Sequence[RunRecord], form: str) -> str:
-    return report(campaign(records), form)
+    return render_report(campaign(records), form)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -51,7 +51,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def test_leaderboard_by_hand() -> None:
     records = [record("x", 1, 0.5, 0.7), record("x", 2, 0.7, 0.7), record("y", None, 0.9, 0.9)]
-    (table,) = leaderboards(campaign(records))
+    (table,) = all_leaderboards(campaign(records))
     assert table.tasks == ("STS12", "SICKR", "avg")  # the suite's order, not the alphabet's
     assert [row.method for row in table.rows] == ["y", "x"]
     cell = table.rows[1].cells["STS12"]
@@ -103,7 +103,7 @@ def test_a_failed_cell_is_no_number_in_any_format() -> None:
         text = render(records, form)
         assert "0.00" not in text
         assert "no luck" in text
-    table = leaderboards(campaign(records))[0]
+    table = all_leaderboards(campaign(records))[0]
     assert [(row.method, row.failed, row.cells["avg"].n) for row in table.rows] == [("x", 1, 1), ("z", 1, 0)]
     assert "| z | 0 of 1 | - | - | - | - |" in render(records, "markdown")
     only = render([failed("z", 1, "none")], "text")
@@ -123,7 +123,7 @@ def test_profiles_and_suites_are_apart() -> None:
         record("x", 1, 0.5, 0.7, profile="big"),
         record("x", 1, 0.1, 0.1, suite="b"),
     ]
-    assert [(t.profile, t.suite) for t in leaderboards(campaign(records))] == [
+    assert [(t.profile, t.suite) for t in all_leaderboards(campaign(records))] == [
         ("big", "sts7"),
         ("mini", "b"),
         ("mini", "sts7"),
@@ -167,7 +167,7 @@ def test_a_method_that_saw_the_grammars_paraphrases_as_pairs_stands_below_the_ra
         record("elsewhere", 1, 0.8, 0.8, **trained),  # real translations tell nothing of the test pairs
         record("plain", 1, 0.5, 0.5, world={"seed": 1}),
     ]
-    (table,) = leaderboards(campaign(records))
+    (table,) = all_leaderboards(campaign(records))
     assert [(row.method, row.ranked) for row in table.rows] == [
         ("elsewhere", True),
         ("plain", True),

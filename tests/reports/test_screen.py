@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from bench.cli.terminal import screen
-from bench.render.formats import FILE, Screen, text
-from bench.render.grid import BEST, SECOND, Cell, Grid, Quoted, Value
+from bench.cli.terminal import get_screen
+from bench.render.formats import FILE, Screen, render_text
+from bench.render.grid import BEST, SECOND, ScoreCell, Grid, Quoted, Value
 from bench.reports.campaign import Campaign
-from bench.reports.report import Look, report
+from bench.reports.report import TableOptions, render_report
 from bench.reports.sections import TABLES
 from tests.support.campaigns import HOSTILE
 from tests.support.terminal import Terminal
@@ -23,9 +23,9 @@ HEADER = ("method", "seeds", *TASKS, "avg", "sd", "rank")
 
 
 def grid_of(*names: str, sd: float | None = 0.01) -> Grid:
-    scores = [Cell(0.5 + n / 100, sd, 2) for n in range(len(TASKS))]
+    scores = [ScoreCell(0.5 + n / 100, sd, 2) for n in range(len(TASKS))]
     rows: list[tuple[Value, ...]] = [
-        (name, "2", *scores, Cell(0.53, None, 2), "1.00", "1-2") for name in names
+        (name, "2", *scores, ScoreCell(0.53, None, 2), "1.00", "1-2") for name in names
     ]
     return Grid("title", HEADER, tuple(rows), ("a note",))
 
@@ -37,32 +37,32 @@ def heads(shown: str) -> list[list[str]]:
 
 def test_a_table_that_fits_is_that_of_a_file() -> None:
     grids = [grid_of("simcse", "tncse")]
-    whole = text(grids)
+    whole = render_text(grids)
     widest = max(map(len, whole.splitlines()))
-    assert text(grids, Screen(widest)) == whole
-    assert text(grids, Screen(widest - 1)) != whole
+    assert render_text(grids, Screen(widest)) == whole
+    assert render_text(grids, Screen(widest - 1)) != whole
 
 
 def test_deviations_go_first_then_columns_stand_below() -> None:
     grids = [grid_of("simcse", "tncse")]
-    bare = text(grids, Screen(105))
+    bare = render_text(grids, Screen(105))
     assert heads(bare) == [list(HEADER)]
     assert "\N{PLUS-MINUS SIGN}" not in bare
     assert "Standard deviations of the columns are left out: they don't fit 105 characters." in bare
-    parts = text(grids, Screen(60))
+    parts = render_text(grids, Screen(60))
     assert heads(parts) == [
         ["method", "seeds", *TASKS[:4], "avg"],
         ["method", *TASKS[4:], "avg", "sd", "rank"],
     ]
     assert max(map(len, parts.splitlines())) <= 60
     assert parts.count("53.00") == 2 * 2 + 2  # the average in both parts; STS15 has that score too
-    assert "left out" not in text([grid_of("simcse", sd=None)], Screen(60))
+    assert "left out" not in render_text([grid_of("simcse", sd=None)], Screen(60))
 
 
 @pytest.mark.parametrize("width", [40, 61, 80, 133])
 def test_names_lose_their_middle_last_and_stay_apart(width: int) -> None:
     names = [f"simcse[{'option=value,' * 4}last={n}]" for n in range(3)]
-    shown = text([grid_of(*names, "tncse")], Screen(width))
+    shown = render_text([grid_of(*names, "tncse")], Screen(width))
     assert max(map(len, shown.splitlines())) <= width
     labels = {line.split()[0] for line in shown.splitlines() if line.startswith(" simcse")}
     assert len(labels) == 3
@@ -70,31 +70,31 @@ def test_names_lose_their_middle_last_and_stay_apart(width: int) -> None:
 
 
 def test_only_a_terminal_gets_styles(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = ((HOSTILE[0], Cell(0.5, 0.1, 2, BEST, "*"), Cell(0.4, None, 1, SECOND), Quoted("7.0")),)
+    rows = ((HOSTILE[0], ScoreCell(0.5, 0.1, 2, BEST, "*"), ScoreCell(0.4, None, 1, SECOND), Quoted("7.0")),)
     grids = [Grid("title", ("method", "avg", "b", "c"), rows, ("Bold: best.",))]
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    shown = text(grids, Screen(80, styled=True))
+    shown = render_text(grids, Screen(80, styled=True))
     assert "\x1b[1;32m50.00\x1b[0m\N{PLUS-MINUS SIGN}10.00*" in shown
     assert "\x1b[4m40.00\x1b[0m" in shown
     assert "\x1b[2m(7.0)\x1b[0m" in shown
     assert "Bold: best." in shown
-    assert "\x1b" not in text(grids)
-    assert "Bold" not in text(grids)
+    assert "\x1b" not in render_text(grids)
+    assert "Bold" not in render_text(grids)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[1m50.00\x1b[0m" in text(grids, Screen(80, styled=True))
+    assert "\x1b[1m50.00\x1b[0m" in render_text(grids, Screen(80, styled=True))
     monkeypatch.setenv("TERM", "dumb")
-    assert "\x1b" not in text(grids, Screen(80, styled=True))
+    assert "\x1b" not in render_text(grids, Screen(80, styled=True))
 
 
 def test_a_file_is_whole_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert screen() == FILE
-    assert screen(70) == Screen(70)
+    assert get_screen() == FILE
+    assert get_screen(70) == Screen(70)
     monkeypatch.setattr("sys.stdout", Terminal())
-    assert screen() == Screen(50, styled=True)
-    assert screen(70) == Screen(70, styled=True)
+    assert get_screen() == Screen(50, styled=True)
+    assert get_screen(70) == Screen(70, styled=True)
 
 
 @pytest.mark.parametrize("name", ["", *(n.replace("SWEEP", "caels") for n in TABLES)])
@@ -103,7 +103,7 @@ def test_hostile_names_steer_no_terminal(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     named = {method: f"{method}\x1b[2J\x07" for method in HOSTILE}
-    shown = report(replace(campaign, names=named), "text", name or None, Look(screen=Screen(80, styled=True)))
+    shown = render_report(replace(campaign, names=named), "text", name or None, TableOptions(screen=Screen(80, styled=True)))
     bare = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert bare != shown
     assert bare.replace("\n", "").isprintable()

@@ -14,9 +14,9 @@ from bench.errors import InputError
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.of_records import figures
+from bench.reports.figures.of_records import suite_figures
 from bench.reports.figures.of_sweeps import sweep_figures
-from bench.reports.report import all_figures, report
+from bench.reports.report import all_figures, render_report
 from bench.reports.sections import SECTIONS, TABLES, table_grids
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
@@ -26,7 +26,7 @@ NAMES = [section.name for section in SECTIONS]
 
 @pytest.fixture(scope="module")
 def whole(campaign: Campaign) -> str:
-    return report(campaign, "html")
+    return render_report(campaign, "html")
 
 
 def parts(page: str) -> dict[str, str]:
@@ -66,7 +66,7 @@ def test_every_figure_is_in_its_section(campaign: Campaign, whole: str) -> None:
         "order",
     }
     assert {figure.section for figure in sweep_figures(campaign)} == {"sweeps"}
-    assert "sweeps" not in {figure.section for figure in figures(campaign)}
+    assert "sweeps" not in {figure.section for figure in suite_figures(campaign)}
     shown = {name: re.findall(r'<figure id="figure-([^"]+)"', text) for name, text in parts(whole).items()}
     for name in NAMES:
         assert shown[name] == [figure.name for figure in drawn if figure.section == name]
@@ -81,11 +81,11 @@ def test_a_profile_may_be_called_as_a_sweep_or_a_figure(tmp_path: Path) -> None:
         assert [(figure.name, figure.section) for figure in all_figures(source)] == [
             (f"{profile}-toy-seeds", "seeds")
         ]
-        assert "seeds" in parts(report(source, "html"))
+        assert "seeds" in parts(render_report(source, "html"))
 
 
 def test_what_is_missing_is_said_with_what_makes_it(tmp_path: Path) -> None:
-    page = report(small(tmp_path), "html")
+    page = render_report(small(tmp_path), "html")
     there = parts(page)
     assert list(there) == ["leaderboard", "seeds", "efficiency", "methods"]
     missing = html.unescape(page[page.index("Not here") :])
@@ -95,11 +95,11 @@ def test_what_is_missing_is_said_with_what_makes_it(tmp_path: Path) -> None:
 
 
 def test_a_report_prints_what_the_list_says(campaign: Campaign) -> None:
-    text = report(campaign, "text")
+    text = render_report(campaign, "text")
     for section in SECTIONS:
         titles = [grid.title for grid in section.grids(campaign)]
         assert section.printed is bool(titles and all(f"\n{title}\n" in f"\n{text}" for title in titles))
-    sweeps = report(replace(campaign, sweeps=()), "text")
+    sweeps = render_report(replace(campaign, sweeps=()), "text")
     assert "Sweep caels" in text
     assert "Sweep caels" not in sweeps
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.records.store import ResultStore
-from bench.site.files import Output, open_output
+from bench.site.files import SiteOutput, open_site
 from tests.support.campaigns import make_record
 from tests.support.site import add, contents, dead_links, failed, make_site, read, real, small, times
 
@@ -72,7 +72,7 @@ def test_one_edited_record_makes_its_campaign_again(made: Made) -> None:
 def test_a_first_build_that_was_killed_is_repeated(first: Made, tmp_path: Path) -> None:
     results, whole = first
     site = tmp_path / "site"
-    open_output(site).put("campaigns/one/index.html", b"<p>half")
+    open_site(site).put("campaigns/one/index.html", b"<p>half")
     assert "2 campaigns made" in make_site(results, site)[1]
     assert contents(site) == contents(whole)
 
@@ -82,16 +82,16 @@ def test_what_a_killed_build_leaves_of_a_withdrawn_campaign_is_removed(
 ) -> None:
     results, site = made
     shutil.copytree(results / "one", results / "private")
-    put, done = Output.put, list[str]()
+    put, done = SiteOutput.put, list[str]()
 
-    def killed(self: Output, path: str, content: bytes) -> None:
+    def killed(self: SiteOutput, path: str, content: bytes) -> None:
         if len(done) > 3:
             raise KeyboardInterrupt
         put(self, path, content)
         done.append(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Output, "put", killed)
+        patch.setattr(SiteOutput, "put", killed)
         assert make_site(results, site)[0] != 0
     assert (site / done[0]).is_file()
     assert done[0].startswith("campaigns/private/")

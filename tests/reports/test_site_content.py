@@ -17,17 +17,17 @@ import pytest
 from bench.comparison import browse
 from bench.data.mteb_names import is_mteb
 from bench.data.tasks import PairSubset, PairTask
-from bench.data.toy import toy_task
-from bench.eval.rescore import tasks_of
+from bench.data.toy import make_toy_task
+from bench.eval.rescore import load_record_tasks
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
-from bench.reports.doubts import scanned
-from bench.reports.report import report
-from bench.reports.tables.leaderboard import leaderboard
-from bench.reports.tables.pairwise_tests import standings
-from bench.site.pairs import pairs
-from bench.site.seeds_used import seeds_used
+from bench.reports.doubts import scan_campaign
+from bench.reports.report import render_report
+from bench.reports.tables.leaderboard import make_leaderboard
+from bench.reports.tables.pairwise_tests import run_pairwise_tests
+from bench.site.pairs import compare_method_pairs
+from bench.site.seeds_used import rank_by_seed_count
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.site import (
     RESULTS,
@@ -97,14 +97,14 @@ def test_files_of_tables_are_what_the_report_prints(made: tuple[Path, Path]) -> 
         tables = sorted(path.stem for path in folder.glob("*.json"))
         assert len(tables) >= least
         store = ResultStore(results, name)
-        campaign = make_campaign(store, [record for record, _ in scanned(store)])
+        campaign = make_campaign(store, [record for record, _ in scan_campaign(store)])
         for table in tables:
             for form in ("csv", "json"):
-                assert (folder / f"{table}.{form}").read_text() == report(campaign, form, table), table
+                assert (folder / f"{table}.{form}").read_text() == render_report(campaign, form, table), table
             rows = list(csv.reader(io.StringIO((folder / f"{table}.csv").read_text())))
             assert len(rows) > 1
             assert json.loads((folder / f"{table}.json").read_text())
-        assert (folder / "records.csv").read_text() == report(campaign, "csv")
+        assert (folder / "records.csv").read_text() == render_report(campaign, "csv")
     said = call(
         "report", "--results", str(results), "--campaign", "real", "--table", "neighbours", "--format", "csv"
     )
@@ -131,13 +131,13 @@ def test_a_seed_less_is_the_leaderboard_of_those_seeds(tmp_path: Path) -> None:
         alone("fixed", 0.3),
     ]
     store = add(ResultStore(tmp_path, "all"), *records)
-    (used,) = seeds_used(make_campaign(store, store.records()))
+    (used,) = rank_by_seed_count(make_campaign(store, store.records()))
     assert (used.seeds, len(used.steps)) == ((1, 2, 3, 4), 4)
     for number, step in enumerate(used.steps, start=1):
         few = [r for r in store.records() if r.seed is None or r.seed <= number]
         other = add(ResultStore(tmp_path, f"first{number}"), *few)
         campaign = make_campaign(other, other.records())
-        table = leaderboard(campaign, campaign.records)
+        table = make_leaderboard(campaign, campaign.records)
         wanted = {
             row.method: (row.cells["avg"].mean, row.cells["avg"].sd, row.rank or (None, None), row.letters)
             for row in table.rows
@@ -154,7 +154,7 @@ def test_the_slider_corrects_for_rows_that_are_not_ranked_too(tmp_path: Path) ->
     records = [r if r.training["supervised"] else replace(r, training=runs[0].training) for r in told]
     store = add(ResultStore(tmp_path, "all"), *records)
     campaign = make_campaign(store, store.records())
-    (used,), table = seeds_used(campaign), leaderboard(campaign, campaign.records)
+    (used,), table = rank_by_seed_count(campaign), make_leaderboard(campaign, campaign.records)
     ranked = {row.method: (row.rank, row.letters) for row in table.rows if row.ranked}
     assert {row[0]: ((row[4], row[5]), row[6]) for row in used.steps[-1]} == ranked
     assert "labelled" not in ranked
@@ -181,8 +181,8 @@ def test_pairs_agree_with_the_leaderboard(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     records = [r for i in range(6) for r in seeds(f"m{i}", *(0.5 + 0.008 * i + 0.006 * rng.normal(size=5)))]
     source = make_campaign(ResultStore(tmp_path, "camp"), records)
-    ranking = standings(source, source.records).of()
-    (block,) = pairs(source)
+    ranking = run_pairwise_tests(source, source.records).of()
+    (block,) = compare_method_pairs(source)
     open_ = 0
     for i, j, *_, last in block["pairs"]:
         one = ranking.pair(block["rows"][i], block["rows"][j])
@@ -201,7 +201,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
         subset = PairSubset("all", (text,) * 3, ("So it does",) * 3, (0.0, 1.0, 2.0))
         return {"PLANTED": PairTask("PLANTED", (subset,))}
 
-    monkeypatch.setattr(browse, "tasks_of", tasks)
+    monkeypatch.setattr(browse, "load_record_tasks", tasks)
     given = {"PLANTED": np.array([0.1, 0.3, 0.2], dtype=np.float32)}
     monkeypatch.setattr(ResultStore, "predictions", lambda store, record: given)
 
@@ -230,7 +230,7 @@ def test_pairs_of_the_embedded_suite_are_shown_with_their_ranks(tmp_path: Path) 
     make_site(tmp_path / "results", tmp_path / "site")
     data = taken(tmp_path / "site/campaigns/camp/items-0.js")
     (one,) = data["tasks"]
-    task = toy_task()
+    task = make_toy_task()
     assert data["rows"] == ["esimcse", "simcse"]
     assert [tuple(pair) for pair in one["texts"]] == list(task.all_pairs())
     for ranks, record in zip(one["ranks"], store.records(), strict=True):
@@ -248,7 +248,7 @@ def secret(data_dir: Path) -> tuple[RunRecord, str]:
         store = ResultStore(RESULTS, path.relative_to(RESULTS).parts[0])
         record = next(r for r in store.records() if store.path(r.place) == path)
         if record.status == "ok" and not is_mteb(record.suite):
-            task = next(iter(tasks_of(record, data_dir).values()))
+            task = next(iter(load_record_tasks(record, data_dir).values()))
             assert isinstance(task, PairTask)
             words = (first for first, _ in task.all_pairs())
             return record, next(text for text in words if len(re.findall(r"\w+", text)) > 8)
@@ -285,13 +285,13 @@ def test_a_file_that_quotes_real_data_is_refused(
 
 
 def test_history_is_a_page_where_it_is_asked_for(made: tuple[Path, Path], tmp_path: Path) -> None:
-    from bench.gate.tables import as_json
+    from bench.gate.tables import format_gate_json
     from bench.gate.verdict import CellVerdict, Drop, Gate, Status
 
     cell = CellVerdict(("mini", HOSTILE[0], "toy"), Status.OK, (1, 2), (1, 2), {"avg": Drop(0.6, 0.59)}, None)
     (tmp_path / "verdicts").mkdir()
     facts = {"bench": "0.2", "commit": "c0ffee" * 6, "date": "2026-01-01T00:00:00+00:00"}
-    (tmp_path / "verdicts/a.json").write_text(as_json(Gate((cell,), 0.005, 0.95, build=facts)))
+    (tmp_path / "verdicts/a.json").write_text(format_gate_json(Gate((cell,), 0.005, 0.95, build=facts)))
     small(tmp_path / "results", "one")
     more = ("--history", str(tmp_path / "verdicts"))
     make_site(tmp_path / "results", tmp_path / "site", *more)

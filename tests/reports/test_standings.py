@@ -13,13 +13,13 @@ from scipy import stats
 from bench.comparison import item_bootstrap as item_draws
 from bench.records.store import ResultStore
 from bench.render import svg
-from bench.render.grid import Cell, Grid
+from bench.render.grid import ScoreCell, Grid
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.of_records import figures, group_figures
-from bench.reports.report import report
+from bench.reports.figures.of_records import suite_figures, group_figures
+from bench.reports.report import render_report
 from bench.reports.sections import table_grids
-from bench.reports.tables.boards import boards
-from bench.reports.tables.pairwise_tests import ABOVE, BELOW, NO_BOLD, Standings, daggers, standings
+from bench.reports.tables.boards import page_boards
+from bench.reports.tables.pairwise_tests import ABOVE, BELOW, NO_BOLD, PairwiseTests, baseline_daggers, run_pairwise_tests
 from bench.stats.hierarchical import variance_components
 from bench.stats.paired import paired_t
 from bench.stats.seeds import seed_difference
@@ -32,7 +32,7 @@ def bold(grid: Grid) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for row in grid.rows:
         for name, cell in zip(grid.header, row, strict=True):
-            if isinstance(cell, Cell) and cell.mark:
+            if isinstance(cell, ScoreCell) and cell.mark:
                 assert cell.mark == "best"
                 found.setdefault(name, set()).add(str(row[0]))
     return found
@@ -82,7 +82,7 @@ def keep_draws(source: Campaign, rng: np.random.Generator) -> None:
     for record in source.records:
         centre = np.array([record.score("STS12"), record.score("STSB")])
         drawn = (centre + shared + 0.002 * rng.normal(size=shared.shape)).astype(np.float32)
-        item_draws._write(item_draws.Run(source.stores[0], record), drawn, item_draws.SEED, print)
+        item_draws._write_draws(item_draws.CampaignRun(source.stores[0], record), drawn, item_draws.SEED, print)
 
 
 def test_draws_belong_to_the_averages_before_their_rounding(tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ def test_draws_belong_to_the_averages_before_their_rounding(tmp_path: Path) -> N
     keep_draws(make_campaign(store, records), np.random.default_rng(5))
     rounded = make_campaign(store, records, rounded=True)
     assert rounded.records[0].score("avg") == pytest.approx(0.6396)
-    assert standings(rounded, rounded.records).with_items
+    assert run_pairwise_tests(rounded, rounded.records).with_items
     edited = [
         replace(records[0], scores=(*records[0].scores[:-1], replace(records[0].scores[-1], value=0.7)))
     ]
     source = make_campaign(store, [*edited, *records[1:]], rounded=True)
     with pytest.raises(item_draws.RefusedError, match=r"avg is 0\.7, its predictions give"):
-        standings(source, source.records)
+        run_pairwise_tests(source, source.records)
 
 
 def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: Path) -> None:
@@ -110,10 +110,10 @@ def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: P
         alone("fixed", 0.3),
     )
     keep_draws(source := campaign(tmp_path, *records), np.random.default_rng(5))
-    found = standings(source, source.records)
+    found = run_pairwise_tests(source, source.records)
     assert found.with_items
     groups = {name: [r for r in records if r.method == name] for name in ("x", "y", "z", "fixed")}
-    kept = [item_draws.stored_draws(item_draws.Run(source.stores[0], record)) for record in records]
+    kept = [item_draws.read_draws(item_draws.CampaignRun(source.stores[0], record)) for record in records]
     drawn = np.stack([np.asarray(one, dtype=np.float64) for one in kept], axis=1)
     rows, start = {}, 0
     for name, own in groups.items():
@@ -137,7 +137,7 @@ def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: P
     assert "by tests over seeds and items (variance components): paired t where" in " ".join(grid.notes)
     (next((source.stores[0].root / "stats").iterdir())).unlink()
     source = campaign(tmp_path, *records)
-    found = standings(source, source.records)
+    found = run_pairwise_tests(source, source.records)
     assert (found.with_items, found.test("x", "z").test) == (False, "Welch")
 
 
@@ -146,7 +146,7 @@ def test_no_interval_contradicts_its_verdict(tmp_path: Path) -> None:
     records = (*seeds("high", 0.8, 0.8, 0.8), *seeds("low", 0.6, 0.6, 0.6), *seeds("varies", 0.5, 0.6, 0.7))
     source = campaign(tmp_path, *records)
     keep_draws(source, np.random.default_rng(3))
-    found = standings(source, source.records)
+    found = run_pairwise_tests(source, source.records)
     pair = found.of().pair("high", "low")
     assert found.with_items
     assert pair.level is not None
@@ -166,19 +166,19 @@ def test_nowhere_is_an_interval_of_width_0(tmp_path: Path) -> None:
         *seeds("varies", 0.5, 0.6, 0.55),
     ]
     source = campaign(tmp_path, *records)
-    page = report(source, "html")
-    texts = [page, *(report(replace(source, pairs=True), form, "significance") for form in ("csv", "json"))]
-    for text in (*texts, report(source, "latex"), report(source, "text", "gains")):
+    page = render_report(source, "html")
+    texts = [page, *(render_report(replace(source, pairs=True), form, "significance") for form in ("csv", "json"))]
+    for text in (*texts, render_report(source, "latex"), render_report(source, "text", "gains")):
         ends = re.findall(r"\[([+-]?\d+\.\d+), ([+-]?\d+\.\d+)\]", text)
         assert all(low != high for low, high in ends)
     assert "[" in texts[1]
-    (board,) = boards(source)
+    (board,) = page_boards(source)
     assert {line.row.method for line in board.lines if line.seed_interval} == {"varies"}
     (gains,) = table_grids(source, "gains")
     assert gains.rows[0][3:5] == ("+10.00", "0.3000")  # 2 / C(6, 3), three comparisons
-    (figure,) = (one for one in figures(source) if one.name.endswith("-gains"))
+    (figure,) = (one for one in suite_figures(source) if one.name.endswith("-gains"))
     assert [one.spread for one in figure.series] == [(0.0,), (0.0,)]
-    assert 'class="spread' not in svg.draw(figure)
+    assert 'class="spread' not in svg.draw_svg(figure)
 
 
 def test_two_pairs_that_agree_tell_nothing_apart(tmp_path: Path) -> None:
@@ -189,13 +189,13 @@ def test_two_pairs_that_agree_tell_nothing_apart(tmp_path: Path) -> None:
         *seeds("c", 0.79, 0.845, stage="one"),
     )
     source = campaign(tmp_path, *records)
-    found = standings(source, source.records)
+    found = run_pairwise_tests(source, source.records)
     assert (found.test("a", "b").test, found.test("a", "b").p) == ("paired t", 0.5)
     assert set(found.of().letters.values()) == {"a"}
     flat = campaign(
         tmp_path, *seeds("still", 0.7, 0.7, 0.7), *seeds("varies", 0.5, 0.6, 0.55), alone("f", 0.3)
     )
-    found = standings(flat, flat.records)
+    found = run_pairwise_tests(flat, flat.records)
     assert found.spread("still", "varies") is None  # which is no fixed score
     assert found.spread("f", "varies") is not None
 
@@ -213,12 +213,12 @@ def test_which_tests_have_the_freedom_of_the_fewer_seeds_is_said(tmp_path: Path)
     assert said in grid.notes
     (grid,) = table_grids(campaign(tmp_path, *seeds("a", 0.7, 0.72, 0.71), *many), "leaderboard")
     assert said not in grid.notes
-    found = standings(source, source.records).test("a", "b")
+    found = run_pairwise_tests(source, source.records).test("a", "b")
     error = (np.var([0.7, 0.72], ddof=1) / 2 + np.var([0.6, 0.61, 0.62, 0.63, 0.64], ddof=1) / 5) ** 0.5
     assert found.p == pytest.approx(2 * stats.t.sf(0.09 / error, 1))
     keep_draws(source, np.random.default_rng(5))
     source = campaign(tmp_path, *few, *many)
-    assert standings(source, source.records).with_items
+    assert run_pairwise_tests(source, source.records).with_items
     (grid,) = table_grids(source, "leaderboard")
     assert said in grid.notes
     (grid,) = table_grids(replace(source, pairs=True), "significance")[-1:]
@@ -229,13 +229,13 @@ def test_which_tests_have_the_freedom_of_the_fewer_seeds_is_said(tmp_path: Path)
 
 
 def test_the_report_in_latex_has_the_diagram(tmp_path: Path) -> None:
-    text = report(campaign(tmp_path, *THREE), "latex")
+    text = render_report(campaign(tmp_path, *THREE), "latex")
     assert text.count(r"\begin{picture}") == 1
     assert text.index(r"\end{table}") < text.index(r"\begin{figure}")
-    whole = report(campaign(tmp_path, *THREE), "latex", standalone=True)
+    whole = render_report(campaign(tmp_path, *THREE), "latex", standalone=True)
     assert text in whole
     assert whole.startswith(r"\documentclass")
-    assert r"\begin{picture}" not in report(campaign(tmp_path, *THREE), "latex", "sts7")
+    assert r"\begin{picture}" not in render_report(campaign(tmp_path, *THREE), "latex", "sts7")
 
 
 def test_nothing_is_bold_where_nothing_differs(tmp_path: Path) -> None:
@@ -263,16 +263,16 @@ def test_without_any_test_numbers_alone_are_marked(tmp_path: Path) -> None:
         campaign(tmp_path, *seeds("a", 0.7), *seeds("b", 0.6), alone("c", 0.5)), "leaderboard"
     )
     assert "rank" not in grid.header
-    assert [cell.mark for row in grid.rows if isinstance(cell := row[4], Cell)] == ["best", "second", ""]
+    assert [cell.mark for row in grid.rows if isinstance(cell := row[4], ScoreCell)] == ["best", "second", ""]
     assert column(grid, "seeds") == ["1", "1", "-"]
     assert grid.notes[1].startswith("Bold: best; underlined: second")
 
 
 def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
     x, y = (0.700, 0.720, 0.690, 0.705), (0.698, 0.717, 0.687, 0.704)
-    apart = Standings(source := campaign(tmp_path, *seeds("x", *x), *seeds("y", *y)), source.records)
+    apart = PairwiseTests(source := campaign(tmp_path, *seeds("x", *x), *seeds("y", *y)), source.records)
     shared = (*seeds("x", *x, stage="one"), *seeds("y", *y, stage="one"))
-    together = Standings(source := campaign(tmp_path, *reversed(shared)), source.records)
+    together = PairwiseTests(source := campaign(tmp_path, *reversed(shared)), source.records)
     welch, paired = apart.test("x", "y"), together.test("x", "y")
     assert (welch.test, paired.test) == ("Welch", "paired t")
     assert welch.p == pytest.approx(seed_difference(x, y).p)
@@ -285,7 +285,7 @@ def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
     for most, test, n in ((3, "paired t", 3), (2, "Welch", 4)):
         others = [replace(one, seed=(one.seed or 0) + 9 * ((one.seed or 0) > most)) for one in shared[4:]]
         source = campaign(tmp_path, *shared[:4], *others)
-        found = Standings(source, source.records)
+        found = PairwiseTests(source, source.records)
         assert (found.test("x", "y").test, found.sizes("x", "y")) == (test, (n, n))
         assert found.leaves_out is (n == 3)
         (matrix,) = table_grids(source, "significance")
@@ -307,9 +307,9 @@ def test_items_tell_methods_without_seeds_apart(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     for record, centre in zip(source.records[:3], (0.70, 0.60, 0.59), strict=True):
         drawn = (centre + 0.01 * rng.normal(size=(item_draws.DRAWS, 2))).astype(np.float32)
-        item_draws._write(item_draws.Run(source.stores[0], record), drawn, item_draws.SEED, print)
+        item_draws._write_draws(item_draws.CampaignRun(source.stores[0], record), drawn, item_draws.SEED, print)
     source = campaign(tmp_path, *source.records)  # a report computes its tests once
-    found = {(one.first, one.second): one for one in Standings(source, source.records).of().pairs}
+    found = {(one.first, one.second): one for one in PairwiseTests(source, source.records).of().pairs}
     assert {pair[0] + pair[1]: one.test for pair, one in found.items() if "s" not in pair} == dict.fromkeys(
         ("ab", "ac", "bc"), "items' bootstrap"
     )
@@ -329,32 +329,32 @@ def test_daggers_are_of_the_same_tests(tmp_path: Path) -> None:
         *seeds("once", 0.9),
     ]
     source = campaign(tmp_path, *records)
-    ranking = Standings(source, source.records).of()
-    signs, said = daggers(ranking, "simcse")
+    ranking = PairwiseTests(source, source.records).of()
+    signs, said = baseline_daggers(ranking, "simcse")
     assert signs == {"better": ABOVE, "worse": BELOW}
     assert said == (f"{ABOVE} above, {BELOW} below simcse on average, by the same tests and correction.",)
-    assert daggers(ranking, "same")[0] == signs
-    assert daggers(ranking, "worse")[0] == dict.fromkeys(("better", "simcse", "same"), ABOVE)
-    assert daggers(ranking, None) == ({}, ())
-    assert daggers(ranking, "once") == ({}, ("No daggers: once can't be tested, it has one seed.",))
+    assert baseline_daggers(ranking, "same")[0] == signs
+    assert baseline_daggers(ranking, "worse")[0] == dict.fromkeys(("better", "simcse", "same"), ABOVE)
+    assert baseline_daggers(ranking, None) == ({}, ())
+    assert baseline_daggers(ranking, "once") == ({}, ("No daggers: once can't be tested, it has one seed.",))
     none = "No daggers: none can't be tested, no finished run of it here."
-    assert daggers(ranking, "none") == ({}, (none,))
+    assert baseline_daggers(ranking, "none") == ({}, (none,))
     first = campaign(tmp_path, alone("fixed", 0.3), *seeds("x", 0.7), *seeds("y", 0.8))
     none = "No daggers: fixed can't be tested, no other method has two seeds."
-    assert daggers(Standings(first, first.records).of(), "fixed") == ({}, (none,))
-    assert ABOVE not in report(source, "text")
-    assert f"80.10{ABOVE}" in report(replace(source, baseline="simcse"), "text")
+    assert baseline_daggers(PairwiseTests(first, first.records).of(), "fixed") == ({}, (none,))
+    assert ABOVE not in render_report(source, "text")
+    assert f"80.10{ABOVE}" in render_report(replace(source, baseline="simcse"), "text")
 
 
 def test_text_says_nothing_of_bold(tmp_path: Path) -> None:
     source = campaign(tmp_path, *THREE)
-    assert "Bold:" in report(source, "markdown")
-    assert "Bold:" not in report(source, "text")
-    assert "Bold:" not in report(source, "text", "sts7")
+    assert "Bold:" in render_report(source, "markdown")
+    assert "Bold:" not in render_report(source, "text")
+    assert "Bold:" not in render_report(source, "text", "sts7")
 
 
 def test_the_page_has_ranks_groups_and_the_diagram(tmp_path: Path) -> None:
-    text = report(campaign(tmp_path, *THREE), "html")
+    text = render_report(campaign(tmp_path, *THREE), "html")
     row = re.search(r'<tbody data-name="fine".*?</tbody>', text, re.DOTALL)
     assert row
     assert '<td data-v="1">1-2</td><td>a</td>' in row[0]
@@ -363,7 +363,7 @@ def test_the_page_has_ranks_groups_and_the_diagram(tmp_path: Path) -> None:
     assert re.search(r'<td><a href="#runs-[^"]*" title="[^"]*">-</a></td>', fixed[0])
     assert "[30.00, 30.00]" not in text
     assert '<figure id="figure-mini-sts7-groups">' in text
-    none = report(campaign(tmp_path, *seeds("a", 0.7)), "html")
+    none = render_report(campaign(tmp_path, *seeds("a", 0.7)), "html")
     assert "-groups" not in none
 
 
@@ -398,7 +398,7 @@ def test_runs_without_a_score_of_a_task_leave_their_partner_out(
         for record in seeds(method, *averages, stage="one")
     ]
     source = campaign(tmp_path, *records)
-    found = standings(source, source.records)
+    found = run_pairwise_tests(source, source.records)
     x, y = ([values[method][seed - 1] for seed in used] for method in ("x", "y"))
     got = found.test("x", "y", "STSB")
     assert got.test == "paired t"

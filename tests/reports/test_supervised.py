@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.comparison.confounders import limits
-from bench.comparison.item_bootstrap import Run
-from bench.comparison.select import Group, by_seed
-from bench.records.record import RunRecord, from_json, is_supervised, to_json
+from bench.comparison.confounders import describe_confounders
+from bench.comparison.item_bootstrap import CampaignRun
+from bench.comparison.select import Group, sort_runs_by_seed
+from bench.records.record import RunRecord, parse_record, is_supervised, record_to_json
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.of_records import group_figures
-from bench.reports.report import report
-from bench.reports.tables.leaderboard import leaderboards
+from bench.reports.report import render_report
+from bench.reports.tables.leaderboard import all_leaderboards
 from bench.reports.tables.paper import paper_tables
 from bench.reports.tables.suites import sts7_grids
 from tests.support.campaigns import make_record
@@ -58,15 +58,15 @@ FLAGGED = [replace(one, training={**one.training, "supervised": True}) for one i
 
 def test_both_ways_to_say_it_survive_the_file() -> None:
     for one in (TOP[0], FLAGGED[0]):
-        assert is_supervised(from_json(to_json(one), "x"))
+        assert is_supervised(parse_record(record_to_json(one), "x"))
     assert not any(map(is_supervised, PLAIN))
     copies = learned(runs("x", 0.5), text={"name": "a", "sha256": "b", "paired": True})
     assert not any(map(is_supervised, copies))
 
 
 def test_nothing_said_of_the_others_depends_on_them(store: ResultStore) -> None:
-    (alone,) = leaderboards(source(PLAIN, store))
-    (with_them,) = leaderboards(source([*TOP, *PLAIN, *FLAGGED], store))
+    (alone,) = all_leaderboards(source(PLAIN, store))
+    (with_them,) = all_leaderboards(source([*TOP, *PLAIN, *FLAGGED], store))
     assert [row.method for row in with_them.rows] == ["b", "c", "a", "plug", "mine"]
     assert with_them.rows[:3] == alone.rows
     assert (with_them.bold, with_them.tests) == (alone.bold, alone.tests)
@@ -85,7 +85,7 @@ def test_nothing_said_of_the_others_depends_on_them(store: ResultStore) -> None:
 
 
 def test_they_are_ranked_where_that_is_asked_for(store: ResultStore) -> None:
-    (table,) = leaderboards(source([*TOP, *PLAIN, *FLAGGED], store, rank_supervised=True))
+    (table,) = all_leaderboards(source([*TOP, *PLAIN, *FLAGGED], store, rank_supervised=True))
     assert [row.method for row in table.rows] == ["plug", "mine", "b", "c", "a"]
     assert all(row.ranked and row.rank for row in table.rows)
     assert not any(note.startswith(NOTE) for note in table.notes)
@@ -97,7 +97,7 @@ def test_figures_and_tests_leave_them_out(store: ResultStore) -> None:
     assert "mine" not in str(figure)
     (figure,) = group_figures(source(every, store, rank_supervised=True))
     assert "mine" in str(figure)
-    assert report(source(every, store), "csv", "significance") == report(
+    assert render_report(source(every, store), "csv", "significance") == render_report(
         source(PLAIN, store), "csv", "significance"
     )
     (grid,) = sts7_grids(source(every, store))
@@ -106,7 +106,7 @@ def test_figures_and_tests_leave_them_out(store: ResultStore) -> None:
 
 @pytest.mark.parametrize("form", ["text", "markdown", "latex", "html"])
 def test_every_format_has_the_footnote(store: ResultStore, form: str) -> None:
-    assert NOTE in report(source([*TOP, *PLAIN], store), form)
+    assert NOTE in render_report(source([*TOP, *PLAIN], store), form)
 
 
 def test_the_caption_of_a_paper_says_why_a_row_stands_apart(store: ResultStore) -> None:
@@ -121,38 +121,38 @@ def test_the_caption_of_a_paper_says_why_a_row_stands_apart(store: ResultStore) 
 
 
 def test_daggers_against_one_say_why_there_are_none(store: ResultStore) -> None:
-    (table,) = leaderboards(source([*TOP, *PLAIN], store, baseline="mine"))
+    (table,) = all_leaderboards(source([*TOP, *PLAIN], store, baseline="mine"))
     why = "it is supervised (--rank-supervised ranks it)"
     assert f"No daggers: mine can't be tested, {why}." in table.notes
     failed = [replace(one, status="failed", scores=()) for one in TOP]
-    (table,) = leaderboards(source([*failed, *PLAIN], store, baseline="mine"))
+    (table,) = all_leaderboards(source([*failed, *PLAIN], store, baseline="mine"))
     assert "No daggers: mine can't be tested, no finished run of it here." in table.notes
     copied = learned(runs("copied", 0.8), text={"name": "a", "sha256": "b", "paired": True})
     copies = [replace(one, world={"seed": 1}) for one in copied]
-    (table,) = leaderboards(source([*copies, *PLAIN], store, baseline="copied"))
+    (table,) = all_leaderboards(source([*copies, *PLAIN], store, baseline="copied"))
     why = "its training had the mini grammar's own paraphrases"
     assert f"No daggers: copied can't be tested, {why}." in table.notes
 
 
 def test_json_says_who_is_ranked(store: ResultStore) -> None:
-    (table,) = json.loads(report(source([*TOP, *PLAIN], store), "json"))
+    (table,) = json.loads(render_report(source([*TOP, *PLAIN], store), "json"))
     assert {row["method"]: row["ranked"] for row in table["rows"]} == {
         "b": True, "c": True, "a": True, "mine": False,
     }  # fmt: skip
 
 
 def test_a_report_of_them_alone_has_no_ranks(store: ResultStore) -> None:
-    (table,) = leaderboards(source([*TOP, *FLAGGED], store))
+    (table,) = all_leaderboards(source([*TOP, *FLAGGED], store))
     assert [(row.method, row.rank) for row in table.rows] == [("plug", None), ("mine", None)]
     assert not table.tests
 
 
 def test_a_comparison_says_so(store: ResultStore) -> None:
     def group(records: list[RunRecord]) -> Group:
-        return Group(records[0].method, tuple(by_seed(Run(store, one) for one in records)))
+        return Group(records[0].method, tuple(sort_runs_by_seed(CampaignRun(store, one) for one in records)))
 
     top, plain, flagged = group(TOP), group(PLAIN[:4]), group(FLAGGED)
     one = "mine is supervised, it learned from labels, and b is not: no ranking of like with like."
-    assert limits(top, plain)[0] == limits(plain, top)[0] == one
-    assert limits(top, flagged)[0] == "Both are supervised, mine and plug: they learned from labels."
-    assert not any("supervised" in line for line in limits(plain, group(PLAIN[4:8])))
+    assert describe_confounders(top, plain)[0] == describe_confounders(plain, top)[0] == one
+    assert describe_confounders(top, flagged)[0] == "Both are supervised, mine and plug: they learned from labels."
+    assert not any("supervised" in line for line in describe_confounders(plain, group(PLAIN[4:8])))

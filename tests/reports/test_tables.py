@@ -13,21 +13,21 @@ import pytest
 
 from bench.comparison import item_bootstrap as item_draws
 from bench.config.sweep_manifest import Manifest
-from bench.data.published import NO_TEXT, ablation, figures, lines
+from bench.data.published import NO_TEXT, ablation_figures, load_figures, published_rows
 from bench.errors import DataError, InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.render.formats import render_grids
-from bench.render.grid import Cell, Grid, Quoted, ranks
-from bench.render.latex import escape, tables
+from bench.render.grid import ScoreCell, Grid, Quoted, mark_best
+from bench.render.latex import escape_latex, latex_tables
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.records import senteval_rounding
-from bench.reports.report import report
+from bench.reports.records import round_averages
+from bench.reports.report import render_report
 from bench.reports.sections import TABLES, table_grids
-from bench.reports.tables.boards import boards
+from bench.reports.tables.boards import page_boards
 from bench.reports.tables.differences import EXACT
 from bench.reports.tables.pairwise_tests import ABOVE
-from bench.reports.tables.published import could_be, published_names, text_of
+from bench.reports.tables.published import plausible_run, published_names, paper_text
 from bench.stats.seeds import one_sample
 from tests.reports.conftest import OVERLAP
 from tests.support.campaigns import make_record, probes_of
@@ -68,14 +68,14 @@ def seeds(method: str, *averages: float, **more: object) -> list[RunRecord]:
     ],
 )
 def test_a_tie_as_printed_is_never_a_win(values: dict[str, float | None], marks: dict[str, str]) -> None:
-    assert ranks(values) == marks
+    assert mark_best(values) == marks
 
 
 def test_rounded_averages_are_simcses() -> None:
     """Two scores that round up: the mean of what is printed is not what is printed of the mean."""
     scores = {"STS12": 0.700064, "STSB": 0.700164}
     record = make_record("x", 1, scores)
-    (rounded,) = senteval_rounding([record])
+    (rounded,) = round_averages([record])
     assert rounded.score("avg") == pytest.approx((0.7001 + 0.7002) / 2, abs=1e-12)
     assert rounded.score("STS12") == 0.700064
     assert record.score("avg") == pytest.approx(0.700114, abs=1e-12)
@@ -99,7 +99,7 @@ def test_the_papers_layout_groups_by_backbone_and_kind(tmp_path: Path) -> None:
         "bert-base (mini): distilled into one encoder",
         "roberta-base (roberta): one encoder",
     ]
-    marks = {str(row[0]): row[1].mark for row in grid.rows[:4] if isinstance(row[1], Cell)}
+    marks = {str(row[0]): row[1].mark for row in grid.rows[:4] if isinstance(row[1], ScoreCell)}
     assert marks == dict.fromkeys(("untrained", "simcse", "tncse", "tncse_d"), "")
     assert (
         "profile mini: One seed, so no test, rank or group: tncse, tncse_d, not counted in the others' ranks"
@@ -134,7 +134,7 @@ def test_doubts_of_one_profile_are_said_once(tmp_path: Path) -> None:
     line = "Predictions that are missing, or not those of the record: a seed 1."
     noted = replace(make_record("a", 1, {"STSB": 0.5}, profile="y"), notes=(line,))
     source = make_campaign(ResultStore(tmp_path, "c"), [make_record("a", 1, {"STSB": 0.5}), noted])
-    text = report(source, "markdown", "sts7")
+    text = render_report(source, "markdown", "sts7")
     assert (text.count("a seed 1"), f"profile y: {line}" in text) == (1, True)
 
 
@@ -185,19 +185,19 @@ def test_a_misprint_is_footnoted_where_it_touches(tmp_path: Path) -> None:
 
 
 def test_published_tables_are_whole() -> None:
-    assert len(figures()) == 3910
+    assert len(load_figures()) == 3910
     simcse = next(
-        line for line in lines("sts7") if (line.first.paper, line.first.method) == ("tncse", "simcse")
+        line for line in published_rows("sts7") if (line.first.paper, line.first.method) == ("tncse", "simcse")
     )
     assert {
         task: round(float(figure.text) / 100, 4) for task, figure in simcse.figures.items() if task != "avg"
     } == SIMCSE
-    assert len(ablation("loss_terms")) == 16
-    assert ablation("caels")["0", "jtcse"][0].text == "79.58"
-    assert ablation("modified_steps")["mhs", "+ R"][0].text == "78.27"
-    assert ablation("unsee_mlp") == {}
-    assert lines("toy") == ()
-    m_barlow = next(line for line in lines("sts7") if line.first.method == "m_barlow")
+    assert len(ablation_figures("loss_terms")) == 16
+    assert ablation_figures("caels")["0", "jtcse"][0].text == "79.58"
+    assert ablation_figures("modified_steps")["mhs", "+ R"][0].text == "78.27"
+    assert ablation_figures("unsee_mlp") == {}
+    assert published_rows("toy") == ()
+    m_barlow = next(line for line in published_rows("sts7") if line.first.method == "m_barlow")
     assert any("Barlow Twins and VICReg" in what for what in m_barlow.misprints)
 
 
@@ -237,17 +237,17 @@ def test_under_which_name_and_text_a_method_is_published(
     record: RunRecord, names: tuple[str, ...], text: str | None
 ) -> None:
     assert published_names(record) == names
-    assert text_of(record) == text
+    assert paper_text(record) == text
 
 
 def test_a_figure_that_a_run_of_ours_could_have() -> None:
-    assert could_be([0.70, 0.72], 0.71) == "yes"
-    assert could_be([0.70, 0.701, 0.702], 0.75) == "no"
-    assert could_be([0.70], 0.70) == "-"
+    assert plausible_run([0.70, 0.72], 0.71) == "yes"
+    assert plausible_run([0.70, 0.701, 0.702], 0.75) == "no"
+    assert plausible_run([0.70], 0.70) == "-"
     # one of eleven runs of one method, and with ten of them known the interval of the mean leaves it out
     runs = [0.70, 0.71, 0.72, 0.69, 0.70, 0.71, 0.70, 0.72, 0.69, 0.71]
     assert not one_sample(runs, 0.72).low <= 0 <= one_sample(runs, 0.72).high
-    assert could_be(runs, 0.72) == "yes"
+    assert plausible_run(runs, 0.72) == "yes"
 
 
 def test_efficiency_and_probes(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def keep_draws(source: Campaign, centre: float) -> None:
     for record in source.records:
         spread = np.linspace(-0.01, 0.01, item_draws.DRAWS)[:, None]
         drawn = (centre + spread + np.zeros((1, 2))).astype(np.float32)
-        item_draws._write(item_draws.Run(source.stores[0], record), drawn, item_draws.SEED, print)
+        item_draws._write_draws(item_draws.CampaignRun(source.stores[0], record), drawn, item_draws.SEED, print)
 
 
 def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:
@@ -321,14 +321,14 @@ def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:
     keep_draws(high, 0.7)
     keep_draws(low, 0.6)
     records = (*high.records, *low.records, *seeds("c", 0.5, 0.52))
-    (board,) = boards(campaign(tmp_path, *records))
+    (board,) = page_boards(campaign(tmp_path, *records))
     found = {line.row.method: line.item_interval for line in board.lines}
     assert found["a"] == pytest.approx((0.6905, 0.7095), abs=1e-5)
     assert found["b"] == pytest.approx((0.5905, 0.6095), abs=1e-5)
     assert found["c"] is None
     assert not any("items (variance" in note for note in board.notes)  # c has no draws
     (next((high.stores[0].root / "stats").iterdir())).write_bytes(b"damaged")
-    (board,) = boards(campaign(tmp_path, *records))
+    (board,) = page_boards(campaign(tmp_path, *records))
     assert sum(line.item_interval is not None for line in board.lines) == 1
 
 
@@ -372,16 +372,16 @@ def test_nothing_to_show_is_one_clear_line(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_latex_escapes(text: str, expected: str) -> None:
-    assert escape(text) == expected
+    assert escape_latex(text) == expected
 
 
 def test_latex_cells_groups_and_parts() -> None:
-    rows: list[tuple[Cell | Quoted | str, ...]] = [
-        ("a_1", Cell(0.7, 0.01, 2, "best", ABOVE), Quoted("70.1")),
-        ("b", Cell(-0.05, None, 1, "second"), "-"),
+    rows: list[tuple[ScoreCell | Quoted | str, ...]] = [
+        ("a_1", ScoreCell(0.7, 0.01, 2, "best", ABOVE), Quoted("70.1")),
+        ("b", ScoreCell(-0.05, None, 1, "second"), "-"),
     ]
     grid = Grid("t", ("method", "x", "published"), tuple(rows), ("note",), ((0, "g"),))
-    text = tables([grid])
+    text = latex_tables([grid])
     assert r"\multicolumn{3}{l}{\textit{g}} \\" in text
     assert (
         r"a\_1 & \textbf{70.00}$_{\pm 1.00}$$^{\mbox{\scriptsize $\dagger$}}$ & \textcolor{gray}{70.1} \\"
@@ -389,7 +389,7 @@ def test_latex_cells_groups_and_parts() -> None:
     )
     assert r"b & \underline{$-$5.00} & -- \\" in text
     long = Grid("t", ("m", "x"), tuple((str(i), "1") for i in range(90)), ("the note",))
-    parts = tables([long], standalone=True)
+    parts = latex_tables([long], standalone=True)
     assert parts.count(r"\begin{table}") == 3
     assert parts.count("the note") == 1
     assert "(rows 77-90)" in parts
@@ -398,17 +398,17 @@ def test_latex_cells_groups_and_parts() -> None:
 def test_a_group_that_goes_on_in_latex_has_its_heading_again() -> None:
     rows = tuple((str(i), "1") for i in range(90))
     grid = Grid("t", ("m", "x"), rows, (), ((0, "one"), (20, "more"), (76, "last")))
-    first, second, third = tables([grid]).split(r"\begin{table}")[1:]
+    first, second, third = latex_tables([grid]).split(r"\begin{table}")[1:]
     headings = [re.findall(r"textit\{(.*?)\}", part) for part in (first, second, third)]
     assert headings == [["one", "more"], ["more (continued)"], ["last"]]
     assert r"\midrule" + "\n" + r"\multicolumn{2}{l}{\textit{more (continued)}} \\" + "\n38 & 1" in second
-    bare = tables([Grid("t", ("m", "x"), rows, (), ((50, "late"),))])
+    bare = latex_tables([Grid("t", ("m", "x"), rows, (), ((50, "late"),))])
     assert re.findall(r"textit\{(.*?)\}", bare) == ["late", "late (continued)"]
 
 
 def test_long_names_stay_whole_in_latex() -> None:
     name = "long[" + "option=value," * 20 + "x" * 90 + "]"
-    text = tables([Grid("t", ("m", "x"), ((name, "1"),), ())])
+    text = latex_tables([Grid("t", ("m", "x"), ((name, "1"),), ())])
     found = text[text.index("@{}l@{}}") + 8 : text.index(r"\end{tabular} & 1")]
     assert found.replace(r" \\ ", "").replace("{[}", "[").replace("{]}", "]") == name
     assert max(map(len, found.split(r" \\ "))) < 45

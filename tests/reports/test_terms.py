@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bench.comparison.confounders import limits
-from bench.comparison.item_bootstrap import Run
+from bench.comparison.confounders import describe_confounders
+from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.select import Group
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
-from bench.reports.records import LAST
+from bench.reports.records import LAST_NOTE
 from bench.reports.sections import table_grids
 from bench.reports.tables.paper import paper_tables
 from bench.reports.tables.terms import (
     budget_notes,
-    chosen_notes,
+    selection_notes,
     member_notes,
     processor_notes,
     setting_notes,
@@ -174,10 +174,10 @@ def test_checkpoints_chosen_on_what_is_evaluated_are_named(tmp_path: Path) -> No
     records = [of("simcse"), of("tncse"), of("apart", dev="e"), of("short", curve=False)]
     untrained = replace(of("untrained"), training={})
     said = "Checkpoints were chosen on what is evaluated here, which flatters them: STSB (simcse, tncse)."
-    assert chosen_notes([*records, untrained]) == (said,)
-    assert chosen_notes([*records[2:], untrained]) == ()
-    last = [replace(record, notes=(LAST,)) for record in records]
-    assert chosen_notes(last) == ()
+    assert selection_notes([*records, untrained]) == (said,)
+    assert selection_notes([*records[2:], untrained]) == ()
+    last = [replace(record, notes=(LAST_NOTE,)) for record in records]
+    assert selection_notes(last) == ()
     store = ResultStore(tmp_path, "camp")
     campaign = make_campaign(store, [*records, untrained])
     (grid,) = table_grids(campaign, "leaderboard")
@@ -185,12 +185,12 @@ def test_checkpoints_chosen_on_what_is_evaluated_are_named(tmp_path: Path) -> No
     (table,) = paper_tables(campaign)
     assert said in table.caption
     one, other, without = (
-        Group(record.method, (Run(store, record),)) for record in (records[0], records[2], untrained)
+        Group(record.method, (CampaignRun(store, record),)) for record in (records[0], records[2], untrained)
     )
-    (line,) = (line for line in limits(one, without) if "chosen" in line)
+    (line,) = (line for line in describe_confounders(one, without) if "chosen" in line)
     assert line == "Checkpoints were chosen on what is evaluated, which flatters them: simcse on STSB."
-    assert line in limits(other, one)
-    assert not any("chosen" in line for line in limits(other, without))
+    assert line in describe_confounders(other, one)
+    assert not any("chosen" in line for line in describe_confounders(other, without))
 
 
 def test_cpu_seconds_of_several_processors_are_said_to_be(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def sized(name: str, size: int, **pax: str) -> tarfile.TarInfo:
 def test_devices_and_links_are_refused(tmp_path: Path, kind: bytes, name: str) -> None:
     path = archive(tmp_path, unsafe(name, kind, "/etc/hostname"))
     with pytest.raises(DataError, match=r"a\.tar: the archive is not safe: member .*; nothing was unpacked"):
-        hub.unpack(path, tmp_path / "target", WANTED)
+        hub.unpack_archive(path, tmp_path / "target", WANTED)
     assert not (tmp_path / "target").exists()
 
 
@@ -51,12 +51,12 @@ def test_a_packed_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.Monke
     bomb = archive(tmp_path, *(sized(f"other-{n}", 1 << 20) for n in range(8)), mode="w:gz")
     assert bomb.stat().st_size < 1 << 16
     with pytest.raises(DataError, match=r"a\.tar: it holds more than"):
-        hub.unpack(bomb, tmp_path / "target", WANTED)
+        hub.unpack_archive(bomb, tmp_path / "target", WANTED)
     with pytest.raises(DataError, match=r"'SICK/SICK_train\.txt' is in it twice or too large"):
-        hub.unpack(archive(tmp_path, sized(WANTED[0], (1 << 20) + 1)), tmp_path / "target", WANTED)
+        hub.unpack_archive(archive(tmp_path, sized(WANTED[0], (1 << 20) + 1)), tmp_path / "target", WANTED)
     header = archive(tmp_path, sized("x", 0, comment="y" * (2 << 20)), mode="w:gz")
     with pytest.raises(DataError, match="a header of 2,097,"):
-        hub.unpack(header, tmp_path / "target", WANTED)
+        hub.unpack_archive(header, tmp_path / "target", WANTED)
     assert not list((tmp_path / "target").rglob("*.txt"))
 
 
@@ -87,10 +87,10 @@ def test_a_header_is_refused_before_it_is_parsed(tmp_path: Path, kind: bytes, co
     for size in (1 << 20, 4097):
         path.write_bytes(header(kind, (content * size)[:size]) + FILE + bytes(1024))
         with pytest.raises(DataError, match=f"a header of {size:,} bytes; expected at most 4,096"):
-            hub.unpack(path, tmp_path / "target", WANTED)
+            hub.unpack_archive(path, tmp_path / "target", WANTED)
     path.write_bytes(block(kind, 1 << 62) + FILE)
     with pytest.raises(DataError, match=r"a header of 4,611,686,018,427,387,904 bytes"):
-        hub.unpack(path, tmp_path / "target", WANTED)
+        hub.unpack_archive(path, tmp_path / "target", WANTED)
     assert not (tmp_path / "target").exists()
 
 
@@ -100,9 +100,9 @@ def test_headers_without_end_are_no_recursion(tmp_path: Path, kind: bytes) -> No
     path.write_bytes(header(kind, b"9 atim=1\n") * 5000 + FILE + bytes(1024))
     if kind == b"L":  # the last one names the file
         with pytest.raises(DataError, match=r"1 file\(s\) are not in it"):
-            hub.unpack(path, tmp_path / "target", WANTED)
+            hub.unpack_archive(path, tmp_path / "target", WANTED)
         return
-    hub.unpack(path, tmp_path / "target", WANTED)
+    hub.unpack_archive(path, tmp_path / "target", WANTED)
     assert (tmp_path / "target" / WANTED[0]).read_bytes() == b"hello"
 
 
@@ -128,7 +128,7 @@ def test_a_pax_header_that_is_none_is_a_damaged_download(tmp_path: Path, content
     path = tmp_path / "a.tar"
     path.write_bytes(header(b"x", content) + FILE + bytes(1024))
     with pytest.raises(DataError, match=r"a\.tar: the download is damaged: this is not a whole tar file"):
-        hub.unpack(path, tmp_path / "target", WANTED)
+        hub.unpack_archive(path, tmp_path / "target", WANTED)
 
 
 def test_odd_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,11 +145,11 @@ def test_odd_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ):
         path.write_bytes(content)
         with pytest.raises(DataError, match=why):
-            hub.unpack(path, tmp_path / "target", WANTED)
+            hub.unpack_archive(path, tmp_path / "target", WANTED)
     monkeypatch.setattr(tar, "MAX_MEMBERS", 3)
     path.write_bytes(FILE + block(b"0", 0) * 3 + bytes(1024))
     with pytest.raises(DataError, match=r"a\.tar: it holds more than 3 files"):
-        hub.unpack(path, tmp_path / "target", WANTED)
+        hub.unpack_archive(path, tmp_path / "target", WANTED)
 
 
 LONG = "é" * 60 + "/" + "b" * 120 + "/"
@@ -174,7 +174,7 @@ def test_what_tar_programs_write_is_read(tmp_path: Path, form: int, prefix: str,
             member = sized(name, 0 if kind == tarfile.DIRTYPE else 1500)
             member.type, member.mtime = kind, 1.5 if form == tarfile.PAX_FORMAT else 1
             made.addfile(member, io.BytesIO(b"x" * 1500))
-    hub.unpack(path, tmp_path / "target", WANTED)
+    hub.unpack_archive(path, tmp_path / "target", WANTED)
     assert everything(tmp_path / "target") == {WANTED[0]: b"x" * 1500}
 
 
@@ -187,12 +187,12 @@ def test_a_cut_or_flipped_gzip_is_a_damaged_download(server: Hub, tmp_path: Path
     for content in damaged:
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"a\.tar: the download is damaged: this is not a whole tar file"):
-            hub.unpack(path, tmp_path / "target", WANTED)
+            hub.unpack_archive(path, tmp_path / "target", WANTED)
     server.files[hub.ARCHIVE] = whole[: len(whole) // 2]
     with pytest.raises(
         DataError, match=r"senteval\.tar: the download is damaged: .*; delete it and fetch again"
     ):
-        hub.fetch("sts7", tmp_path / "data")
+        hub.fetch_data("sts7", tmp_path / "data")
     assert not (tmp_path / "data" / "senteval").exists()
     assert not list((tmp_path / "data").glob(".unpack-*"))
 
@@ -203,7 +203,7 @@ def test_nothing_is_fetched_over_an_open_line(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", address)
     with pytest.raises(InputError) as caught:
-        hub.fetch("sts7", tmp_path / "data")
+        hub.fetch_data("sts7", tmp_path / "data")
     assert str(caught.value) == f"HF_ENDPOINT: '{address}' is not an https address; expected https://HOST"
 
 
@@ -211,7 +211,7 @@ def test_a_file_that_the_hub_has_no_hash_of_is_not_fetched(server: Hub, tmp_path
     server.files[hub.ARCHIVE] = tar_of(small_sts_files())
     server.etag = "../../../etc/passwd"
     with pytest.raises(BenchError, match=r"senteval\.tar could not be .* no sha256 to check it against"):
-        hub.fetch("sts7", tmp_path / "data")
+        hub.fetch_data("sts7", tmp_path / "data")
     assert server.served == []
     assert everything(tmp_path) == {}
 
@@ -241,7 +241,7 @@ def test_a_training_text_of_one_endless_line(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(overlap, "_LONGEST", 1 << 16)
     (tmp_path / "t.xz").write_bytes(lzma.compress(b"short\n" + bytes(1 << 20)))
     with pytest.raises(DataError, match=r"t\.xz:2: a line of more than 64 megabytes"):
-        list(overlap.training_lines(tmp_path / "t.xz"))
+        list(overlap.read_training_lines(tmp_path / "t.xz"))
 
 
 def test_a_local_task_reads_tables_alone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import content_hash, resolve, shape
+from bench.nn.folder import hash_model, resolve_folder, read_layer_count
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from tests.support.cli import Cli
 from tests.support.hostile import Edit, as_pickle, put, settings
@@ -156,27 +156,27 @@ def test_a_hash_holds_what_links_lead_to(model: Path) -> None:
     outside.mkdir()
     (model / "model.safetensors").rename(outside / "w")
     (model / "model.safetensors").symlink_to(outside / "w")  # as the hub's own cache has it
-    before = content_hash(model)
+    before = hash_model(model)
     with (outside / "w").open("ab") as stream:
         stream.write(b" ")
-    assert content_hash(model) != before
+    assert hash_model(model) != before
     (model / "1_Pooling").rename(outside / "pooling")
     (model / "1_Pooling").symlink_to(outside / "pooling")
     with pytest.raises(InputError, match=r"m: the folder '1_Pooling' is a link, .*; put a copy there"):
-        resolve(str(model), where="--methods")
+        resolve_folder(str(model), where="--methods")
 
 
 def test_damaged_weights_have_no_shape(model: Path) -> None:
-    assert shape(model) == (3, True)
+    assert read_layer_count(model) == (3, True)
     (model / "model.safetensors").write_bytes(struct.pack("<Q", 2**63))
     with pytest.raises(InputError, match=r"m: model\.safetensors can't be read: "):
-        shape(model)
+        read_layer_count(model)
 
 
 def test_a_pipe_in_a_folder_is_no_endless_file(model: Path) -> None:
     os.mkfifo(model / "vocab.txt")
     with pytest.raises(InputError, match=r"m: 'vocab\.txt' is not a plain file"):
-        resolve(str(model), where="--methods")
+        resolve_folder(str(model), where="--methods")
 
 
 @pytest.mark.parametrize("kind", ["detr", "dpt", "upernet"])

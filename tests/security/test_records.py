@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bench.cli.main import main
-from bench.execution.stage_cache import is_whole
+from bench.execution.stage_cache import is_complete_stage
 from bench.records.store import ResultStore
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, records, refusal
@@ -215,7 +215,7 @@ def test_a_stage_that_came_with_records_is_never_unpickled(
         (stage / "MANIFEST.json").unlink()
         sums = {name: hashlib.sha256(content).hexdigest() for name, content in everything(stage).items()}
         (stage / "MANIFEST.json").write_text(json.dumps(sums))
-        assert is_whole(stage)
+        assert is_complete_stage(stage)
     shutil.rmtree(tmp_path / "results" / "local")
     code, _, err = cli(*run)
     assert (code, f"selected: this model {PICKLE}" in err) == (1, True), err

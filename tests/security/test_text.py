@@ -17,19 +17,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bench.errors import BenchError, DataError, InputError, printable
-from bench.gate.junit import junit
-from bench.gate.tables import as_markdown
+from bench.gate.junit import format_junit
+from bench.gate.tables import format_gate_markdown
 from bench.gate.verdict import CellVerdict, Gate, Status
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import METHODS
 from bench.render import svg
 from bench.render.figure import Figure, Series
-from bench.render.formats import grids_csv, markdown_escape, no_formula
-from bench.render.grid import Cell, Grid, Quoted
-from bench.render.latex import tables
+from bench.render.formats import grids_csv, markdown_escape, quote_formula
+from bench.render.grid import ScoreCell, Grid, Quoted
+from bench.render.latex import latex_tables
 from bench.reports.campaign import make_campaign
-from bench.reports.report import report
+from bench.reports.report import render_report
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 
@@ -91,7 +91,7 @@ class Skeleton(HTMLParser):
 
 
 def report_of(name: str, form: str) -> str:
-    return report(make_campaign(ResultStore(Path("nowhere"), "camp"), records_of(name)), form)
+    return render_report(make_campaign(ResultStore(Path("nowhere"), "camp"), records_of(name)), form)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_a_figure_holds_texts(name: str) -> None:
     series = (Series(name, (0.0, 1.0), (0.0, 1.0), labels=(name, name)),)
     for kind in ("points", "lines", "strip", "ranking"):
         figure = Figure(name, "seeds", name, kind, name, name, (name,), series, rows=(name, name), note=name)
-        root = ElementTree.fromstring(svg.draw(figure))  # noqa: S314 - our own
+        root = ElementTree.fromstring(svg.draw_svg(figure))  # noqa: S314 - our own
         assert {element.tag for element in root.iter()} <= {"svg", "g", "text", "path", "title", "line"}
         shown = f"rank by {printable(name)}" if kind == "ranking" else printable(name)
         assert any(shown == element.text for element in root.iter())
@@ -172,18 +172,18 @@ def test_markdown_is_text(name: str) -> None:
         for status in (Status.MISSING, Status.DIFFERENT)
     )
     gate = Gate(tuple(cells), 0.005, 0.95, warnings=(name,))
-    summary = as_markdown(gate).splitlines()
+    summary = format_gate_markdown(gate).splitlines()
     assert all(line.isprintable() for line in summary)
     sentence = next(line for line in summary if line.startswith("**"))
     assert is_inert_markdown(sentence.strip("*"))
-    root = ElementTree.fromstring(junit(gate))  # noqa: S314 - our own
+    root = ElementTree.fromstring(format_junit(gate))  # noqa: S314 - our own
     kinds = {"testsuites", "testsuite", "testcase", "error", "system-out"}
     assert {element.tag for element in root.iter()} == kinds
 
 
 def latex_of(name: str) -> str:
-    rows = ((name, Cell(0.5, 0.1, 2, "best")), (name, name), (name, Quoted(name, True, name)))
-    return tables([Grid(name, (name, name), rows, (name,), ((0, name),))])
+    rows = ((name, ScoreCell(0.5, 0.1, 2, "best")), (name, name), (name, Quoted(name, True, name)))
+    return latex_tables([Grid(name, (name, name), rows, (name,), ((0, name),))])
 
 
 def commands(text: str) -> set[str]:
@@ -210,9 +210,9 @@ def test_latex_runs_none_of_it(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_csv_computes_nothing_and_numbers_stay_numbers(name: str) -> None:
     rows = list(csv.DictReader(io.StringIO(report_of(name, "csv"))))
-    assert {row["method"] for row in rows} == {no_formula(printable(name)), "plain"}
+    assert {row["method"] for row in rows} == {quote_formula(printable(name)), "plain"}
     assert {row["value"] for row in rows} >= {"-0.1", "-0.2", "0.5"}
-    grid = Grid(name, (name, name), ((name, Cell(-0.05, None, 1, "")), (name, name), ("x", "-")), ())
+    grid = Grid(name, (name, name), ((name, ScoreCell(-0.05, None, 1, "")), (name, name), ("x", "-")), ())
     table = list(csv.DictReader(io.StringIO(grids_csv([grid]))))
     assert [row["value"] for row in table] == ["-0.05", "", ""]
     assert table[2]["text"] == "-"
@@ -223,12 +223,12 @@ def test_csv_computes_nothing_and_numbers_stay_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["-", "-0.05", "+1.20*", "+0.23 [-1.21, +1.66]", "plain", "a=b", ""])
 def test_figures_of_tables_are_no_formulas(text: str) -> None:
-    assert no_formula(text) == text
+    assert quote_formula(text) == text
 
 
 @pytest.mark.parametrize("text", ["=1", " =1", "\t=1", "\r=1", "@x", "+x", "-x", "-1+A1", "\uff1d1", "\n=1"])
 def test_formulas_get_an_apostrophe(text: str) -> None:
-    assert no_formula(text) == f"'{text}"
+    assert quote_formula(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyp
 from bench.data.senteval import SOURCES
 from bench.data.tasks import LabelledTask
 from bench.errors import BenchError, DataError, InputError
-from bench.eval.transfer_items import laid
+from bench.eval.transfer_items import build_layout
 from bench.senteval_compat import fitting, utils
 from bench.senteval_compat.probing import PROBINGEval
 from bench.senteval_compat.snli import SNLIEval
@@ -31,7 +31,7 @@ def rows(folder: Path, name: str) -> dict[str, tuple[Any, Any]]:
     """Features and classes of each split of a task of single sentences, in SentEval's order."""
     task = SOURCES[name].read(folder / "downstream")
     assert isinstance(task, LabelledTask)
-    items = laid(task)
+    items = build_layout(task)
     return {
         part: (Hashed().encode([split.first[i] for i in order]), items.labels[items.rows[part]])
         for part, split, order in zip(items.rows, items.splits, items.orders, strict=True)

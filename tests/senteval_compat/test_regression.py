@@ -12,7 +12,7 @@ from scipy.stats import pearsonr, spearmanr
 from bench import senteval_compat
 from bench.errors import BenchError
 from bench.senteval_compat import facebookresearch
-from bench.senteval_compat.tools.relatedness import RelatednessPytorch, correlated, encode_labels
+from bench.senteval_compat.tools.relatedness import RelatednessPytorch, defined_correlation, encode_labels
 from tests.support.senteval_original import pair_features, regression, soft_labels
 from tests.support.senteval_toy import Hashed, engine
 
@@ -109,7 +109,7 @@ def test_the_supervised_tasks(task_path: Path, fork: str, name: str, key: str) -
 
 
 def test_equal_scores_have_no_correlation() -> None:
-    assert correlated(pearsonr, np.ones(3), [1.0, 2.0, 3.0]) == 0
+    assert defined_correlation(pearsonr, np.ones(3), [1.0, 2.0, 3.0]) == 0
 
 
 def test_the_originals_import_line_takes_its_forms(task_path: Path) -> None:

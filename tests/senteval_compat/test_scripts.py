@@ -14,7 +14,7 @@ import pytest
 from bench import senteval_compat as senteval
 from bench.data.senteval import SOURCES
 from bench.errors import DataError, InputError
-from bench.eval.sts import predict, score_task
+from bench.eval.sts import predict_similarities, score_task
 from bench.nn.backbone import TransformerEncoder
 from bench.senteval_compat import evaluation
 from tests.support.senteval_toy import Hashed, engine
@@ -102,7 +102,7 @@ def test_simcses_evaluation_script_in_its_modes(
     row, found = done["row"], done["found"]
     names = {"dev": ("STSB-dev", "SICKR-dev")}.get(mode, ("STSB", "SICKR"))
     tasks: Any = [SOURCES[name].read(task_path / "downstream") for name in names]
-    scores = predict(TransformerEncoder(tiny_bert, "avg"), tasks)
+    scores = predict_similarities(TransformerEncoder(tiny_bert, "avg"), tasks)
     for task, name in zip(tasks, ("STSBenchmark", "SICKRelatedness"), strict=True):
         wanted = score_task(task, scores[task.id])[0].value
         assert row[name] == pytest.approx(100 * wanted, abs=1e-4)
@@ -189,4 +189,4 @@ def test_helpers() -> None:
     params.word_vec = {"a": 1}
     del params.task_path
     assert (params, params.task_path, params.get("word_vec")) == ({"word_vec": {"a": 1}}, None, {"a": 1})
-    assert evaluation.with_defaults({"batch_size": None}).batch_size == 128
+    assert evaluation.fill_defaults({"batch_size": None}).batch_size == 128

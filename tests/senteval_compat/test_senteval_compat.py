@@ -14,11 +14,11 @@ from bench import senteval_compat as senteval
 from bench.data.senteval import SOURCES
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
-from bench.eval.embed import embed
-from bench.eval.sgd import Classifier
-from bench.eval.sts import predict, score_task
-from bench.eval.transfer import Protocol, run_task
-from bench.eval.transfer_suite import sentences_of
+from bench.eval.embed import embed_sentences
+from bench.eval.sgd import ClassifierSettings
+from bench.eval.sts import predict_similarities, score_task
+from bench.eval.transfer import Protocol, run_transfer_task
+from bench.eval.transfer_suite import labelled_sentences
 from bench.nn.backbone import TransformerEncoder
 from tests.support.senteval_toy import FULL, Hashed, engine
 
@@ -32,7 +32,7 @@ def read(folder: Path, name: str) -> Any:
 def test_years_have_every_subset_and_three_averages(task_path: Path) -> None:
     results = engine(task_path).eval("STS12")
     task = read(task_path, "STS12")
-    main = {s.subset: s.value for s in score_task(task, predict(Hashed(), [task])["STS12"])}
+    main = {s.subset: s.value for s in score_task(task, predict_similarities(Hashed(), [task])["STS12"])}
     assert list(results) == [*(subset.name for subset in task.subsets), "all"]
     for kind in ("all", "mean", "wmean"):
         assert results["all"]["spearman"][kind] == pytest.approx(main[kind], abs=1e-12)
@@ -51,7 +51,7 @@ def test_simcses_script_finds_its_figures(task_path: Path) -> None:
     names = ["STS12", "STSBenchmark", "SICKRelatedness"]
     results = {name: engine(task_path).eval(name) for name in names}
     tasks = [read(task_path, name) for name in ("STSB", "STSB-dev", "SICKR", "SICKR-dev")]
-    predictions = predict(Hashed(), tasks)
+    predictions = predict_similarities(Hashed(), tasks)
     main = {task.id: score_task(task, predictions[task.id])[0].value for task in tasks}
     assert isinstance(results["STS12"]["all"]["spearman"]["all"], float)
     for name, own in (("STSBenchmark", "STSB"), ("SICKRelatedness", "SICKR")):
@@ -68,8 +68,8 @@ def test_transfer_is_the_main_paths_rounded(task_path: Path, name: str, solver: 
     settings = FAST if solver == "sgd" else FULL
     found = engine(task_path, classifier=settings, transfer_solver=solver).eval(name)
     task = read(task_path, name)
-    protocol = Protocol(solver, kfold=3, classifier=Classifier("rmsprop", 128, 3, 2))
-    main = run_task(task, embed(Hashed(), sentences_of(task)), protocol)
+    protocol = Protocol(solver, kfold=3, classifier=ClassifierSettings("rmsprop", 128, 3, 2))
+    main = run_transfer_task(task, embed_sentences(Hashed(), labelled_sentences(task)), protocol)
     test = round(float(np.mean([round(100 * value, 2) for value in main.test])), 2)
     dev = round(float(np.mean([round(100 * value, 2) for value in main.dev])), 2)
     items = {"TREC": 72, "SST5": 120}.get(name, 48)
@@ -94,7 +94,7 @@ def test_a_live_batcher_gives_the_main_paths_numbers(tiny_bert: Path, task_path:
     params = {"task_path": str(task_path), "batch_size": 5}
     found = senteval.engine.SE(params, batcher).eval("STSBenchmark")
     task = read(task_path, "STSB")
-    main = score_task(task, predict(encoder, [task])["STSB"])[0].value
+    main = score_task(task, predict_similarities(encoder, [task])["STSB"])[0].value
     assert found["test"]["spearman"].correlation == pytest.approx(main, abs=1e-6)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from scipy import stats
 
-from bench.stats.checks import generator
-from bench.stats.correction import Family, adjust, benjamini_hochberg, holm
+from bench.stats.checks import make_generator
+from bench.stats.correction import Family, adjust_p_values, benjamini_hochberg, holm
 
 P = {"simcse": 0.01, "whitening": 0.04, "untrained": 0.03, "diffcse": 0.005}
 
@@ -45,14 +45,14 @@ def as_loops(p: list[float], method: str) -> list[float]:
 @pytest.mark.parametrize("method", ["holm", "fdr_bh"])
 @pytest.mark.parametrize("digits", [1, 2, 9])
 def test_corrections_are_their_definitions_with_and_without_ties(method: str, digits: int) -> None:
-    rng = generator(0, f"correction {digits}")
+    rng = make_generator(0, f"correction {digits}")
     for n in (1, 2, 7, 20):
         p = (rng.uniform(size=n) ** 2).round(digits).tolist()
-        assert adjust(p, method) == pytest.approx(as_loops(p, method), abs=1e-15)
+        assert adjust_p_values(p, method) == pytest.approx(as_loops(p, method), abs=1e-15)
 
 
 def test_benjamini_hochberg_is_scipys() -> None:
-    values = generator(0, "bh").uniform(size=20)
+    values = make_generator(0, "bh").uniform(size=20)
     family = benjamini_hochberg({str(i): p for i, p in enumerate(values)}, "grid")
     expected = stats.false_discovery_control(values)
     assert [found.adjusted for found in family.comparisons.values()] == pytest.approx(expected.tolist())

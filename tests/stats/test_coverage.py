@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.checks import generator
-from bench.stats.coverage import TABLE, Row, measured, read, write
+from bench.stats.checks import make_generator
+from bench.stats.coverage import TABLE, CoverageRow, find_coverage, read_coverage, write_coverage
 from bench.stats.paired import paired_t
 from bench.stats.seeds import welch
 
-PLAIN = Row("welch", "normal", 5, 5, None, "further seeds", 0.95, 0.9561, 20_000, 0.9522, 0.9597)
+PLAIN = CoverageRow("welch", "normal", 5, 5, None, "further seeds", 0.95, 0.9561, 20_000, 0.9522, 0.9597)
 ROWS = (
     PLAIN,
     replace(PLAIN, n_a=2, n_b=2),
@@ -32,8 +32,8 @@ ROWS = (
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     rows = (*ROWS, replace(PLAIN, nominal=None), replace(PLAIN, design="a, with a comma"))
-    write(rows, tmp_path / "table.csv")
-    assert read(tmp_path / "table.csv") == rows
+    write_coverage(rows, tmp_path / "table.csv")
+    assert read_coverage(tmp_path / "table.csv") == rows
     head, first, *_ = (tmp_path / "table.csv").read_text().splitlines()
     assert head == "method,design,n_a,n_b,correlation,target,nominal,measured,simulations,low,high"
     assert first == "welch,normal,5,5,,further seeds,0.95,0.9561,20000,0.9522,0.9597"
@@ -51,21 +51,21 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     ],
 )
 def test_the_nearest_numbers_of_seeds(n: tuple[int, int], nearest: tuple[int, int]) -> None:
-    found = measured("welch", *n, rows=ROWS)
+    found = find_coverage("welch", *n, rows=ROWS)
     assert (found.n_a, found.n_b) == nearest
     assert (found.correlation, found.design) == (None, "normal")
 
 
 def test_of_two_as_near_the_one_with_fewer_seeds() -> None:
     rows = [replace(PLAIN, n_a=n, n_b=n) for n in (4, 16, 2, 8)]
-    assert [measured("welch", n, n, rows=rows).n_a for n in (4, 5, 6, 64)] == [4, 4, 8, 16]
+    assert [find_coverage("welch", n, n, rows=rows).n_a for n in (4, 5, 6, 64)] == [4, 4, 8, 16]
     twice = [replace(PLAIN, n_a=n, n_b=n) for n in (8, 2)]
-    assert measured("welch", 4, 4, rows=twice).n_a == 2
+    assert find_coverage("welch", 4, 4, rows=twice).n_a == 2
 
 
 def test_unequal_spread_is_not_turned_round() -> None:
     for n in ((2, 10), (10, 2), (3, 9), (9, 3)):
-        found = measured("welch", *n, design="spread 3:1", rows=ROWS)
+        found = find_coverage("welch", *n, design="spread 3:1", rows=ROWS)
         assert (found.n_a < found.n_b) == (n[0] < n[1])
 
 
@@ -73,33 +73,33 @@ def test_unequal_spread_is_not_turned_round() -> None:
     ("r", "nearest"), [(None, 0.0), (0.0, 0.0), (-0.8, 0.0), (0.8, 0.0), (0.95, 0.99), (1.0, 0.99)]
 )
 def test_the_nearest_correlation(r: float | None, nearest: float) -> None:
-    assert measured("paired t", 5, 5, r, rows=ROWS).correlation == nearest
+    assert find_coverage("paired t", 5, 5, r, rows=ROWS).correlation == nearest
 
 
 def test_a_side_without_seeds_fits_its_own_rows() -> None:
     rows = [replace(PLAIN, n_a=10, n_b=n) for n in (1, 5)]
-    assert [measured("welch", *n, rows=rows).n_b for n in ((10, 1), (1, 10), (10, 2), (40, 1))] == [
+    assert [find_coverage("welch", *n, rows=rows).n_b for n in ((10, 1), (1, 10), (10, 2), (40, 1))] == [
         1,
         1,
         5,
         1,
     ]
-    assert measured("welch", 5, 1, rows=rows[1:]).n_b == 5
-    assert measured("welch", 5, 5, rows=rows[:1]).n_b == 1
+    assert find_coverage("welch", 5, 1, rows=rows[1:]).n_b == 5
+    assert find_coverage("welch", 5, 5, rows=rows[:1]).n_b == 1
 
 
 def test_sides_and_pairs_are_kept_apart() -> None:
-    assert measured("welch", 5, 5, 0.8, rows=ROWS).correlation == 0.9
-    assert measured("welch", 2, 2, 0.8, rows=ROWS).n_a == 5  # pairs were measured with 5 alone
-    assert measured("student", 5, 1, 0.8, rows=ROWS).correlation is None
+    assert find_coverage("welch", 5, 5, 0.8, rows=ROWS).correlation == 0.9
+    assert find_coverage("welch", 2, 2, 0.8, rows=ROWS).n_a == 5  # pairs were measured with 5 alone
+    assert find_coverage("student", 5, 1, 0.8, rows=ROWS).correlation is None
 
 
 def test_the_first_target_of_a_design_is_its_own() -> None:
     assert (
-        measured("welch", 5, 5, design="items dominate", rows=ROWS).target == "further seeds, further items"
+        find_coverage("welch", 5, 5, design="items dominate", rows=ROWS).target == "further seeds, further items"
     )
     these = "further seeds, these items"
-    assert measured("welch", 5, 5, design="items dominate", target=these, rows=ROWS).target == these
+    assert find_coverage("welch", 5, 5, design="items dominate", target=these, rows=ROWS).target == these
 
 
 @pytest.mark.parametrize(
@@ -122,25 +122,25 @@ def test_a_promise(nominal: float | None, share: float, keeps: bool | None, exac
 def test_refusals() -> None:
     message = r"^no coverage was measured of 'wald' \(design None, target None\)$"
     with pytest.raises(ValueError, match=message):
-        measured("wald", 5, 5, rows=ROWS)
+        find_coverage("wald", 5, 5, rows=ROWS)
     message = r"^no coverage was measured of 'welch' \(design odd, target None\)$"
     with pytest.raises(ValueError, match=message):
-        measured("welch", 5, 5, design="odd", rows=ROWS)
+        find_coverage("welch", 5, 5, design="odd", rows=ROWS)
     with pytest.raises(ValueError, match=r"^0 against 5 seeds; expected at least 1$"):
-        measured("welch", 0, 5, rows=ROWS)
+        find_coverage("welch", 0, 5, rows=ROWS)
 
 
 @pytest.fixture(scope="module")
-def table() -> tuple[Row, ...]:
-    return read()
+def table() -> tuple[CoverageRow, ...]:
+    return read_coverage()
 
 
-def test_the_table_is_as_the_benchmark_writes_it(table: tuple[Row, ...], tmp_path: Path) -> None:
-    write(table, tmp_path / TABLE.name)
+def test_the_table_is_as_the_benchmark_writes_it(table: tuple[CoverageRow, ...], tmp_path: Path) -> None:
+    write_coverage(table, tmp_path / TABLE.name)
     assert (tmp_path / TABLE.name).read_bytes() == TABLE.read_bytes()
 
 
-def test_the_table_has_every_setting_once_and_enough_simulations(table: tuple[Row, ...]) -> None:
+def test_the_table_has_every_setting_once_and_enough_simulations(table: tuple[CoverageRow, ...]) -> None:
     keys = [(row.method, row.design, row.n_a, row.n_b, row.correlation, row.target) for row in table]
     assert len(set(keys)) == len(keys)
     assert min(row.simulations for row in table) >= 1000
@@ -153,7 +153,7 @@ def test_the_table_has_every_setting_once_and_enough_simulations(table: tuple[Ro
     assert [row.measured for row in table] == [round(share, 5) for share in count / total]
 
 
-def own_settings(table: tuple[Row, ...]) -> Iterator[Row]:
+def own_settings(table: tuple[CoverageRow, ...]) -> Iterator[CoverageRow]:
     """Rows of the intervals that a verdict rests on, in the settings that they are for."""
     for row in table:
         if row.method in ("student", "paired t") and row.design == "normal":
@@ -165,7 +165,7 @@ def own_settings(table: tuple[Row, ...]) -> Iterator[Row]:
 
 
 def test_default_intervals_hold_in_their_own_settings(
-    table: tuple[Row, ...],
+    table: tuple[CoverageRow, ...],
 ) -> None:
     rows = list(own_settings(table))
     assert {row.method for row in rows} == {
@@ -179,7 +179,7 @@ def test_default_intervals_hold_in_their_own_settings(
 
 
 def test_rank_correlations_hold_but_where_both_sides_follow_what_is_held_fixed(
-    table: tuple[Row, ...],
+    table: tuple[CoverageRow, ...],
 ) -> None:
     rows = [row for row in table if row.method in ("rank correlation", "partial rank correlation")]
     assert {(row.n_a, row.correlation) for row in rows} == {
@@ -193,11 +193,11 @@ def test_rank_correlations_hold_but_where_both_sides_follow_what_is_held_fixed(
 @pytest.mark.parametrize(("method", "r"), [("welch", None), ("paired t", 0.9), ("welch", 0.9)])
 def test_a_row_is_what_a_small_simulation_gives(method: str, r: float | None) -> None:
     """2,000 simulations of three seeds per side."""
-    rng = generator(7, f"row/{method}/{r}")
+    rng = make_generator(7, f"row/{method}/{r}")
     a, b = rng.normal(size=(2, 2000, 3))
     b = b if r is None else r * a + np.sqrt(1 - r**2) * b
     tool = welch if method == "welch" else paired_t
     held = [(found := tool(x, y)).low <= 0 <= found.high for x, y in zip(a, b, strict=True)]
-    row = measured(method, 3, 3, r)
+    row = find_coverage(method, 3, 3, r)
     assert (row.n_a, row.n_b, row.correlation) == (3, 3, r)
     assert abs(np.mean(held) - row.measured) < 0.016

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from bench.stats.checks import FloatArray, generator
-from bench.stats.descriptive import aso, iqm, performance_profile
+from bench.stats.checks import FloatArray, make_generator
+from bench.stats.descriptive import almost_stochastic_order, interquartile_mean, performance_profile
 
 
 def test_iqm_by_hand() -> None:
-    assert iqm([[1, 2, 3, 100], [5, 6, 7, -9]]) == (2 + 3 + 5 + 6) / 4  # two of eight off at either end
-    assert iqm([[1.0, 2.0, 6.0]]) == 3
+    assert interquartile_mean([[1, 2, 3, 100], [5, 6, 7, -9]]) == (2 + 3 + 5 + 6) / 4  # two of eight off at either end
+    assert interquartile_mean([[1.0, 2.0, 6.0]]) == 3
 
 
 def test_performance_profile_by_hand() -> None:
@@ -33,35 +33,35 @@ def violation(a: FloatArray, b: FloatArray) -> float:
 
 @pytest.mark.parametrize(("n", "m"), [(5, 5), (6, 8), (5, 7)])
 def test_aso_is_the_loop(n: int, m: int) -> None:
-    data = generator(0, f"aso {n} {m}")
+    data = make_generator(0, f"aso {n} {m}")
     a, b = data.normal(size=n) + 0.5, data.normal(size=m)
-    rng = generator(1, "draws")
+    rng = make_generator(1, "draws")
     draws_a, draws_b = rng.choice(a, (200, n)), rng.choice(b, (200, m))
     ratios = [violation(x, y) for x, y in zip(draws_a, draws_b, strict=True)]
     expected = min(1, violation(a, b) + 1.6448536269514722 * float(np.std(ratios)))
     assert expected > 0
-    assert aso(a, b, generator(1, "draws"), draws=200) == pytest.approx(expected)
+    assert almost_stochastic_order(a, b, make_generator(1, "draws"), draws=200) == pytest.approx(expected)
 
 
 def test_aso_of_methods_apart_and_of_equals() -> None:
     low, high = np.arange(5.0), np.arange(6.0) + 10
-    assert aso(high, low, generator(0, "apart")) == 0
-    assert aso(low, high, generator(0, "apart")) == 1
-    assert aso([1.0] * 5, [1.0] * 5, generator(0, "equal")) == 0.5
+    assert almost_stochastic_order(high, low, make_generator(0, "apart")) == 0
+    assert almost_stochastic_order(low, high, make_generator(0, "apart")) == 1
+    assert almost_stochastic_order([1.0] * 5, [1.0] * 5, make_generator(0, "equal")) == 0.5
 
 
 def test_what_cannot_be_described_is_refused() -> None:
-    rng, five = generator(0, "bad"), [1.0, 2.0, 3.0, 4.0, 5.0]
+    rng, five = make_generator(0, "bad"), [1.0, 2.0, 3.0, 4.0, 5.0]
     with pytest.raises(ValueError, match=r"b has 4 seed\(s\); expected at least 5"):
-        aso(five, five[:4], rng)
+        almost_stochastic_order(five, five[:4], rng)
     with pytest.raises(ValueError, match="99 draws; expected at least 100"):
-        aso(five, five, rng, draws=99)
+        almost_stochastic_order(five, five, rng, draws=99)
     with pytest.raises(ValueError, match="level=1; expected a number in"):
-        aso(five, five, rng, level=1)
+        almost_stochastic_order(five, five, rng, level=1)
     shapes: list[ArrayLike] = [[1.0, 2.0], [[]]]
     for scores in shapes:
         with pytest.raises(ValueError, match=r"scores has shape .*; expected \(runs, tasks\)"):
-            iqm(scores)
+            interquartile_mean(scores)
     with pytest.raises(ValueError, match="scores: a value is not finite"):
         performance_profile([[1.0, math.nan]], [0.5])
     with pytest.raises(ValueError, match="thresholds: a value is not finite"):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from bench.errors import InputError
-from bench.stats.design import Asked, SeedDesign, SeedTest, choose_design, common_seeds
+from bench.stats.design import RequestedTest, SeedDesign, SeedTest, choose_design, common_seeds
 
 FIVE = (1, 2, 3, 4, 5)
 
@@ -77,7 +77,7 @@ def test_one_run_on_a_side_with_another_seed_has_no_partner() -> None:
 
 
 @pytest.mark.parametrize("asked", ["auto", "welch"])
-def test_a_side_without_seeds_is_a_fixed_score(asked: Asked) -> None:
+def test_a_side_without_seeds_is_a_fixed_score(asked: RequestedTest) -> None:
     assert choose_design((), FIVE, pairs=True, asked=asked) == SeedDesign("student", ((), FIVE))
     assert choose_design(FIVE, (), pairs=False, asked=asked) == SeedDesign("student", (FIVE, ()))
     assert choose_design((), (), pairs=True, asked=asked).test == "student"
@@ -90,7 +90,7 @@ def test_an_unpaired_test_that_was_asked_for_uses_all_seeds(asked: SeedTest) -> 
 
 
 @pytest.mark.parametrize("asked", ["paired", "sign-flip"])
-def test_a_paired_test_that_was_asked_for_needs_partners_but_no_records(asked: Asked) -> None:
+def test_a_paired_test_that_was_asked_for_needs_partners_but_no_records(asked: RequestedTest) -> None:
     assert choose_design(FIVE, FIVE, pairs=False, asked=asked) == SeedDesign(asked, (FIVE, FIVE))  # type: ignore[arg-type]
     found = choose_design(FIVE, span(2, 6), pairs=True, asked=asked)
     assert (found.test, found.seeds[0], found.left_out) == (asked, (2, 3, 4, 5), ((1,), (6,)))
@@ -101,7 +101,7 @@ def test_a_paired_test_that_was_asked_for_needs_partners_but_no_records(asked: A
 
 
 @pytest.mark.parametrize("asked", ["paired", "sign-flip", "permutation"])
-def test_only_students_test_takes_a_side_without_seeds(asked: Asked) -> None:
+def test_only_students_test_takes_a_side_without_seeds(asked: RequestedTest) -> None:
     with pytest.raises(InputError, match=f"^no {asked} test against a method without seeds"):
         choose_design(FIVE, (), pairs=False, asked=asked)
 

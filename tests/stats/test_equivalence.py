@@ -7,15 +7,15 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW  # type: ignore[import-untyped]
 
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.equivalence import (
-    Estimate,
-    Found,
-    claim,
-    equivalence,
-    estimate,
-    largest_possible,
-    one_run_each,
+    DifferenceEstimate,
+    DifferenceInterval,
+    claim_test,
+    equivalence_test,
+    estimate_from_interval,
+    largest_possible_difference,
+    predict_run_difference,
 )
 from bench.stats.hierarchical import variance_components
 from bench.stats.paired import paired_t
@@ -25,12 +25,12 @@ from bench.stats.suite import SuiteDraws
 A, B = [76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7]
 
 
-def every_kind(level: float) -> dict[str, tuple[Found, float]]:
+def every_kind(level: float) -> dict[str, tuple[DifferenceInterval, float]]:
     """Each t interval with its standard error computed apart."""
     x, y = np.array(A), np.array(B)
     of_seeds = math.sqrt(x.var(ddof=1) / 5 + y.var(ddof=1) / 5)
     observed = np.r_[x, y][:, None]
-    noise = generator(0, "noise").normal(size=(200, 1, 1)) * np.r_[np.ones(5), np.zeros(5)][:, None]
+    noise = make_generator(0, "noise").normal(size=(200, 1, 1)) * np.r_[np.ones(5), np.zeros(5)][:, None]
     runs = {"a": slice(0, 5), "b": slice(5, 10)}
     sample = SuiteDraws(runs, ("t",), (100,), observed, observed + noise)
     items = noise[:, 0, 0].var(ddof=1)
@@ -54,18 +54,18 @@ def every_kind(level: float) -> dict[str, tuple[Found, float]]:
 @pytest.mark.parametrize("kind", ["welch", "student", "paired t", "components", "paired components"])
 def test_every_t_interval_gives_its_estimate(kind: str, level: float) -> None:
     found, error = every_kind(level)[kind]
-    made = estimate(found, level)
+    made = estimate_from_interval(found, level)
     assert (made.difference, made.df) == (found.difference, found.df)
     assert made.error == pytest.approx(error)
 
 
 def test_without_spread_the_error_is_0() -> None:
-    assert estimate(welch([1, 1], [2, 2])) == Estimate(-1.0, 0.0, math.inf)
+    assert estimate_from_interval(welch([1, 1], [2, 2])) == DifferenceEstimate(-1.0, 0.0, math.inf)
 
 
 @pytest.mark.parametrize("margin", [0.2, 0.7, 1.5])
 def test_two_one_sided_tests_are_statsmodels(margin: float) -> None:
-    found = equivalence(estimate(welch(A, B)), margin)
+    found = equivalence_test(estimate_from_interval(welch(A, B)), margin)
     means = CompareMeans(DescrStatsW(A), DescrStatsW(B))
     p = means.ttost_ind(-margin, margin, usevar="unequal")[0]
     lower = means.ttest_ind(alternative="larger", usevar="unequal", value=-margin)[1]
@@ -89,7 +89,7 @@ def test_two_one_sided_tests_are_statsmodels(margin: float) -> None:
 )
 def test_verdicts(difference: float, verdict: str) -> None:
     # error 0.2, 8 degrees of freedom: one-sided quantile 1.86, two-sided 2.31
-    found = equivalence(Estimate(difference, 0.2, 8), 1.0)
+    found = equivalence_test(DifferenceEstimate(difference, 0.2, 8), 1.0)
     assert found.verdict == verdict
     assert (found.verdict == "equal within") == (max(-found.low, found.high) <= 1)
     assert (found.verdict == "equal within") == (found.largest <= 1)
@@ -99,26 +99,26 @@ def test_verdicts(difference: float, verdict: str) -> None:
 
 
 def test_the_largest_possible_difference_is_the_smallest_margin() -> None:
-    found = Estimate(-0.3, 0.2, 5)
-    assert largest_possible(found, 0.9) == pytest.approx(0.3 + 0.2 * stats.t.ppf(0.9, 5))
-    largest = largest_possible(found)
-    assert equivalence(found, largest * 0.999).verdict == "not shown"
-    assert equivalence(found, largest * 1.001).verdict == "equal within"
-    assert equivalence(found, 1.0).largest == largest
+    found = DifferenceEstimate(-0.3, 0.2, 5)
+    assert largest_possible_difference(found, 0.9) == pytest.approx(0.3 + 0.2 * stats.t.ppf(0.9, 5))
+    largest = largest_possible_difference(found)
+    assert equivalence_test(found, largest * 0.999).verdict == "not shown"
+    assert equivalence_test(found, largest * 1.001).verdict == "equal within"
+    assert equivalence_test(found, 1.0).largest == largest
 
 
 @pytest.mark.parametrize(
     ("difference", "verdict"), [(0.0, "equal within"), (0.29, "equal within"), (-0.31, "different")]
 )
 def test_without_spread_the_difference_decides(difference: float, verdict: str) -> None:
-    found = equivalence(Estimate(difference, 0.0, math.inf), 0.3)
+    found = equivalence_test(DifferenceEstimate(difference, 0.0, math.inf), 0.3)
     assert found.verdict == verdict
     assert (found.low, found.high, found.largest) == (difference, difference, abs(difference))
     assert found.p == (verdict != "equal within")
 
 
 def test_an_infinite_df_is_the_normal_distribution() -> None:
-    found = equivalence(Estimate(0.0, 1.0, math.inf), 2.0)
+    found = equivalence_test(DifferenceEstimate(0.0, 1.0, math.inf), 2.0)
     assert found.p == pytest.approx(stats.norm.sf(2))
     assert found.largest == pytest.approx(stats.norm.ppf(0.95))
 
@@ -129,7 +129,7 @@ def test_an_infinite_df_is_the_normal_distribution() -> None:
 )
 def test_claims(size: float, verdict: str) -> None:
     # difference 1, error 0.2, 5 degrees of freedom: bounds 1 -+ 0.403
-    found = claim(Estimate(1.0, 0.2, 5), size)
+    found = claim_test(DifferenceEstimate(1.0, 0.2, 5), size)
     assert found.verdict == verdict
     assert (found.low, found.high) == pytest.approx((1 - 2.015 * 0.2, 1 + 2.015 * 0.2), abs=1e-3)
     assert found.p == pytest.approx(stats.t.sf((1 - size) / 0.2, 5))
@@ -138,71 +138,71 @@ def test_claims(size: float, verdict: str) -> None:
 
 
 def test_a_claim_of_scipys_one_sided_test() -> None:
-    found = claim(estimate(welch(A, B)), 0.3, level=0.9)
+    found = claim_test(estimate_from_interval(welch(A, B)), 0.3, level=0.9)
     test = stats.ttest_ind(np.array(A) - 0.3, B, equal_var=False, alternative="greater")
     assert found.p == pytest.approx(test.pvalue)
     assert found.low - 0.3 == pytest.approx(test.confidence_interval(0.9).low)
-    worse = claim(estimate(welch(B, A)), -1.5)  # not inferior by more than 1.5
+    worse = claim_test(estimate_from_interval(welch(B, A)), -1.5)  # not inferior by more than 1.5
     assert worse.verdict == "supported"
 
 
 @pytest.mark.parametrize(("size", "verdict"), [(0.9, "supported"), (1.1, "contradicted")])
 def test_a_claim_without_spread(size: float, verdict: str) -> None:
-    assert claim(Estimate(1.0, 0.0, math.inf), size).verdict == verdict
+    assert claim_test(DifferenceEstimate(1.0, 0.0, math.inf), size).verdict == verdict
 
 
 def test_one_run_each_by_hand() -> None:
     # variances 1 and 4, 3 runs each: V = 4 / 3 + 16 / 3
-    low, high = one_run_each([1, 2, 3], [3, 5, 7])
+    low, high = predict_run_difference([1, 2, 3], [3, 5, 7])
     parts = [1 * 4 / 3, 4 * 4 / 3]
     half = stats.t.ppf(0.975, sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 2)) * math.sqrt(
         sum(parts)
     )
     assert (low, high) == pytest.approx((-3 - half, -3 + half))
     # of two runs and three the fewer's degree of freedom alone: V = 4 / 3 + 4.5 x 3 / 2
-    low, high = one_run_each([1, 2, 3], [3, 6])
+    low, high = predict_run_difference([1, 2, 3], [3, 6])
     half = stats.t.ppf(0.975, 1) * math.sqrt(4 / 3 + 4.5 * 3 / 2)
     assert (low, high) == pytest.approx((-2.5 - half, -2.5 + half))
     # against a fixed score: Student's prediction interval
     half = stats.t.ppf(0.95, 2) * math.sqrt(4 / 3)
-    assert one_run_each([1, 2, 3], [5], 0.9) == pytest.approx((-3 - half, -3 + half))
-    assert one_run_each([5], [1, 2, 3], 0.9) == pytest.approx((3 - half, 3 + half))
-    assert one_run_each([1, 1], [3]) == (-2, -2)
+    assert predict_run_difference([1, 2, 3], [5], 0.9) == pytest.approx((-3 - half, -3 + half))
+    assert predict_run_difference([5], [1, 2, 3], 0.9) == pytest.approx((3 - half, 3 + half))
+    assert predict_run_difference([1, 1], [3]) == (-2, -2)
 
 
 @pytest.mark.long
 @pytest.mark.slow
 def test_at_the_margin_it_errs_as_often_as_promised() -> None:
     """3,000 simulations of paired seeds whose true difference is the margin: 5% +- 1.3 points."""
-    d = 0.1 * generator(0, "size").normal(size=(3000, 4)) + 1.0
-    estimates = [estimate(paired_t(row, np.zeros(4))) for row in d]
-    said = [equivalence(found, 1.0).verdict for found in estimates]
+    d = 0.1 * make_generator(0, "size").normal(size=(3000, 4)) + 1.0
+    estimates = [estimate_from_interval(paired_t(row, np.zeros(4))) for row in d]
+    said = [equivalence_test(found, 1.0).verdict for found in estimates]
     assert abs(np.mean([verdict == "equal within" for verdict in said]) - 0.05) < 0.013
     assert np.mean([verdict == "different" for verdict in said]) < 0.05
-    supported = [claim(found, 1.0).verdict == "supported" for found in estimates]
+    supported = [claim_test(found, 1.0).verdict == "supported" for found in estimates]
     assert abs(np.mean(supported) - 0.05) < 0.013
 
 
 def test_refusals() -> None:
-    fine = Estimate(0.0, 1.0, 3)
+    fine = DifferenceEstimate(0.0, 1.0, 3)
     for margin in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match=f"^margin={margin}; expected a number above 0$"):
-            equivalence(fine, margin)
+            equivalence_test(fine, margin)
     for level in (0.5, 1.0):
         message = rf"^level={level}; expected a number in \(0.5, 1\)$"
         with pytest.raises(ValueError, match=message):
-            equivalence(fine, 1.0, level)
+            equivalence_test(fine, 1.0, level)
         with pytest.raises(ValueError, match=message):
-            claim(fine, 1.0, level)
+            claim_test(fine, 1.0, level)
         with pytest.raises(ValueError, match=message):
-            largest_possible(fine, level)
+            largest_possible_difference(fine, level)
     with pytest.raises(ValueError, match=r"^size=nan; expected a finite number$"):
-        claim(fine, math.nan)
+        claim_test(fine, math.nan)
     with pytest.raises(ValueError, match=r"^level=1; expected a number in \(0, 1\)$"):
-        estimate(welch(A, B), 1)
+        estimate_from_interval(welch(A, B), 1)
     with pytest.raises(ValueError, match=r"^difference=0.0, error=-1.0, df=3$"):
-        Estimate(0.0, -1.0, 3)
+        DifferenceEstimate(0.0, -1.0, 3)
     with pytest.raises(
         ValueError, match=r"^one run of each method; expected at least two seeds of one of them$"
     ):
-        one_run_each([1], [2])
+        predict_run_difference([1], [2])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.checks import FloatArray, generator
-from bench.stats.equivalence import equivalence, estimate
+from bench.stats.checks import FloatArray, make_generator
+from bench.stats.equivalence import equivalence_test, estimate_from_interval
 from bench.stats.hierarchical import hierarchical_bootstrap, variance_components
-from bench.stats.suite import SuiteDraws, suite_draws
+from bench.stats.suite import SuiteDraws, draw_suite
 
 
 def constant_items(a: FloatArray, b: FloatArray, draws: int = 4000, pairs: int = 1000) -> SuiteDraws:
@@ -34,7 +34,7 @@ def constant_seeds(draws: FloatArray, runs: int = 3) -> SuiteDraws:
 def test_seed_rows_are_resampled_whole() -> None:
     # the tasks cancel within a seed, so the average varies only if tasks had seeds of their own
     a = np.array([[0.8, 0.6], [0.6, 0.8], [0.7, 0.7]])
-    found = hierarchical_bootstrap(constant_items(a, a[:2] - 0.1), "a", "b", generator(0, "rows"))
+    found = hierarchical_bootstrap(constant_items(a, a[:2] - 0.1), "a", "b", make_generator(0, "rows"))
     assert (found.difference, found.low, found.high) == pytest.approx((0.1, 0.1, 0.1))
     assert (found.superiority, found.superiority_low, found.superiority_high) == (1, 1, 1)
     assert (found.n_a, found.n_b, found.draws) == (3, 2, 4000)
@@ -42,8 +42,8 @@ def test_seed_rows_are_resampled_whole() -> None:
 
 def test_seeds_alone_give_the_bootstrap_of_two_means() -> None:
     a, b = np.array([[0.70], [0.72], [0.77]]), np.array([[0.70], [0.71]])
-    found = hierarchical_bootstrap(constant_items(a, b, 40_000), "a", "b", generator(0, "seeds"))
-    rng = generator(1, "seeds")
+    found = hierarchical_bootstrap(constant_items(a, b, 40_000), "a", "b", make_generator(0, "seeds"))
+    rng = make_generator(1, "seeds")
     means = [rng.choice(side.ravel(), (40_000, len(side))).mean(1) for side in (a, b)]
     assert (found.low, found.high) == pytest.approx(
         np.quantile(means[0] - means[1], [0.025, 0.975]), abs=0.002
@@ -53,8 +53,8 @@ def test_seeds_alone_give_the_bootstrap_of_two_means() -> None:
 
 
 def test_items_alone_give_the_items_interval() -> None:
-    draws = generator(0, "items").normal(size=(500, 2))
-    found = hierarchical_bootstrap(constant_seeds(draws), "a", "b", generator(1, "items"), level=0.9)
+    draws = make_generator(0, "items").normal(size=(500, 2))
+    found = hierarchical_bootstrap(constant_seeds(draws), "a", "b", make_generator(1, "items"), level=0.9)
     assert (found.low, found.high) == pytest.approx(np.quantile(draws.mean(1), [0.05, 0.95]))
 
 
@@ -69,7 +69,7 @@ def test_components_of_seeds_alone_are_welchs_interval() -> None:
 
 
 def test_components_add_up_by_hand() -> None:
-    rng = generator(0, "components")
+    rng = make_generator(0, "components")
     runs = [rng.normal(size=(n, 2)) for n in (4, 3)]
     noise = 0.3 * rng.normal(size=(300, 7, 2)) * [1.0, 2.0]
     rows = {"a": slice(0, 4), "b": slice(4, 7)}
@@ -103,7 +103,7 @@ def test_what_holds_for_seeds_and_items_holds_for_seeds() -> None:
     part = 0.01**2 / 2 / 2  # s_d^2 / n
     half = stats.t.ppf(0.975, 1) * math.sqrt(part)
     seeds_p = 2 * stats.t.sf(0.015 / math.sqrt(part), 1)
-    noise = generator(0, "wider").normal(size=400)
+    noise = make_generator(0, "wider").normal(size=400)
     noise *= math.sqrt(part) / noise.std(ddof=1)
     for ratio in (0.4, 60.0):
         sample = constant_items(a, b, 400, 1800)
@@ -121,21 +121,21 @@ def test_what_holds_for_seeds_and_items_holds_for_seeds() -> None:
 def test_at_every_level_the_wider_of_both_holds() -> None:
     """Of two pairs the seeds alone are wider at 95%, seeds and items at 90%."""
     sample = constant_items(np.array([[0.701], [0.712]]), np.array([[0.70], [0.71]]), 400, 1800)
-    noise = generator(0, "levels").normal(size=400)
+    noise = make_generator(0, "levels").normal(size=400)
     sample.draws[:, :2, 0] += 0.003 * noise[:, None] / noise.std(ddof=1)
     found = variance_components(sample, "a", "b", paired=True)
-    made = estimate(found, also=found.also)
+    made = estimate_from_interval(found, also=found.also)
     assert (found.df, len(found.also)) == (1, 1)
     for level in (0.5, 0.8, 0.9, 0.95, 0.999):
         at = variance_components(sample, "a", "b", paired=True, level=level)
         assert made.half((1 + level) / 2) == pytest.approx(at.high - at.difference)
-    assert equivalence(made, 0.005).verdict == "not shown"
-    assert equivalence(replace(made, also=()), 0.005).verdict == "equal within"  # of the seeds alone
+    assert equivalence_test(made, 0.005).verdict == "not shown"
+    assert equivalence_test(replace(made, also=()), 0.005).verdict == "equal within"  # of the seeds alone
     assert made.below(0.005) == pytest.approx(max(made.below(0.005), replace(made, also=()).below(0.005)))
 
 
 def test_seeds_that_do_not_vary_have_no_p_below_an_exact_test() -> None:
-    sample = constant_seeds(5 + 0.1 * generator(0, "still").normal(size=(400, 2)))
+    sample = constant_seeds(5 + 0.1 * make_generator(0, "still").normal(size=(400, 2)))
     sample.observed[:3] += 5
     found = variance_components(sample, "a", "b")
     assert (found.seeds, found.p, found.minimum_p) == (0, 0.1, 0.1)
@@ -164,18 +164,18 @@ def test_components_ask_for_seeds(n_b: int, deterministic: bool, message: str) -
 def test_other_refusals() -> None:
     sample = constant_items(np.array([[0.7], [0.8]]), np.array([[0.5]]))
     with pytest.raises(ValueError, match="2 against 1 seeds; expected at least 2 per side"):
-        hierarchical_bootstrap(sample, "a", "b", generator(0, "few"))
+        hierarchical_bootstrap(sample, "a", "b", make_generator(0, "few"))
     with pytest.raises(ValueError, match="no method 'c' in the sample"):
         variance_components(sample, "a", "c")
     for level in (0, 95):
         with pytest.raises(ValueError, match=f"level={level}; expected a number in"):
-            hierarchical_bootstrap(sample, "a", "a", generator(0, "level"), level)
+            hierarchical_bootstrap(sample, "a", "a", make_generator(0, "level"), level)
         with pytest.raises(ValueError, match=f"level={level}; expected a number in"):
             variance_components(sample, "a", "a", level=level)
 
 
 def test_components_cover_seeds_and_items_together() -> None:
-    rng, simulations, held = generator(0, "coverage"), 300, 0
+    rng, simulations, held = make_generator(0, "coverage"), 300, 0
     for _ in range(simulations):
         latent, shared = rng.normal(size=(2, 100))
         rows = {}
@@ -183,7 +183,7 @@ def test_components_cover_seeds_and_items_together() -> None:
             r = 0.7 + 0.04 * rng.normal(size=(4, 1))
             noise = 0.8 * shared + 0.4 * rng.normal(size=100) + 0.4 * rng.normal(size=(4, 100))
             rows[name] = {"t": r * latent + np.sqrt(1 - r**2) * noise}
-        sample = suite_draws(rows, {"t": latent}, rng, 100)
+        sample = draw_suite(rows, {"t": latent}, rng, 100)
         found = variance_components(sample, "a", "b")
         held += found.low <= 0 <= found.high
     assert stats.binom.interval(0.999, simulations, 0.95)[0] <= held < simulations

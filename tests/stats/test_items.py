@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from bench.stats import resampling
-from bench.stats.checks import FloatArray, generator
+from bench.stats.checks import FloatArray, make_generator
 from bench.stats.correlations import CorrelationTest, partial_spearman, steiger, williams
 from bench.stats.items import item_difference, paired_bootstrap, spearman_interval
 from bench.stats.resampling import spearman_draws, spearman_rows
-from bench.stats.suite import suite_draws
+from bench.stats.suite import draw_suite
 
 
 def graded(latent: FloatArray) -> FloatArray:
@@ -31,7 +31,7 @@ def systems(
 
 def with_ties(pairs: int) -> NDArray[np.float32]:
     """Rows with no tie, one, a few, many, and almost only ties."""
-    rng = generator(0, f"rows {pairs}")
+    rng = make_generator(0, f"rows {pairs}")
     plain, one, few, many, most = rng.normal(size=(5, pairs))
     one[1] = one[0]
     few[: pairs // 10] = few[0]
@@ -41,15 +41,15 @@ def with_ties(pairs: int) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("pairs", [12, 61, 400])
 def test_every_draw_is_scipys_correlation_of_the_same_pairs(pairs: int) -> None:
-    rows, gold = with_ties(pairs), graded(generator(0, "gold").normal(size=pairs))
-    found = spearman_draws(rows, gold, generator(1, "draws"), 150)
-    chosen = generator(1, "draws").integers(0, pairs, (150, pairs))
+    rows, gold = with_ties(pairs), graded(make_generator(0, "gold").normal(size=pairs))
+    found = spearman_draws(rows, gold, make_generator(1, "draws"), 150)
+    chosen = make_generator(1, "draws").integers(0, pairs, (150, pairs))
     expected = [[stats.spearmanr(row[draw], gold[draw]).statistic for row in rows] for draw in chosen]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_the_distribution_is_that_of_scipys_paired_bootstrap() -> None:
-    gold, a, b = systems(generator(0, "scipy"), 40)
+    gold, a, b = systems(make_generator(0, "scipy"), 40)
 
     def difference(gold: FloatArray, a: FloatArray, b: FloatArray) -> float:
         return float(stats.spearmanr(a, gold).statistic - stats.spearmanr(b, gold).statistic)
@@ -61,9 +61,9 @@ def test_the_distribution_is_that_of_scipys_paired_bootstrap() -> None:
         vectorized=False,
         n_resamples=200,
         method="percentile",
-        rng=generator(1, "draws"),
+        rng=make_generator(1, "draws"),
     )
-    sample = suite_draws({"a": {"t": a}, "b": {"t": b}}, {"t": gold}, generator(1, "draws"), 200)
+    sample = draw_suite({"a": {"t": a}, "b": {"t": b}}, {"t": gold}, make_generator(1, "draws"), 200)
     ours = sample.draws[:, 0, 0] - sample.draws[:, 1, 0]
     np.testing.assert_allclose(ours, reference.bootstrap_distribution, rtol=0, atol=1e-12)
     found = paired_bootstrap(sample, "a", "b")["t"]
@@ -73,16 +73,16 @@ def test_the_distribution_is_that_of_scipys_paired_bootstrap() -> None:
 
 
 def test_draws_do_not_depend_on_how_many_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, gold = with_ties(61), graded(generator(0, "gold").normal(size=61))
-    whole = spearman_draws(rows, gold, generator(1, "draws"), 101)
+    rows, gold = with_ties(61), graded(make_generator(0, "gold").normal(size=61))
+    whole = spearman_draws(rows, gold, make_generator(1, "draws"), 101)
     for chunk in (1, 61 * 2, 61 * 50):
         monkeypatch.setattr(resampling, "_CHUNK", chunk)
-        np.testing.assert_array_equal(spearman_draws(rows, gold, generator(1, "draws"), 101), whole)
-        np.testing.assert_array_equal(spearman_draws(rows, gold, generator(1, "draws"), 100), whole[:100])
+        np.testing.assert_array_equal(spearman_draws(rows, gold, make_generator(1, "draws"), 101), whole)
+        np.testing.assert_array_equal(spearman_draws(rows, gold, make_generator(1, "draws"), 100), whole[:100])
 
 
 def test_rows_are_scipys_correlations() -> None:
-    rows, gold = with_ties(61), graded(generator(0, "gold").normal(size=61))
+    rows, gold = with_ties(61), graded(make_generator(0, "gold").normal(size=61))
     expected = [stats.spearmanr(row, gold).statistic for row in rows]
     np.testing.assert_allclose(spearman_rows(rows, gold), expected, rtol=0, atol=1e-12)
     assert spearman_rows(gold, gold) == 1
@@ -121,23 +121,23 @@ def test_what_cannot_be_resampled_is_refused(
     predictions: ArrayLike, gold: ArrayLike, draws: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        spearman_draws(predictions, gold, generator(0, "bad"), draws)
+        spearman_draws(predictions, gold, make_generator(0, "bad"), draws)
 
 
 def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resampling, "MAX_PAIRS", 4)
     with pytest.raises(ValueError, match="5 pairs; expected at most 4"):
-        spearman_draws([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], generator(0, "big"), 100)
+        spearman_draws([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], make_generator(0, "big"), 100)
 
 
 def test_a_suite_holds_every_method_run_and_task() -> None:
-    rng = generator(0, "suite")
+    rng = make_generator(0, "suite")
     gold = {"one": rng.normal(size=20), "two": rng.normal(size=30)}
     several = {task: rng.normal(size=(3, len(scores))) for task, scores in gold.items()}
     single = {task: rng.normal(size=len(scores)) for task, scores in reversed(gold.items())}
-    sample = suite_draws({"several": several, "single": single}, gold, generator(1, "draws"), 100)
+    sample = draw_suite({"several": several, "single": single}, gold, make_generator(1, "draws"), 100)
     assert (sample.tasks, sample.pairs) == (("one", "two"), (20, 30))
-    draws = generator(1, "draws")
+    draws = make_generator(1, "draws")
     for i, (task, scores) in enumerate(gold.items()):
         rows = np.vstack([several[task], single[task]])
         expected = spearman_draws(rows, scores, draws, 100)
@@ -171,15 +171,15 @@ def test_a_suite_that_does_not_fit_is_refused(
     predictions: dict[str, dict[str, ArrayLike]], gold: dict[str, ArrayLike], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        suite_draws(predictions, gold, generator(0, "bad"), 100)
+        draw_suite(predictions, gold, make_generator(0, "bad"), 100)
 
 
 def test_paired_bootstrap_averages_runs_and_tasks_in_each_draw() -> None:
-    rng = generator(0, "average")
+    rng = make_generator(0, "average")
     gold = {"one": rng.normal(size=30), "two": rng.normal(size=50)}
     a = {task: scores + rng.normal(size=(2, len(scores))) for task, scores in gold.items()}
     b = {task: scores + 2 * rng.normal(size=len(scores)) for task, scores in gold.items()}
-    sample = suite_draws({"a": a, "b": b}, gold, rng, 200)
+    sample = draw_suite({"a": a, "b": b}, gold, rng, 200)
     found = paired_bootstrap(sample, "a", "b", level=0.9)
     expected = (sample.draws[:, 0] + sample.draws[:, 1]) / 2 - sample.draws[:, 2]
     for i, task in enumerate(gold):
@@ -214,11 +214,11 @@ def test_item_difference_refuses_other_shapes_and_levels() -> None:
 
 
 def test_paired_bootstrap_holds_its_level() -> None:
-    rng, simulations = generator(0, "bootstrap level"), 400
+    rng, simulations = make_generator(0, "bootstrap level"), 400
     false = 0
     for _ in range(simulations):
         latent, a, b = systems(rng, 200)
-        sample = suite_draws({"a": {"t": a}, "b": {"t": b}}, {"t": graded(latent)}, rng, 300)
+        sample = draw_suite({"a": {"t": a}, "b": {"t": b}}, {"t": graded(latent)}, rng, 300)
         false += paired_bootstrap(sample, "a", "b")["t"].p <= 0.05
     low, high = stats.binom.interval(0.999, simulations, 0.05)
     assert low <= false <= high
@@ -276,7 +276,7 @@ def test_impossible_correlations_are_refused(
 
 @pytest.mark.parametrize("test", [williams, steiger])
 def test_tests_of_dependent_correlations_hold_their_level(test: Callable[..., CorrelationTest]) -> None:
-    rng, simulations, pairs = generator(0, "dependent level"), 2000, 100
+    rng, simulations, pairs = make_generator(0, "dependent level"), 2000, 100
     false = 0
     for _ in range(simulations):
         r = np.asarray(np.corrcoef(systems(rng, pairs)))
@@ -294,7 +294,7 @@ def rank_residuals(x: FloatArray, z: FloatArray) -> FloatArray:
 
 @pytest.mark.parametrize("pairs", [5, 12, 60])
 def test_a_partial_correlation_is_that_of_the_residuals_of_rank_regressions(pairs: int) -> None:
-    rng = generator(0, f"partial {pairs}")
+    rng = make_generator(0, f"partial {pairs}")
     for _ in range(20):
         z, *own = rng.normal(size=(3, pairs))
         x, y = (np.round(2 * z + 2 * noise) for noise in own)  # with ties

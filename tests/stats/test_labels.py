@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, f1_score  # type: ignore[import-untyped]
 
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.labels import average_precision, mcnemar, weighted_f1
-from bench.stats.resampling import draw_counts, mean_draws, resample
+from bench.stats.resampling import draw_counts, mean_draws, resample_statistics
 
 RNG = np.random.default_rng(2)
 COUNTS = np.array([[1] * 40, [2, 0] * 20, RNG.multinomial(40, [1 / 40] * 40)])
@@ -54,11 +54,11 @@ def test_mcnemar_is_the_exact_binomial_test(only_first: int, only_second: int) -
 
 def test_means_are_drawn_as_by_hand_and_in_any_company() -> None:
     values = np.vstack([RNG.integers(0, 2, 31), RNG.random(31)])
-    chosen = generator(1, "draws").integers(0, 31, (150, 31))
-    together = mean_draws(values, generator(1, "draws"), 150)
+    chosen = make_generator(1, "draws").integers(0, 31, (150, 31))
+    together = mean_draws(values, make_generator(1, "draws"), 150)
     np.testing.assert_allclose(together, values[:, chosen].mean(2).T, rtol=0, atol=1e-14)
     for row, alone in zip(values, together.T, strict=True):
-        np.testing.assert_array_equal(mean_draws(row, generator(1, "draws"), 150)[:, 0], alone)
+        np.testing.assert_array_equal(mean_draws(row, make_generator(1, "draws"), 150)[:, 0], alone)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_means_are_drawn_as_by_hand_and_in_any_company() -> None:
         lambda: mcnemar([1, 0], [1]),
         lambda: weighted_f1([1, 0], [1, 0], [[1, 1, 1]]),
         lambda: average_precision([], [], [[]]),
-        lambda: mean_draws([[np.nan, 1.0]], generator(0, "bad"), 100),
-        lambda: mean_draws([1.0, 2.0], generator(0, "bad"), 99),
-        lambda: list(draw_counts(1_000_001, generator(0, "bad"), 100)),
-        lambda: resample([], 0, generator(0, "bad"), 100),
+        lambda: mean_draws([[np.nan, 1.0]], make_generator(0, "bad"), 100),
+        lambda: mean_draws([1.0, 2.0], make_generator(0, "bad"), 99),
+        lambda: list(draw_counts(1_000_001, make_generator(0, "bad"), 100)),
+        lambda: resample_statistics([], 0, make_generator(0, "bad"), 100),
     ],
 )
 def test_bad_arguments_are_refused(call: object) -> None:

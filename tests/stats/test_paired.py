@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.checks import FloatArray, generator
+from bench.stats.checks import FloatArray, make_generator
 from bench.stats.hierarchical import variance_components
 from bench.stats.paired import PairedDifference, paired_t, pairing_gain
 from bench.stats.seeds import sign_flip, welch
@@ -38,7 +38,7 @@ def test_paired_t_by_hand() -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 7])
 def test_it_is_scipys(n: int) -> None:
-    rng = generator(n, "paired")
+    rng = make_generator(n, "paired")
     a, b = rng.normal(size=(2, n))
     found, theirs = paired_t(a, b), stats.ttest_rel(a, b)
     assert (found.t, found.p, found.df) == pytest.approx((theirs.statistic, theirs.pvalue, theirs.df))
@@ -89,7 +89,7 @@ def test_a_side_that_does_not_vary_has_no_correlation() -> None:
 
 @pytest.mark.parametrize("r", [0.0, 0.9, 0.99])
 def test_what_pairing_gains(r: float) -> None:
-    rng = generator(0, f"gain/{r}")
+    rng = make_generator(0, f"gain/{r}")
     a = rng.normal(size=(400, 5))
     b = r * a + math.sqrt(1 - r**2) * rng.normal(size=a.shape)
     gains = [pairing_gain(x, y) or 0 for x, y in zip(a, b, strict=True)]
@@ -102,7 +102,7 @@ def test_what_pairing_gains(r: float) -> None:
 
 
 def test_components_of_pairs_by_hand() -> None:
-    rng = generator(0, "components")
+    rng = make_generator(0, "components")
     a, b, noise = rng.normal(size=(4, 2)), rng.normal(size=(4, 2)), rng.normal(size=(300, 2)) * [1.5, 3.0]
     found = variance_components(sample_of(a, b, noise, (50, 80)), "a", "b", level=0.9, paired=True)
     d = a.mean(1) - b.mean(1)
@@ -127,7 +127,7 @@ def test_components_without_items_are_the_paired_t() -> None:
 
 
 def test_components_of_pairs_are_narrower_where_seeds_are_shared() -> None:
-    rng = generator(0, "narrow")
+    rng = make_generator(0, "narrow")
     a = rng.normal(size=(5, 1))
     sample = sample_of(a, a + 0.1 * rng.normal(size=a.shape), 0.05 * rng.normal(size=(200, 1)), (500,))
     pairs, sides = variance_components(sample, "a", "b", paired=True), variance_components(sample, "a", "b")
@@ -164,7 +164,7 @@ def test_components_refuse_what_are_no_pairs() -> None:
 @pytest.mark.parametrize(("r", "n"), [(0.0, 3), (0.99, 5)])
 def test_it_covers(r: float, n: int) -> None:
     """4,000 simulations: 95% +- 1.1 points at three and a bit standard errors."""
-    rng = generator(1, f"coverage/{r}/{n}")
+    rng = make_generator(1, f"coverage/{r}/{n}")
     a = rng.normal(size=(4000, n))
     b = r * a + math.sqrt(1 - r**2) * rng.normal(size=a.shape)
     found: list[PairedDifference] = [paired_t(x, y) for x, y in zip(a, b, strict=True)]

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
-from bench.stats.checks import generator
+from bench.stats.checks import make_generator
 from bench.stats.pair_test import ITEMS, PAIRED, STUDENT, WELCH, pair_test
 from bench.stats.paired import paired_t
 from bench.stats.ranks import PairTest, RankedPair, Ranking, rank_methods
@@ -137,7 +137,7 @@ def test_the_correction_is_holms_over_all_pairs() -> None:
 
 def test_the_interval_of_a_pair_leaves_out_0_just_where_it_differs() -> None:
     """Of all designs, the items' bootstrap within and beyond the reach of its draws too."""
-    rng, seen = generator(0, "levels"), set()
+    rng, seen = make_generator(0, "levels"), set()
     for _ in range(40):
         k = int(rng.integers(3, 8))
         runs = {f"s{i}": rng.normal(i / 2, 1, 4) for i in range(k)} | {f"d{i}": [1.2 * i] for i in range(k)}
@@ -227,7 +227,7 @@ def test_each_pair_has_the_test_of_its_design() -> None:
 
 
 def test_p_and_interval_are_those_of_the_tests_by_themselves() -> None:
-    rng = generator(0, "same")
+    rng = make_generator(0, "same")
     for n, m in product((2, 3, 5), (2, 4, 5)):
         a, b = rng.normal(70, 1, n), rng.normal(69, 3, m)
         for found, expected in (
@@ -307,7 +307,7 @@ def test_items_between_deterministic_methods() -> None:
     assert is_test(found, 1.0, 2 * 4 / 101, ITEMS)
     assert found.interval == pytest.approx((-0.05, 1.0))  # the 2.475th and the 96.525th of 100
     # no draw beyond 0: the normal tail, as 2 / 1001 would survive no correction over 25 pairs
-    drawn = 5 + generator(0, "items").normal(size=1000)
+    drawn = 5 + make_generator(0, "items").normal(size=1000)
     found = pair_test([6.0], [1.0], deterministic=BOTH, items=drawn)
     assert found.p == pytest.approx(2 * stats.norm.sf(5 / drawn.std(ddof=1)))
     assert found.p is not None
@@ -333,7 +333,7 @@ def test_items_between_deterministic_methods() -> None:
 @pytest.mark.parametrize(("paired", "most"), [(False, 0.05), (True, 0.08)])
 def test_equal_methods_are_rarely_called_different(paired: bool, most: float) -> None:
     """At most 5% of families, and the ranks' intervals hold together in the others."""
-    rng, names, false = generator(0, f"family {paired}"), "abcde", 0
+    rng, names, false = make_generator(0, f"family {paired}"), "abcde", 0
     for _ in range(100):
         scores = (0.1 if paired else 1) * rng.normal(size=(5, 5)) + (rng.normal(size=(1, 5)) if paired else 0)
         runs = dict(zip(names, scores, strict=True))
@@ -347,7 +347,7 @@ def test_equal_methods_are_rarely_called_different(paired: bool, most: float) ->
 
 
 def test_methods_far_apart_are_all_told_apart() -> None:
-    rng = generator(0, "apart")
+    rng = make_generator(0, "apart")
     for _ in range(20):
         runs = {name: 20 * i + rng.normal(size=5) for i, name in enumerate("abc")}
         found = rank_methods(

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.checks import FloatArray, generator
-from bench.stats.descriptive import iqm
+from bench.stats.checks import FloatArray, make_generator
+from bench.stats.descriptive import interquartile_mean
 from bench.stats.robust import (
     IqmDifference,
     Superiority,
     iqm_difference,
-    outlying,
-    outlying_limit,
+    find_outliers,
+    outlier_limit,
     superiority_interval,
 )
 
@@ -36,9 +36,9 @@ def rliable(a: FloatArray, b: FloatArray, rng: np.random.Generator, draws: int, 
 
 
 def test_the_percentile_interval_is_rliables() -> None:
-    found = iqm_difference(A, B, generator(1, "iqm"), draws=300, level=0.9)
-    drawn = rliable(A, B, generator(1, "iqm"), 300, paired=False)
-    assert found.difference == pytest.approx(iqm(A) - iqm(B))
+    found = iqm_difference(A, B, make_generator(1, "iqm"), draws=300, level=0.9)
+    drawn = rliable(A, B, make_generator(1, "iqm"), 300, paired=False)
+    assert found.difference == pytest.approx(interquartile_mean(A) - interquartile_mean(B))
     assert found.percentile == pytest.approx(np.percentile(drawn[:, 0] - drawn[:, 1], [5, 95]))
     parts = [drawn[:, 0].var(ddof=1) * 5 / 4, drawn[:, 1].var(ddof=1) * 3 / 2]
     df = sum(parts) ** 2 / (parts[0] ** 2 / 4 + parts[1] ** 2 / 2)
@@ -49,30 +49,30 @@ def test_the_percentile_interval_is_rliables() -> None:
 
 def test_pairs_are_drawn_together() -> None:
     b = A - 0.01 * np.arange(5)[:, None]
-    found = iqm_difference(A, b, generator(2, "iqm"), paired=True, draws=300)
-    drawn = rliable(A, b, generator(2, "iqm"), 300, paired=True)
+    found = iqm_difference(A, b, make_generator(2, "iqm"), paired=True, draws=300)
+    drawn = rliable(A, b, make_generator(2, "iqm"), 300, paired=True)
     differences = drawn[:, 0] - drawn[:, 1]
     assert found.percentile == pytest.approx(np.percentile(differences, [2.5, 97.5]))
     half = stats.t.ppf(0.975, 4) * math.sqrt(differences.var(ddof=1) * 5 / 4)
     assert (found.low, found.high) == pytest.approx((found.difference - half, found.difference + half))
-    same = iqm_difference(A, A + 0.5, generator(2, "iqm"), paired=True)
+    same = iqm_difference(A, A + 0.5, make_generator(2, "iqm"), paired=True)
     assert (same.low, same.high) == pytest.approx((-0.5, -0.5))
 
 
 def test_one_task_may_be_flat_and_a_collapsed_seed_hardly_counts() -> None:
     scores, others = [76.1, 76.4, 61.0, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7]
-    found = iqm_difference(scores, others, generator(1, "iqm"))
+    found = iqm_difference(scores, others, make_generator(1, "iqm"))
     assert found.difference == pytest.approx((76.0 + 76.1 + 76.3) / 3 - (75.2 + 75.6 + 75.7) / 3)
-    columns = iqm_difference(np.c_[scores], np.c_[others], generator(1, "iqm"))
+    columns = iqm_difference(np.c_[scores], np.c_[others], make_generator(1, "iqm"))
     assert found == columns
 
 
 def test_a_fixed_score_adds_no_variance_and_no_spread_gives_no_width() -> None:
-    scores = generator(0, "scores").normal(size=5)
-    found = iqm_difference(scores, [0.0], generator(1, "iqm"))
-    drawn = iqm_difference(scores, np.zeros(4), generator(1, "iqm"))
+    scores = make_generator(0, "scores").normal(size=5)
+    found = iqm_difference(scores, [0.0], make_generator(1, "iqm"))
+    drawn = iqm_difference(scores, np.zeros(4), make_generator(1, "iqm"))
     assert (found.low, found.high) == (drawn.low, drawn.high)
-    fixed = iqm_difference([1.0, 1.0], [0.5, 0.5], generator(1, "iqm"))
+    fixed = iqm_difference([1.0, 1.0], [0.5, 0.5], make_generator(1, "iqm"))
     assert fixed == IqmDifference(0.5, 0.5, 0.5, (0.5, 0.5), 2000, 2, 2)
 
 
@@ -89,7 +89,7 @@ def newcombe(share: float, n_a: int, n_b: int, level: float) -> tuple[float, flo
 
 @pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (3, 3), (2, 5), (10, 10)])
 def test_the_share_of_independent_seeds_is_newcombes(n_a: int, n_b: int) -> None:
-    rng = generator(n_a, f"share/{n_b}")
+    rng = make_generator(n_a, f"share/{n_b}")
     for gap in (-8.0, 0.0, 1.0, 8.0):
         a, b = rng.normal(size=n_a) + gap, rng.normal(size=n_b)
         found = superiority_interval(a, b, level=0.9)
@@ -127,28 +127,28 @@ def test_against_one_score_the_share_is_that_of_the_runs() -> None:
 
 def test_outlying_seeds_by_hand() -> None:
     # median 3, deviations 2 1 0 1 x: their median 1; five seeds: beyond 7.89 x 1.4826 = 11.70
-    assert outlying([1, 2, 3, 4, 14.6]) == ()
-    assert outlying([1, 2, 3, 4, 14.8]) == (4,)
-    assert outlying([-8.8, 2, 3, 4, 14.8]) == (0, 4)
-    assert outlying([1, 2, 300]) == ()
-    assert outlying([0.7] * 4 + [0.1]) == (4,)
-    assert outlying([0.1 + 0.2, 0.3, 0.3, 0.3]) == ()
+    assert find_outliers([1, 2, 3, 4, 14.6]) == ()
+    assert find_outliers([1, 2, 3, 4, 14.8]) == (4,)
+    assert find_outliers([-8.8, 2, 3, 4, 14.8]) == (0, 4)
+    assert find_outliers([1, 2, 300]) == ()
+    assert find_outliers([0.7] * 4 + [0.1]) == (4,)
+    assert find_outliers([0.1 + 0.2, 0.3, 0.3, 0.3]) == ()
 
 
 @pytest.mark.parametrize("n", [4, 5, 7, 10, 11, 20, 40])
 def test_one_normal_sample_in_twenty_names_a_seed(n: int) -> None:
     """10,000 samples of scores around 0.7, transcribed; 5% +- 1.1 points."""
-    scores = 0.7 + 0.008 * generator(0, f"outlying/{n}").normal(size=(10_000, n))
+    scores = 0.7 + 0.008 * make_generator(0, f"outlying/{n}").normal(size=(10_000, n))
     away = np.abs(scores - np.median(scores, axis=1, keepdims=True))
-    named = away > outlying_limit(n) * 1.4826 * np.median(away, axis=1, keepdims=True)
+    named = away > outlier_limit(n) * 1.4826 * np.median(away, axis=1, keepdims=True)
     assert abs(named.any(1).mean() - 0.05) < 0.011
-    assert [outlying(row) for row in scores[:50]] == [tuple(np.flatnonzero(row)) for row in named[:50]]
+    assert [find_outliers(row) for row in scores[:50]] == [tuple(np.flatnonzero(row)) for row in named[:50]]
 
 
 @pytest.mark.parametrize("n", [3, 5])
 def test_intervals_cover(n: int) -> None:
     """1,000 simulations of equal methods: the t interval holds, the percentile one does not."""
-    rng = generator(0, f"coverage/{n}")
+    rng = make_generator(0, f"coverage/{n}")
     a, b = rng.normal(size=(2, 1000, n))
     found = [iqm_difference(x, y, rng, draws=200) for x, y in zip(a, b, strict=True)]
     assert np.mean([d.low <= 0 <= d.high for d in found]) > 0.93
@@ -158,7 +158,7 @@ def test_intervals_cover(n: int) -> None:
 
 
 def test_refusals() -> None:
-    rng = generator(0, "refused")
+    rng = make_generator(0, "refused")
     shapes = r"^a has shape \({}\), b \({}\); expected the same tasks, and in pairs the same runs$"
     with pytest.raises(ValueError, match=shapes.format("5, 2", "5, 1")):
         iqm_difference(A, A[:, :1], rng)
@@ -178,4 +178,4 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"^3 against 2 seeds; expected pairs$"):
         superiority_interval([1, 2, 3], [1, 2], paired=True)
     with pytest.raises(ValueError, match=r"^3 seeds; expected at least 4$"):
-        outlying_limit(3)
+        outlier_limit(3)

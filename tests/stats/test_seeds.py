@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.checks import FloatArray, generator
-from bench.stats.effects import cohen_d, hedges_g, superiority
+from bench.stats.checks import FloatArray, make_generator
+from bench.stats.effects import cohen_d, hedges_g, probability_of_superiority
 from bench.stats.power import welch_power
 from bench.stats.seeds import (
     ExactTest,
@@ -20,7 +20,7 @@ from bench.stats.seeds import (
     seed_difference,
     side_parts,
     sign_flip,
-    verdict,
+    judge_p_value,
     welch,
 )
 
@@ -34,7 +34,7 @@ def normal(rng: np.random.Generator, n_a: int, n_b: int) -> tuple[FloatArray, Fl
 
 
 def test_streams_are_repeatable_and_apart() -> None:
-    draws = [generator(*stream).random(3).tolist() for stream in ((1, "a"), (1, "a"), (1, "b"), (2, "a"))]
+    draws = [make_generator(*stream).random(3).tolist() for stream in ((1, "a"), (1, "a"), (1, "b"), (2, "a"))]
     assert draws[0] == draws[1]
     assert len({tuple(draw) for draw in draws}) == 3
 
@@ -94,7 +94,7 @@ def test_uneven_sides_have_the_freedom_of_the_fewer_seeds(n_a: int, n_b: int) ->
 @pytest.mark.parametrize(("n_a", "n_b", "spread"), [(2, 10, 1.0), (2, 3, 10.0), (3, 10, 1.0), (3, 6, 3.0)])
 def test_uneven_sides_keep_small_p_rare(n_a: int, n_b: int, spread: float) -> None:
     """Where a correction for many comparisons reads them; Satterthwaite's degrees of freedom don't."""
-    rng, alpha, draws = generator(0, f"tails {n_a} {n_b}"), 5e-4, 200_000
+    rng, alpha, draws = make_generator(0, f"tails {n_a} {n_b}"), 5e-4, 200_000
     var_a = spread**2 * rng.chisquare(n_a - 1, draws) / (n_a - 1) / n_a
     var_b = rng.chisquare(n_b - 1, draws) / (n_b - 1) / n_b
     t = rng.normal(size=draws) * math.sqrt(spread**2 / n_a + 1 / n_b) / np.sqrt(var_a + var_b)
@@ -172,7 +172,7 @@ def every_sign(a: list[float], b: list[float]) -> float:
 
 @pytest.mark.parametrize(("n_a", "n_b"), [(1, 1), (1, 4), (2, 5), (3, 3), (6, 4), (5, 5)])
 def test_permutation_is_the_loop_over_splits_with_and_without_ties(n_a: int, n_b: int) -> None:
-    rng = generator(0, f"splits {n_a} {n_b}")
+    rng = make_generator(0, f"splits {n_a} {n_b}")
     for _ in range(10):
         for pool in (rng.normal(size=n_a + n_b), rng.integers(0, 4, n_a + n_b) / 10 + 0.7):
             a, b = pool[:n_a].tolist(), pool[n_a:].tolist()
@@ -181,7 +181,7 @@ def test_permutation_is_the_loop_over_splits_with_and_without_ties(n_a: int, n_b
 
 @pytest.mark.parametrize("n", [1, 2, 5, 6, 9])
 def test_sign_flip_is_the_loop_over_signs_with_and_without_ties(n: int) -> None:
-    rng = generator(0, f"signs {n}")
+    rng = make_generator(0, f"signs {n}")
     for _ in range(5):
         for pool in (rng.normal(size=(2, n)), rng.integers(0, 4, (2, n)) / 10 + 0.7):
             a, b = pool.tolist()
@@ -189,7 +189,7 @@ def test_sign_flip_is_the_loop_over_signs_with_and_without_ties(n: int) -> None:
 
 
 def test_exact_tests_are_scipys() -> None:
-    a, b = normal(generator(0, "scipy"), 8, 8)
+    a, b = normal(make_generator(0, "scipy"), 8, 8)
     independent = stats.permutation_test(
         (a, b),
         lambda x, y, axis: x.mean(axis) - y.mean(axis),
@@ -230,12 +230,12 @@ def test_equal_seeds_differ_in_no_split() -> None:
 
 def test_verdict_refuses_what_the_test_cannot_show() -> None:
     apart = exact_permutation([1, 2, 3], [4, 5, 6])
-    assert verdict(apart.p, apart.minimum_p) == "cannot show"
-    assert verdict(apart.p, apart.minimum_p, alpha=0.1) == "differs"
-    assert verdict(0.05, 0.0079) == "differs"
-    assert verdict(0.051, 0.0079) == "not shown"
+    assert judge_p_value(apart.p, apart.minimum_p) == "cannot show"
+    assert judge_p_value(apart.p, apart.minimum_p, alpha=0.1) == "differs"
+    assert judge_p_value(0.05, 0.0079) == "differs"
+    assert judge_p_value(0.051, 0.0079) == "not shown"
     with pytest.raises(ValueError, match=r"p=0.01, minimum_p=0.1; expected 0 <= minimum_p <= p <= 1"):
-        verdict(0.01, 0.1)
+        judge_p_value(0.01, 0.1)
 
 
 def attainable(outcomes: int) -> float:
@@ -257,7 +257,7 @@ def attainable(outcomes: int) -> float:
 def test_tests_over_seeds_hold_their_level(
     test: Callable[[ArrayLike, ArrayLike], ExactTest], n_a: int, n_b: int, level: float
 ) -> None:
-    rng, simulations = generator(0, f"level {n_a} {n_b}"), 1000
+    rng, simulations = make_generator(0, f"level {n_a} {n_b}"), 1000
     false = sum(test(*normal(rng, n_a, n_b)).p <= 0.05 for _ in range(simulations))
     low, high = stats.binom.interval(0.999, simulations, level)
     assert low <= false <= high
@@ -279,7 +279,7 @@ def test_tests_over_seeds_hold_their_level(
         (flip, [1.0] * 6, [2.0] * 7, "6 against 7 seeds; expected pairs"),
         (flip, [1.0] * 41, [2.0] * 41, "41 seeds in an exact test"),
         (cohen_d, [1.0, 1.0], [2.0, 2.0], "no score varies over seeds"),
-        (superiority, [1.0], [math.inf], "b: a value is not finite"),
+        (probability_of_superiority, [1.0], [math.inf], "b: a value is not finite"),
     ],
 )
 def test_bad_seeds_are_refused(
@@ -301,8 +301,8 @@ def test_other_refusals() -> None:
 
 def test_effect_sizes_by_hand() -> None:
     a, b = [3.0, 5.0], [1.0, 3.0, 2.0]
-    assert superiority(a, b) == pytest.approx(5.5 / 6)  # one tie of six pairs
-    assert superiority(b, a) == pytest.approx(0.5 / 6)
+    assert probability_of_superiority(a, b) == pytest.approx(5.5 / 6)  # one tie of six pairs
+    assert probability_of_superiority(b, a) == pytest.approx(0.5 / 6)
     pooled = math.sqrt((2 + 2) / 3)
     assert cohen_d(a, b) == pytest.approx(2 / pooled)
     correction = math.gamma(1.5) / (math.sqrt(1.5) * math.gamma(1))
@@ -310,7 +310,7 @@ def test_effect_sizes_by_hand() -> None:
 
 
 def test_hedges_g_is_unbiased_where_d_is_not() -> None:
-    samples = generator(0, "hedges").normal([[1.0], [0.0]], size=(4000, 2, 5))
+    samples = make_generator(0, "hedges").normal([[1.0], [0.0]], size=(4000, 2, 5))
     g = np.array([hedges_g(a, b) for a, b in samples])
     d = np.array([cohen_d(a, b) for a, b in samples])
     error = g.std() / math.sqrt(len(g))
@@ -322,7 +322,7 @@ def test_hedges_g_is_unbiased_where_d_is_not() -> None:
     [(5, 5, 1.0, 0.8), (3, 3, 2.0, 0.8), (8, 4, 1.5, 2.0), (7, 4, 1.5, 2.0), (5, 5, 0.0, 0.8)],
 )
 def test_power_is_what_simulation_gives(n_a: int, n_b: int, gap: float, sd_b: float) -> None:
-    rng, simulations = generator(0, f"power {n_a} {n_b} {gap}"), 1000
+    rng, simulations = make_generator(0, f"power {n_a} {n_b} {gap}"), 1000
     shown = sum(
         welch(0.8 * rng.normal(size=n_a) + gap, sd_b * rng.normal(size=n_b)).p <= 0.05
         for _ in range(simulations)

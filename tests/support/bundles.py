@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.records.integrity import sealed
-from bench.records.record import from_json, to_json
+from bench.records.integrity import seal_record
+from bench.records.record import parse_record, record_to_json
 from bench.verify import archive
 
 NOISE = "records/mini/noise/seed-1/toy"
@@ -18,7 +18,7 @@ NOISE = "records/mini/noise/seed-1/toy"
 def rewritten(folder: Path, files: Mapping[str, bytes], campaign: str = "local") -> Path:
     """Write other contents as a bundle whose own form has no fault."""
     path = folder / "other.zip"
-    path.write_bytes(archive.make(campaign, files))
+    path.write_bytes(archive.assemble_bundle(campaign, files))
     return path
 
 
@@ -26,7 +26,7 @@ def edited(content: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     """Edit a record; its key and seal are made anew."""
     data = json.loads(content)
     change(data)
-    return to_json(sealed(from_json(json.dumps(data), "test"))).encode()
+    return record_to_json(seal_record(parse_record(json.dumps(data), "test"))).encode()
 
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:

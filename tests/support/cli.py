@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from bench.cli.config import Once
-from bench.records.record import RunRecord, from_json, to_json
+from bench.cli.config import StrictOption
+from bench.records.record import RunRecord, parse_record, record_to_json
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -27,7 +27,7 @@ def every_option() -> Iterator[click.Option]:
 @cache
 def given_once() -> frozenset[str]:
     """Names of options that have one value in every command."""
-    options = [option for option in every_option() if isinstance(option, Once)]
+    options = [option for option in every_option() if isinstance(option, StrictOption)]
     once, other = ({n for o in options if o.has_one_value is one for n in o.opts} for one in (True, False))
     return frozenset(once - other)
 
@@ -48,7 +48,7 @@ def records(folder: Path, campaign: str = "local") -> dict[str, RunRecord]:
     """All records of a campaign by their path below it."""
     root = folder / "results" / campaign
     return {
-        str(p.relative_to(root)): from_json(p.read_text(), str(p)) for p in sorted(root.glob("*/*/*/*.json"))
+        str(p.relative_to(root)): parse_record(p.read_text(), str(p)) for p in sorted(root.glob("*/*/*/*.json"))
     }
 
 
@@ -56,7 +56,7 @@ def stable_bytes(folder: Path, campaign: str = "local") -> dict[str, bytes]:
     """Everything in a campaign that must repeat: records without timing, predictions as they are."""
     root = folder / "results" / campaign
     found = {
-        name: to_json(record, timing=False).encode() for name, record in records(folder, campaign).items()
+        name: record_to_json(record, timing=False).encode() for name, record in records(folder, campaign).items()
     }
     return found | {str(p.relative_to(root)): p.read_bytes() for p in root.glob("*/*/*/*.npz")}
 

@@ -14,10 +14,10 @@ from bench.cli.main import cli
 from bench.config import profiles
 from bench.config.method_ids import parse_methods, parse_override, parse_seeds
 from bench.config.spec import ALL_METHODS, MethodRequest
-from bench.config.sweeps import get
+from bench.config.sweeps import find_sweep
 from bench.data.mteb_names import split_suites
 from bench.data.suites import SUITES
-from bench.papers.items import chosen
+from bench.papers.items import select_items
 from bench.registry import discover
 
 ROOT = Path(__file__).parents[2]
@@ -177,7 +177,7 @@ def check_names(name: str, params: dict[str, Any]) -> None:
         for request in parse_methods(params["methods"]):
             check_method(request)
     if params and params.get("name") not in (None, "NAME"):
-        {"sweep": get, "reproduce": chosen}.get(name, str)(params["name"])
+        {"sweep": find_sweep, "reproduce": select_items}.get(name, str)(params["name"])
     for text in params.get("overrides", ()):
         override = parse_override(text.replace("...", "0"))
         option = f"{override.stage}.{override.option}" if override.stage else override.option
@@ -185,7 +185,7 @@ def check_names(name: str, params: dict[str, Any]) -> None:
     if isinstance(params.get("seeds"), str):
         parse_seeds(params["seeds"])
     if params.get("profile") not in (None, "NAME"):
-        profiles.load(params["profile"])
+        profiles.load_profile(params["profile"])
     if params.get("suites") not in (None, "SUITE", "NAME,..."):
         for suite in split_suites(params["suites"], SUITES.names()):
             if not suite.startswith(("mteb:", "local:", "contrast:")):

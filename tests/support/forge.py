@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from bench.encoder import FloatArray
-from bench.eval.rescore import tasks_of
+from bench.eval.rescore import load_record_tasks
 from bench.eval.suite import measure_of
-from bench.records.integrity import sealed
-from bench.records.record import RunRecord, from_json, to_json
+from bench.records.integrity import seal_record
+from bench.records.record import RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
 
 Edit = Callable[[dict[str, Any]], object]
@@ -27,7 +27,7 @@ def forge(path: Path, edit: Edit, seal: str = "recomputed") -> None:
     if seal == "stripped":
         del data["timing"]["record_sha256"]
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    path.write_text(to_json(sealed(from_json(text, str(path)))) if seal == "recomputed" else text)
+    path.write_text(record_to_json(seal_record(parse_record(text, str(path)))) if seal == "recomputed" else text)
 
 
 def add_points(record: dict[str, Any]) -> None:
@@ -43,10 +43,10 @@ def forge_predictions(path: Path, change: Callable[[FloatArray], FloatArray]) ->
         path: A record of a suite whose data need no folder, of which predictions give every score.
         change: What to make of the predictions of each task.
     """
-    record = from_json(path.read_text(encoding="utf-8"), str(path))
+    record = parse_record(path.read_text(encoding="utf-8"), str(path))
     with np.load(path.with_suffix(".npz")) as archive:
         predictions = {task: change(archive[task]).astype(np.float32) for task in archive.files}
-    tasks = list(tasks_of(record, None).values())
+    tasks = list(load_record_tasks(record, None).values())
     scores = measure_of(record.suite).rescore(tasks, predictions, record)
     store = ResultStore(path.parents[4], path.parents[3].name)
     return store.write(record.place, replace(record, scores=scores), predictions)

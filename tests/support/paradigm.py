@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bench.card import OptionValue
 from bench.losses.modified import LOSSES
-from bench.losses.paradigm import arccon, infonce, met, mpt
+from bench.losses.paradigm import arccon, unit_info_nce, met, mpt
 from bench.registry import discover
 
 Loss = Callable[..., Tensor]
@@ -19,7 +19,7 @@ Loss = Callable[..., Tensor]
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
 
 
-CONTRASTIVE: dict[str, Loss] = {"infonce": infonce, "arccon": arccon, "mpt": mpt, "met": met}
+CONTRASTIVE: dict[str, Loss] = {"infonce": unit_info_nce, "arccon": arccon, "mpt": mpt, "met": met}
 
 
 def views(count: int, size: int = 6, spread: float = 1.0, seed: int = 0) -> tuple[Tensor, Tensor]:

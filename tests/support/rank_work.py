@@ -20,12 +20,12 @@ from bench.card import OptionValue
 from bench.encoder import Progress
 from bench.errors import BenchError
 from bench.nn import backbone
-from bench.nn.backbone import Rows, TransformerEncoder
+from bench.nn.backbone import IndexedRows, TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, TrainedMethod
 from bench.training import sentence_encoder
-from bench.training.distributed import is_first, share_gradients, size, spread_arrays, total
-from bench.training.loop import TrainSettings, batches
+from bench.training.distributed import is_first_process, average_gradients, count_processes, encode_array_shares, sum_over_processes
+from bench.training.loop import TrainSettings, order_batches
 
 SENTENCES = (
     "The doctor is reading a book.",
@@ -39,7 +39,7 @@ SENTENCES = (
 Found = tuple[float, dict[str, NDArray[np.float64]]]
 """Loss of a step, and the gradient of every parameter that has one."""
 _STEPS = 3
-_PLAINLY = backbone._load
+_PLAINLY = backbone._load_whole_model
 
 
 class Stop(Exception):  # noqa: N818 - no error
@@ -117,7 +117,7 @@ def first_steps(
     found: list[Found],
     objective: Any,
     encoder: Any,
-    rows: Rows,
+    rows: IndexedRows,
     settings: TrainSettings,
     *,
     seed: int,
@@ -126,13 +126,13 @@ def first_steps(
 ) -> None:
     """In place of :func:`bench.training.loop.train`: plain descent, so that later steps see earlier ones."""
     objective.double().train()
-    order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
+    order = order_batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     for _step in range(settings.steps):
         loss = objective([rows[index] for index in next(order)])
         objective.module.zero_grad(set_to_none=True)
         loss.backward()
-        share_gradients(parameters)
+        average_gradients(parameters)
         named = objective.named_parameters()
         found.append(
             (float(loss.detach()), {n: p.grad.numpy().copy() for n, p in named if p.grad is not None})
@@ -178,13 +178,13 @@ def facts(scratch: Path, progress: Progress | None) -> dict[str, Any]:
     if progress:
         progress(3)
     ours = float(torch.rand(()))
-    arrays = spread_arrays(["a", "bbb", "cc"], lambda own: np.array([[len(s)] for s in own], np.float32))
+    arrays = encode_array_shares(["a", "bbb", "cc"], lambda own: np.array([[len(s)] for s in own], np.float32))
     return {
-        "first": is_first(),
-        "size": size(),
+        "first": is_first_process(),
+        "size": count_processes(),
         "threads": torch.get_num_threads(),
         "lengths": arrays.ravel().tolist(),
-        "total": total(1.0 if is_first() else 0.5),
+        "total": sum_over_processes(1.0 if is_first_process() else 0.5),
         "draw": ours,
         "scratch": scratch.is_dir(),
     }
@@ -205,9 +205,9 @@ class Together:
     def __call__(self, scratch: Path, progress: Progress | None) -> None:
         """See the class."""
         known, found = facts(scratch, progress), self.gradients(scratch, progress)
-        if is_first():
+        if is_first_process():
             self.file.write_bytes(pickle.dumps((known, found)))
-        total(1.0)  # once the file is there
-        if not is_first():
+        sum_over_processes(1.0)  # once the file is there
+        if not is_first_process():
             raise BenchError("no luck", hint="try again")
-        total(1.0)
+        sum_over_processes(1.0)

@@ -11,7 +11,7 @@ import pytest
 
 from bench.config import profiles
 from bench.config.profiles import Budget
-from bench.config.sweeps import SWEEPS, Backbone, Point, Sweep
+from bench.config.sweeps import SWEEPS, Backbone, SweepPoint, Sweep
 from bench.data.mini import contrast, generator, tasks, text
 from bench.eval import rescore
 from bench.execution import runner
@@ -21,7 +21,7 @@ from bench.papers import flops as scale
 @contextlib.contextmanager
 def shortened() -> Iterator[None]:
     """Cut what takes time: a small step a stage, 1,400 sentences and few pairs, one row of a sweep."""
-    load = profiles.load
+    load = profiles.load_profile
 
     def one_step(table: dict[str, Any]) -> dict[str, Any]:
         inner = {name: one_step(value) for name, value in table.items() if isinstance(value, dict)}
@@ -33,14 +33,14 @@ def shortened() -> Iterator[None]:
         return dataclasses.replace(profile, methods=methods, budget=profile.budget and Budget(64, 64))
 
     def first_row(sweep: Sweep) -> Sweep:
-        def points(backbone: Backbone) -> list[Point]:
+        def points(backbone: Backbone) -> list[SweepPoint]:
             found = list(sweep.points(backbone))
             return [point for point in found if point.row == found[0].row]
 
         return dataclasses.replace(sweep, points=points)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(profiles, "load", short)
+        patch.setattr(profiles, "load_profile", short)
         patch.setattr(text, "SHIPPED", ())
         patch.setattr(generator, "TRAINING_SENTENCES", 1_400)
         patch.setattr(generator, "PAIRS", {"dev": 24, "test": 100})

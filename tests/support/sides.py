@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from bench.comparison.item_bootstrap import Run
+from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.select import Group
-from bench.records.record import AVERAGE, RunRecord, Score, from_json
+from bench.records.record import AVERAGE, RunRecord, Score, parse_record
 from bench.records.store import ResultStore
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -20,7 +20,7 @@ Keys = Callable[[int], Sequence[str]]
 @cache
 def _template() -> RunRecord:
     path = RESULTS / "mini/mini/tncse/seed-1/mini.json"
-    return from_json(path.read_text(), str(path))
+    return parse_record(path.read_text(), str(path))
 
 
 def side(
@@ -40,7 +40,7 @@ def side(
     """
     by_seed = scores if isinstance(scores, Mapping) else dict(enumerate(scores, start=1))
     records = [_record(name, seed, score, keys, text) for seed, score in by_seed.items()]
-    return Group(name, tuple(Run(STORE, record) for record in records))
+    return Group(name, tuple(CampaignRun(STORE, record) for record in records))
 
 
 def _record(

@@ -19,7 +19,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from bench.cli.main import main
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from tests.support.campaigns import HOSTILE, TASKS, make_record
@@ -123,7 +123,7 @@ def dead_links(root: Path) -> list[str]:
 
 def toy_record(store: ResultStore, method: str, seed: int, noise: float) -> RunRecord:
     """Write a record of the embedded suite "toy" whose predictions, gold with noise, give its score."""
-    task = toy_task()
+    task = make_toy_task()
     gold = task.subsets[0].gold
     rng = np.random.default_rng([seed, int(100 * noise)])
     given = (np.asarray(gold) + noise * rng.normal(size=len(gold))).astype(np.float32)

@@ -17,7 +17,7 @@ from torch import Tensor
 from bench.card import BuildContext, OptionValue
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.encoder import Encoder, PairScorer
 from bench.eval.sts import dev_spearman
 from bench.plan.plan import Plan, make_plan
@@ -53,11 +53,11 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 @cache
 def toy_sentences() -> tuple[str, ...]:
-    return tuple(sorted({sentence for pair in toy_task().all_pairs() for sentence in pair})[:60])
+    return tuple(sorted({sentence for pair in make_toy_task().all_pairs() for sentence in pair})[:60])
 
 
 def toy_score(encoder: Encoder, select: str = "cosine") -> float:
-    return dev_spearman(encoder, toy_task(), select)
+    return dev_spearman(encoder, make_toy_task(), select)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bench.nn.states import last_states
-from bench.nn.twin import twin_states
+from bench.nn.states import compute_last_states
+from bench.nn.twin import compute_twin_states
 from bench.training import chunks
 
 
@@ -18,10 +18,10 @@ def plainly() -> Iterator[None]:
     """Within the block nothing is spared that a loss doesn't read."""
 
     def twins(*given: Any, cls_only: bool, **more: Any) -> Any:
-        return twin_states(*given, **more)
+        return compute_twin_states(*given, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "looked_up_once", lambda *_: nullcontext())
-        patch.setattr(chunks, "last_states", lambda model, chunk, **_: last_states(model, chunk))
-        patch.setattr(chunks, "twin_states", twins)
+        patch.setattr(chunks, "share_embedding_lookup", lambda *_: nullcontext())
+        patch.setattr(chunks, "compute_last_states", lambda model, chunk, **_: compute_last_states(model, chunk))
+        patch.setattr(chunks, "compute_twin_states", twins)
         yield

@@ -25,7 +25,7 @@ from transformers import (
 
 from bench.data.mini.text import training_text
 from bench.data.source import World
-from bench.nn.backbone import quiet
+from bench.nn.backbone import silence_libraries
 
 VOCABULARY = 600
 LENGTH = 64
@@ -115,7 +115,7 @@ def make(name: str, folder: Path) -> Path:
     """Write a checkpoint of :data:`ZOO` or :data:`PECULIAR` into a folder; return the folder."""
     animal = {**ZOO, **PECULIAR}[name]
     tokenizer = tokenizers(animal.tokenizer)
-    with quiet(), torch.random.fork_rng(devices=[]):
+    with silence_libraries(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         ids = {
             f"{token}_token_id": number

@@ -13,7 +13,7 @@ from types import FrameType
 import pytest
 
 from bench.errors import TerminatedError
-from bench.training.child_processes import interrupt_held
+from bench.training.child_processes import hold_interrupts
 
 Send = Callable[[int], object]
 Handler = Callable[[int, FrameType | None], object] | signal.Handlers
@@ -62,7 +62,7 @@ def test_a_signal_waits_until_a_process_has_started(
     through = []
 
     def held() -> None:
-        with interrupt_held():
+        with hold_interrupts():
             send(number)
             send(number)
             time.sleep(0.05)
@@ -80,6 +80,6 @@ def test_a_signal_waits_until_a_process_has_started(
 
 def test_an_ignored_one_stays_ignored() -> None:
     with _handled(signal.SIGINT, signal.SIG_IGN):
-        with interrupt_held():
+        with hold_interrupts():
             _to_another_thread(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

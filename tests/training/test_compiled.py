@@ -16,12 +16,12 @@ from transformers import AutoConfig, BertForMaskedLM, BertModel
 
 from bench.errors import BenchError
 from bench.nn.tokens import BUCKET
-from bench.records.fingerprint import differing, family_of
+from bench.records.fingerprint import find_fact_differences, compute_family_key
 from bench.registry import discover
 from bench.stages import TrainedMethod
 from bench.training import two_phase_step as compiled
 from bench.training.chunks import token_batch
-from bench.training.two_phase_step import CompiledHalf, Objective, compiling, device_half
+from bench.training.two_phase_step import CompiledHalf, Objective, compile_steps, compile_device_half
 from tests.support.cli import Cli, records
 from tests.support.rank_work import Gradients, Stop, in_float64
 from tests.support.ranks import CASES, arguments
@@ -90,7 +90,7 @@ def first_step(
     """In the place of :func:`bench.training.loop.train`: one step, on the shapes of a compiled one."""
     assert isinstance(objective, Objective), "its step is not in two halves"
     objective.double().train()
-    with compiling("inductor"):
+    with compile_steps("inductor"):
         prepared = objective.prepare([rows[index] for index in range(settings.batch_size)])
     half = CompiledHalf(objective.compute, way or "eager")
     loss = half(prepared) if way else objective.compute(prepared)
@@ -129,7 +129,7 @@ def test_the_second_half_is_one_graph_of_the_same_value(
 def test_a_compiled_step_gets_one_chunk_of_few_shapes() -> None:
     rows, model = [[1, 2], [3] * 11, [4] * 9], tower(("bert", "sdpa"), 0)
     plain = token_batch(rows, 0, model)
-    with compiling("inductor"):
+    with compile_steps("inductor"):
         batch, short = token_batch(rows, 0, model), token_batch([[5] * BUCKET], 0, model)
         cut = token_batch(rows, 0, model, budget=12)
     assert plain.known is not None
@@ -151,7 +151,7 @@ def test_a_half_without_a_single_graph_is_compiled_in_parts_and_says_so_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     values = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
-    with compiling("inductor"):
+    with compile_steps("inductor"):
         for _ in range(2):
             torch.compiler.reset()
             half = CompiledHalf(with_a_branch_of_the_data, "eager")
@@ -166,11 +166,11 @@ def test_a_plain_module_is_not_compiled_and_says_so(capsys: pytest.CaptureFixtur
     def whole_step(rows: list[list[int]]) -> Tensor:
         return torch.tensor(float(len(rows)))
 
-    assert device_half(whole_step, plain=True) is whole_step
-    with compiling("inductor"):
-        assert device_half(whole_step, plain=True) is whole_step
-        assert isinstance(device_half(whole_step), CompiledHalf)
-    assert device_half(whole_step) is whole_step
+    assert compile_device_half(whole_step, plain=True) is whole_step
+    with compile_steps("inductor"):
+        assert compile_device_half(whole_step, plain=True) is whole_step
+        assert isinstance(compile_device_half(whole_step), CompiledHalf)
+    assert compile_device_half(whole_step) is whole_step
     said = capsys.readouterr().err
     assert said == "--compile inductor: this method's step isn't in two halves: it is not compiled\n"
 
@@ -246,8 +246,8 @@ def test_the_command_trains_compiled_steps(
     assert calls == [True] * 4
     (plain,), (made,) = (list(records(tmp_path, name).values()) for name in ("local", "made"))
     assert "compiled" not in plain.training
-    assert [str(each) for each in differing(plain, made)] == ["compilation then none, now inductor"]
-    assert len({plain.key, made.key}) == len({family_of(plain), family_of(made)}) == 2
+    assert [str(each) for each in find_fact_differences(plain, made)] == ["compilation then none, now inductor"]
+    assert len({plain.key, made.key}) == len({compute_family_key(plain), compute_family_key(made)}) == 2
     one, other = (record.training["stages"]["simcse"] for record in (plain, made))
     assert one["key"] != other["key"]
     assert other["last_loss"] == pytest.approx(one["last_loss"], abs=1e-5)

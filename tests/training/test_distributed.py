@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from bench import __main__ as command
 from bench.errors import BenchError, CellFailedError, InputError
-from bench.records.fingerprint import differing, family_of
+from bench.records.fingerprint import find_fact_differences, compute_family_key
 from bench.training import distributed, launch
-from bench.training.distributed import Ranks, from_first, seed_draws, share_gradients, spread, total
-from bench.training.launch import check_devices, run_together
+from bench.training.distributed import Ranks, broadcast_from_first, seed_draws, average_gradients, encode_shares, sum_over_processes
+from bench.training.launch import check_devices, run_processes
 from bench.training.randomness import own_random_state
 from tests.support.cli import Cli, records
 from tests.support.rank_work import Found, Gradients, Together
@@ -78,7 +78,7 @@ def test_shares_together_are_the_batch_and_the_mean_of_the_gradients_is_its_grad
 
     def gradient() -> Tensor:
         weight.grad = head.grad = None
-        torch.autograd.backward(loss(spread(batch, encode)))
+        torch.autograd.backward(loss(encode_shares(batch, encode)))
         assert weight.grad is not None
         assert head.grad is not None
         return torch.cat([weight.grad.flatten(), head.grad])
@@ -88,13 +88,13 @@ def test_shares_together_are_the_batch_and_the_mean_of_the_gradients_is_its_grad
     for _ in range(2):  # in the first round the shares become known
         others.gradients = []
         for rank in range(size):
-            distributed._ranks[:] = [Ranks(rank, size, "cpu", distributed._states("cpu"))]
+            distributed._ranks[:] = [Ranks(rank, size, "cpu", distributed._get_random_states("cpu"))]
             with torch.no_grad():
-                found = spread(batch, encode)
+                found = encode_shares(batch, encode)
             others.gradients.append(gradient())
     assert torch.equal(found, torch.stack([len(row) * table[row[0]] for row in batch]) @ weight.detach())
     assert set(encoded[1:]) == {-(-len(batch) // size)}  # shares are of one size
-    share_gradients([weight, head])
+    average_gradients([weight, head])
     assert weight.grad is not None
     assert head.grad is not None
     torch.testing.assert_close(torch.cat([weight.grad.flatten(), head.grad]), expected, rtol=1e-12, atol=0)
@@ -119,7 +119,7 @@ def test_the_dropout_of_a_share_has_its_own_stream_and_leaves_the_common_one_alo
             seed_draws(seed, "dropout/joint")
             with own_random_state(seed, "dropout/joint"):
                 for _ in range(2):
-                    spread(rows(1, 1), encode)
+                    encode_shares(rows(1, 1), encode)
                 assert float(torch.rand(())) == common
         drawn.append(common)
     assert len(set(drawn)) == len(drawn) == 10
@@ -128,12 +128,12 @@ def test_the_dropout_of_a_share_has_its_own_stream_and_leaves_the_common_one_alo
 def test_alone_nothing_changes() -> None:
     parameter = nn.Parameter(torch.ones(2))
     parameter.grad = torch.full((2,), 3.0)
-    share_gradients([parameter])
+    average_gradients([parameter])
     assert parameter.grad.tolist() == [3.0, 3.0]
     seed_draws(1, "dropout")
-    assert (from_first(lambda: 0.25), total(2.0), distributed.size()) == (0.25, 2.0, 1)
+    assert (broadcast_from_first(lambda: 0.25), sum_over_processes(2.0), distributed.count_processes()) == (0.25, 2.0, 1)
     given = rows(3, 1)
-    assert spread(given, lambda own: torch.tensor([[float(own is given)]])).item() == 1.0
+    assert encode_shares(given, lambda own: torch.tensor([[float(own is given)]])).item() == 1.0
 
 
 def test_fewer_devices_than_processes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,19 +156,19 @@ def test_under_torchrun_the_first_process_leads_and_the_others_leave(
         for name, value in (*given.items(), ("RANK", "3"), ("BENCH_RANKS", "1")):
             context.setenv(name, value)
         with pytest.raises(SystemExit) as left:
-            command._lead_or_leave()
+            command._start_torchrun_leader()
         assert left.value.code == 0
         context.setenv("RANK", "0")
         context.setenv("LOCAL_WORLD_SIZE", "2")
         with pytest.raises(SystemExit) as refused:
-            command._lead_or_leave()
+            command._start_torchrun_leader()
         assert refused.value.code == 2
         assert "started 4 processes on several machines; expected all on one" in capsys.readouterr().err
         context.setenv("LOCAL_WORLD_SIZE", "4")
-        command._lead_or_leave()
+        command._start_torchrun_leader()
         assert os.environ["BENCH_RANKS"] == "4"
         assert not {*given, "RANK"} & os.environ.keys()
-        command._lead_or_leave()
+        command._start_torchrun_leader()
 
 
 def test_watching_a_training_takes_one_process(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
@@ -189,7 +189,7 @@ def test_two_processes_have_the_loss_and_the_gradients_of_one_and_the_failure_of
     """They know each other, the first one alone speaks, and they compute the same at the same batches."""
     seen: list[int] = []
     with pytest.raises(BenchError) as failed:
-        run_together(Together(objectives, tmp_path / "found"), 2, device="cpu", progress=seen.append)
+        run_processes(Together(objectives, tmp_path / "found"), 2, device="cpu", progress=seen.append)
     assert str(failed.value) == "no luck; try again"
     assert "in process 1 of 2:" in failed.value.__notes__[0]
     assert 'raise BenchError("no luck"' in failed.value.__notes__[0]
@@ -222,7 +222,7 @@ def test_a_process_that_ended_without_a_word_was_interrupted_or_killed(
     theirs.close()
     ended = SimpleNamespace(join=lambda _timeout: None, exitcode=code)
     with pytest.raises(kind) as failed:
-        launch._watch({others: cast(Any, None), ours: cast(Any, ended)}, None)
+        launch._collect_results({others: cast(Any, None), ours: cast(Any, ended)}, None)
     assert said in str(failed.value)
 
 
@@ -237,8 +237,8 @@ def test_the_command_trains_a_cell_on_two_processes(
     assert code == 0, err
     assert out.count("simcse[") == 1
     (one,), (two,) = (list(records(tmp_path, name).values()) for name in ("local", "two"))
-    assert [str(each) for each in differing(one, two)] == ["ranks then 1, now 2"]
-    assert len({one.key, two.key}) == len({family_of(one), family_of(two)}) == 2
+    assert [str(each) for each in find_fact_differences(one, two)] == ["ranks then 1, now 2"]
+    assert len({one.key, two.key}) == len({compute_family_key(one), compute_family_key(two)}) == 2
     before, after = (record.training["stages"]["simcse"] for record in (one, two))
     for name in ("steps", "sentences_seen", "selected_step"):
         assert after[name] == before[name]
@@ -256,7 +256,7 @@ def test_a_record_says_in_which_process_the_training_failed(
         error.add_note("in process 1 of 2:\nTraceback (most recent call last):")
         raise error
 
-    monkeypatch.setattr(launch, "run_together", diverged)
+    monkeypatch.setattr(launch, "run_processes", diverged)
     code, _, err = cli(*arguments(tiny_bert, corpus), "--ranks", "2")
     assert (code, "FAILED, the loss is nan at step 2; try a smaller learning rate" in err) == (1, True), err
     (failed,) = records(tmp_path).values()

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from transformers import DistilBertConfig, DistilBertModel
 
-from bench.nn.backbone import padded
+from bench.nn.backbone import pad_rows
 from bench.nn.dropout import set_dropout
-from bench.nn.states import last_states, layered
-from bench.nn.tokens import chunk_from, looked_up_once
+from bench.nn.states import compute_last_states, is_layered
+from bench.nn.tokens import wrap_chunk, share_embedding_lookup
 from bench.training.chunks import cls_states, pooled_states, token_batch, twin_cls_states
 from bench.training.loop import TrainSettings, make_optimizer
 from bench.training.randomness import own_random_state
@@ -63,15 +63,15 @@ def test_states_are_the_plain_models(kind: Kind, masked: bool) -> None:
         states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
         return states
 
-    chunk = chunk_from(ids, mask)
+    chunk = wrap_chunk(ids, mask)
     expected, gradient = run(plain)
-    found, same = run(lambda: last_states(model, chunk))
+    found, same = run(lambda: compute_last_states(model, chunk))
     assert torch.equal(found, expected)
     assert same.keys() == gradient.keys()
     assert all(torch.equal(same[name], each) for name, each in gradient.items())
     set_dropout(model, 0.0)
     whole, gradient = run(plain)
-    alone, found_gradient = run(lambda: last_states(model, chunk, cls_only=True))
+    alone, found_gradient = run(lambda: compute_last_states(model, chunk, cls_only=True))
     hook.remove()
     assert widths == [ids.shape[1]] * 3 + [1]
     assert alone.shape == (len(ids), 1, model.config.hidden_size)
@@ -88,8 +88,8 @@ def test_cls_alone_has_the_distribution_of_the_whole_layer_under_dropout() -> No
 
     def draws(seed: int, *, cls_only: bool) -> Tensor:
         with own_random_state(seed, "test"):
-            chunk = chunk_from(ids, mask)
-            return torch.cat([last_states(model, chunk, cls_only=cls_only)[:, 0] for _ in range(4)])
+            chunk = wrap_chunk(ids, mask)
+            return torch.cat([compute_last_states(model, chunk, cls_only=cls_only)[:, 0] for _ in range(4)])
 
     with torch.no_grad():
         whole, alone = draws(1, cls_only=False), draws(2, cls_only=True)
@@ -106,7 +106,7 @@ def test_cls_alone_draws_dropout_for_what_it_computes() -> None:
     for block in (layer.attention.output, layer.output):
         block.dropout.register_forward_hook(lambda _m, args, _o: drawn.append(tuple(args[0].shape)))
     ids, mask = batch()
-    first, second = (last_states(model, chunk_from(ids, mask), cls_only=True) for _ in range(2))
+    first, second = (compute_last_states(model, wrap_chunk(ids, mask), cls_only=True) for _ in range(2))
     assert drawn == [(len(ids), 1, model.config.hidden_size)] * 4
     assert not torch.allclose(first, second)
 
@@ -124,17 +124,17 @@ def other_model(what: str) -> Any:
 def test_other_models_are_called_whole(what: str) -> None:
     model, (ids, mask) = other_model(what).eval(), batch()
     expected = model(input_ids=ids, attention_mask=mask).last_hidden_state
-    assert torch.equal(last_states(model, chunk_from(ids, mask), cls_only=True), expected)
+    assert torch.equal(compute_last_states(model, wrap_chunk(ids, mask), cls_only=True), expected)
 
 
 def test_another_attention_is_called_whole() -> None:
     model = other_model("another attention")
-    assert not layered(model)
-    assert layered(tower(("bert", "sdpa"), 1))
+    assert not is_layered(model)
+    assert is_layered(tower(("bert", "sdpa"), 1))
 
 
 def first_tokens(model: Any, rows: list[list[int]]) -> Tensor:
-    ids, mask = padded(rows, PAD, "cpu")
+    ids, mask = pad_rows(rows, PAD, "cpu")
     states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
     return states
 
@@ -164,7 +164,7 @@ def test_a_batch_looks_its_embeddings_up_once() -> None:
     lookups: list[int] = []
     for once in (False, True):
         model.zero_grad()
-        with looked_up_once(model, token_batch(ROWS, PAD, model).known if once else None):
+        with share_embedding_lookup(model, token_batch(ROWS, PAD, model).known if once else None):
             states = torch.cat([first_tokens(model, rows) for rows in chunks])
         calls = lookups_of(states.tanh().square().sum(), embeddings.weight)
         lookups.append(calls)
@@ -183,9 +183,9 @@ def test_what_is_not_in_the_batch_is_not_found_in_its_table() -> None:
     model = Namespace(get_input_embeddings=lambda: table)
     with torch.no_grad():
         table.weight.copy_(torch.arange(20.0)[:, None])
-    with looked_up_once(model, torch.tensor([0, 3, 7, 19])):
+    with share_embedding_lookup(model, torch.tensor([0, 3, 7, 19])):
         assert table(torch.tensor([[3, 0], [19, 7]])).flatten().tolist() == [3, 0, 19, 7]
-    with looked_up_once(nn.Linear(1, 1), torch.tensor([1])):
+    with share_embedding_lookup(nn.Linear(1, 1), torch.tensor([1])):
         pass
 
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from bench.registry import discover
 from bench.stages import TrainedMethod
 from bench.training.randomness import own_random_state
-from bench.training.two_phase_step import Objective, prepared_steps
+from bench.training.two_phase_step import Objective, prepare_steps
 from tests.support.rank_work import Gradients, Stop, in_float64
 from tests.support.ranks import CASES
 
@@ -222,7 +222,7 @@ def losses_of(objective: Objective, rows: list[Any], *, ahead: bool) -> list[flo
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     losses: list[float] = []
     with own_random_state(1, "dropout"):
-        for sentences, prepared in prepared_steps(objective, lambda: next(batches), 3, ahead=ahead):
+        for sentences, prepared in prepare_steps(objective, lambda: next(batches), 3, ahead=ahead):
             assert sentences == len(BATCHES[0])
             loss = objective.compute(prepared)
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)

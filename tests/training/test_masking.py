@@ -15,18 +15,18 @@ from transformers import AutoTokenizer
 
 from bench.config import profiles
 from bench.data.corpus import Corpus, make_corpus
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import BenchError, DataError, InputError
 from bench.nn import masked_lm
-from bench.nn.backbone import load_backbone, token_rows
+from bench.nn.backbone import load_backbone, tokenize_rows
 from bench.nn.dropout import set_dropout
-from bench.nn.folder import resolve
-from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head
-from bench.nn.states import attention_mask, run_layers
-from bench.nn.tokens import chunk_from
-from bench.training.masking import mask_tokens, masked_text
+from bench.nn.folder import resolve_folder
+from bench.nn.masked_lm import check_callable_layers, check_same_vocabulary, load_masked_lm, copy_mlm_head
+from bench.nn.states import build_attention_mask, run_layers
+from bench.nn.tokens import wrap_chunk
+from bench.training.masking import mask_tokens, mask_text
 from bench.training.mlm import MlmSettings, masked_accuracy
-from bench.training.pretrain import add_head, read_documents, read_text
+from bench.training.pretrain import train_mlm_head, read_documents, read_pretraining_text
 from bench.training.randomness import generator
 from tests.support.cli import Cli
 
@@ -97,7 +97,7 @@ def test_at_least_one_is_an_ordinary_token(tokenizer: Any) -> None:
 def test_loading_and_the_head(tiny_mlm: Path) -> None:
     model, tokenizer = load_masked_lm(tiny_mlm)
     assert next(model.parameters()).dtype == torch.float32
-    head = mlm_head(model)
+    head = copy_mlm_head(model)
     states = torch.randn(3, 16, generator=generator(1, "x"))
     torch.testing.assert_close(head(states), model.cls(states))
     assert head.predictions.decoder.weight is not model.bert.embeddings.word_embeddings.weight  # type: ignore[union-attr]
@@ -120,10 +120,10 @@ def test_what_is_no_masked_lm(tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can't be loaded"):
         load_masked_lm(tmp_path)
     with pytest.raises(InputError, match=r"the head of a BertModel; expected a BertForMaskedLM or"):
-        mlm_head(backbone)
+        copy_mlm_head(backbone)
     with pytest.raises(InputError, match="an auxiliary network made from Linear"):
-        check_layers(torch.nn.Linear(2, 2))
-    check_layers(backbone)
+        check_callable_layers(torch.nn.Linear(2, 2))
+    check_callable_layers(backbone)
     other = AutoTokenizer.from_pretrained(tiny_bert)
     other.add_tokens(["quokka"])
     with pytest.raises(InputError, match=r"^generator x: its vocabulary \(\d+ tokens\) isn't the backbone's"):
@@ -138,13 +138,13 @@ def test_layers_on_given_states_are_the_models_own(tiny_bert: Path, implementati
     ids = torch.tensor([[2, 7, 8, 9, 3], [2, 7, 3, 0, 0]])
     mask = (ids != 0).long()
     states = model.embeddings(input_ids=ids)
-    whole = attention_mask(model.config, chunk_from(ids, mask))
+    whole = build_attention_mask(model.config, wrap_chunk(ids, mask))
     got = run_layers(model.encoder.layer, states, whole)
     torch.testing.assert_close(got, model(input_ids=ids, attention_mask=mask).last_hidden_state)
     alone = run_layers(model.encoder.layer, states[1:, :3], None)
     torch.testing.assert_close(got[1, :3], alone[0], rtol=1e-4, atol=1e-5)  # padding is not attended
     with torch.random.fork_rng(devices=[]):
-        fresh = masked_lm.new_layers(model, 2)
+        fresh = masked_lm.init_layers(model, 2)
     set_dropout(fresh, 0.0)
     assert run_layers(fresh, states, whole).shape == states.shape
     assert len(fresh) == 2
@@ -163,15 +163,15 @@ SETTINGS = MlmSettings(
 
 
 def text() -> Corpus:
-    return make_corpus("toy.txt", sorted({s for pair in toy_task().all_pairs() for s in pair}))
+    return make_corpus("toy.txt", sorted({s for pair in make_toy_task().all_pairs() for s in pair}))
 
 
 def test_a_backbone_gets_a_head(tiny_bert: Path, tmp_path: Path) -> None:
-    backbone = resolve(str(tiny_bert), where="test")
+    backbone = resolve_folder(str(tiny_bert), where="test")
     seen: list[int] = []
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    facts = add_head(
+    facts = train_mlm_head(
         backbone, text(), SETTINGS, seed=1, out=tmp_path / "m", command="c", progress=seen.append
     )
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -182,20 +182,20 @@ def test_a_backbone_gets_a_head(tiny_bert: Path, tmp_path: Path) -> None:
     head, words = model.cls.predictions.decoder.weight, model.bert.embeddings.word_embeddings.weight
     assert head is words  # tied
     check_same_vocabulary(tokenizer, AutoTokenizer.from_pretrained(tiny_bert), where="x")
-    rows = token_rows(tokenizer, text().sentences, 24)
+    rows = tokenize_rows(tokenizer, text().sentences, 24)
     with torch.random.fork_rng(devices=[]):
         untrained, _ = load_masked_lm(tiny_bert, new_head=True)
     after, chance = (masked_accuracy(m.eval(), tokenizer, rows, 0.2, 1) for m in (model, untrained))
     assert after > chance + 0.05
     assert 0 <= facts["masked_accuracy"] <= 1
-    add_head(backbone, text(), SETTINGS, seed=1, out=tmp_path / "again", command="c")
+    train_mlm_head(backbone, text(), SETTINGS, seed=1, out=tmp_path / "again", command="c")
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "again")]
     assert weights[0] == weights[1]
 
 
 def test_masked_accuracy_by_hand(tiny_mlm: Path) -> None:
     model, tokenizer = load_masked_lm(tiny_mlm)
-    rows = token_rows(tokenizer, text().sentences[:40], 24)
+    rows = tokenize_rows(tokenizer, text().sentences[:40], 24)
 
     class Knows(torch.nn.Module):
         """Restores every token of even id."""
@@ -221,7 +221,7 @@ def test_masked_accuracy_by_hand(tiny_mlm: Path) -> None:
 
 
 def test_what_has_no_head_to_get(tiny_bert: Path, tiny_roberta: Path, tmp_path: Path) -> None:
-    backbone, other = (resolve(str(folder), where="test") for folder in (tiny_bert, tiny_roberta))
+    backbone, other = (resolve_folder(str(folder), where="test") for folder in (tiny_bert, tiny_roberta))
     wild, line = replace(SETTINGS, lr=1e30, warmup=0.0), make_corpus("one.txt", ["a"])
     for model, corpus, settings, kind, message in (
         (other, text(), SETTINGS, InputError, "tiny-roberta: a head for a RobertaForMaskedLM; .* a BERT"),
@@ -229,21 +229,21 @@ def test_what_has_no_head_to_get(tiny_bert: Path, tiny_roberta: Path, tmp_path: 
         (backbone, text(), wild, BenchError, "the loss is nan at step"),
     ):
         with pytest.raises(kind, match=message):
-            add_head(model, corpus, settings, seed=1, out=tmp_path / "m", command="c")
+            train_mlm_head(model, corpus, settings, seed=1, out=tmp_path / "m", command="c")
     assert not (tmp_path / "m").exists()
 
 
 def test_places_and_targets_are_those_of_the_chosen_tokens(tokenizer: Any) -> None:
     ids = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 10, 11, 12, 13, 3]])
     inputs, chosen = mask_tokens(ids, tokenizer, 0.5, generator(1, "m"))
-    masked = masked_text(ids, tokenizer, 0.5, generator(1, "m"))
+    masked = mask_text(ids, tokenizer, 0.5, generator(1, "m"))
     assert torch.equal(masked.inputs, inputs)
     assert [(int(p) // 6, int(p) % 6) for p in masked.places] == [
         tuple(at) for at in chosen.nonzero().tolist()
     ]
     assert torch.equal(masked.targets, ids[chosen])
     assert len(masked.places) > 1
-    assert not len(masked_text(ids, tokenizer, 0.0, generator(1, "m")).places)
+    assert not len(mask_text(ids, tokenizer, 0.0, generator(1, "m")).places)
 
 
 def test_documents(tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ def test_documents(tmp_path: Path) -> None:
 
 
 def test_a_head_in_a_given_time(tiny_bert: Path, tmp_path: Path) -> None:
-    backbone = resolve(str(tiny_bert), where="test")
-    facts = add_head(backbone, text(), SETTINGS, seed=1, out=tmp_path / "m", command="c", minutes=0.03)
+    backbone = resolve_folder(str(tiny_bert), where="test")
+    facts = train_mlm_head(backbone, text(), SETTINGS, seed=1, out=tmp_path / "m", command="c", minutes=0.03)
     assert facts["settings"]["steps"] == facts["loss_curve"][-1][0]
     assert facts["minutes"] == 0.03
 
@@ -275,18 +275,18 @@ def test_a_head_in_a_given_time(tiny_bert: Path, tmp_path: Path) -> None:
 def test_texts_to_pretrain_on(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("one  two\n\nthree\n")
     (tmp_path / "t.txt.xz").write_bytes(lzma.compress(b"one  two\n\nthree\n"))
-    assert [read_text(path).sentences for path in sorted(tmp_path.iterdir())] == [("one two", "three")] * 2
+    assert [read_pretraining_text(path).sentences for path in sorted(tmp_path.iterdir())] == [("one two", "three")] * 2
     with pytest.raises(InputError, match=r"t.md: not a text to pretrain on; expected a file .txt or .txt.xz"):
-        read_text(tmp_path / "t.md")
+        read_pretraining_text(tmp_path / "t.md")
 
 
 def test_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BENCH_DATA", raising=False)
-    chosen = profiles.load("minilm-mlm")
+    chosen = profiles.load_profile("minilm-mlm")
     assert MlmSettings(**chosen.pretrain).steps == 360
     tiny = replace(chosen, pretrain=asdict(SETTINGS), corpus={"file": "t.xz"}, backbone={"name": "tiny-bert"})
-    known = profiles.load
-    monkeypatch.setattr(profiles, "load", lambda name: tiny if name == "minilm-mlm" else known(name))
+    known = profiles.load_profile
+    monkeypatch.setattr(profiles, "load_profile", lambda name: tiny if name == "minilm-mlm" else known(name))
     monkeypatch.setattr(profiles, "backbone_reference", lambda _profile: str(tiny_bert))
     command = ("pretrain", "--profile", "minilm-mlm", "--out", "made")
     code, _, err = cli(*command)

@@ -17,9 +17,9 @@ from bench.errors import InputError
 from bench.nn.backbone import load_backbone
 from bench.training.loop import TrainResult, TrainSettings, train
 from bench.training.mixed_precision import LOWERED as LOW
-from bench.training.mixed_precision import Masters, training_at
+from bench.training.mixed_precision import MasterWeights, train_at_precision
 from bench.training.momentum import MomentumCopy
-from bench.training.two_phase_step import compiling
+from bench.training.two_phase_step import compile_steps
 from tests.support.cli import Cli, records
 from tests.support.ranks import arguments
 
@@ -35,7 +35,7 @@ def tower() -> Any:
     return made
 
 
-def descend(masters: Masters, made: Any, steps: int) -> None:
+def descend(masters: MasterWeights, made: Any, steps: int) -> None:
     for _ in range(steps):
         with masters.lowered():
             made["layers"](torch.ones(1, 2, dtype=made["layers"].weight.dtype)).sum().backward()
@@ -47,18 +47,18 @@ def descend(masters: Masters, made: Any, steps: int) -> None:
 
 def test_small_steps_add_up_that_bfloat16_would_lose() -> None:
     made, alone = tower(), tower().bfloat16()
-    with training_at(LOW):
-        masters = Masters(made)
+    with train_at_precision(LOW):
+        masters = MasterWeights(made)
     descend(masters, made, 20)
-    descend(Masters(alone), alone, 20)
+    descend(MasterWeights(alone), alone, 20)
     torch.testing.assert_close(made["layers"].weight, torch.full((2, 2), 1 - 20 * SMALL))
     assert bool((alone["layers"].weight == 1).all())
 
 
 def test_types_in_a_step_and_outside_of_it() -> None:
     made = tower()
-    with training_at(LOW):
-        masters = Masters(made)
+    with train_at_precision(LOW):
+        masters = MasterWeights(made)
     weight, pooled = made["layers"].weight, made["pooler"]["dense"].weight
     full = weight.detach().clone().add_(1e-4)
     weight.data.copy_(full)
@@ -78,8 +78,8 @@ def test_types_in_a_step_and_outside_of_it() -> None:
 
 def test_a_step_that_fails_leaves_the_masters() -> None:
     made = tower()
-    with training_at(LOW):
-        masters = Masters(made)
+    with train_at_precision(LOW):
+        masters = MasterWeights(made)
 
     def fail() -> None:
         with masters.lowered():
@@ -93,7 +93,7 @@ def test_a_step_that_fails_leaves_the_masters() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "tf32"])
 def test_other_precisions_lower_no_weight(precision: str) -> None:
     made = tower()
-    with training_at(precision), Masters(made).lowered():
+    with train_at_precision(precision), MasterWeights(made).lowered():
         assert {parameter.dtype for parameter in made.parameters()} == {torch.float32}
 
 
@@ -102,8 +102,8 @@ def test_a_momentum_copy_follows_the_masters() -> None:
     slow = MomentumCopy(made, 0.0)
     with torch.no_grad():
         made["layers"].weight += 1e-4
-    with training_at(LOW):
-        masters = Masters(made)
+    with train_at_precision(LOW):
+        masters = MasterWeights(made)
     with masters.lowered():
         slow.update(made)
     copied: Any = slow.model
@@ -127,7 +127,7 @@ def trained(tiny_bert: Path) -> Iterator[Any]:
 
         rows: Any = [[2, 5 + n, 6 + n, 3 + n % 7] for n in range(12)]
         settings = TrainSettings(1e-4, 6, 6, 3)
-        with training_at(precision):
+        with train_at_precision(precision):
             result = train(objective, towers, rows, settings, seed=1, corpus="c", dev_score=dev_score)
         for name, value in towers.state_dict().items():
             assert torch.equal(value, result.last[name])
@@ -178,8 +178,8 @@ def casts_of_a_step(precision: str, dropout: float) -> tuple[int, int]:
         attention_probs_dropout_prob=dropout,
     )
     objective = SimCSEObjective(BertModel(config), 0, 0.05).train()
-    with training_at(precision), compiling("inductor"), Casts() as casts:
-        masters = Masters(nn.ModuleList([objective.encoder]))
+    with train_at_precision(precision), compile_steps("inductor"), Casts() as casts:
+        masters = MasterWeights(nn.ModuleList([objective.encoder]))
         prepared = objective.prepare([[2, 5, 6, 3], [2, 7, 8, 9, 3]])
         with masters.lowered():
             torch.autograd.backward(objective.compute(prepared))
@@ -198,9 +198,9 @@ def test_a_tower_that_would_call_its_pooler_is_refused() -> None:
         vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
     towers = nn.ModuleList([MPNetModel(config)])
-    assert Masters(towers) is not None
-    with training_at(LOW), pytest.raises(InputError, match="a MPNetModel can't train in bfloat16 weights"):
-        Masters(towers)
+    assert MasterWeights(towers) is not None
+    with train_at_precision(LOW), pytest.raises(InputError, match="a MPNetModel can't train in bfloat16 weights"):
+        MasterWeights(towers)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bench.errors import BenchError
 from bench.training.loop import TrainSettings, train
-from bench.training.two_phase_step import Objective, WholeStep, in_halves, prepared_steps
+from bench.training.two_phase_step import Objective, WholeStep, as_objective, prepare_steps
 
 SETTINGS = TrainSettings(lr=0.1, batch_size=2, steps=4, eval_every=9)
 
@@ -50,13 +50,13 @@ class Rows:
 
 
 def run(objective: Any, *numbers: float) -> tuple[float, ...]:
-    rows, encoder = Rows(*numbers), in_halves(objective).module
+    rows, encoder = Rows(*numbers), as_objective(objective).module
     return train(objective, encoder, rows, SETTINGS, seed=1, corpus="x", dev_score=lambda: 0.0).losses
 
 
 def steps(objective: Objective, *, ahead: bool) -> list[tuple[int, float]]:
     batches = iter([[1.0, 2.0], [3.0], [4.0, 5.0]])
-    found = prepared_steps(objective, lambda: next(batches), 3, ahead=ahead)
+    found = prepare_steps(objective, lambda: next(batches), 3, ahead=ahead)
     return [(count, float(objective.compute(prepared).detach())) for count, prepared in found]
 
 
@@ -95,7 +95,7 @@ def test_a_plain_module_trains_as_one_half() -> None:
             loss: Tensor = self.whole(batch)
             return loss
 
-    assert isinstance(in_halves(Plain()), WholeStep)
+    assert isinstance(as_objective(Plain()), WholeStep)
     assert run(Plain(), 1.0, 2.0, 3.0) == run(Noisy(), 1.0, 2.0, 3.0)
 
 

@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bench.errors import InputError
-from bench.nn.architecture import shape_of, state_size
+from bench.nn.architecture import inspect_model, state_size
 from bench.nn.backbone import load_backbone
-from bench.nn.dropout import configured, set_dropout
-from bench.nn.folder import folder_facts
-from bench.nn.whole_folder import check_whole
+from bench.nn.dropout import configured_dropout, set_dropout
+from bench.nn.folder import read_folder_facts
+from bench.nn.whole_folder import check_model_files
 from bench.plan import backbones as backbone_needs
 from bench.training.randomness import check_dropout
 from tests.support.cli import Cli, records, refusal
@@ -33,11 +33,11 @@ def test_training_is_refused_where_padding_moves_states(
     cli: Cli, zoo: Zoo, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = zoo(name)
-    assert shape_of(load_backbone(folder)[0].eval(), name).sees_padding
+    assert inspect_model(load_backbone(folder)[0].eval(), name).sees_padding
     said = refusal(cli, *RUN, str(folder), "--methods", "esimcse", "--dry-run")
     assert "states that masked padding doesn't change" in said
     # a kind that no list names is refused when its model is looked at, before its first step
-    monkeypatch.setattr(backbone_needs, "fulfils", lambda *_: True)
+    monkeypatch.setattr(backbone_needs, "fulfils_need", lambda *_: True)
     with shortened():
         code, _, err = cli(*RUN, str(folder), "--methods", "esimcse", as_is=True)
     assert (code, "padding changes the states of" in err) == (1, True), err
@@ -65,7 +65,7 @@ def test_a_dropout_of_null_is_one_of_0_that_training_sets(cli: Cli, zoo: Zoo, tm
     model = load_backbone(folder)[0]
     set_dropout(model, 0.25)
     assert {layer.self_attn.attention_dropout for layer in model.layers} == {0.25}
-    with configured(model):
+    with configured_dropout(model):
         assert model.config.attention_dropout is None
     with shortened():
         code, _, err = cli(*RUN, str(folder), "--methods", "vascl", as_is=True)
@@ -149,10 +149,10 @@ def test_the_plan_refuses_a_folder_that_isn_t_whole(
     cli: Cli, zoo: Zoo, tmp_path: Path, damage: Callable[[Path], None], said: str
 ) -> None:
     folder = shutil.copytree(zoo("bert"), tmp_path / "damaged")
-    check_whole(folder)
+    check_model_files(folder)
     damage(folder)
     with pytest.raises(InputError, match="damaged"):
-        check_whole(folder)
+        check_model_files(folder)
     assert said in refusal(cli, *RUN, str(folder), "--methods", "simcse", "--dry-run")
 
 
@@ -174,4 +174,4 @@ def test_tokenizers_without_a_mask_token_are_known_by_their_class(zoo: Zoo, tmp_
     settings: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text())
     for kind, known in (("Qwen2Tokenizer", False), ("Qwen2TokenizerFast", False), ("BertTokenizer", None)):
         (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": kind}))
-        assert folder_facts(folder).mask_token is known
+        assert read_folder_facts(folder).mask_token is known

@@ -13,10 +13,10 @@ from safetensors.numpy import load_file, save_file
 
 from bench.config import profiles
 from bench.data.corpus import Corpus, make_corpus
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import DataError, InputError
-from bench.nn.folder import content_hash
-from bench.training.prepared_text import PreparedText, load_text, prepare_text, save_text
+from bench.nn.folder import hash_model
+from bench.training.prepared_text import PreparedText, load_prepared_text, prepare_text, save_prepared_text
 from bench.training.pretrain import PretrainSettings, pretrain
 from tests.support.cli import Cli
 
@@ -29,28 +29,28 @@ SIZES: dict[str, Any] = {"max_length": 8, "vocabulary": 150, "hidden": 16}
 
 @pytest.fixture(scope="module")
 def text() -> Corpus:
-    return make_corpus("toy.txt", sorted({s for pair in toy_task().all_pairs() for s in pair}))
+    return make_corpus("toy.txt", sorted({s for pair in make_toy_task().all_pairs() for s in pair}))
 
 
 @pytest.fixture
 def folder(text: Corpus, tmp_path: Path) -> Path:
-    save_text(prepare_text(text, **SIZES, split=True), tmp_path / "prepared")
+    save_prepared_text(prepare_text(text, **SIZES, split=True), tmp_path / "prepared")
     return tmp_path / "prepared"
 
 
 def test_it_makes_the_same_weights_and_facts(text: Corpus, folder: Path, tmp_path: Path) -> None:
     facts = []
-    for name, source in (("at once", text), ("again", load_text(folder))):
+    for name, source in (("at once", text), ("again", load_prepared_text(folder))):
         made = pretrain(source, SETTINGS, seed=3, out=tmp_path / name, command="c", split=True)
         facts.append({key: value for key, value in made.items() if key != "cpu_seconds"})
     assert facts[0] == facts[1]
-    assert content_hash(tmp_path / "at once") == content_hash(tmp_path / "again")
+    assert hash_model(tmp_path / "at once") == hash_model(tmp_path / "again")
 
 
 def test_a_cut_text_keeps_what_was_cut(text: Corpus, tmp_path: Path) -> None:
     prepared = prepare_text(text, **SIZES)
-    save_text(prepared, tmp_path / "cut")
-    again = load_text(tmp_path / "cut")
+    save_prepared_text(prepared, tmp_path / "cut")
+    again = load_prepared_text(tmp_path / "cut")
     assert again.cut == prepared.cut
     assert again.cut["lines"] > 0
     assert [row.tolist() for row in again.rows] == prepared.rows
@@ -61,7 +61,7 @@ def test_a_cut_text_keeps_what_was_cut(text: Corpus, tmp_path: Path) -> None:
 def test_other_sizes_are_refused(folder: Path, tmp_path: Path, size: str, other: int) -> None:
     with pytest.raises(InputError, match=f"prepared for {size} {SIZES[size]}, not {other}"):
         pretrain(
-            load_text(folder),
+            load_prepared_text(folder),
             replace(SETTINGS, **{size: other}),
             seed=1,
             out=tmp_path / "m",
@@ -69,7 +69,7 @@ def test_other_sizes_are_refused(folder: Path, tmp_path: Path, size: str, other:
             split=True,
         )
     with pytest.raises(InputError, match="prepared for split True, not False"):
-        pretrain(load_text(folder), SETTINGS, seed=1, out=tmp_path / "m", command="c")
+        pretrain(load_prepared_text(folder), SETTINGS, seed=1, out=tmp_path / "m", command="c")
 
 
 def spoil_ids(folder: Path) -> None:
@@ -101,13 +101,13 @@ def cut_file(folder: Path) -> None:
 def test_a_damaged_folder_is_named(folder: Path, damage: Any) -> None:
     damage(folder)
     with pytest.raises(DataError, match="prepared text"):
-        load_text(folder)
+        load_prepared_text(folder)
 
 
 @pytest.fixture
 def small_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    mini = replace(profiles.load("mini"), pretrain=asdict(SETTINGS))
-    monkeypatch.setattr(profiles, "load", lambda name: mini)
+    mini = replace(profiles.load_profile("mini"), pretrain=asdict(SETTINGS))
+    monkeypatch.setattr(profiles, "load_profile", lambda name: mini)
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_the_command(cli: Cli, text: Corpus, tmp_path: Path) -> None:
     facts = [json.loads((tmp_path / name / "pretraining.json").read_text()) for name in ("a", "c")]
     assert facts[0]["command"] == facts[1]["command"]
     assert facts[0]["loss_curve"] == facts[1]["loss_curve"]
-    assert content_hash(tmp_path / "a") == content_hash(tmp_path / "c")
+    assert hash_model(tmp_path / "a") == hash_model(tmp_path / "c")
     assert not list(tmp_path.glob("*-unfinished"))
     refused = {
         ("--prepared", "b", "--split"): "the text is prepared",
@@ -158,5 +158,5 @@ def test_a_large_vocabulary_keeps_its_ids(text: Corpus, tmp_path: Path) -> None:
         sizes=small.sizes,
     )
     small.tokenizer.add_tokens([f"w{i}" for i in range(many - len(small.tokenizer))])
-    save_text(wide, tmp_path / "wide")
+    save_prepared_text(wide, tmp_path / "wide")
     assert load_file(tmp_path / "wide" / "rows.safetensors")["ids"].tolist() == [2, many - 1, 3]

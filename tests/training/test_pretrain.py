@@ -23,22 +23,22 @@ from transformers import AutoModelForMaskedLM, configuration_utils
 from bench.config import profiles
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.mini import text as world_text
-from bench.data.mini.generator import customs, sample_event
+from bench.data.mini.generator import draw_customs, sample_event
 from bench.data.mini.grammar import Draw, realise
 from bench.data.mini.text import pretraining_text
 from bench.data.source import World
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import BenchError
-from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
-from bench.nn.folder import content_hash
+from bench.nn.backbone import TransformerEncoder, load_backbone, tokenize_rows
+from bench.nn.folder import hash_model
 from bench.nn.wordpiece import train_wordpiece
 from bench.training import mlm
 from bench.training.masking import mask_tokens
-from bench.training.mixed_precision import training_at
-from bench.training.mlm import length_pooled_batches, rate_in_time, warmed_rate
-from bench.training.prepared_text import count_cut
+from bench.training.mixed_precision import train_at_precision
+from bench.training.mlm import length_pooled_batches, rate_by_time, warmup_rate
+from bench.training.prepared_text import count_cut_tokens
 from bench.training.pretrain import PretrainSettings, pretrain
-from bench.training.spectral import spectral_embeddings
+from bench.training.spectral import compute_spectral_embeddings
 from tests.support.cli import Cli
 
 SETTINGS = PretrainSettings(
@@ -49,7 +49,7 @@ SETTINGS = PretrainSettings(
 
 @pytest.fixture(scope="module")
 def text() -> Corpus:
-    return make_corpus("toy.txt", sorted({s for pair in toy_task().all_pairs() for s in pair}))
+    return make_corpus("toy.txt", sorted({s for pair in make_toy_task().all_pairs() for s in pair}))
 
 
 def cut_at(folder: Path) -> int:
@@ -92,7 +92,7 @@ def test_what_it_leaves(text: Corpus, made: tuple[dict[str, Any], list[int], Pat
     assert facts["text"] == known
     assert (facts["command"], facts["loss_curve"][-1][0], sum(seen)) == ("bench pretrain", 12, 96)
     tokenizer = load_backbone(folder)[1]
-    tokens = [token for row in token_rows(tokenizer, text.sentences, 24) for token in row[1:-1]]
+    tokens = [token for row in tokenize_rows(tokenizer, text.sentences, 24) for token in row[1:-1]]
     shares = np.unique_counts(tokens).counts / len(tokens)
     assert facts["frequency_loss"] == pytest.approx(-(shares * np.log(shares)).sum(), abs=1e-4)
     with safe_open(folder / "model.safetensors", "pt") as stored:
@@ -109,7 +109,7 @@ def test_its_hash_is_not_the_library_version_s(
 ) -> None:
     monkeypatch.setattr(configuration_utils, "__version__", "99.0.0")
     pretrain(text, SETTINGS, seed=1, out=tmp_path / "m", command="bench pretrain")
-    assert content_hash(tmp_path / "m") == content_hash(made[2])
+    assert hash_model(tmp_path / "m") == hash_model(made[2])
 
 
 def test_a_model_without_pooler_encodes_the_same_after_every_load(
@@ -160,10 +160,10 @@ def test_lines_that_are_cut_are_counted_and_said() -> None:
     text = make_corpus("toy.txt", lines)
     tokenizer = train_wordpiece(lines, 40, max_length=5)
     said: list[str] = []
-    facts = count_cut(tokenizer, text, lines, token_rows(tokenizer, lines, 5), 5, said.append)
+    facts = count_cut_tokens(tokenizer, text, lines, tokenize_rows(tokenizer, lines, 5), 5, said.append)
     assert facts == {"lines": 2, "of": 3, "tokens": 4}
     assert said == ["toy.txt: 2 of 3 lines are longer than 5 tokens and are cut there, 22.2% of the tokens"]
-    assert count_cut(tokenizer, text, lines, token_rows(tokenizer, lines, 9), 9, said.append)["lines"] == 0
+    assert count_cut_tokens(tokenizer, text, lines, tokenize_rows(tokenizer, lines, 9), 9, said.append)["lines"] == 0
     assert len(said) == 1
 
 
@@ -174,7 +174,7 @@ def test_divergence_is_an_error(text: Corpus, tmp_path: Path) -> None:
 
 
 def test_rate_and_batches() -> None:
-    rates = [warmed_rate(SETTINGS, step) for step in range(1, 13)]
+    rates = [warmup_rate(SETTINGS, step) for step in range(1, 13)]
     assert rates[2] == max(rates) == SETTINGS.lr
     assert all(a < b for a, b in pairwise(rates[:3]))
     assert all(a > b > 0 for a, b in pairwise(rates[2:]))
@@ -203,13 +203,13 @@ def test_a_training_by_time_ends_in_time_and_says_how_far_it_came(text: Corpus, 
 
 
 def test_the_rate_follows_the_time() -> None:
-    rates = [rate_in_time(SETTINGS, share) for share in (0.0, 0.125, 0.25, 0.625, 1.0, 1.5)]
+    rates = [rate_by_time(SETTINGS, share) for share in (0.0, 0.125, 0.25, 0.625, 1.0, 1.5)]
     assert rates == pytest.approx([0.0, 5e-4, 1e-3, 5e-4, 0.0, 0.0])
-    assert rate_in_time(replace(SETTINGS, warmup=1.0), 1.0) == 0
+    assert rate_by_time(replace(SETTINGS, warmup=1.0), 1.0) == 0
 
 
 def test_losses_that_are_read_later_name_their_step() -> None:
-    losses = mlm._Losses(3)
+    losses = mlm._LossCurve(3)
     for loss in (4.0, 2.0, 3.0, 1.0):
         losses.add(torch.tensor(loss))
     assert losses.curve() == [[4, 2.5]]
@@ -222,7 +222,7 @@ def test_losses_that_are_read_later_name_their_step() -> None:
 def test_spectral_embeddings_by_hand() -> None:
     """Two pairs of words, each pair in company of its own: PPMI is block-diagonal with log 2 per cell."""
     rows = [[0, 1], [0, 1], [2, 3], [3, 2, 3]]
-    found = spectral_embeddings(rows, 5, 2, 0.5)
+    found = compute_spectral_embeddings(rows, 5, 2, 0.5)
     assert found.shape == (5, 2)
     np.testing.assert_allclose(np.linalg.norm(found[:4], axis=1), 0.5 * np.sqrt(2), rtol=1e-6)
     cosine = found[:4] @ found[:4].T / 0.5
@@ -269,7 +269,7 @@ def test_the_shipped_backbone_names_its_making(shipped: Path) -> None:
     world = World(1).facts
     known = {"name": text.name, "sha256": text.sha256, "sentences": len(text.sentences), "world": world}
     assert facts["text"] == known
-    assert facts["settings"] == profiles.load("mini").pretrain
+    assert facts["settings"] == profiles.load_profile("mini").pretrain
     assert facts["command"] == "bench pretrain --profile mini --world-seed 1 --seed 1 --out DIR"
     assert facts["cpu_seconds"] < 15 * 60
     assert facts["loss_curve"][-1][1] < 0.3 * facts["loss_curve"][0][1]
@@ -279,7 +279,7 @@ def test_the_shipped_backbone_names_its_making(shipped: Path) -> None:
 def test_the_shipped_backbone_predicts_masked_words_of_unseen_events(shipped: Path) -> None:
     model: Any = AutoModelForMaskedLM.from_pretrained(shipped, dtype=torch.float32).eval()
     _, tokenizer = load_backbone(shipped)
-    world, draw = customs(1), Draw("masked")
+    world, draw = draw_customs(1), Draw("masked")
     sentences = [realise(sample_event(world, draw, "test"), world.lexicon, draw) for _ in range(200)]
     batch = tokenizer(sentences, padding=True, return_tensors="pt")
     assert tokenizer.unk_token_id not in batch["input_ids"]
@@ -346,8 +346,8 @@ def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], mess
 def test_the_command_takes_sizes_text_and_time(
     cli: Cli, tmp_path: Path, text: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, steps=10**9)))
-    monkeypatch.setattr(profiles, "load", lambda name: mini)
+    mini = replace(profiles.load_profile("mini"), pretrain=asdict(replace(SETTINGS, steps=10**9)))
+    monkeypatch.setattr(profiles, "load_profile", lambda name: mini)
     (tmp_path / "own.txt").write_text("\n".join(text.sentences))
     own = ("--corpus", "own.txt", "--layers", "1", "--hidden", "40", "--max-length", "8", "--split")
     code, out, err = cli("pretrain", "--out", "made", *own, "--minutes", "0.05")
@@ -380,8 +380,8 @@ def test_the_command_takes_sizes_text_and_time(
 def test_the_command_makes_a_backbone_for_another_world(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, vocabulary=400)))
-    monkeypatch.setattr(profiles, "load", lambda name: mini)
+    mini = replace(profiles.load_profile("mini"), pretrain=asdict(replace(SETTINGS, vocabulary=400)))
+    monkeypatch.setattr(profiles, "load_profile", lambda name: mini)
     text = world_text.pretraining_text(World(2))
     short = make_corpus(text.name, text.sentences[:2000], text.world)
     monkeypatch.setattr(world_text, "pretraining_text", lambda _world: short)
@@ -400,7 +400,7 @@ def test_the_command_makes_a_backbone_for_another_world(
 def test_bfloat16_learns_about_the_same(
     text: Corpus, tmp_path: Path, made: tuple[dict[str, Any], Any, Path]
 ) -> None:
-    with training_at("bf16"):
+    with train_at_precision("bf16"):
         low = pretrain(text, SETTINGS, seed=1, out=tmp_path, command="c")
     curves = [[loss for _, loss in facts["loss_curve"]] for facts in (made[0], low)]
     np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bench.errors import BenchError
-from bench.training.randomness import repeatable
+from bench.training.randomness import use_deterministic_kernels
 
 
 def settings() -> tuple[bool, bool, bool]:
@@ -27,7 +27,7 @@ def test_a_cuda_training_asks_for_deterministic_kernels_and_puts_the_settings_ba
     before = settings()
 
     def failing() -> None:
-        with repeatable("cuda:1"):
+        with use_deterministic_kernels("cuda:1"):
             assert settings() == (True, True, False)
             assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
             raise BenchError("a loss that is not a number")
@@ -36,11 +36,11 @@ def test_a_cuda_training_asks_for_deterministic_kernels_and_puts_the_settings_ba
         failing()
     assert settings() == before
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
-    with repeatable("cuda"):
+    with use_deterministic_kernels("cuda"):
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
 
 
 def test_a_cpu_keeps_its_settings() -> None:
     before = settings()
-    with repeatable("cpu"):
+    with use_deterministic_kernels("cpu"):
         assert settings() == before

@@ -18,10 +18,10 @@ from bench.data.corpus import read_corpus
 from bench.errors import BenchError, DataError, InputError
 from bench.execution.stage_cache import StageCache
 from bench.nn.dropout import set_dropout
-from bench.plan.job import keyed_stages
+from bench.plan.job import assign_stage_keys
 from bench.stages import Stage, StageSpec
 from bench.training.chunks import cls_states
-from bench.training.loop import TrainSettings, batches, rate, train
+from bench.training.loop import TrainSettings, order_batches, learning_rate, train
 from bench.training.randomness import generator, own_random_state, stream_seed
 from tests.support.stages import ensure
 from tests.support.train import spec
@@ -33,7 +33,7 @@ ROWS = [[2, 5, 3], [2, 6, 7, 3], [2, 8, 3], [2, 9, 5, 6, 3], [2, 3]]
 
 
 def take(number: int, **arguments: Any) -> list[list[int]]:
-    return list(itertools.islice(batches(**arguments), number))
+    return list(itertools.islice(order_batches(**arguments), number))
 
 
 def test_streams_are_apart_and_repeat() -> None:
@@ -73,10 +73,10 @@ def test_batches_cover_each_epoch_once_with_its_short_last() -> None:
 
 
 def test_learning_rates() -> None:
-    rates = [rate(SETTINGS, step) for step in range(1, 7)]
+    rates = [learning_rate(SETTINGS, step) for step in range(1, 7)]
     assert rates == pytest.approx([0.1 * left / 6 for left in (6, 5, 4, 3, 2, 1)])
     constant = TrainSettings(lr=0.1, batch_size=2, steps=6, eval_every=2, schedule="constant")
-    assert [rate(constant, step) for step in (1, 6)] == [0.1, 0.1]
+    assert [learning_rate(constant, step) for step in (1, 6)] == [0.1, 0.1]
 
 
 @pytest.mark.parametrize("budget", [None, 1, 6, 9])
@@ -132,7 +132,7 @@ def test_who_watches_hears_of_every_step_and_of_every_evaluation_the_norm_before
     assert [(news["step"], news["steps"], news["loss"]) for news in steps] == [
         (step, 6, loss) for step, loss in enumerate(plain.losses, start=1)
     ]
-    assert [news["rate"] for news in steps] == [rate(SETTINGS, step) for step in range(1, 7)]
+    assert [news["rate"] for news in steps] == [learning_rate(SETTINGS, step) for step in range(1, 7)]
     assert tuple(found) == watched.evaluations == plain.evaluations
     for news, (step, score) in zip(found, plain.curve, strict=True):
         assert (news["step"], news["dev"], news["loss"]) == (step, score, plain.losses[step - 1])
@@ -202,7 +202,7 @@ def test_corpus(tmp_path: Path) -> None:
 
 def key(*specs: StageSpec, seed: int = 1, **fingerprints: str) -> str:
     texts = {"train": str(fingerprints.pop("corpus", "text")), "a": "copy"}
-    return keyed_stages(specs or (spec(),), seed, {"model": "m", **fingerprints}, texts)[-1].key
+    return assign_stage_keys(specs or (spec(),), seed, {"model": "m", **fingerprints}, texts)[-1].key
 
 
 def test_everything_that_matters_changes_the_key() -> None:

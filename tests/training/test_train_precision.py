@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.records.fingerprint import differing, family_of
+from bench.records.fingerprint import find_fact_differences, compute_family_key
 from bench.training.chunks import cls_states
-from bench.training.mixed_precision import Masters, in_float32, lowered, training_at, widened
+from bench.training.mixed_precision import MasterWeights, use_full_float32, autocast_towers, train_at_precision, to_float32
 from tests.support.cli import Cli, records
 from tests.support.rank_work import Gradients, Stop
 from tests.support.ranks import CASES, arguments
@@ -27,7 +27,7 @@ Step = tuple[Tensor, dict[str, Tensor]]
 def first_step(found: list[Step], objective: Any, encoder: Any, rows: Any, settings: Any, **_: Any) -> None:
     """In the place of :func:`bench.training.loop.train`."""
     objective.train()
-    with Masters(encoder).lowered():
+    with MasterWeights(encoder).lowered():
         loss = objective([rows[index] for index in range(settings.batch_size)])
         loss.backward()
     found.append((loss, {n: p.grad for n, p in objective.named_parameters() if p.grad is not None}))
@@ -44,7 +44,7 @@ def test_every_objective_is_near_its_float32_one(
     found: list[Step] = []
     for precision in ("fp32", lower):
         work = Gradients(CASES, tiny_bert, tiny_mlm, tmp_path / "sub")
-        with training_at(precision):
+        with train_at_precision(precision):
             work.of(*CASES[name], tmp_path / precision, partial(first_step, found))
     (full, gradients), (low, rounded) = found
     assert low.dtype == full.dtype != torch.bfloat16
@@ -74,9 +74,9 @@ def test_what_is_lowered_is_widened_again() -> None:
     model = Model()
     rows = [[3, 5], [7]]
     plain = cls_states(model, rows, 0)
-    with training_at("bf16"):
+    with train_at_precision("bf16"):
         rounded = cls_states(model, rows, 0)
-        with lowered("cpu"):
+        with autocast_towers("cpu"):
             inside = model.linear(torch.ones(1, 2))
         outside = model.linear(torch.ones(1, 2))
     assert (plain.dtype, rounded.dtype, inside.dtype, outside.dtype) == (
@@ -88,9 +88,9 @@ def test_what_is_lowered_is_widened_again() -> None:
     assert torch.equal(rounded, rounded.bfloat16().float())
     torch.testing.assert_close(rounded, plain, rtol=0.02, atol=0.02)
     assert not torch.equal(rounded, plain)
-    with lowered("cpu"):
+    with autocast_towers("cpu"):
         assert model.linear(torch.ones(1, 2)).dtype == torch.float32
-    assert widened(torch.ones(1, dtype=torch.float64)).dtype == torch.float64
+    assert to_float32(torch.ones(1, dtype=torch.float64)).dtype == torch.float64
 
 
 def test_tf32_ends_with_the_training() -> None:
@@ -98,9 +98,9 @@ def test_tf32_ends_with_the_training() -> None:
     seen = []
 
     def fail() -> None:
-        with training_at("tf32"):
+        with train_at_precision("tf32"):
             seen.append(torch.get_float32_matmul_precision())
-            with in_float32():  # a dev evaluation
+            with use_full_float32():  # a dev evaluation
                 seen.append(torch.get_float32_matmul_precision())
             seen.append(torch.get_float32_matmul_precision())
             raise ZeroDivisionError
@@ -119,8 +119,8 @@ def test_the_command_trains_in_bfloat16(cli: Cli, tmp_path: Path, tiny_bert: Pat
     code, _, err = cli(*low, "--campaign", "low")
     assert code == 0, err
     (full,), (made,) = (list(records(tmp_path, name).values()) for name in ("local", "low"))
-    assert [str(each) for each in differing(full, made)] == ["training precision then fp32, now bf16"]
-    assert len({full.key, made.key}) == len({family_of(full), family_of(made)}) == 2
+    assert [str(each) for each in find_fact_differences(full, made)] == ["training precision then fp32, now bf16"]
+    assert len({full.key, made.key}) == len({compute_family_key(full), compute_family_key(made)}) == 2
     losses = [record.training["stages"]["simcse"]["last_loss"] for record in (full, made)]
     assert losses[1] == pytest.approx(losses[0], abs=0.05)
     assert losses[0] != losses[1]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bench.data.corpus import Corpus, make_corpus
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import BenchError
-from bench.nn.folder import content_hash
+from bench.nn.folder import hash_model
 from bench.nn.masked_lm import load_masked_lm
 from bench.training import watch
 from bench.training.pretrain import PretrainSettings, pretrain
@@ -24,7 +24,7 @@ SETTINGS = PretrainSettings(
 
 @pytest.fixture(scope="module")
 def text() -> Corpus:
-    return make_corpus("toy.txt", sorted({s for pair in toy_task().all_pairs() for s in pair}))
+    return make_corpus("toy.txt", sorted({s for pair in make_toy_task().all_pairs() for s in pair}))
 
 
 def test_a_killed_training_leaves_a_model_and_a_finished_one_none(
@@ -51,7 +51,7 @@ def test_a_killed_training_leaves_a_model_and_a_finished_one_none(
     )
     load_masked_lm(kept)
     pretrain(text, SETTINGS, seed=1, out=out, command="c")
-    assert content_hash(out) == content_hash(tmp_path / "whole")  # keeping it changed nothing
+    assert hash_model(out) == hash_model(tmp_path / "whole")  # keeping it changed nothing
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "whole"]
 
 

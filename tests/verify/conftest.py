@@ -78,7 +78,7 @@ def work(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def files(work: Path) -> dict[str, bytes]:
     """What the bundle holds, without its manifest."""
-    return dict(archive.read(work / "local.zip").files)
+    return dict(archive.read_bundle(work / "local.zip").files)
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def lying(size: int) -> Callable[[Files], bytes]:
     """The first entry says another size than it has."""
 
     def change(files: Files) -> bytes:
-        payload = bytearray(archive.pack(files))
+        payload = bytearray(archive.pack_files(files))
         payload[18:26] = struct.pack("<2L", size, size)
         return bytes(payload)
 
@@ -80,13 +80,13 @@ def directory(payload: bytes | bytearray) -> int:
 
 def unlisted(files: Files) -> bytes:
     """An entry that the zip's own directory doesn't name, before all others."""
-    hidden = archive.pack({"plugins/a.py": b"x"})
-    return hidden[: directory(hidden)] + archive.pack(files)
+    hidden = archive.pack_files({"plugins/a.py": b"x"})
+    return hidden[: directory(hidden)] + archive.pack_files(files)
 
 
 def overlapping(files: Files) -> bytes:
     """Two entries of the directory lead to one."""
-    payload = bytearray(archive.pack(files))
+    payload = bytearray(archive.pack_files(files))
     first = directory(payload)
     second = payload.index(b"PK\1\2", first + 4)
     payload[second + 42 : second + 46] = payload[first + 42 : first + 46]
@@ -94,7 +94,7 @@ def overlapping(files: Files) -> bytes:
 
 
 def encrypted(files: Files) -> bytes:
-    payload = bytearray(archive.pack(files))
+    payload = bytearray(archive.pack_files(files))
     payload[6] |= 1
     return bytes(payload)
 
@@ -121,7 +121,7 @@ def streamed(files: Files) -> bytes:
 
 
 def commented(files: Files) -> bytes:
-    buffer = io.BytesIO(archive.pack(files))
+    buffer = io.BytesIO(archive.pack_files(files))
     with zipfile.ZipFile(buffer, "a") as made:
         made.comment = b"hello"
     return buffer.getvalue()
@@ -153,10 +153,10 @@ HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
     "an encrypted entry": (encrypted, MAKER),
     "sizes behind contents": (streamed, "bad.zip: it "),
     "a comment": (commented, MAKER),
-    "something behind": (lambda files: archive.pack(files) + b"x", MAKER),
-    "something before": (lambda files: b"#!/bin/sh\n" + archive.pack(files), "this is not a bundle"),
-    "half of it": (lambda files: archive.pack(files)[:60_000], "bad.zip: it "),
-    "without its directory": (lambda files: archive.pack(files)[: directory(archive.pack(files))], MAKER),
+    "something behind": (lambda files: archive.pack_files(files) + b"x", MAKER),
+    "something before": (lambda files: b"#!/bin/sh\n" + archive.pack_files(files), "this is not a bundle"),
+    "half of it": (lambda files: archive.pack_files(files)[:60_000], "bad.zip: it "),
+    "without its directory": (lambda files: archive.pack_files(files)[: directory(archive.pack_files(files))], MAKER),
     "other rights": (lambda files: zipped(files, external_attr=0o100755 << 16), MAKER),
     "another date": (lambda files: zipped(files, date_time=(2026, 1, 1, 0, 0, 0)), MAKER),
     "an extra field": (lambda files: zipped(files, extra=b"\x01\x00\x02\x00ab"), MAKER),
@@ -237,7 +237,7 @@ def test_a_manifest_of_other_files(work: Path, cli: Cli, files: Files, case: str
         said = json.loads(good.read("manifest.json"))
     change(said)
     text = json.dumps(said, indent=2, sort_keys=True) + "\n"
-    (work / "bad.zip").write_bytes(archive.pack({**files, "manifest.json": text.encode()}))
+    (work / "bad.zip").write_bytes(archive.pack_files({**files, "manifest.json": text.encode()}))
     before = snapshot(work)
     assert message in refusal(cli, *MERGE)
     assert snapshot(work) == before
@@ -247,23 +247,23 @@ def test_a_manifest_of_other_files(work: Path, cli: Cli, files: Files, case: str
     "text", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"schema": 1, "schema": 1}', b"1" * 10_000]
 )
 def test_a_manifest_that_is_none(work: Path, cli: Cli, files: Files, text: bytes) -> None:
-    (work / "bad.zip").write_bytes(archive.pack({**files, "manifest.json": text}))
+    (work / "bad.zip").write_bytes(archive.pack_files({**files, "manifest.json": text}))
     assert "bad.zip, manifest.json: this is no manifest" in refusal(cli, *MERGE)
-    (work / "bad.zip").write_bytes(archive.pack(files))
+    (work / "bad.zip").write_bytes(archive.pack_files(files))
     assert "bad.zip, manifest.json: it has no manifest" in refusal(cli, *MERGE)
 
 
 def test_a_manifest_in_another_form(work: Path, cli: Cli, files: Files) -> None:
     with zipfile.ZipFile(work / "local.zip") as good:
         text = good.read("manifest.json")
-    (work / "bad.zip").write_bytes(archive.pack({**files, "manifest.json": text + b" "}))
+    (work / "bad.zip").write_bytes(archive.pack_files({**files, "manifest.json": text + b" "}))
     assert "it isn't written as bench bundle writes it" in refusal(cli, *MERGE)
 
 
 @pytest.mark.parametrize("name", sorted(archive.ALWAYS))
 def test_a_part_that_is_left_out(work: Path, cli: Cli, files: Files, name: str) -> None:
     del files[name]
-    (work / "bad.zip").write_bytes(archive.make("local", files))
+    (work / "bad.zip").write_bytes(archive.assemble_bundle("local", files))
     assert f"bad.zip: it lacks {name}" in refusal(cli, *MERGE)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bench.errors import InputError
-from bench.records.store import npz
+from bench.records.store import predictions_to_npz
 from tests.support.cli import Cli
 from tests.support.forge import Edit, add_points, forge, forge_predictions
 from tests.support.verified import CAMPAIGN, NOISE, ONE, found_by_verify, where
@@ -153,7 +153,7 @@ def test_a_copied_seed_with_its_tasks_in_another_order(cli: Cli, tmp_path: Path)
     with np.load(file) as archive:
         values = {task: archive[task] for task in archive.files}
     assert list(values) == ["negation", "swap", "number", "antonym", "order"]
-    file.write_bytes(npz(dict(reversed(values.items()))))
+    file.write_bytes(predictions_to_npz(dict(reversed(values.items()))))
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     forge(path, lambda record: record["predictions"].update(sha256=digest))
     assert found_by_verify(cli) == {where(path.relative_to(tmp_path)): {"predictions"}}
@@ -171,11 +171,11 @@ def test_edited_gold_scores(results: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     from bench.data import toy
     from bench.eval import rescore
 
-    real = toy.toy_task()
+    real = toy.make_toy_task()
     subset = real.subsets[0]
     flipped = type(subset)(subset.name, subset.first, subset.second, tuple(-gold for gold in subset.gold))
     other = type(real)(real.id, (flipped, *real.subsets[1:]))
-    monkeypatch.setattr(rescore, "_suite", lambda *asked: {other.id: other})
+    monkeypatch.setattr(rescore, "_load_suite", lambda *asked: {other.id: other})
     assert {check for checks in found_by_verify(results).values() for check in checks} == {"data"}
 
 
@@ -259,7 +259,7 @@ def test_without_data_nothing_is_sealed(results: Cli, monkeypatch: pytest.Monkey
         raise InputError("suite 'toy' needs evaluation data")
 
     forge(ONE, lambda record: None, "stripped")
-    monkeypatch.setattr("bench.eval.rescore._suite", no_data)
+    monkeypatch.setattr("bench.eval.rescore._load_suite", no_data)
     code, out, _ = results("verify", "--seal")
     assert (code, "sealed" in out.replace("unsealed", "")) == (1, False)
     assert "not checked: scores of toy: suite 'toy' needs evaluation data" in out

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import DataError
-from bench.exchange.bundle import environment
+from bench.exchange.bundle import list_distributions
 from bench.records.store import ResultStore
 from bench.verify import archive
 from bench.verify.sentences import check_sentences
@@ -49,7 +49,7 @@ def test_the_report_is_that_of_the_records(work: Path, cli: Cli, files: dict[str
     (work / "results" / "local" / "overlap.csv").write_text("task\n")  # what the bundle doesn't hold
     shutil.rmtree(work / "results" / "local" / "stats", ignore_errors=True)
     assert cli(*MINE)[0] == 0
-    assert archive.read(work / "new.zip").files == files
+    assert archive.read_bundle(work / "new.zip").files == files
     (work / "results" / "local" / "overlap.csv").unlink()
     for name, form in archive.REPORTS.items():
         assert cli("report", "--format", form)[1].encode() == files[name]
@@ -70,15 +70,15 @@ def test_equal_campaigns_give_equal_bytes(work: Path, cli: Cli, monkeypatch: pyt
 
 
 def test_the_bytes_are_those_of_every_python() -> None:
-    packed = archive.pack({"report.txt": b"a\n", "environment.txt": b""})
+    packed = archive.pack_files({"report.txt": b"a\n", "environment.txt": b""})
     assert hashlib.sha256(packed).hexdigest() == GOLDEN
 
 
 def test_no_path_of_the_machine_is_in_it(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     said = f'{{"unchecked": {{"scores: no file {work / "data" / "x.txt"}": 1}}}}\n'
-    monkeypatch.setattr("bench.exchange.bundle.as_json", lambda verified: said)
+    monkeypatch.setattr("bench.exchange.bundle.verification_json", lambda verified: said)
     assert cli(*MINE)[0] == 0
-    found = archive.read(work / "new.zip").files["verify.json"]
+    found = archive.read_bundle(work / "new.zip").files["verify.json"]
     assert json.loads(found) == {"unchecked": {"scores: no file x.txt": 1}}
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_can_not_be_written(work: Path, cli: Cli) -> None:
 
 
 def test_no_test_sentence_travels(work: Path, cli: Cli, files: dict[str, bytes]) -> None:
-    sentences = {sentence for pair in toy_task().all_pairs() for sentence in pair}
+    sentences = {sentence for pair in make_toy_task().all_pairs() for sentence in pair}
     assert len(sentences) > 100
     for name, content in files.items():
         assert not any(sentence.encode() in content for sentence in sentences), name
@@ -174,7 +174,7 @@ def test_no_test_sentence_travels(work: Path, cli: Cli, files: dict[str, bytes])
 
 
 def test_a_plug_in_with_test_sentences_is_not_bundled(work: Path, cli: Cli) -> None:
-    first = next(iter(toy_task().all_pairs()))[0]
+    first = next(iter(make_toy_task().all_pairs()))[0]
     shutil.rmtree(work / "results")
     (work / "mine.py").write_text(f"{(work / 'mine.py').read_text()}\nKNOWN = [{first!r}]\n")
     run = ("run", "--methods", "mine", "--seeds", "1", "--suite", "toy", "--plugin", "mine.py")
@@ -185,9 +185,9 @@ def test_a_plug_in_with_test_sentences_is_not_bundled(work: Path, cli: Cli) -> N
 
 
 def test_the_lock_names_each_distribution_once() -> None:
-    names = [line.split("==")[0] for line in environment().splitlines()]
+    names = [line.split("==")[0] for line in list_distributions().splitlines()]
     assert len(names) == len(set(names)) > 20
-    assert all(len(line.split("==")) == 2 and "/" not in line for line in environment().splitlines())
+    assert all(len(line.split("==")) == 2 and "/" not in line for line in list_distributions().splitlines())
 
 
 def test_more_than_a_bundle_may_hold(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,11 +201,11 @@ def test_more_than_a_bundle_may_hold(work: Path, cli: Cli, monkeypatch: pytest.M
 def test_copies_that_setuptools_carries_are_no_installed_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = environment()
+    before = list_distributions()
     folder = tmp_path / "setuptools" / "_vendor" / "carried-1.0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: carried\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(str(folder.parent))
-    assert environment() == before
+    assert list_distributions() == before
     monkeypatch.syspath_prepend(str(shutil.copytree(folder.parent, tmp_path / "own")))
-    assert "carried==1.0\n" in environment()
+    assert "carried==1.0\n" in list_distributions()

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from bench.records.record import RunRecord, from_json
+from bench.records.record import RunRecord, parse_record
 from bench.stages import planned_sentences
-from bench.training.loop import batches
-from bench.verify.course import of_itself
+from bench.training.loop import order_batches
+from bench.verify.course import check_training
 from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.verified import found_by_verify
@@ -29,7 +29,7 @@ Stage = dict[str, Any]
 
 def sound() -> RunRecord:
     """40 steps of 64 sentences, a dev evaluation every 10, the best at step 20; a loss of each step."""
-    return from_json(SOUND.read_text(), str(SOUND))
+    return parse_record(SOUND.read_text(), str(SOUND))
 
 
 @pytest.fixture
@@ -83,18 +83,18 @@ CHOSEN: Stage = {"dev_curve": CURVE, "selected_step": 20, "selected_dev": 0.75}
     ],
 )
 def test_a_stage_that_contradicts_itself(values: Stage, said: list[str]) -> None:
-    found = [one for one in of_itself(edited(**values)) if one[0] != "score"]  # that is of scores beside it
+    found = [one for one in check_training(edited(**values)) if one[0] != "score"]  # that is of scores beside it
     assert [what for _, what, _ in found] == [f"stage simcse: {what}" for what in said]
     assert {check for check, *_ in found} <= {"training"}
 
 
 def test_a_method_from_elsewhere_chooses_as_it_likes() -> None:
     odd = edited(selected_dev=0.99)
-    assert list(of_itself(replace(odd, name="theirs"))) == []
+    assert list(check_training(replace(odd, name="theirs"))) == []
     member = {"method": "theirs", "version": 1, "options": {}}
     built = replace(odd, training={**odd.training, "members": {"x": member}})
-    assert list(of_itself(built)) == []
-    assert len(list(of_itself(odd))) == 1
+    assert list(check_training(built)) == []
+    assert len(list(check_training(odd))) == 1
 
 
 def without_curves(stage: Stage) -> None:
@@ -162,7 +162,7 @@ def test_what_nothing_shows_is_said(cli: Cli, campaign: Path) -> None:
 @pytest.mark.parametrize(("count", "size"), [(10, 4), (12, 4), (4, 4), (5, 4), (9, 1)])
 def test_sentences_are_those_of_the_batches(count: int, size: int, steps: int, drop_last: bool) -> None:
     config = {"batch_size": size, "epochs": 2, "steps": steps, "drop_last": drop_last}
-    taken = partial(batches, count, size, 1, "text", drop_last=drop_last)()
+    taken = partial(order_batches, count, size, 1, "text", drop_last=drop_last)()
     left = count // size if drop_last else -(-count // size)
     seen = sum(len(next(taken)) for _ in range(steps or 2 * left))
     assert planned_sentences(config, count) == seen

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.records.files import below
+from bench.records.files import walk_folder
 from tests.support.cli import Cli
 from tests.support.unreadable import unreadable
 from tests.support.verified import CAMPAIGN, NOISE, found_by_verify, where
@@ -105,8 +105,8 @@ def test_files_and_folders_below(tmp_path: Path, close: Close) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "b")
     (tmp_path / "file").symlink_to(tmp_path / "nowhere")
     close(tmp_path / "shut")
-    found = below(tmp_path)
+    found = walk_folder(tmp_path)
     assert found.files == [tmp_path / name for name in ("a/d", "b/c", "file")]
     assert found.closed == {tmp_path / "shut": "Permission denied"}
     assert found.linked == [tmp_path / "link"]
-    assert below(tmp_path / "none") == below(tmp_path / "none" / "none")
+    assert walk_folder(tmp_path / "none") == walk_folder(tmp_path / "none" / "none")

@@ -10,11 +10,11 @@ import pytest
 from bench.config import profiles
 from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import RunSpec
-from bench.config.sweep_manifest import Manifest, save
+from bench.config.sweep_manifest import Manifest, save_manifest
 from bench.config.sweeps import SWEEPS, Backbone
 from bench.plan.cells import make_cells
 from bench.registry import discover
-from bench.verify.findings import Verified
+from bench.verify.findings import Verification
 from bench.verify.grids import verify_grids
 from tests.support.cli import Cli
 
@@ -24,8 +24,8 @@ CELL = ["4", "jtcse", "jtcse[caels=4]"]
 def found(folder: Path, points: list[list[str]], profile: str = "mini") -> list[str]:
     """What is wrong with a grid of sweep caels."""
     rows = tuple((row, column, method) for row, column, method in points)
-    save(Manifest("caels", profile, ("mini",), (1,), rows), folder / "camp")
-    verified = Verified()
+    save_manifest(Manifest("caels", profile, ("mini",), (1,), rows), folder / "camp")
+    verified = Verification()
     verify_grids(folder / "camp", folder, verified)
     assert {(each.where, each.check) for each in verified.findings} <= {
         (f"camp/sweeps/{profile}-caels.json", "grid")
@@ -38,7 +38,7 @@ def found(folder: Path, points: list[list[str]], profile: str = "mini") -> list[
 @pytest.mark.parametrize("override", [(), ("simcse.batch_size=8", "jtcse.lr=1e-3")])
 def test_every_sweeps_own_grid_is_whole(tmp_path: Path, profile: str, override: tuple[str, ...]) -> None:
     spec = RunSpec((), (1,), profile, overrides=tuple(map(parse_override, override)))
-    loaded = profiles.load(profile)
+    loaded = profiles.load_profile(profile)
     for name, sweep in SWEEPS.items():
         points = []
         for point in sweep.points(Backbone(4, True)):
@@ -46,8 +46,8 @@ def test_every_sweeps_own_grid_is_whole(tmp_path: Path, profile: str, override: 
             card = discover().get(request.name).card
             cells = make_cells(request, card, spec, loaded, profile, None, 0, lambda load: None)
             points.append((point.row, point.column, cells[0].method))
-        save(Manifest(name, profile, ("mini",), (1,), tuple(points)), tmp_path / "camp")
-    verified = Verified()
+        save_manifest(Manifest(name, profile, ("mini",), (1,), tuple(points)), tmp_path / "camp")
+    verified = Verification()
     verify_grids(tmp_path / "camp", tmp_path, verified)
     assert (verified.findings, verified.unchecked) == ([], {})
 
@@ -78,8 +78,8 @@ def test_what_is_the_same_said_otherwise_is_none(tmp_path: Path) -> None:
 
 
 def test_a_profile_that_is_unknown_here_is_said(tmp_path: Path) -> None:
-    save(Manifest("caels", "own", ("mini",), (1,), (("4", "jtcse", "jtcse"),)), tmp_path / "camp")
-    verified = Verified()
+    save_manifest(Manifest("caels", "own", ("mini",), (1,), (("4", "jtcse", "jtcse"),)), tmp_path / "camp")
+    verified = Verification()
     verify_grids(tmp_path / "camp", tmp_path, verified)
     assert verified.findings == []
     assert list(verified.unchecked) == ["defaults in grids of sweeps: profile own is unknown here"]
@@ -87,7 +87,7 @@ def test_a_profile_that_is_unknown_here_is_said(tmp_path: Path) -> None:
 
 def test_bench_verify_looks_at_grids(results: Cli, tmp_path: Path) -> None:
     file = tmp_path / "results/local/sweeps/mini-caels.json"
-    save(Manifest("caels", "mini", ("toy",), (1,), (("4", "jtcse", "noise"),)), tmp_path / "results/local")
+    save_manifest(Manifest("caels", "mini", ("toy",), (1,), (("4", "jtcse", "noise"),)), tmp_path / "results/local")
     code, out, _ = results("verify")
     assert (code, out.count("grid: ")) == (1, 1)
     assert "local/sweeps/mini-caels.json: grid: cell '4', 'jtcse' of sweep caels is of jtcse[caels=4]" in out

@@ -18,12 +18,12 @@ import pytest
 from filelock import FileLock
 
 from bench.config import sweep_manifest as manifest
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.eval.suite import measure_of
 from bench.exchange import merge as merging
 from bench.records import integrity
-from bench.records.files import write_whole
-from bench.records.record import RunRecord, from_json, to_json
+from bench.records.files import write_atomically
+from bench.records.record import RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
 from bench.verify import archive
 from tests.support.bundles import NOISE, edited, rewritten, snapshot
@@ -59,7 +59,7 @@ def test_a_bundle_on_another_clone(work: Path, cli: Cli) -> None:
     assert [path.name for path in (work / "target").iterdir()] == ["local"]
     shutil.move(work / "target", work / "there" / "results")
     assert stable_bytes(work / "there") == stable_bytes(work)
-    assert manifest.load_all(work / "there" / "results" / "local") == manifest.load_all(
+    assert manifest.load_manifests(work / "there" / "results" / "local") == manifest.load_manifests(
         work / "results" / "local"
     )
 
@@ -96,9 +96,9 @@ def test_nothing_is_written_before_all_can_be(work: Path, cli: Cli, monkeypatch:
     def sealed(record: RunRecord) -> RunRecord:
         if record.seed == 2:
             raise RecursionError
-        return integrity.sealed(record)
+        return integrity.seal_record(record)
 
-    monkeypatch.setattr(merging, "sealed", sealed)
+    monkeypatch.setattr(merging, "seal_record", sealed)
     assert "internal error, RecursionError" in refusal(cli, *MERGE, code=1)
     assert not list(work.glob("target/local/*/*/*/*"))
 
@@ -336,7 +336,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a profile less": (lambda f: f.pop("profiles/mini.toml"), "its records name 'profiles/mini.toml'"),
     "a profile more": (lambda f: f.update({"profiles/x.toml": b""}), "nothing in it names 'profiles/x.toml'"),
     "a test sentence": (
-        lambda f: f.update({"report.txt": f"{next(iter(toy_task().all_pairs()))[0]}\n".encode()}),
+        lambda f: f.update({"report.txt": f"{next(iter(make_toy_task().all_pairs()))[0]}\n".encode()}),
         "'report.txt' quotes a test sentence in line 1",
     ),
     "no records": (
@@ -406,15 +406,15 @@ def test_another_profile_is_said(work: Path, cli: Cli, files: Files) -> None:
 
 def forged(work: Path, files: Files, name: str) -> None:
     """Make predictions that are the gold scores, and everything else to fit them."""
-    task = toy_task()
+    task = make_toy_task()
     predictions = {"TOY": np.asarray(task.subsets[0].gold, dtype=np.float32)}
-    record = from_json(files[f"{name}.json"].decode(), "test")
+    record = parse_record(files[f"{name}.json"].decode(), "test")
     scores = measure_of("toy").rescore([task], predictions, record)
     store = ResultStore(work, "scratch")
     written = store.write(record.place, record, predictions)
     files[f"{name}.npz"] = store.path(record.place).with_suffix(".npz").read_bytes()
     files[f"{name}.json"] = edited(
-        to_json(written).encode(),
+        record_to_json(written).encode(),
         lambda data: data.update(scores=[vars(score) for score in scores]),
     )
     shutil.rmtree(store.root)
@@ -478,7 +478,7 @@ def test_a_plug_in_that_is_not_in_the_bundle(work: Path, cli: Cli) -> None:
 def test_a_merge_that_is_stopped_goes_on(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli("merge", "local.zip", "--into", "whole")[0] == 0
     whole = {name: content for name, content in snapshot(work / "whole").items() if ".locks" not in name}
-    real, moments = write_whole, 0
+    real, moments = write_atomically, 0
     for stop in (1, 2, 3, 10, 11):
         calls = 0
 
@@ -490,7 +490,7 @@ def test_a_merge_that_is_stopped_goes_on(work: Path, cli: Cli, monkeypatch: pyte
             real(path, payload)
 
         with monkeypatch.context() as patch:
-            patch.setattr("bench.exchange.merge.write_whole", stopping)
+            patch.setattr("bench.exchange.merge.write_atomically", stopping)
             code, _, err = cli(*MERGE)
         if code == 0:
             break
@@ -559,7 +559,7 @@ def test_a_full_disk(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(28, os.strerror(28), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.exchange.merge.write_whole", full)
+        patch.setattr("bench.exchange.merge.write_atomically", full)
         err = refusal(cli, *MERGE, code=1)
     assert "mine/seed-1/toy.json: the record can't be written: No space left on device" in err
     assert not list((work / "target").glob("local/*/*/*/*.json"))
@@ -578,7 +578,7 @@ def test_a_new_row_that_not_every_system_can_hold_is_refused(
 ) -> None:
     from bench.plan import plan as names
 
-    monkeypatch.setattr(names, "check_new", lambda *args, **more: None)  # as before there was such a check
+    monkeypatch.setattr(names, "check_new_name", lambda *args, **more: None)  # as before there was such a check
     line = f"run --methods noise,{name}=word_overlap --seeds 1 --suite toy --campaign old"
     assert cli(*line.split())[0] == 0
     code, _, err = cli("bundle", "old", "--out", "old.zip")

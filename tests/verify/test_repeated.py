@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bench.errors import InputError
-from bench.execution.rerun import Difference, rerun
+from bench.execution.rerun import RerunDifference, rerun_record
 from bench.records.record import RunRecord
 from bench.verify import sample
-from bench.verify.findings import Verified
+from bench.verify.findings import Verification
 from tests.support.cli import Cli
 from tests.support.forge import forge, forge_predictions
 from tests.support.verified import WORDS, found_by_verify, where
@@ -34,17 +34,17 @@ def test_another_cpu_excuses_no_made_up_predictions(results: Cli) -> None:
     code, out, _ = results("verify", "--rerun", "9")
     assert (code, out.count(": rerun: ")) == (1, 1)
     assert f"{where(WORDS)}: rerun: " in out
-    assert f", and other versions or hardware excuse {sample.ALONE} (2 scores differ, by up to " in out
+    assert f", and other versions or hardware excuse {sample.UNTRAINED_BOUND} (2 scores differ, by up to " in out
     assert f"; {HINT}\n" in out
 
 
 def test_what_hardware_changes_is_said_and_no_finding(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def slightly(record: RunRecord, **given: Any) -> Any:
         found, now = real(record, **given)
-        return [Difference("scores", "TOY all spearman", 0.5, 0.5000001), *found], now
+        return [RerunDifference("scores", "TOY all spearman", 0.5, 0.5000001), *found], now
 
-    real = rerun
-    monkeypatch.setattr(sample, "rerun", slightly)
+    real = rerun_record
+    monkeypatch.setattr(sample, "rerun_record", slightly)
     elsewhere(WORDS)
     code, out, _ = results("verify", str(WORDS), "--rerun", "1")
     said = (
@@ -68,10 +68,10 @@ def made(**facts: Any) -> RunRecord:
 
 def found(then: RunRecord, now: RunRecord, *scores: tuple[str, float | None, float | None]) -> list[str]:
     """What is wrong of a repetition that gave those scores."""
-    verified, differences = Verified(), [Difference("scores", *each) for each in scores]
+    verified, differences = Verification(), [RerunDifference("scores", *each) for each in scores]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sample, "rerun", lambda record, data: (differences, now))
-        sample.repeat_some(verified, [("x.json", then)], 1, None, lambda line: None)
+        patch.setattr(sample, "rerun_record", lambda record, data: (differences, now))
+        sample.repeat_sample(verified, [("x.json", then)], 1, None, lambda line: None)
     assert len(verified.findings) + len(verified.unchecked) == 1
     return [finding.what for finding in verified.findings]
 
@@ -134,8 +134,8 @@ def test_a_repetition_of_nothing_is_not_passed(results: Cli, monkeypatch: pytest
             return real(record, **given)
         raise InputError("the backbone own isn't here")
 
-    real = rerun
-    monkeypatch.setattr(sample, "rerun", refuses)
+    real = rerun_record
+    monkeypatch.setattr(sample, "rerun_record", refuses)
     code, out, _ = results("verify", str(WORDS), "--rerun", "1")
     none = "rerun: of the cells drawn none could run here (1); repeat one by itself: bench rerun takes"
     assert (code, f"{WORDS.name}: {none}" in out, "0 of 1 cells repeated: FAILED" in out) == (

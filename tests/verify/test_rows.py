@@ -11,8 +11,8 @@ import pytest
 
 from bench.records.record import RunRecord
 from bench.registry import METHODS, discover
-from bench.verify.findings import Verified
-from bench.verify.rows import named
+from bench.verify.findings import Verification
+from bench.verify.rows import check_method_id
 from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.verified import found_by_verify
@@ -26,7 +26,7 @@ def wrong(method: str, name: str, **options: Any) -> list[str]:
     options = {option.name: option.default for option in card.options if option.name != "match"} | options
     backbone = {"name": "org/My Model", "sha256": SHA}
     record = RunRecord("nowhere", method, name, card.version, options, backbone, None, "toy", {}, "", "ok")
-    return [what for _, what, _ in named(record, Verified())]
+    return [what for _, what, _ in check_method_id(record, Verification())]
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from bench.cli.site import _check
+from bench.cli.site import _verify_campaign
 from bench.data import pins
-from bench.execution.rerun import job_of, said_otherwise, spec_of
+from bench.execution.rerun import find_repeating_job, compare_notes, build_rerun_spec
 from bench.plan.plan import make_plan
-from bench.records.record import from_json
+from bench.records.record import parse_record
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
-from bench.verify.findings import Verified
-from bench.verify.known import known
+from bench.verify.findings import Verification
+from bench.verify.known import check_metadata
 from tests.support.cli import Cli, records
 from tests.support.forge import forge
 from tests.support.training import toy_sentences
@@ -96,26 +96,26 @@ def test_where_a_text_came_from_is_said_in_one_form(cli: Cli, tmp_path: Path, ti
     text.write_text("".join(f"{sentence}\n" for sentence in toy_sentences()))
     path = run(cli, "simcse", "simcse", given=("--corpus", str(text), "--backbone", str(tiny_bert)))
     note = "The training text wiki1m_for_simcse.txt is not from the pinned source."
-    record = from_json(path.read_text(), str(path))
-    spec = spec_of(record, None, str(tiny_bert), text, (), tmp_path)
+    record = parse_record(path.read_text(), str(path))
+    spec = build_rerun_spec(record, None, str(tiny_bert), text, (), tmp_path)
     unpinned = make_plan(spec)
-    pins.write_pin(text, pins.measure(text, address="https://example.org/wiki"))
+    pins.write_pin(text, pins.measure_text(text, address="https://example.org/wiki"))
     pinned = make_plan(spec)
     assert note in record.notes
     for plan in (unpinned, pinned):
         without = replace(record, notes=tuple(each for each in record.notes if each != note))
         for honest in (record, without):
-            assert list(said_otherwise(honest, plan, job_of(plan, honest))) == []
+            assert list(compare_notes(honest, plan, find_repeating_job(plan, honest))) == []
         for name in ("was audited by the maintainers, and any other text", pins.NLI):
-            planted = pins.note(name)
+            planted = pins.unpinned_note(name)
             forged = replace(record, notes=(*record.notes, planted))
-            found = list(said_otherwise(forged, plan, job_of(plan, forged)))
+            found = list(compare_notes(forged, plan, find_repeating_job(plan, forged)))
             assert found == [f"its run has no note '{planted}'"]
 
 
 def test_a_sentence_of_the_senders_is_no_note_on_a_text(cli: Cli) -> None:
     path = run(cli, "simcse", "simcse")
-    said = pins.note("was audited by the maintainers (p < 0.001), and any other text")
+    said = pins.unpinned_note("was audited by the maintainers (p < 0.001), and any other text")
     forge(path, lambda record: record["notes"].append(said))
     assert found_by_verify(cli) == {where(path): {"notes"}}
 
@@ -208,12 +208,12 @@ def test_a_value_that_no_run_takes(results: Cli, method: str, option: str, value
     forge(ONE, lambda record: record["options"].update({option: value}))
     assert found_by_verify(results) == {where(ONE): {"method"}}
     assert f"{where(ONE)}: method: {said}; delete the file and run the cell again\n" in results("verify")[1]
-    assert _check(ResultStore(Path("results"), "local"), None).status == "faults"
+    assert _verify_campaign(ResultStore(Path("results"), "local"), None).status == "faults"
 
 
 def test_a_value_that_no_run_of_a_member_takes(results: Cli) -> None:
     discover()
-    record = from_json(ONE.read_text(), str(ONE))
+    record = parse_record(ONE.read_text(), str(ONE))
     card = METHODS.get("untrained").card
     for version, value, found in (
         (card.version, "the best", 1),
@@ -222,7 +222,7 @@ def test_a_value_that_no_run_of_a_member_takes(results: Cli) -> None:
     ):
         member = {"method": "untrained", "version": version, "options": {"pooling": value}}
         other = replace(record, training={"members": {"x": {**member, "members": {}}}})
-        wrong = [what for _, what, _ in known(other, Verified()) if "pooling" in what]
+        wrong = [what for _, what, _ in check_metadata(other, Verification()) if "pooling" in what]
         assert len(wrong) == found
         assert all(
             what.startswith("option pooling of untrained: 'the best' is not a value") for what in wrong

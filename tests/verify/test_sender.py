@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.errors import DataError
-from bench.records.integrity import seal_fault
-from bench.records.record import from_json, to_json
+from bench.records.integrity import find_seal_fault
+from bench.records.record import parse_record, record_to_json
 from bench.verify import archive
 from bench.verify.sentences import LEAST_WORDS
 from bench.version import __version__
@@ -40,20 +40,20 @@ OTHERS: dict[str, Any] = {"a number": 7, "null": None, "a list": ["Ada"], "a bla
 
 def signed(work: Path, by: Any, ascii_only: bool = False) -> dict[str, Any]:
     """Write the bundle with a hand-made manifest as ``signed.zip``; return that manifest."""
-    found = archive.read(work / "local.zip")
+    found = archive.read_bundle(work / "local.zip")
     listed = {
         name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
         for name, content in found.files.items()
     }
     said = {"schema": 1, "bench": __version__, "campaign": "local", "files": listed, "by": by}
     text = json.dumps(said, indent=2, sort_keys=True, ensure_ascii=ascii_only) + "\n"
-    (work / "signed.zip").write_bytes(archive.pack({**found.files, archive.MANIFEST: text.encode()}))
+    (work / "signed.zip").write_bytes(archive.pack_files({**found.files, archive.MANIFEST: text.encode()}))
     return said
 
 
 def test_the_records_keep_it(work: Path, cli: Cli) -> None:
     assert cli(*BUNDLE, "signed.zip", "--by", f"  {NAME} ")[0] == 0
-    found = archive.read(work / "signed.zip")
+    found = archive.read_bundle(work / "signed.zip")
     assert found.by == NAME
     code, out, err = cli(*MERGE)
     assert (code, err) == (0, "")
@@ -61,11 +61,11 @@ def test_the_records_keep_it(work: Path, cli: Cli) -> None:
     paths = sorted((work / "target").glob("*/*/*/*/*.json"))
     assert len(paths) == 5
     for path in paths:
-        record = from_json(path.read_text(), str(path))
+        record = parse_record(path.read_text(), str(path))
         assert record.timing["merged"] == {"bundle": found.sha256, "campaign": "local", "by": NAME}
-        assert seal_fault(record, path.read_text()) is None
+        assert find_seal_fault(record, path.read_text()) is None
         path.write_text(path.read_text().replace("Zoë", "Zoe"))
-        assert seal_fault(record, path.read_text()) is not None
+        assert find_seal_fault(record, path.read_text()) is not None
         path.write_text(path.read_text().replace("Zoe", "Zoë"))
     code, out, _ = cli("verify", "target", "--plugin", "mine.py")
     assert (code, "nothing wrong" in out) == (0, True)
@@ -92,12 +92,12 @@ def test_unpack_prints_it(work: Path, cli: Cli) -> None:
 def test_a_bundle_without_it_is_as_before(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli(*BUNDLE, "again.zip")[0] == 0
     assert (work / "again.zip").read_bytes() == (work / "local.zip").read_bytes()
-    assert archive.read(work / "local.zip").by == ""
+    assert archive.read_bundle(work / "local.zip").by == ""
     code, out, _ = cli("merge", "local.zip", "--into", "results", "--campaign", "theirs")
     assert (code, "submitted by" in out) == (0, False)
     assert all("by" not in record.timing["merged"] for record in records(work, "theirs").values())
     monkeypatch.setattr(archive, "__version__", "0.1.0")
-    made = archive.make("local", {"report.txt": b"a\n", "environment.txt": b""})
+    made = archive.assemble_bundle("local", {"report.txt": b"a\n", "environment.txt": b""})
     golden = "c71553d75eaebece1c960a58a05fd5742b471fb0348f6b49b9927c7fff725b9c"  # from before --by was there
     assert hashlib.sha256(made).hexdigest() == golden
 
@@ -109,7 +109,7 @@ def test_equal_names_give_equal_bytes(work: Path, cli: Cli) -> None:
     assert one == (work / "b.zip").read_bytes()
     signed(work, NAME)
     assert one == (work / "signed.zip").read_bytes()  # the key "by" is all that is new
-    assert archive.read(work / "a.zip").files == archive.read(work / "c.zip").files
+    assert archive.read_bundle(work / "a.zip").files == archive.read_bundle(work / "c.zip").files
     assert one != other
 
 
@@ -133,7 +133,7 @@ def test_a_text_that_is_no_name_is_not_read(work: Path, cli: Cli, case: str) -> 
 
 def test_a_hundred_characters_are_a_name(work: Path, cli: Cli) -> None:
     assert cli(*BUNDLE, "signed.zip", "--by", "é" * 100)[0] == 0
-    assert archive.read(work / "signed.zip").by == "é" * 100
+    assert archive.read_bundle(work / "signed.zip").by == "é" * 100
     code, _, err = cli(*BUNDLE, "two.zip", "--by", "a", "--by", "b", as_is=True)
     assert (code, "--by is given 2 times" in err) == (2, True)
 
@@ -144,7 +144,7 @@ def test_a_name_is_written_in_one_way(work: Path, cli: Cli) -> None:
 
 
 def test_a_test_sentence_is_no_name(work: Path, cli: Cli) -> None:
-    sentences = (text for pair in toy_task().all_pairs() for text in pair[:2])
+    sentences = (text for pair in make_toy_task().all_pairs() for text in pair[:2])
     quoted = next(text for text in sentences if len(text.split()) >= LEAST_WORDS and len(text) <= 100)
     said = "'--by' quotes a test sentence in line 1"
     assert said in refusal(cli, *BUNDLE, "signed.zip", "--by", quoted)
@@ -159,17 +159,17 @@ def test_a_record_in_a_bundle_names_nobody(work: Path, cli: Cli, files: dict[str
     claimed = {"bundle": "0" * 64, "campaign": "local", "by": "somebody else"}
     content = edited(files[f"{NOISE}.json"], lambda data: data["timing"].update(merged=claimed))
     assert b"somebody else" in content
-    (work / "signed.zip").write_bytes(archive.make("local", {**files, f"{NOISE}.json": content}))
+    (work / "signed.zip").write_bytes(archive.assemble_bundle("local", {**files, f"{NOISE}.json": content}))
     assert cli(*MERGE)[0] == 0
     merged = (work / "target" / "local" / f"{NOISE.removeprefix('records/')}.json").read_text()
-    assert from_json(merged, "it").timing["merged"].keys() == {"bundle", "campaign"}
+    assert parse_record(merged, "it").timing["merged"].keys() == {"bundle", "campaign"}
 
 
 @pytest.mark.parametrize("by", [text for text in (HOSTILE | OTHERS).values() if text != "Ada\udcff"])
 def test_a_record_with_another_text_is_not_read(work: Path, by: Any) -> None:
-    data = json.loads(to_json(next(iter(records(work).values()))))
+    data = json.loads(record_to_json(next(iter(records(work).values()))))
     data["timing"]["merged"] = {"bundle": "0" * 64, "campaign": "local", "by": "Ada"}
-    assert from_json(json.dumps(data), "it").timing["merged"]["by"] == "Ada"
+    assert parse_record(json.dumps(data), "it").timing["merged"]["by"] == "Ada"
     data["timing"]["merged"]["by"] = by
     with pytest.raises(DataError, match=r"'timing\.merged\.by' is missing or isn't what"):
-        from_json(json.dumps(data), "it")
+        parse_record(json.dumps(data), "it")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bench.records.record import from_json
+from bench.records.record import parse_record
 from bench.records.store import ResultStore
-from bench.verify.stages import planned, with_keys
+from bench.verify.stages import plan_rerun, replace_stage_keys
 from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.verified import found_by_verify
@@ -141,9 +141,9 @@ def as_seed(path: Path, seed: int, edit: Edit) -> Path:
         edit(record)
 
     forge(to, change)
-    record = from_json(to.read_text(), str(to))
+    record = parse_record(to.read_text(), str(to))
     predictions = ResultStore(path.parents[4], path.parents[3].name).predictions(record)
-    whole = with_keys(record, planned(record, None).keys)
+    whole = replace_stage_keys(record, plan_rerun(record, None).keys)
     ResultStore(path.parents[4], path.parents[3].name).write(record.place, whole, predictions)
     return to
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.exchange.unpack import needs, read_cards
+from bench.exchange.unpack import list_requirements, read_cards
 from bench.records.store import ResultStore
 from bench.verify import archive
 from tests.support.bundles import NOISE, edited, rewritten, snapshot
@@ -82,20 +82,20 @@ def test_a_full_folder_and_no_bundle_are_refused(work: Path, cli: Cli, files: di
 
 def test_what_is_in_no_bundle_is_named(work: Path) -> None:
     records = ResultStore(work / "results", "local").records()
-    assert needs(records) == ()
+    assert list_requirements(records) == ()
     model, text = {"name": "m", "sha256": "ab" * 32}, {"name": "c.txt", "sha256": "cd" * 32}
     own = replace(
         records[0], profile="minilm@1", backbone=model, suite="sts7", training={"corpus": text}, world=None
     )
-    named = {what.partition(" (")[0]: where for what, where in needs([own, own])}
+    named = {what.partition(" (")[0]: where for what, where in list_requirements([own, own])}
     assert named == {
         "model m": "--model",
         "training text c.txt": "--corpus",
         "evaluation data of sts7": "--data",
     }
-    assert needs([replace(own, profile="minilm")])[0][1] == "that of profile minilm"
+    assert list_requirements([replace(own, profile="minilm")])[0][1] == "that of profile minilm"
     world = replace(own, training={"corpus": {**text, "name": "mini-3.txt"}}, world={"seed": 3})
-    assert [where for _, where in needs([world])] == ["--model", "--data"]
+    assert [where for _, where in list_requirements([world])] == ["--model", "--data"]
 
 
 def test_cards_are_read_from_source() -> None:

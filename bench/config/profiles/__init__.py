@@ -13,39 +13,39 @@ from typing import Any
 
 from bench.card import MethodCard, OptionValue
 from bench.config.spec import METHOD_NAME
-from bench.errors import DataError, InputError, did_you_mean, unknown
+from bench.errors import DataError, InputError, suggest_name, unknown_name
 from bench.records.environment import packed_backbone
-from bench.schema import Block, Each, OneOf, Rows, anything, count, fault, label, number, setting
+from bench.schema import Block, MapOf, OneOf, ListOf, accept_any, is_count, find_fault, is_label, is_number, is_option_value
 
 DEFAULT = "mini"
 SUFFIX = ".toml"
 
 
-def _option(value: Any) -> bool:
+def _is_option(value: Any) -> bool:
     """An option's value, or a stage's table of them."""
-    return setting(value) or (isinstance(value, dict) and fault(value, Each(_option)) is None)
+    return is_option_value(value) or (isinstance(value, dict) and find_fault(value, MapOf(_is_option)) is None)
 
 
-def _at_least_one(value: Any) -> bool:
-    return count(value) and value > 0
+def _is_positive(value: Any) -> bool:
+    return is_count(value) and value > 0
 
 
-def _term(value: Any) -> bool:
+def _is_term(value: Any) -> bool:
     """A value on equal terms: a size, or a name, such as a text's."""
-    return _at_least_one(value) or label(value)
+    return _is_positive(value) or is_label(value)
 
 
-_MADE = Block({"weights": label, "loss": Rows(Rows(number)), "masked_accuracy": number}, closed=True)
+_MADE = Block({"weights": is_label, "loss": ListOf(ListOf(is_number)), "masked_accuracy": is_number}, closed=True)
 _PROFILE = Block(
     {
-        "summary": label,
-        "suites": Rows(label),
+        "summary": is_label,
+        "suites": ListOf(is_label),
         "backbone": OneOf(
             (
-                Block({"name": label, "hub": label}, closed=True),
-                Block({"name": label, "package": label, "folder": label}, {"extra": label}, closed=True),
+                Block({"name": is_label, "hub": is_label}, closed=True),
+                Block({"name": is_label, "package": is_label, "folder": is_label}, {"extra": is_label}, closed=True),
                 Block(
-                    {"name": label, "profile": label, "steps": _at_least_one, "from": label, "text": label},
+                    {"name": is_label, "profile": is_label, "steps": _is_positive, "from": is_label, "text": is_label},
                     {"made": _MADE},
                     closed=True,
                 ),
@@ -53,38 +53,38 @@ _PROFILE = Block(
         ),
         "corpus": OneOf(
             (
-                Block({"world": label}, closed=True),
+                Block({"world": is_label}, closed=True),
                 Block(
-                    {"file": label},
+                    {"file": is_label},
                     {
-                        "sick": label,
-                        "pairs": label,
-                        "copies": Each(label),
-                        "exclude_lines": Rows(count, least=2),
+                        "sick": is_label,
+                        "pairs": is_label,
+                        "copies": MapOf(is_label),
+                        "exclude_lines": ListOf(is_count, least=2),
                     },
                     closed=True,
                 ),
             )
         ),
-        "dev": label,
+        "dev": is_label,
     },
     {
-        "title": label,
-        "note": label,
+        "title": is_label,
+        "note": is_label,
         "budget": OneOf(
             tuple(
                 Block(
-                    {amount: _at_least_one, "evaluate_every": _at_least_one},
-                    {"equal": Each(_term)},
+                    {amount: _is_positive, "evaluate_every": _is_positive},
+                    {"equal": MapOf(_is_term)},
                     True,
                 )
                 for amount in ("sentences", "epochs")
             ),
         ),
-        "methods": Each(Each(_option)),
-        "pretrain": Each(setting),
-        "tuning": Rows(Each(anything)),
-        "stand_ins": Each(label),
+        "methods": MapOf(MapOf(_is_option)),
+        "pretrain": MapOf(is_option_value),
+        "tuning": ListOf(MapOf(accept_any)),
+        "stand_ins": MapOf(is_label),
     },
     closed=True,
 )
@@ -133,12 +133,12 @@ class Profile:
     stand_ins: Mapping[str, str] = field(default_factory=dict)
 
 
-def names() -> list[str]:
+def profile_names() -> list[str]:
     """Names of all profiles that bench ships."""
     return sorted(entry.name.removesuffix(SUFFIX) for entry in _files() if entry.name.endswith(SUFFIX))
 
 
-def load(name: str) -> Profile:
+def load_profile(name: str) -> Profile:
     """Read a profile: a shipped one by its name, or the user's ``FILE.toml``.
 
     Raises:
@@ -146,49 +146,49 @@ def load(name: str) -> Profile:
         DataError: a damaged file of bench's own.
     """
     if name.endswith(SUFFIX):
-        return _user_profile(Path(name))
-    if name not in names():
-        raise unknown("profile", name, names(), where="--profile")
+        return _read_user_profile(Path(name))
+    if name not in profile_names():
+        raise unknown_name("profile", name, profile_names(), where="--profile")
     file = resources.files(__name__).joinpath(f"{name}{SUFFIX}")
     try:
-        return _profile(name, file.read_text(encoding="utf-8"))
+        return _parse_profile(name, file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # such as text that is not UTF-8 or not TOML
         raise DataError(f"not a profile: {error}", where=f"bench/config/profiles/{name}.toml") from error
 
 
-def of_record(name: str) -> Profile:
+def load_shipped_profile(name: str) -> Profile:
     """Read the profile that a record names; raises InputError where that was a file, which they lack."""
-    if name not in names():
+    if name not in profile_names():
         raise InputError(
             f"it was run with a profile from a file, '{name}'",
             where=f"profile {name}",
-            expected=f"one of {', '.join(names())}",
+            expected=f"one of {', '.join(profile_names())}",
             hint="such records can be reported, compared and verified, not repeated, bundled or checked",
         )
-    return load(name)
+    return load_profile(name)
 
 
-def _user_profile(path: Path) -> Profile:
+def _read_user_profile(path: Path) -> Profile:
     where, name = f"--profile {path}", path.name.removesuffix(SUFFIX)
-    if name in names() or not METHOD_NAME.fullmatch(name):
-        taken = "is the name of a profile of bench's own" if name in names() else "can't name a profile"
+    if name in profile_names() or not METHOD_NAME.fullmatch(name):
+        taken = "is the name of a profile of bench's own" if name in profile_names() else "can't name a profile"
         raise InputError(
             f"'{name}' {taken}", where=where, expected="a file of another name, of letters, digits, _ . + -"
         )
     try:
-        return _profile(name, path.read_text(encoding="utf-8-sig"))
+        return _parse_profile(name, path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        near = did_you_mean(path.name, (file.name for file in path.parent.glob(f"*{SUFFIX}")))
+        near = suggest_name(path.name, (file.name for file in path.parent.glob(f"*{SUFFIX}")))
         raise InputError(f"it can't be read: {error.strerror}", where=where, hint=near) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"not a profile: {error}", where=where) from error
 
 
 @cache  # a list of items asks hundreds of times
-def _profile(name: str, text: str) -> Profile:
+def _parse_profile(name: str, text: str) -> Profile:
     """Return the profile of a TOML text; raises ValueError or RecursionError."""
     data = tomllib.loads(text)
-    if place := fault(data, _PROFILE):
+    if place := find_fault(data, _PROFILE):
         raise ValueError(f"'{place}' is missing, unknown or of another type")
     return Profile(
         name,
@@ -270,7 +270,7 @@ class Budget:
 
     def terms(self, card: MethodCard) -> dict[str, OptionValue]:
         """Values of a method's options that every method's stages have."""
-        trained = {f"{stage}{name}": value for stage in _prefixes(card) for name, value in self.equal.items()}
+        trained = {f"{stage}{name}": value for stage in _stage_prefixes(card) for name, value in self.equal.items()}
         return {
             option.name: option.parse(trained[option.name], f"the profile's equal terms: {option.name}")
             for option in card.options
@@ -288,7 +288,7 @@ class Budget:
             options: Value of every option, with the batch sizes that the user gave.
         """
         found: dict[str, OptionValue] = {}
-        for stage, batch_size in _stages(card, options):
+        for stage, batch_size in _stage_batch_sizes(card, options):
             if f"{stage}eval_every" in options:
                 found[f"{stage}eval_every"] = max(1, self.evaluate_every // batch_size)
             if self.sentences:
@@ -298,27 +298,27 @@ class Budget:
         return found
 
 
-def counted_by_epochs(given: Collection[str], options: Collection[str]) -> dict[str, OptionValue]:
+def zero_steps(given: Collection[str], options: Collection[str]) -> dict[str, OptionValue]:
     """Steps of 0 for each stage of which the user gave ``epochs`` and no ``steps``, so that they count."""
     steps = {name: f"{name.removesuffix('epochs')}steps" for name in given if name.split(".")[-1] == "epochs"}
     return {name: 0 for name in steps.values() if name in options and name not in given}
 
 
-def _stages(card: MethodCard, options: Mapping[str, OptionValue]) -> Iterator[tuple[str, int]]:
+def _stage_batch_sizes(card: MethodCard, options: Mapping[str, OptionValue]) -> Iterator[tuple[str, int]]:
     """Yield the prefix of every stage with steps and its batch size."""
-    for stage in _prefixes(card):
+    for stage in _stage_prefixes(card):
         size = options.get(f"{stage}batch_size", options.get("batch_size"))
-        if _whole(size):
+        if _is_whole_number(size):
             yield stage, max(1, int(size or 1))
 
 
-def _prefixes(card: MethodCard) -> Iterator[str]:
+def _stage_prefixes(card: MethodCard) -> Iterator[str]:
     """Yield the prefix of every stage with steps, "" for the method itself."""
     for option in card.options:
         prefix, _, name = option.name.rpartition(".")
-        if name == "steps" and _whole(option.default):
+        if name == "steps" and _is_whole_number(option.default):
             yield f"{prefix}." if prefix else ""
 
 
-def _whole(value: OptionValue | None) -> bool:
+def _is_whole_number(value: OptionValue | None) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TypeVar
 
 from bench.data.contrast import ContrastTask, Triple
-from bench.data.mini.generator import Customs, customs, sample_event, split_of
+from bench.data.mini.generator import Customs, draw_customs, sample_event, event_split
 from bench.data.mini.grammar import Draw, Event, noun_phrases, realise
 from bench.data.mini.lexicon import Concept
 from bench.data.source import GENERATOR
@@ -56,24 +56,24 @@ class _Wording(Draw):
 
 
 @cache
-def contrast_task(phenomenon: str, seed: int) -> ContrastTask:
+def draw_contrast_task(phenomenon: str, seed: int) -> ContrastTask:
     """Draw the items of a phenomenon from test events of a world.
 
     Args:
         phenomenon: One of :data:`bench.data.contrast.PHENOMENA`.
         seed: The world's seed.
     """
-    world, draw = customs(seed), Draw(f"mini/{GENERATOR}/{seed}/contrast/{phenomenon}")
+    world, draw = draw_customs(seed), Draw(f"mini/{GENERATOR}/{seed}/contrast/{phenomenon}")
     found: dict[str, Triple] = {}
     while len(found) < ITEMS:
-        for item in _item(world, draw, phenomenon):
+        for item in _draw_item(world, draw, phenomenon):
             found.setdefault(item[0], item)
     return ContrastTask(phenomenon, tuple(found.values()), (f"mini/{GENERATOR}", seed, ""))
 
 
-def _item(world: Customs, draw: Draw, phenomenon: str) -> Iterator[Triple]:
+def _draw_item(world: Customs, draw: Draw, phenomenon: str) -> Iterator[Triple]:
     """Yield an item, or nothing where the drawn event gives none."""
-    event = _event(world, draw, phenomenon)
+    event = _draw_event(world, draw, phenomenon)
     if event is None:
         return
     lexicon = world.lexicon
@@ -86,9 +86,9 @@ def _item(world: Customs, draw: Draw, phenomenon: str) -> Iterator[Triple]:
     concept = draw.pick([one for one in concepts if len(one.words) > 1])
     same = realise(event, lexicon, wording.other(concept), form=form)
     changed = _NEAR_MISS[phenomenon](world, draw, event, wording, text, form)
-    if changed is None or changes(text, same) != (1, 1):
+    if changed is None or count_changes(text, same) != (1, 1):
         return
-    if changes(text, changed) == _CHANGES[phenomenon] and changed != text:
+    if count_changes(text, changed) == _CHANGES[phenomenon] and changed != text:
         yield text, same, changed
 
 
@@ -96,10 +96,10 @@ _CHANGES = {"negation": (0, 1), "swap": (0, 0), "number": (1, 1), "antonym": (1,
 """Words that a near miss lacks, and has more than the sentence."""
 
 
-def changes(one: str, other: str) -> tuple[int, int]:
+def count_changes(one: str, other: str) -> tuple[int, int]:
     """How many words of the first the second lacks, and how many it has more; capitals don't matter.
 
-    >>> changes("A dog barks.", "The dog barks loudly.")
+    >>> count_changes("A dog barks.", "The dog barks loudly.")
     (1, 2)
     """
     first, second = ([*text.lower().rstrip(".").split()] for text in (one, other))
@@ -110,7 +110,7 @@ def changes(one: str, other: str) -> tuple[int, int]:
     return len(first), len(second)
 
 
-def _event(world: Customs, draw: Draw, phenomenon: str) -> Event | None:
+def _draw_event(world: Customs, draw: Draw, phenomenon: str) -> Event | None:
     """A test event of which the phenomenon can be shown."""
     event = sample_event(world, draw, "test")
     if phenomenon == "negation":
@@ -124,57 +124,57 @@ def _event(world: Customs, draw: Draw, phenomenon: str) -> Event | None:
     else:
         places = len(world.lexicon.topics[event.topic].places)
         event = replace(event, place=draw.below(places), agents=False, past=True)
-    return event if split_of(world, event) == "test" else None
+    return event if event_split(world, event) == "test" else None
 
 
-def _other_event(
+def _change_number(
     world: Customs, draw: Draw, event: Event, wording: _Wording, text: str, form: tuple[str, str]
 ) -> str | None:
     """Another number; None unless the changed event is one of test too."""
     count = len(world.lexicon.numbers) - 1
     changed = replace(event, number=1 + (event.number + draw.below(count - 1)) % count)
-    return _said(world, changed, wording, form)
+    return _realise_test_event(world, changed, wording, form)
 
 
-def _opposite(
+def _change_quality(
     world: Customs, draw: Draw, event: Event, wording: _Wording, text: str, form: tuple[str, str]
 ) -> str | None:
     """The opposite quality."""
     changed = replace(event, quality=_OPPOSITE[event.quality or 0])
-    return _said(world, changed, wording, form)
+    return _realise_test_event(world, changed, wording, form)
 
 
-def _denied(
+def _negate_event(
     world: Customs, draw: Draw, event: Event, wording: _Wording, text: str, form: tuple[str, str]
 ) -> str | None:
     """The same denied."""
-    return _said(world, replace(event, negated=True), wording, form)
+    return _realise_test_event(world, replace(event, negated=True), wording, form)
 
 
-def _said(world: Customs, event: Event, wording: _Wording, form: tuple[str, str]) -> str | None:
-    if split_of(world, event) != "test":
+def _realise_test_event(world: Customs, event: Event, wording: _Wording, form: tuple[str, str]) -> str | None:
+    if event_split(world, event) != "test":
         return None
     return realise(event, world.lexicon, wording, form=form)
 
 
-def _swapped(
+def _swap_roles(
     world: Customs, draw: Draw, event: Event, wording: _Wording, text: str, form: tuple[str, str]
 ) -> str | None:
     """Who does it and to whom it is done trade places."""
     agent, what = noun_phrases(event, world.lexicon, wording, 0.0)
-    return _traded(text, agent, what)
+    return _exchange_phrases(text, agent, what)
 
 
-def _reordered(
+def _swap_place(
     world: Customs, draw: Draw, event: Event, wording: _Wording, text: str, form: tuple[str, str]
 ) -> str | None:
     """Who does it and where it is done trade places."""
     agent, _ = noun_phrases(event, world.lexicon, wording, 0.0)
     place = wording.pick(world.lexicon.topics[event.topic].places[event.place or 0].words)
-    return _traded(text, agent, f"the {place.partition(' the ')[2]}")
+    return _exchange_phrases(text, agent, f"the {place.partition(' the ')[2]}")
 
 
-def _traded(text: str, one: str, other: str) -> str | None:
+def _exchange_phrases(text: str, one: str, other: str) -> str | None:
     """The text with two phrases in each other's place; None unless both stand in it once."""
     plain = f"{text[0].lower()}{text[1:-1]} "
     if plain.count(f"{one} ") != 1 or plain.count(f"{other} ") != 1:
@@ -185,9 +185,9 @@ def _traded(text: str, one: str, other: str) -> str | None:
 
 _NearMiss = Callable[[Customs, Draw, Event, _Wording, str, tuple[str, str]], str | None]
 _NEAR_MISS: dict[str, _NearMiss] = {
-    "negation": _denied,
-    "swap": _swapped,
-    "number": _other_event,
-    "antonym": _opposite,
-    "order": _reordered,
+    "negation": _negate_event,
+    "swap": _swap_roles,
+    "number": _change_number,
+    "antonym": _change_quality,
+    "order": _swap_place,
 }

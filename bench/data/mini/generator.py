@@ -43,13 +43,13 @@ class Customs:
 
 
 @cache
-def customs(seed: int) -> Customs:
+def draw_customs(seed: int) -> Customs:
     """Draw the customs of the world of this seed."""
     lexicon = load_lexicon()
     draw = Draw(f"mini/{GENERATOR}/{seed}/preferences")
     actions, places = (
         tuple(
-            tuple(_preference(draw, len(getattr(topic, what)), preferred, share) for _ in topic.agents)
+            tuple(_draw_preference(draw, len(getattr(topic, what)), preferred, share) for _ in topic.agents)
             for topic in lexicon.topics
         )
         for what, preferred, share in (("frames", 2, 0.8), ("places", 1, 0.7))
@@ -57,22 +57,22 @@ def customs(seed: int) -> Customs:
     return Customs(seed, lexicon, actions, places)
 
 
-def _preference(draw: Draw, count: int, preferred: int, share: float) -> tuple[float, ...]:
+def _draw_preference(draw: Draw, count: int, preferred: int, share: float) -> tuple[float, ...]:
     chosen: set[int] = set()
     while len(chosen) < preferred:
         chosen.add(draw.below(count))
     return tuple((1 - share) / count + (share / preferred if i in chosen else 0.0) for i in range(count))
 
 
-_said = attrgetter(*(field.name for field in fields(Event)[:-2]))  # all but past and negated
+_event_parts = attrgetter(*(field.name for field in fields(Event)[:-2]))  # all but past and negated
 
 
-def split_of(world: Customs, event: Event) -> str:
+def event_split(world: Customs, event: Event) -> str:
     """Train (8 of 10), dev or test: by a hash of who does what to how many, where and when."""
-    return _split(world, _said(event))
+    return _split_by_hash(world, _event_parts(event))
 
 
-def _split(world: Customs, said: tuple[int | None, ...]) -> str:
+def _split_by_hash(world: Customs, said: tuple[int | None, ...]) -> str:
     """The split of all events of the same parts, past or present, negated or not."""
     identity = f"{SPLIT}/{world.seed}/{(*said, True, False)}"
     bucket = hashlib.sha256(identity.encode()).digest()[0] % 10
@@ -99,19 +99,19 @@ def sample_event(world: Customs, draw: Draw, split: str, topic: int | None = Non
             draw.below(len(lexicon.times)) if draw.chance(0.35) else None,
         )
         past, negated = draw.chance(0.7), draw.chance(0.1)
-        if _split(world, said) == split:
+        if _split_by_hash(world, said) == split:
             return Event(*said, past, negated)
 
 
 @dataclass(frozen=True)
-class _Line:
+class _TrainingLine:
     """A line of the training text: the event, what surrounds its sentence, its wordings so far."""
 
     event: Event
     frame: Callable[[str], str]
     texts: tuple[str, ...]
 
-    def reworded(self, world: Customs, draw: Draw) -> _Line:
+    def reworded(self, world: Customs, draw: Draw) -> _TrainingLine:
         """The line with one more wording, different from all before."""
         while True:
             text = self.frame(realise(self.event, world.lexicon, draw, general=_GENERAL))
@@ -120,37 +120,37 @@ class _Line:
 
 
 @cache
-def _lines(seed: int) -> tuple[_Line, ...]:
+def _draw_lines(seed: int) -> tuple[_TrainingLine, ...]:
     """Every line with its first wordings, which differ: the sentence and COPIES."""
-    world, draw = customs(seed), Draw(f"mini/{GENERATOR}/{seed}/training")
-    rows: dict[str, _Line] = {}
+    world, draw = draw_customs(seed), Draw(f"mini/{GENERATOR}/{seed}/training")
+    rows: dict[str, _TrainingLine] = {}
     while len(rows) < TRAINING_SENTENCES:
         event = sample_event(world, draw, "train")
-        frame = _frame(world, draw, event)
+        frame = _draw_frame(world, draw, event)
         texts = tuple(
             frame(realise(event, world.lexicon, draw, general=_GENERAL)) for _ in range(1 + len(COPIES))
         )
         if len(set(texts)) == len(texts):
-            rows.setdefault(texts[0], _Line(event, frame, texts))
+            rows.setdefault(texts[0], _TrainingLine(event, frame, texts))
     return tuple(rows.values())
 
 
-def training_rows(seed: int) -> list[tuple[str, ...]]:
+def draw_training_rows(seed: int) -> list[tuple[str, ...]]:
     """(sentence, copy a, copy b) of TRAINING_SENTENCES train events; the sentences are distinct."""
-    return [line.texts for line in _lines(seed)]
+    return [line.texts for line in _draw_lines(seed)]
 
 
 @cache
-def further_rows(seed: int) -> list[tuple[str, ...]]:
+def draw_copy_rows(seed: int) -> list[tuple[str, ...]]:
     """The same followed by FURTHER_COPIES; all wordings of a line differ."""
-    lines = list(_lines(seed))
+    lines = list(_draw_lines(seed))
     for copy in FURTHER_COPIES:
         draw = Draw(f"mini/{GENERATOR}/{seed}/training/{copy}")
-        lines = [line.reworded(customs(seed), draw) for line in lines]
+        lines = [line.reworded(draw_customs(seed), draw) for line in lines]
     return [line.texts for line in lines]
 
 
-def _frame(world: Customs, draw: Draw, event: Event) -> Callable[[str], str]:
+def _draw_frame(world: Customs, draw: Draw, event: Event) -> Callable[[str], str]:
     """What surrounds a sentence: mostly nothing, else a speaker or a prompt as PromptBERT's."""
     if not draw.chance(_FRAMED):
         return str
@@ -161,17 +161,17 @@ def _frame(world: Customs, draw: Draw, event: Event) -> Callable[[str], str]:
     return lambda text: template.format(sentence=text, subject=subject, reporter=reporter, says=says)
 
 
-def triplet_rows(seed: int) -> list[tuple[str, str, str]]:
+def draw_triplets(seed: int) -> list[tuple[str, str, str]]:
     """(sentence, positive, hard negative) of TRIPLETS train events; the sentences are distinct.
 
     The positive says the same in other words. The hard negative contradicts it: another agent or place, or
     negated, which is a pair's grade 3.
     """
-    world, draw = customs(seed), Draw(f"mini/{GENERATOR}/{seed}/triplets")
+    world, draw = draw_customs(seed), Draw(f"mini/{GENERATOR}/{seed}/triplets")
     rows: dict[str, tuple[str, str, str]] = {}
     while len(rows) < TRIPLETS:
         event = sample_event(world, draw, "train")
-        other = partner(world, draw, "train", event, 3)
+        other = draw_partner(world, draw, "train", event, 3)
         if other is None:
             continue
         said = (event, event, other[0])
@@ -181,7 +181,7 @@ def triplet_rows(seed: int) -> list[tuple[str, str, str]]:
     return list(rows.values())
 
 
-def pair_rows(seed: int, split: str) -> list[tuple[str, str, float]]:
+def draw_pairs(seed: int, split: str) -> list[tuple[str, str, float]]:
     """The graded pairs of ``dev`` or ``test``, as many of each grade.
 
     5 the same in other words; 4 another number or time, or a more general word; 3 another agent or place, or
@@ -191,40 +191,40 @@ def pair_rows(seed: int, split: str) -> list[tuple[str, str, float]]:
     Returns:
         (first sentence, second sentence, grade) of every pair.
     """
-    world, draw = customs(seed), Draw(f"mini/{GENERATOR}/{seed}/pairs/{split}")
+    world, draw = draw_customs(seed), Draw(f"mini/{GENERATOR}/{seed}/pairs/{split}")
     rows: dict[tuple[str, str], float] = {}
     while len(rows) < PAIRS[split]:
         grade = len(rows) % 6
         event = sample_event(world, draw, split)
-        other = partner(world, draw, split, event, grade)
+        other = draw_partner(world, draw, split, event, grade)
         if other is None:
             continue
         changed, general = other
         first = realise(event, world.lexicon, draw)
         target = _WIDEST * draw.below(1000) / 1000
         wordings = [realise(changed, world.lexicon, draw, general=general) for _ in range(_CANDIDATES)]
-        second = min(wordings, key=lambda text: abs(overlap(first, text) - target))
+        second = min(wordings, key=lambda text: abs(word_cosine(first, text) - target))
         if first != second:
             rows[first, second] = float(grade)
     return [(first, second, grade) for (first, second), grade in rows.items()]
 
 
-def overlap(first: str, second: str) -> float:
+def word_cosine(first: str, second: str) -> float:
     """Cosine of the two sentences' sets of blank-separated words, within [0, 1]."""
     a, b = (set(text.lower().rstrip(".").split()) for text in (first, second))
     return float(len(a & b) / (len(a) * len(b)) ** 0.5)
 
 
-def partner(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event, float] | None:
+def draw_partner(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event, float] | None:
     """An event whose likeness to ``event`` has this grade, and the share of more general words."""
     for _ in range(50):
-        changed, general = _change(world, draw, split, event, grade)
-        if changed is not None and split_of(world, changed) == split and (changed != event or grade >= 4):
+        changed, general = _change_event(world, draw, split, event, grade)
+        if changed is not None and event_split(world, changed) == split and (changed != event or grade >= 4):
             return changed, general
     return None
 
 
-def _change(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event | None, float]:
+def _change_event(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event | None, float]:
     if grade == 5:
         return event, 0.0
     if grade == 4:
@@ -233,7 +233,7 @@ def _change(world: Customs, draw: Draw, split: str, event: Event, grade: int) ->
         return _major_change(world, draw, event), 0.0
     if grade == 2:
         return _same_action(world, draw, split, event), 0.0
-    topic = event.topic if grade == 1 else _other(draw, len(world.lexicon.topics), event.topic)
+    topic = event.topic if grade == 1 else _draw_other(draw, len(world.lexicon.topics), event.topic)
     new = sample_event(world, draw, split, topic)
     alike = grade == 1 and (new.frame == event.frame or new.agent == event.agent)
     return None if alike else new, 0.0
@@ -244,9 +244,9 @@ def _minor_change(world: Customs, draw: Draw, event: Event) -> tuple[Event | Non
     lexicon = world.lexicon
     kind = draw.pick(("number", "time", "general"))
     if kind == "number":
-        return replace(event, number=_other(draw, len(lexicon.numbers), event.number)), 0.0
+        return replace(event, number=_draw_other(draw, len(lexicon.numbers), event.number)), 0.0
     if kind == "time" and event.time is not None:
-        return replace(event, time=_other(draw, len(lexicon.times), event.time)), 0.0
+        return replace(event, time=_draw_other(draw, len(lexicon.times), event.time)), 0.0
     return (event, 1.0) if kind == "general" else (None, 0.0)
 
 
@@ -255,9 +255,9 @@ def _major_change(world: Customs, draw: Draw, event: Event) -> Event | None:
     topic = world.lexicon.topics[event.topic]
     kind = draw.pick(("agent", "place", "negation"))
     if kind == "agent":
-        return replace(event, agent=_other(draw, len(topic.agents), event.agent))
+        return replace(event, agent=_draw_other(draw, len(topic.agents), event.agent))
     if kind == "place" and event.place is not None:
-        return replace(event, place=_other(draw, len(topic.places), event.place))
+        return replace(event, place=_draw_other(draw, len(topic.places), event.place))
     return replace(event, negated=not event.negated) if kind == "negation" else None
 
 
@@ -270,11 +270,11 @@ def _same_action(world: Customs, draw: Draw, split: str, event: Event) -> Event 
     return replace(
         sample_event(world, draw, split, event.topic),
         frame=event.frame,
-        agent=_other(draw, len(topic.agents), event.agent),
-        object=_other(draw, objects, event.object),
+        agent=_draw_other(draw, len(topic.agents), event.agent),
+        object=_draw_other(draw, objects, event.object),
     )
 
 
-def _other(draw: Draw, count: int, index: int) -> int:
+def _draw_other(draw: Draw, count: int, index: int) -> int:
     """Another index than this one."""
     return (index + 1 + draw.below(count - 1)) % count

@@ -103,11 +103,11 @@ def realise(
     where = [draw.pick(topic.places[event.place].words)] if event.place is not None else []
     when = [draw.pick(lexicon.times[event.time].words)] if event.time is not None else []
     if order == "time first" and when:
-        clause = [*when, agent, _active(event, lexicon, verb), what, *where]
+        clause = [*when, agent, _active_verb(event, lexicon, verb), what, *where]
     elif order == "place first" and where:
-        clause = [*where, agent, _active(event, lexicon, verb), what, *when]
+        clause = [*where, agent, _active_verb(event, lexicon, verb), what, *when]
     else:
-        head = _clause(order, event, lexicon, verb, agent, what)
+        head = _build_clause(order, event, lexicon, verb, agent, what)
         clause = [*head, *(where + when if draw.chance(0.7) else when + where)]
     text = " ".join([opener, *clause] if opener else clause)
     return f"{text[0].upper()}{text[1:]}."
@@ -116,9 +116,9 @@ def realise(
 def noun_phrases(event: Event, lexicon: Lexicon, draw: Draw, general: float) -> tuple[str, str]:
     """The noun phrases of a sentence: who does it, and to what."""
     topic = lexicon.topics[event.topic]
-    noun = _noun(topic.agents[event.agent], draw, general)
+    noun = _draw_noun(topic.agents[event.agent], draw, general)
     agent = f"the {lexicon.plural(noun) if event.agents else noun}"
-    noun = _noun(topic.frames[event.frame].objects[event.object], draw, general)
+    noun = _draw_noun(topic.frames[event.frame].objects[event.object], draw, general)
     quality = f"{draw.pick(lexicon.qualities[event.quality].words)} " if event.quality is not None else ""
     number = draw.pick(lexicon.numbers[event.number].words)
     if event.number == 0 and draw.chance(0.6):
@@ -126,31 +126,31 @@ def noun_phrases(event: Event, lexicon: Lexicon, draw: Draw, general: float) -> 
     return agent, f"{number} {quality}{noun if event.number == 0 else lexicon.plural(noun)}"
 
 
-def _noun(concept: Concept, draw: Draw, general: float) -> str:
+def _draw_noun(concept: Concept, draw: Draw, general: float) -> str:
     return concept.general if concept.general and draw.chance(general) else draw.pick(concept.words)
 
 
-def _clause(order: str, event: Event, lexicon: Lexicon, verb: str, agent: str, what: str) -> list[str]:
+def _build_clause(order: str, event: Event, lexicon: Lexicon, verb: str, agent: str, what: str) -> list[str]:
     negation = " not" if event.negated else ""
     was = "was" if event.past else "is"
     if order == "passive":
-        be = _be(event.past, event.number > 0)
+        be = _form_of_be(event.past, event.number > 0)
         return [what, be + negation, lexicon.participle(verb), "by", agent]
     if order == "progressive":
-        be = _be(event.past, event.agents)
+        be = _form_of_be(event.past, event.agents)
         return [agent, be + negation, lexicon.gerund(verb), what]
     if order == "cleft agent":
-        return ["it", was, agent, "who", _active(event, lexicon, verb), what]
+        return ["it", was, agent, "who", _active_verb(event, lexicon, verb), what]
     if order == "cleft object":
-        return ["it", was, what, "that", agent, _active(event, lexicon, verb)]
+        return ["it", was, what, "that", agent, _active_verb(event, lexicon, verb)]
     if order == "nominal":
         said = ("takes place", "does not take place"), ("took place", "did not take place")
         happened = said[event.past][event.negated]
         return ["the", lexicon.gerund(verb), "of", what, "by", agent, happened]
-    return [agent, _active(event, lexicon, verb), what]
+    return [agent, _active_verb(event, lexicon, verb), what]
 
 
-def _active(event: Event, lexicon: Lexicon, verb: str) -> str:
+def _active_verb(event: Event, lexicon: Lexicon, verb: str) -> str:
     if event.negated:
         auxiliary = "did" if event.past else "do" if event.agents else "does"
         return f"{auxiliary} not {verb.replace('_', ' ')}"
@@ -159,7 +159,7 @@ def _active(event: Event, lexicon: Lexicon, verb: str) -> str:
     return verb.replace("_", " ") if event.agents else lexicon.third(verb)
 
 
-def _be(past: bool, plural: bool) -> str:
+def _form_of_be(past: bool, plural: bool) -> str:
     if past:
         return "were" if plural else "was"
     return "are" if plural else "is"

@@ -68,7 +68,7 @@ class Lexicon:
 
     def third(self, verb: str) -> str:
         """Third person singular present."""
-        head, particle = _split(verb)
+        head, particle = _split_particle(verb)
         if head.endswith(("s", "x", "z", "ch", "sh")):
             return head + "es" + particle
         if head.endswith("y") and head[-2] not in "aeiou":
@@ -77,7 +77,7 @@ class Lexicon:
 
     def gerund(self, verb: str) -> str:
         """The -ing form."""
-        head, particle = _split(verb)
+        head, particle = _split_particle(verb)
         if head in self.doubled:
             return head + head[-1] + "ing" + particle
         if head.endswith("e") and not head.endswith("ee"):
@@ -86,16 +86,16 @@ class Lexicon:
 
     def preterite(self, verb: str) -> str:
         """Simple past."""
-        return self._past(verb, 0)
+        return self._past_form(verb, 0)
 
     def participle(self, verb: str) -> str:
         """Past participle."""
-        return self._past(verb, 1)
+        return self._past_form(verb, 1)
 
-    def _past(self, verb: str, form: int) -> str:
+    def _past_form(self, verb: str, form: int) -> str:
         if verb in self.past:
             return self.past[verb][form].replace("_", " ")
-        head, particle = _split(verb)
+        head, particle = _split_particle(verb)
         if head in self.doubled:
             return head + head[-1] + "ed" + particle
         if head.endswith("e"):
@@ -113,10 +113,10 @@ def load_lexicon() -> Lexicon:
     general, irregular = data.pop("general"), data.pop("irregular")
     past = [line.split() for line in irregular["past"]]
     return Lexicon(
-        tuple(_topic(name, table) for name, table in data.items()),
-        tuple(map(_phrases, general["numbers"])),
-        tuple(map(_phrases, general["qualities"])),
-        tuple(map(_phrases, general["times"])),
+        tuple(_parse_topic(name, table) for name, table in data.items()),
+        tuple(map(_parse_phrases, general["numbers"])),
+        tuple(map(_parse_phrases, general["qualities"])),
+        tuple(map(_parse_phrases, general["times"])),
         tuple(general["openers"]),
         tuple(general["reporters"]),
         tuple(general["sayings"]),
@@ -126,25 +126,25 @@ def load_lexicon() -> Lexicon:
     )
 
 
-def _topic(name: str, table: dict[str, Any]) -> Topic:
+def _parse_topic(name: str, table: dict[str, Any]) -> Topic:
     return Topic(
         name,
         tuple(table["subjects"].split()),
-        tuple(map(_words, table["agents"])),
-        tuple(map(_phrases, table["places"])),
-        tuple(Frame(_words(f["verbs"]), tuple(map(_words, f["objects"]))) for f in table["frames"]),
+        tuple(map(_parse_words, table["agents"])),
+        tuple(map(_parse_phrases, table["places"])),
+        tuple(Frame(_parse_words(f["verbs"]), tuple(map(_parse_words, f["objects"]))) for f in table["frames"]),
     )
 
 
-def _words(line: str) -> Concept:
+def _parse_words(line: str) -> Concept:
     words, _, general = line.partition(">")
     return Concept(tuple(words.split()), general.strip())
 
 
-def _phrases(line: str) -> Concept:
+def _parse_phrases(line: str) -> Concept:
     return Concept(tuple(phrase.strip() for phrase in line.split("|")))
 
 
-def _split(verb: str) -> tuple[str, str]:
+def _split_particle(verb: str) -> tuple[str, str]:
     head, underscore, particle = verb.partition("_")
     return head, f" {particle}" if underscore else ""

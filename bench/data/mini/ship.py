@@ -10,26 +10,26 @@ import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.data.mini.generator import PAIRS, further_rows, pair_rows
+from bench.data.mini.generator import PAIRS, draw_copy_rows, draw_pairs
 from bench.data.source import ALL_COPIES, DEFAULT_SEED
 
 FOLDER = Path(__file__).parent / "shipped"
 
 
-def files() -> Iterator[tuple[str, str]]:
+def generate_files() -> Iterator[tuple[str, str]]:
     """Yield name and text of every file, as the generator makes it."""
-    columns = zip(*further_rows(DEFAULT_SEED), strict=True)
+    columns = zip(*draw_copy_rows(DEFAULT_SEED), strict=True)
     for name, column in zip(("train", *ALL_COPIES), columns, strict=True):
         yield f"{name}.txt", "".join(f"{sentence}\n" for sentence in column)
     for split in PAIRS:
-        rows = pair_rows(DEFAULT_SEED, split)
+        rows = draw_pairs(DEFAULT_SEED, split)
         yield f"{split}.tsv", "".join(f"{grade:g}\t{first}\t{second}\n" for first, second, grade in rows)
 
 
 def main() -> None:
     """Write every file, compressed."""
     FOLDER.mkdir(exist_ok=True)
-    for name, text in files():
+    for name, text in generate_files():
         (FOLDER / f"{name}.xz").write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 

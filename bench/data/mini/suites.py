@@ -90,22 +90,22 @@ RANK_SUITE = MiniSuite(
 """The suite ``mini-evalrank``."""
 
 
-def mteb_tasks(suite: str, world: World) -> list[LocalTask]:
+def draw_mteb_tasks(suite: str, world: World) -> list[LocalTask]:
     """Return the tasks of one of :data:`MTEB_SUITES`."""
-    from bench.data.mini.tasks import mteb_task  # it generates, which few runs need
+    from bench.data.mini.tasks import draw_mteb_task  # it generates, which few runs need
 
-    return [mteb_task(name, world.seed) for name in MTEB_SUITES[suite].tasks]
+    return [draw_mteb_task(name, world.seed) for name in MTEB_SUITES[suite].tasks]
 
 
-def transfer_tasks(world: World) -> list[LabelledTask]:
+def draw_transfer_tasks(world: World) -> list[LabelledTask]:
     """Return the tasks of ``mini-transfer``."""
-    from bench.data.mini.tasks import transfer_task
+    from bench.data.mini.tasks import draw_transfer_task
 
-    return [transfer_task(name, world.seed) for name in TRANSFER_SUITE.tasks]
+    return [draw_transfer_task(name, world.seed) for name in TRANSFER_SUITE.tasks]
 
 
-def contrast_tasks(world: World) -> list[ContrastTask]:
+def draw_contrast_tasks(world: World) -> list[ContrastTask]:
     """Return the tasks of ``mini-contrast``."""
-    from bench.data.mini.contrast import contrast_task
+    from bench.data.mini.contrast import draw_contrast_task
 
-    return [contrast_task(phenomenon, world.seed) for phenomenon in CONTRAST_SUITE.tasks]
+    return [draw_contrast_task(phenomenon, world.seed) for phenomenon in CONTRAST_SUITE.tasks]

@@ -1,6 +1,6 @@
 """Draws the world's tasks, of mteb's kinds and SentEval's, from its test events; each from its own stream.
 
-Likeness of sentences is graded as in :func:`bench.data.mini.generator.pair_rows`. Whoever changes what is
+Likeness of sentences is graded as in :func:`bench.data.mini.generator.draw_pairs`. Whoever changes what is
 drawn raises GENERATOR.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from bench.data.local_tasks import LocalTask, Row
-from bench.data.mini.generator import customs, overlap, partner, sample_event
+from bench.data.mini.generator import draw_customs, word_cosine, draw_partner, sample_event
 from bench.data.mini.grammar import Draw, Event, realise
-from bench.data.mini.text import pairs
+from bench.data.mini.text import graded_pairs
 from bench.data.source import GENERATOR, World
 from bench.data.tasks import LabelledSplit, LabelledTask
 
@@ -24,11 +24,11 @@ Label = Callable[[Event], str]
 _STS_PAIRS = 200
 
 
-class _Source:
+class _EventSource:
     """Test events of a world and their wordings, none of which comes twice."""
 
     def __init__(self, seed: int, task: str) -> None:
-        self.seed, self.world = seed, customs(seed)
+        self.seed, self.world = seed, draw_customs(seed)
         self.draw = Draw(f"mini/{GENERATOR}/{seed}/tasks/{task}")
         self._said: set[str] = set()
 
@@ -46,7 +46,7 @@ class _Source:
         """An event, and a sentence of each likeness to it."""
         while True:
             event = self.event()
-            found = [partner(self.world, self.draw, "test", event, grade) for grade in grades]
+            found = [draw_partner(self.world, self.draw, "test", event, grade) for grade in grades]
             if all(found):
                 return event, [self.say(*other) for other in found if other]
 
@@ -68,31 +68,31 @@ class _Source:
         return self.world.lexicon.topics[event.topic].frames[event.frame].verb.words[0]
 
 
-def _negated(event: Event) -> str:
+def _negation_label(event: Event) -> str:
     return "no" if event.negated else "yes"
 
 
-def _topics(source: _Source, sizes: dict[str, int]) -> Tables:
+def _draw_topic_rows(source: _EventSource, sizes: dict[str, int]) -> Tables:
     count = len(source.world.lexicon.topics)
     return {split: source.labelled(source.topic, count, each) for split, each in sizes.items()}
 
 
-def _actions(source: _Source) -> Tables:
+def _draw_action_rows(source: _EventSource) -> Tables:
     """The actions of one topic."""
     topic = source.draw.below(len(source.world.lexicon.topics))
     count = len(source.world.lexicon.topics[topic].frames)
     return {split: source.labelled(source.action, count, 20, topic) for split in ("train", "test")}
 
 
-def _negation(source: _Source) -> Tables:
-    return {split: source.labelled(_negated, 2, 50) for split in ("train", "test")}
+def _draw_negation_rows(source: _EventSource) -> Tables:
+    return {split: source.labelled(_negation_label, 2, 50) for split in ("train", "test")}
 
 
-def _topic_clusters(source: _Source) -> Tables:
+def _draw_topic_clusters(source: _EventSource) -> Tables:
     return {"file": source.labelled(source.topic, len(source.world.lexicon.topics), 25)}
 
 
-def _paraphrase_retrieval(source: _Source) -> Tables:
+def _draw_paraphrase_retrieval(source: _EventSource) -> Tables:
     """Its other wording among sentences that say nearly the same."""
     corpus: list[Row] = []
     queries: list[Row] = []
@@ -105,7 +105,7 @@ def _paraphrase_retrieval(source: _Source) -> Tables:
     return {"corpus": tuple(corpus), "queries": tuple(queries), "qrels": tuple(qrels)}
 
 
-def _action_retrieval(source: _Source) -> Tables:
+def _draw_action_retrieval(source: _EventSource) -> Tables:
     """All sentences of the same action."""
     documents = [source.event() for _ in range(300)]
     corpus = tuple((f"d{i}", source.say(event)) for i, event in enumerate(documents))
@@ -120,7 +120,7 @@ def _action_retrieval(source: _Source) -> Tables:
     return {"corpus": corpus, "queries": tuple(queries), "qrels": tuple(qrels)}
 
 
-def _reranking(source: _Source, relevant: Sequence[int], others: Sequence[int]) -> Tables:
+def _draw_reranking(source: _EventSource, relevant: Sequence[int], others: Sequence[int]) -> Tables:
     """Candidates of some likenesses before those of others; they stand in the order of a shuffle."""
     rows: list[Row] = []
     for _ in range(60):
@@ -132,12 +132,12 @@ def _reranking(source: _Source, relevant: Sequence[int], others: Sequence[int]) 
     return {"file": tuple(rows)}
 
 
-def _bitext(source: _Source, general: float) -> Tables:
+def _draw_bitext(source: _EventSource, general: float) -> Tables:
     events = [source.event() for _ in range(250)]
     return {"file": tuple((source.say(event), source.say(event, general)) for event in events)}
 
 
-def _same(source: _Source, each: int) -> Rows:
+def _draw_sentence_pairs(source: _EventSource, each: int) -> Rows:
     """Pairs that say the same (1), and as many that say nearly the same (0)."""
     rows: list[Row] = []
     for _ in range(each):
@@ -147,7 +147,7 @@ def _same(source: _Source, each: int) -> Rows:
     return tuple(rows)
 
 
-def _summaries(source: _Source) -> Tables:
+def _draw_summaries(source: _EventSource) -> Tables:
     """A text of three sentences; its summary is the first in general words, others go wrong by degrees."""
     references: list[Row] = []
     summaries: list[Row] = []
@@ -160,40 +160,40 @@ def _summaries(source: _Source) -> Tables:
     return {"references": tuple(references), "summaries": tuple(summaries)}
 
 
-def _sts(source: _Source, third: int | None) -> Tables:
+def _draw_sts(source: _EventSource, third: int | None) -> Tables:
     """Test pairs of suite mini, of all word overlaps or of one third of them."""
-    (subset,) = pairs(World(source.seed), "test").subsets
+    (subset,) = graded_pairs(World(source.seed), "test").subsets
     rows = [*zip(subset.first, subset.second, map("{:g}".format, subset.gold), strict=True)]
     if third is not None:
-        rows.sort(key=lambda row: overlap(row[0], row[1]))  # equal ones stay in their order
+        rows.sort(key=lambda row: word_cosine(row[0], row[1]))  # equal ones stay in their order
         rows = rows[
             third * len(rows) // 3 : (third + 1) * len(rows) // 3 : max(1, len(rows) // (3 * _STS_PAIRS))
         ]
     return {"file": tuple(rows[:_STS_PAIRS])}
 
 
-_MTEB: dict[str, tuple[str, Callable[[_Source], Tables]]] = {
-    "MiniTopicClassification": ("classification", lambda s: _topics(s, {"train": 12, "test": 10})),
-    "MiniActionClassification": ("classification", _actions),
-    "MiniNegationClassification": ("classification", _negation),
-    "MiniTopicClustering": ("clustering", _topic_clusters),
-    "MiniPairClassification": ("pair-classification", lambda source: {"file": _same(source, 150)}),
-    "MiniParaphraseRetrieval": ("retrieval", _paraphrase_retrieval),
-    "MiniActionRetrieval": ("retrieval", _action_retrieval),
-    "MiniParaphraseReranking": ("reranking", lambda s: _reranking(s, (5, 5), (3, 3, 2, 2, 1, 1, 0))),
-    "MiniActionReranking": ("reranking", lambda s: _reranking(s, (2, 2), (1, 1, 1, 0, 0))),
-    "MiniParaphraseBitext": ("bitext", lambda source: _bitext(source, 0.0)),
-    "MiniGeneralBitext": ("bitext", lambda source: _bitext(source, 1.0)),
-    "MiniSummarisation": ("summarisation", _summaries),
-    "MiniSTS": ("sts", lambda source: _sts(source, None)),
-    "MiniSTS-few": ("sts", lambda source: _sts(source, 0)),
-    "MiniSTS-some": ("sts", lambda source: _sts(source, 1)),
-    "MiniSTS-many": ("sts", lambda source: _sts(source, 2)),
+_MTEB: dict[str, tuple[str, Callable[[_EventSource], Tables]]] = {
+    "MiniTopicClassification": ("classification", lambda s: _draw_topic_rows(s, {"train": 12, "test": 10})),
+    "MiniActionClassification": ("classification", _draw_action_rows),
+    "MiniNegationClassification": ("classification", _draw_negation_rows),
+    "MiniTopicClustering": ("clustering", _draw_topic_clusters),
+    "MiniPairClassification": ("pair-classification", lambda source: {"file": _draw_sentence_pairs(source, 150)}),
+    "MiniParaphraseRetrieval": ("retrieval", _draw_paraphrase_retrieval),
+    "MiniActionRetrieval": ("retrieval", _draw_action_retrieval),
+    "MiniParaphraseReranking": ("reranking", lambda s: _draw_reranking(s, (5, 5), (3, 3, 2, 2, 1, 1, 0))),
+    "MiniActionReranking": ("reranking", lambda s: _draw_reranking(s, (2, 2), (1, 1, 1, 0, 0))),
+    "MiniParaphraseBitext": ("bitext", lambda source: _draw_bitext(source, 0.0)),
+    "MiniGeneralBitext": ("bitext", lambda source: _draw_bitext(source, 1.0)),
+    "MiniSummarisation": ("summarisation", _draw_summaries),
+    "MiniSTS": ("sts", lambda source: _draw_sts(source, None)),
+    "MiniSTS-few": ("sts", lambda source: _draw_sts(source, 0)),
+    "MiniSTS-some": ("sts", lambda source: _draw_sts(source, 1)),
+    "MiniSTS-many": ("sts", lambda source: _draw_sts(source, 2)),
 }
 
 
 @cache
-def mteb_task(name: str, seed: int) -> LocalTask:
+def draw_mteb_task(name: str, seed: int) -> LocalTask:
     """Draw a task that mteb measures.
 
     Args:
@@ -201,28 +201,28 @@ def mteb_task(name: str, seed: int) -> LocalTask:
         seed: The world's seed.
     """
     kind, draw = _MTEB[name]
-    return LocalTask(name, kind, "eng-Latn", "test", tuple(draw(_Source(seed, name)).items()))
+    return LocalTask(name, kind, "eng-Latn", "test", tuple(draw(_EventSource(seed, name)).items()))
 
 
 @cache
-def transfer_task(name: str, seed: int) -> LabelledTask:
+def draw_transfer_task(name: str, seed: int) -> LabelledTask:
     """Draw a task of suite ``mini-transfer``: topic as TREC has it, negation in folds, pairs as MRPC's.
 
     Args:
         name: One of :data:`bench.data.mini.suites.TRANSFER_SUITE`.
         seed: The world's seed.
     """
-    source = _Source(seed, name)
+    source = _EventSource(seed, name)
     if name == "MINI-topic":
-        tables = _topics(source, {"train": 20, "test": 15})
+        tables = _draw_topic_rows(source, {"train": 20, "test": 15})
     elif name == "MINI-negation":
-        rows = source.labelled(_negated, 2, 100)
+        rows = source.labelled(_negation_label, 2, 100)
         tables = {label: tuple(row for row in rows if row[1] == label) for label in ("yes", "no")}
     else:
-        tables = {"train": _same(source, 150), "test": _same(source, 100)}
-    return LabelledTask(name, tuple(_split(split, rows) for split, rows in tables.items()))
+        tables = {"train": _draw_sentence_pairs(source, 150), "test": _draw_sentence_pairs(source, 100)}
+    return LabelledTask(name, tuple(_make_split(split, rows) for split, rows in tables.items()))
 
 
-def _split(name: str, rows: Rows) -> LabelledSplit:
+def _make_split(name: str, rows: Rows) -> LabelledSplit:
     first, *second, labels = zip(*rows, strict=True)
     return LabelledSplit(name, first, second[0] if second else (), labels)

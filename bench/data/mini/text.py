@@ -21,7 +21,7 @@ _TASKS = {"dev": "MINI-dev", "test": "MINI"}
 @cache
 def training_text(world: World) -> Corpus:
     """The training text: distinct sentences of train events."""
-    return make_corpus(f"mini-{world.seed}.txt", _sentences(world, 0), world.facts)
+    return make_corpus(f"mini-{world.seed}.txt", _world_sentences(world, 0), world.facts)
 
 
 @cache
@@ -32,19 +32,19 @@ def training_copy(world: World, copy: str) -> Corpus:
         world: The world.
         copy: One of ALL_COPIES.
     """
-    sentences = _sentences(world, 1 + ALL_COPIES.index(copy))
+    sentences = _world_sentences(world, 1 + ALL_COPIES.index(copy))
     return make_corpus(f"mini-{world.seed}-{copy}.txt", sentences, world.facts)
 
 
 @cache
 def training_pairs(world: World) -> Corpus:
-    """Labelled triplets of train events (see :func:`bench.data.mini.generator.triplet_rows`).
+    """Labelled triplets of train events (see :func:`bench.data.mini.generator.draw_triplets`).
 
     They are few enough to be generated for the embedded world too.
     """
-    from bench.data.mini.generator import triplet_rows
+    from bench.data.mini.generator import draw_triplets
 
-    return make_pairs(f"mini-{world.seed}-pairs.tsv", triplet_rows(world.seed), world.facts)
+    return make_pairs(f"mini-{world.seed}-pairs.tsv", draw_triplets(world.seed), world.facts)
 
 
 def pretraining_text(world: World) -> Corpus:
@@ -63,31 +63,31 @@ def pretraining_text(world: World) -> Corpus:
 
 
 @cache
-def pairs(world: World, split: str) -> PairTask:
-    """The graded pairs of ``dev`` or ``test`` (grades: :func:`bench.data.mini.generator.pair_rows`)."""
+def graded_pairs(world: World, split: str) -> PairTask:
+    """The graded pairs of ``dev`` or ``test`` (grades: :func:`bench.data.mini.generator.draw_pairs`)."""
     name = _TASKS[split]
     if world.seed in SHIPPED:
-        cells = [line.split("\t") for line in _shipped(f"{split}.tsv")]
+        cells = [line.split("\t") for line in _read_shipped(f"{split}.tsv")]
         rows = [(first, second, float(grade)) for grade, first, second in cells]
     else:
-        from bench.data.mini.generator import pair_rows
+        from bench.data.mini.generator import draw_pairs
 
-        rows = pair_rows(world.seed, split)
+        rows = draw_pairs(world.seed, split)
     first, second, gold = zip(*rows, strict=True)
     return PairTask(name, (PairSubset(split, first, second, gold),))
 
 
-def _sentences(world: World, column: int) -> list[str]:
+def _world_sentences(world: World, column: int) -> list[str]:
     """The training text (0) or the copy of this number (from 1, in the order of ALL_COPIES)."""
     if world.seed in SHIPPED:
-        return _shipped(f"{('train', *ALL_COPIES)[column]}.txt")
-    from bench.data.mini.generator import further_rows, training_rows
+        return _read_shipped(f"{('train', *ALL_COPIES)[column]}.txt")
+    from bench.data.mini.generator import draw_copy_rows, draw_training_rows
 
-    rows = training_rows(world.seed) if column <= len(COPIES) else further_rows(world.seed)
+    rows = draw_training_rows(world.seed) if column <= len(COPIES) else draw_copy_rows(world.seed)
     return [texts[column] for texts in rows]
 
 
-def _shipped(name: str) -> list[str]:
+def _read_shipped(name: str) -> list[str]:
     """The lines of a file that comes with the package."""
     import lzma  # not every build of Python has it; only the embedded world needs it
 

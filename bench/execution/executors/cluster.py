@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.records.files import is_locked, lock
+from bench.records.files import is_locked, lock_descriptor
 
 WHERE = "--ray-address"
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -26,7 +26,7 @@ _SETTINGS = b"\x04"  # kind of the frame with which gRPC answers
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[Path]:
+def hold_folder(folder: Path) -> Iterator[Path]:
     """Hold a lock in the results folder; a node that sees it shares the folder and its locks.
 
     Raises:
@@ -40,7 +40,7 @@ def held(folder: Path) -> Iterator[Path]:
         raise InputError(f"results can't be written: {error.strerror}", where=str(folder)) from error
     try:
         try:
-            lock(descriptor, shared=True)
+            lock_descriptor(descriptor, shared=True)
         except OSError as error:
             raise InputError(
                 f"this folder has no locks: {error.strerror}",
@@ -52,13 +52,13 @@ def held(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def is_held(path: Path) -> bool:
+def is_folder_held(path: Path) -> bool:
     """True if another process holds the lock, as far as this node can see."""
     return is_locked(path, shared=True) is True
 
 
 @contextmanager
-def joined(address: str) -> Iterator[Any]:
+def join_cluster(address: str) -> Iterator[Any]:
     """Join the cluster silently, and leave it; a program that had joined one before stays in it.
 
     Raises:
@@ -80,13 +80,13 @@ def joined(address: str) -> Iterator[Any]:
         yield ray
         return
     try:
-        _join(ray, address)
+        _start_ray(ray, address)
         yield ray
     finally:
         ray.shutdown()
 
 
-def _join(ray: Any, address: str) -> None:
+def _start_ray(ray: Any, address: str) -> None:
     """Join or start a cluster; raises InputError."""
     options = {"include_dashboard": False} if address == "local" else {}
     main = threading.current_thread() is threading.main_thread()

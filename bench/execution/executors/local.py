@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from bench.config.plugins import load_plugins
 from bench.config.spec import Plugin
 from bench.errors import CellFailedError
-from bench.training.child_processes import end_follows, interrupt_held, leave_on_interrupt
+from bench.training.child_processes import wait_for_sigterm, hold_interrupts, exit_on_interrupt
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -20,7 +20,7 @@ Needs = Callable[[Any], frozenset[str]]
 """From a task to what it makes and only one task at a time should make: another would just wait for it."""
 
 
-def needs_nothing(task: object) -> frozenset[str]:
+def need_nothing(task: object) -> frozenset[str]:
     """No task waits for another."""
     return frozenset()
 
@@ -29,12 +29,12 @@ Begins = Callable[[Any], bool]
 """Asked of a task just before it begins; where it says no, the task is left out."""
 
 
-def always(task: object) -> bool:
+def begin_always(task: object) -> bool:
     """Every task begins."""
     return True
 
 
-def take(waiting: list[Task], running: Iterable[frozenset[str]], needs: Needs) -> Task:
+def take_task(waiting: list[Task], running: Iterable[frozenset[str]], needs: Needs) -> Task:
     """Remove and return the first task that needs nothing of what is running, or just the first."""
     taken = frozenset().union(*running)
     free = (i for i, task in enumerate(waiting) if not taken & needs(task))
@@ -51,8 +51,8 @@ class WorkerProcesses:
         self,
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
-        needs: Needs = needs_nothing,
-        begins: Begins = always,
+        needs: Needs = need_nothing,
+        begins: Begins = begin_always,
     ) -> Iterator[Result]:
         """Yield results in the order of completion.
 
@@ -61,23 +61,23 @@ class WorkerProcesses:
         """
         context = multiprocessing.get_context("spawn")
         count = min(self.workers, len(tasks))
-        start = partial(_start, self.plugins)
+        start = partial(_start_worker, self.plugins)
         with ProcessPoolExecutor(count, mp_context=context, initializer=start) as pool:
             waiting, running = list(tasks), dict[Future[Result], frozenset[str]]()
             try:
                 while waiting or running:
                     while waiting and len(running) < count:
-                        task = take(waiting, running.values(), needs)
+                        task = take_task(waiting, running.values(), needs)
                         if not begins(task):
                             continue
-                        with interrupt_held():
+                        with hold_interrupts():
                             future = pool.submit(function, task)
                         running[future] = needs(task)
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         del running[future]
                         yield future.result()
             except BrokenProcessPool as error:
-                end_follows()
+                wait_for_sigterm()
                 raise CellFailedError(
                     "a worker process died (killed, or out of memory?)",
                     hint="finished cells are kept: run the same command again, with fewer --workers",
@@ -90,7 +90,7 @@ class WorkerProcesses:
                 pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _start(plugins: tuple[Plugin, ...]) -> None:
+def _start_worker(plugins: tuple[Plugin, ...]) -> None:
     """What a worker does before its first task, whose functions may come from plug-ins."""
-    leave_on_interrupt()
+    exit_on_interrupt()
     load_plugins(plugins)

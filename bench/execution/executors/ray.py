@@ -14,9 +14,9 @@ from typing import Any
 from bench.config.plugins import load_plugins
 from bench.config.spec import Plugin
 from bench.errors import BenchError, CellFailedError, InputError
-from bench.execution.executors.cluster import WHERE, held, is_held, joined
-from bench.execution.executors.local import Begins, Needs, Result, Task, always, needs_nothing, take
-from bench.records.environment import provenance
+from bench.execution.executors.cluster import WHERE, hold_folder, is_folder_held, join_cluster
+from bench.execution.executors.local import Begins, Needs, Result, Task, begin_always, need_nothing, take_task
+from bench.records.environment import collect_provenance
 
 RETRIES = 3
 """How often a task is started again when its worker or node dies."""
@@ -52,8 +52,8 @@ class RayTasks:
         self,
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
-        needs: Needs = needs_nothing,
-        begins: Begins = always,
+        needs: Needs = need_nothing,
+        begins: Begins = begin_always,
     ) -> Iterator[Result]:
         """Yield results in the order of completion.
 
@@ -64,29 +64,29 @@ class RayTasks:
         """
         if not tasks:
             return
-        with joined(self.address) as ray, held(self.folder) as lock:
-            if not self._room(ray):
-                raise InputError(f"no node of the Ray cluster has {self._size()}", where=WHERE)
+        with join_cluster(self.address) as ray, hold_folder(self.folder) as lock:
+            if not self._count_slots(ray):
+                raise InputError(f"no node of the Ray cluster has {self._describe_resources()}", where=WHERE)
             packed = [ray.put((function, list(tasks)))]
-            start = _Start(lock, Path.cwd(), _environment(), _versions(), self.plugins, packed)
+            start = _WorkerStart(lock, Path.cwd(), _worker_environment(), _library_versions(), self.plugins, packed)
             wanted = [needs(task) for task in tasks]
-            for done in self._results(ray, start, wanted, lambda index: begins(tasks[index])):
-                with _explained(ray):
+            for done in self._submit_tasks(ray, start, wanted, lambda index: begins(tasks[index])):
+                with _convert_ray_errors(ray):
                     result: Result = ray.get(done)
                 yield result
 
-    def _results(
-        self, ray: Any, start: _Start, needs: Sequence[frozenset[str]], begins: Begins = always
+    def _submit_tasks(
+        self, ray: Any, start: _WorkerStart, needs: Sequence[frozenset[str]], begins: Begins = begin_always
     ) -> Iterator[Any]:
         """Submit the tasks, as many at a time as there is room for, and yield references when done."""
-        work = ray.remote(_work).options(num_cpus=self.cpus, num_gpus=self._gpus, max_retries=RETRIES)
+        work = ray.remote(_run_task).options(num_cpus=self.cpus, num_gpus=self._gpu_share, max_retries=RETRIES)
         waiting, running = list(range(len(needs))), dict[Any, frozenset[str]]()
         alone = 0.0
         try:
             while waiting or running:
-                room = self._room(ray)  # nodes come and go
+                room = self._count_slots(ray)  # nodes come and go
                 while waiting and len(running) < max(1, min(self.workers or room, room)):
-                    index = take(waiting, running.values(), needs.__getitem__)
+                    index = take_task(waiting, running.values(), needs.__getitem__)
                     if begins(index):
                         running[work.remote(start, index)] = needs[index]
                 if not running:
@@ -95,7 +95,7 @@ class RayTasks:
                 alone = 0.0 if done or room else alone + _LOOK
                 if alone >= _GRACE:
                     raise CellFailedError(
-                        f"no node is left that has {self._size()}",
+                        f"no node is left that has {self._describe_resources()}",
                         hint="finished cells are kept: run the same command again when there is one",
                     )
                 for reference in done:
@@ -105,7 +105,7 @@ class RayTasks:
             for reference in running:
                 ray.cancel(reference, force=True)  # what was finished is on disk
 
-    def _room(self, ray: Any) -> int:
+    def _count_slots(self, ray: Any) -> int:
         """How many tasks the nodes that are alive can run at a time."""
         room = 0
         for node in ray.nodes():
@@ -116,16 +116,16 @@ class RayTasks:
         return room
 
     @property
-    def _gpus(self) -> float:
+    def _gpu_share(self) -> float:
         """What a task asks of Ray, which counts in ten-thousandths: rounded down, so that all find room."""
         return self.gpus if self.sharing == 1 else 10_000 * self.gpus // self.sharing / 10_000
 
-    def _size(self) -> str:
+    def _describe_resources(self) -> str:
         return f"{self.cpus} CPU(s)" + (f" and {self.gpus} GPU(s)" if self.gpus else "")
 
 
 @dataclass(frozen=True)
-class _Start:
+class _WorkerStart:
     """What a worker process needs before its first task.
 
     Args:
@@ -150,18 +150,18 @@ _BEGUN: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {}
 """In a worker process: the function and the tasks it works on, by their reference."""
 
 
-def _work(start: _Start, index: int) -> Any:
+def _run_task(start: _WorkerStart, index: int) -> Any:
     """On a node: do one task."""
     (packed,) = start.packed
     if packed.hex() not in _BEGUN:
-        _begin(start)
+        _prepare_worker(start)
         _BEGUN.clear()
         _BEGUN[packed.hex()] = importlib.import_module("ray").get(packed)
     function, tasks = _BEGUN[packed.hex()]
     return function(tasks[index])
 
 
-def _begin(start: _Start) -> None:
+def _prepare_worker(start: _WorkerStart) -> None:
     """Make a worker process like the one that started the run, before anything heavy is imported.
 
     Raises:
@@ -180,36 +180,36 @@ def _begin(start: _Start) -> None:
         os.chdir(start.folder)
     except OSError as error:
         raise BenchError(f"{node} has no such folder", where=str(start.folder), hint=hint) from error
-    if not is_held(start.lock):
+    if not is_folder_held(start.lock):
         hint += ", whose locks (flock) hold on all of them"
         raise BenchError(f"{node} doesn't share this folder", where=str(start.lock.parent), hint=hint)
-    differing = {name: found for name, found in _versions().items() if found != start.versions[name]}
+    differing = {name: found for name, found in _library_versions().items() if found != start.versions[name]}
     if differing:
         raise BenchError(
-            f"{node} has {_listed(differing)}",
-            expected=_listed({name: start.versions[name] for name in differing}),
+            f"{node} has {_format_versions(differing)}",
+            expected=_format_versions({name: start.versions[name] for name in differing}),
             hint="records would differ: install the same on all nodes",
         )
     load_plugins(start.plugins)
 
 
-def _environment() -> dict[str, str]:
+def _worker_environment() -> dict[str, str]:
     """Settings of this process that its workers need too: where data are, that the network isn't used."""
     names = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "PYTHONSAFEPATH", _BLAS)
     return {name: value for name, value in os.environ.items() if name in names or name.startswith("BENCH_")}
 
 
-def _versions() -> dict[str, str | None]:
-    facts = provenance(device="cpu", threads=1)
+def _library_versions() -> dict[str, str | None]:
+    facts = collect_provenance(device="cpu", threads=1)
     return {**{name: facts[name] for name in ("bench", "python", "platform")}, **facts["versions"]}
 
 
-def _listed(versions: Mapping[str, str | None]) -> str:
+def _format_versions(versions: Mapping[str, str | None]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 @contextmanager
-def _explained(ray: Any) -> Iterator[None]:
+def _convert_ray_errors(ray: Any) -> Iterator[None]:
     """Raise what a task raised, as it was raised; CellFailedError where its worker died."""
     try:
         yield

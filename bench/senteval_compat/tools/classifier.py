@@ -80,7 +80,7 @@ class PyTorchClassifier:
         Raises:
             BenchError: no rows to validate on, or features and classes that don't belong together.
         """
-        x, labels = self._features(X), torch.from_numpy(np.asarray(y, dtype=np.int64))
+        x, labels = self._read_features(X), torch.from_numpy(np.asarray(y, dtype=np.int64))
         if len(labels) != len(x) or (len(labels) and not 0 <= labels.min() <= labels.max() < self.nclasses):
             raise BenchError(
                 f"{len(x)} rows and {len(labels)} classes",
@@ -98,7 +98,7 @@ class PyTorchClassifier:
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._chance)
             for _ in range(0, self.max_epoch + 1, self.epoch_size):
-                self._passes(x, labels)
+                self._train_passes(x, labels)
                 accuracy = self.score(*validation_data)
                 if accuracy > best_accuracy:
                     best, best_accuracy = copy.deepcopy(self.model), accuracy
@@ -110,7 +110,7 @@ class PyTorchClassifier:
         self.model = best
         return best_accuracy
 
-    def _passes(self, x: Tensor, labels: Tensor) -> None:
+    def _train_passes(self, x: Tensor, labels: Tensor) -> None:
         """``epoch_size`` passes over the rows."""
         self.model.train()
         for _ in range(self.epoch_size):
@@ -127,7 +127,7 @@ class PyTorchClassifier:
             devX: (n, inputdim).
             devy: (n,).
         """
-        return float((self._logits(devX).argmax(1).numpy() == np.asarray(devy)).mean())
+        return float((self._compute_logits(devX).argmax(1).numpy() == np.asarray(devy)).mean())
 
     def predict(self, devX: Array) -> NDArray[np.float64]:  # noqa: N803
         """Predicted classes, (n, 1) as SentEval has them.
@@ -135,7 +135,7 @@ class PyTorchClassifier:
         Args:
             devX: (n, inputdim).
         """
-        return self._logits(devX).argmax(1, keepdim=True).double().numpy()
+        return self._compute_logits(devX).argmax(1, keepdim=True).double().numpy()
 
     def predict_proba(self, devX: Array) -> NDArray[np.float32]:  # noqa: N803
         """Probabilities of the classes, (n, nclasses).
@@ -143,15 +143,15 @@ class PyTorchClassifier:
         Args:
             devX: (n, inputdim).
         """
-        return self._logits(devX).softmax(1).numpy()
+        return self._compute_logits(devX).softmax(1).numpy()
 
-    def _logits(self, rows: Array) -> Tensor:
+    def _compute_logits(self, rows: Array) -> Tensor:
         self.model.eval()
         with torch.no_grad():
-            found: Tensor = self.model(self._features(rows))
+            found: Tensor = self.model(self._read_features(rows))
         return found
 
-    def _features(self, rows: Array) -> Tensor:
+    def _read_features(self, rows: Array) -> Tensor:
         x = np.asarray(rows, dtype=np.float32)
         if x.ndim != 2 or x.shape[1] != self.inputdim:
             raise BenchError(
@@ -200,12 +200,12 @@ class MLP(PyTorchClassifier):
         made, settings = get_optimizer(self.optim)
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._chance)
-            self.model = nn.Sequential(*self._layers())
+            self.model = nn.Sequential(*self._build_layers())
             self._chance = torch.get_rng_state()
         self.optimizer = made(self.model.parameters(), **settings)
         self.optimizer.param_groups[0]["weight_decay"] = l2reg
 
-    def _layers(self) -> list[nn.Module]:
+    def _build_layers(self) -> list[nn.Module]:
         if not self.nhid:
             return [nn.Linear(self.inputdim, self.nclasses)]
         hidden = nn.Linear(self.inputdim, self.nhid)

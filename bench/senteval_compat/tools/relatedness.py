@@ -75,8 +75,8 @@ class RelatednessPytorch:
         correlation: Correlation = pearsonr,
     ) -> None:
         self.devscores, self.correlation = devscores, correlation
-        self.trainX, self.devX, self.testX = (_tensor(part["X"]) for part in (train, valid, test))
-        self.trainy = _tensor(train["y"])
+        self.trainX, self.devX, self.testX = (_float_tensor(part["X"]) for part in (train, valid, test))
+        self.trainy = _float_tensor(train["y"])
         self.grades = np.arange(1, int(config["nclasses"]) + 1)
         self._order = np.random.RandomState(config["seed"])  # SentEval's stream of permutations
         with torch.random.fork_rng(devices=[]):
@@ -93,8 +93,8 @@ class RelatednessPytorch:
         best, best_correlation, patience = copy.deepcopy(self.model), -1.0, 0
         for _ in range(0, _MOST_PASSES + 1, _PASSES):
             for _ in range(_PASSES):
-                self._pass(optimizer)
-            found = correlated(self.correlation, self._scores(self.devX), self.devscores)
+                self._train_pass(optimizer)
+            found = defined_correlation(self.correlation, self._predict_scores(self.devX), self.devscores)
             if found > best_correlation:
                 best, best_correlation = copy.deepcopy(self.model), found
             elif patience >= _TENACITY:
@@ -102,22 +102,22 @@ class RelatednessPytorch:
             else:
                 patience += 1
         self.model = best
-        return best_correlation, self._scores(self.testX)
+        return best_correlation, self._predict_scores(self.testX)
 
-    def _pass(self, optimizer: torch.optim.Optimizer) -> None:
+    def _train_pass(self, optimizer: torch.optim.Optimizer) -> None:
         for batch in torch.split(torch.from_numpy(self._order.permutation(len(self.trainX))), _BATCH):
             loss = nn.functional.mse_loss(self.model(self.trainX[batch]), self.trainy[batch])
             optimizer.zero_grad()
             torch.autograd.backward(loss)
             optimizer.step()
 
-    def _scores(self, features: Tensor) -> NDArray[np.float64]:
+    def _predict_scores(self, features: Tensor) -> NDArray[np.float64]:
         with torch.no_grad():
             found: NDArray[np.float64] = self.model(features).double().numpy() @ self.grades
         return found
 
 
-def correlated(correlation: Correlation, found: Array, gold: Scores) -> float:
+def defined_correlation(correlation: Correlation, found: Array, gold: Scores) -> float:
     """A correlation, 0 where there is none, as for equal scores.
 
     Args:
@@ -131,5 +131,5 @@ def correlated(correlation: Correlation, found: Array, gold: Scores) -> float:
     return 0.0 if np.isnan(value) else value
 
 
-def _tensor(values: Array) -> Tensor:
+def _float_tensor(values: Array) -> Tensor:
     return torch.from_numpy(np.asarray(values, dtype=np.float32))

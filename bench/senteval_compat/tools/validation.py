@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
 from bench.errors import BenchError, InputError
-from bench.eval.transfer_items import SEED, folds_of
+from bench.eval.transfer_items import SEED, stratified_folds
 from bench.senteval_compat.tools.classifier import MLP
 
 Array = NDArray[Any]
@@ -91,10 +91,10 @@ class _Chooser:
     def choose(self, rows: Pair, strengths: tuple[float, ...], seed: int) -> tuple[float, float]:
         """Best regularisation over folds of rows, the first at ties, and its accuracy."""
         x, y = rows
-        folds = folds_of(np.arange(len(y)), y, self.k, seed)
+        folds = stratified_folds(np.arange(len(y)), y, self.k, seed)
         regs = self.regs(strengths)
         found = [
-            _percent(np.mean([
+            _as_percent(np.mean([
                 self.fit(reg, (x[train], y[train]), (x[held], y[held])).score(x[held], y[held])
                 for train, held in folds
             ]))
@@ -120,11 +120,11 @@ class InnerKFoldClassifier(_Chooser):
 
     def run(self) -> tuple[float, float]:
         """Return the accuracy in validation and in test, each the mean over the outer folds."""
-        for train, held in folds_of(np.arange(len(self.y)), self.y, self.k, SEED):
+        for train, held in stratified_folds(np.arange(len(self.y)), self.y, self.k, SEED):
             rows = self.X[train], self.y[train]
             reg, accuracy = self.choose(rows, _STRENGTHS, SEED)
             self.devresults.append(accuracy)
-            self.testresults.append(_percent(self.fit(reg, rows).score(self.X[held], self.y[held])))
+            self.testresults.append(_as_percent(self.fit(reg, rows).score(self.X[held], self.y[held])))
         return round(float(np.mean(self.devresults)), 2), round(float(np.mean(self.testresults)), 2)
 
 
@@ -150,7 +150,7 @@ class KFoldClassifier(_Chooser):
         rows = self.train["X"], self.train["y"]
         reg, accuracy = self.choose(rows, _STRENGTHS_OF_FOLDS, self.seed)
         model = self.fit(reg, rows)
-        tested = _percent(model.score(self.test["X"], self.test["y"]))
+        tested = _as_percent(model.score(self.test["X"], self.test["y"]))
         return accuracy, tested, cast("Array", model.predict(self.test["X"]))
 
 
@@ -182,10 +182,10 @@ class SplitClassifier(_Chooser):
             regs = (_FREE,) if self.usepytorch else (_FREE_STRENGTH,)
         rows, validation = ((self.X[part], self.y[part]) for part in ("train", "valid"))
         models = [self.fit(reg, rows, validation) for reg in regs]
-        found = [_percent(model.score(*validation)) for model in models]
+        found = [_as_percent(model.score(*validation)) for model in models]
         best = int(np.argmax(found))
-        return found[best], _percent(models[best].score(self.X["test"], self.y["test"]))
+        return found[best], _as_percent(models[best].score(self.X["test"], self.y["test"]))
 
 
-def _percent(accuracy: Any) -> float:
+def _as_percent(accuracy: Any) -> float:
     return round(100 * float(accuracy), 2)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.config.sweeps import Backbone, Point, sweep
+from bench.config.sweeps import Backbone, SweepPoint, add_sweep
 from bench.encoder import FloatArray, Progress
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
@@ -122,9 +122,9 @@ class TrainedMethod:
         return Dice(_content(context.stages["top"]).hex())
 
 
-@sweep("A grid for the fault scripts?", "nowhere", "scale", name="fault")
-def fault_sweep(backbone: Backbone) -> Iterable[Point]:
-    return (Point(f"scale {scale}", "fault_trained", f"fault_trained[scale={scale}]") for scale in (1, 2))
+@add_sweep("A grid for the fault scripts?", "nowhere", "scale", name="fault")
+def fault_sweep(backbone: Backbone) -> Iterable[SweepPoint]:
+    return (SweepPoint(f"scale {scale}", "fault_trained", f"fault_trained[scale={scale}]") for scale in (1, 2))
 
 
 importlib.import_module("bench_faults").begin()

@@ -17,7 +17,7 @@ from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, StageSpec, TrainedMethod
 from bench.training import loop, sentence_encoder
-from bench.training.mixed_precision import training_at
+from bench.training.mixed_precision import train_at_precision
 from tests.support.modules import left_out
 from tests.support.standin.device import TALLY
 from tests.support.standin.patches import device
@@ -139,7 +139,7 @@ def run(case: Case, material: Material, where: str) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(dir=material.out))
     context = context_of(case, material, folder, where, lambda _: laps.append(TALLY.lap()))
     try:
-        with training_at(case.precision), counting_steps():
+        with train_at_precision(case.precision), counting_steps():
             facts = case.stage.train(context)
     except Exception as error:
         found["error"] = f"{type(error).__name__}: {error}"

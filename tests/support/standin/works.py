@@ -18,12 +18,12 @@ from bench.baselines.whitening import TargetWhitening
 from bench.data.corpus import make_corpus
 from bench.data.source import DataSource
 from bench.data.suites import load_transfer
-from bench.data.toy import toy_task
+from bench.data.toy import make_toy_task
 from bench.encoder import Encoder
-from bench.eval.embed import stream
+from bench.eval.embed import stream_embeddings
 from bench.eval.logistic import LogisticSolver
-from bench.eval.sgd import Classifier
-from bench.eval.sts import predict, score_suite
+from bench.eval.sgd import ClassifierSettings
+from bench.eval.sts import predict_similarities, score_suite
 from bench.eval.transfer import Protocol
 from bench.eval.transfer_suite import evaluate_transfer
 from bench.eval.vector_file import VectorFile
@@ -34,17 +34,17 @@ from bench.nn import tokens as batches
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.denoising import DenoisedEncoder
 from bench.nn.export import export_encoder, load_encoder
-from bench.nn.folder import resolve
-from bench.nn.precision import at_precision
+from bench.nn.folder import resolve_folder
+from bench.nn.precision import cast_encoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes import PROBES, cost
 from bench.probes.data import ProbeData
-from bench.probes.measure import measure
+from bench.probes.measure import measure_probes
 from bench.probes.probe import ProbeOptions
 from bench.training import mlm
-from bench.training.mixed_precision import training_at
+from bench.training.mixed_precision import train_at_precision
 from bench.training.mlm import MlmSettings
-from bench.training.pretrain import PretrainSettings, add_head, pretrain
+from bench.training.pretrain import PretrainSettings, train_mlm_head, pretrain
 from bench.training.randomness import own_random_state
 from tests.support.standin.device import TALLY
 from tests.support.standin.methods import Case, Material, cases, context_of, uncounted
@@ -122,7 +122,7 @@ def run(work: Work, material: Material, where: str) -> dict[str, Any]:
     laps: list[Any] = []
     found: dict[str, Any] = {"steps": laps}
     try:
-        with training_at(work.precision), _small_batches():
+        with train_at_precision(work.precision), _small_batches():
             found["result"] = work.call(material, where, lambda _: laps.append(TALLY.lap()))
     except Exception as error:
         found["error"] = f"{type(error).__name__}: {error}"
@@ -170,8 +170,8 @@ def _summed(material: Material, where: str) -> Encoder:
 
 def _probed(encoder: Encoder, names: list[str]) -> Any:
     options = ProbeOptions(per_head=True, sentence="The doctor is reading a book.")
-    with patch.object(cost.gmacs, "__defaults__", (20,)):  # the tiny model has no place for 64 tokens
-        found = measure(encoder, ProbeData("toy", (toy_task(),)), names, options)
+    with patch.object(cost.count_gmacs, "__defaults__", (20,)):  # the tiny model has no place for 64 tokens
+        found = measure_probes(encoder, ProbeData("toy", (make_toy_task(),)), names, options)
     assert not any("missing" in found.probes[name] for name in names), found.probes
     return {name: found.probes[name] for name in names}
 
@@ -189,7 +189,7 @@ def _probe_denoised(material: Material, where: str, _: Callable[[int], None]) ->
 
 
 def _encode(pooling: str, precision: str, material: Material, where: str, _: Callable[[int], None]) -> Any:
-    encoder = at_precision(_encoder(material, where, pooling), precision)
+    encoder = cast_encoder(_encoder(material, where, pooling), precision)
     return encoder.encode(toy_sentences()).tolist()
 
 
@@ -205,20 +205,20 @@ def _encode_file(material: Material, where: str, _: Callable[[int], None]) -> An
     encoder = _summed(material, where)
     path = Path(tempfile.mkdtemp(dir=material.out)) / "vectors.npy"
     with VectorFile(path, encoder.dim) as file:
-        for vectors in stream(encoder, toy_sentences(), block=20):
+        for vectors in stream_embeddings(encoder, toy_sentences(), block=20):
             file.append(vectors)
     return np.load(path).tolist()
 
 
 def _pairs(material: Material, where: str, _: Callable[[int], None]) -> Any:
-    predictions = predict(_encoder(material, where), [toy_task()])
-    scores = {score.subset: score.value for score in score_suite([toy_task()], predictions)}
+    predictions = predict_similarities(_encoder(material, where), [make_toy_task()])
+    scores = {score.subset: score.value for score in score_suite([make_toy_task()], predictions)}
     return {"scores": scores, "predictions": predictions["TOY"].tolist()}
 
 
 def _whitened(material: Material, where: str, _: Callable[[int], None]) -> Any:
     scorer = TargetWhitening(_encoder(material, where, "avg"), 4)
-    return scorer.score_pairs(*ProbeData("toy", (toy_task(),)).sides).tolist()
+    return scorer.score_pairs(*ProbeData("toy", (make_toy_task(),)).sides).tolist()
 
 
 def _fits(classes: int, _: Material, where: str, __: Callable[[int], None]) -> Any:
@@ -237,7 +237,7 @@ def _transfer(solver: str, wanted: set[str], material: Material, where: str, _: 
         if task.id in wanted
     ]
     assert len(tasks) == len(wanted)
-    short = Protocol(solver, kfold=2, classifier=Classifier(epoch_size=1, max_epoch=2, tenacity=1))
+    short = Protocol(solver, kfold=2, classifier=ClassifierSettings(epoch_size=1, max_epoch=2, tenacity=1))
     encoder = _summed(material, where) if solver == "exact" else _encoder(material, where)
     found = evaluate_transfer(encoder, tasks, short)
     assert found.predictions is not None
@@ -274,10 +274,10 @@ def _pretrain(material: Material, where: str, progress: Callable[[int], None]) -
 
 def _add_head(material: Material, where: str, progress: Callable[[int], None]) -> Any:
     out = Path(tempfile.mkdtemp(dir=material.out)) / "head"
-    corpus, model = make_corpus("toy.txt", toy_sentences()), resolve(str(material.bert), where="bert")
+    corpus, model = make_corpus("toy.txt", toy_sentences()), resolve_folder(str(material.bert), where="bert")
     given: dict[str, Any] = {"seed": 1, "out": out, "command": "c", "device": where, "progress": progress}
     with _unrounded():
-        facts = add_head(model, corpus, _MLM, **given)
+        facts = train_mlm_head(model, corpus, _MLM, **given)
     return [facts["loss_curve"], facts["masked_accuracy"]]
 
 
