@@ -96,7 +96,9 @@ class DenoSentObjective(training.Objective):
         self.decoder: Any = decoder
         self.lm_head: Any = lm_head if generative else None
 
-    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, training.MaskedRows | None]:
+    def prepare(
+        self, batch: Sequence[tuple[int, list[int]]]
+    ) -> tuple[nn.TokenBatch, training.MaskedRows | None]:
         """Both sentences of each pair, all first ones before all second ones; and what is to be restored."""
         first, second = (
             self.prompt.rows([texts[number] for number, _ in batch], self.longest)

@@ -104,7 +104,9 @@ def rtd_loss(
     return (cells.view(replaced.shape) * mask).sum() / len(replaced)
 
 
-def split_masked_rows(masked: torch.Tensor, mask: torch.Tensor, device: torch.device | str) -> tuple[nn.Chunk, ...]:
+def split_masked_rows(
+    masked: torch.Tensor, mask: torch.Tensor, device: torch.device | str
+) -> tuple[nn.Chunk, ...]:
     """Cut a masked text into what the generator reads at a time.
 
     Args:

@@ -172,7 +172,9 @@ class EDFSE:
         """One stage an encoder; without translations they differ by their random streams alone."""
         config = tuple(sorted((name, value) for name, value in options.items() if name not in _OUTSIDE))
         return tuple(
-            StageSpec(role, "edfse_sub", self.card.version, config, self.train, text=_training_text(options, copy))
+            StageSpec(
+                role, "edfse_sub", self.card.version, config, self.train, text=_training_text(options, copy)
+            )
             for role, copy in SUBMODELS
         )
 

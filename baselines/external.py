@@ -11,7 +11,7 @@ from bench.baselines.untrained import POOLING_OPTIONS, build_transformer_encoder
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.nn.whole_folder import check_folder_kind, check_transformer_alone, describe_unread_settings
+from bench.nn.folder_checks import check_folder_kind, check_transformer_alone, describe_unread_settings
 from bench.registry import add_method
 
 _QUOTED = "in double quotes it keeps its blanks, and \\n is a new line"

@@ -15,7 +15,9 @@ from bench.stages import StageContext, StageSpec, planned_steps
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options
 
 
-def smooth_anchors(anchors: torch.Tensor, keys: torch.Tensor, members: torch.Tensor, tau: float) -> torch.Tensor:
+def smooth_anchors(
+    anchors: torch.Tensor, keys: torch.Tensor, members: torch.Tensor, tau: float
+) -> torch.Tensor:
     """Return the vector of each anchor's group: its self-attention over it (He et al. 2023).
 
     s_i = sum_k softmax_k(a_i k / tau) k over the keys k of i's group. Gradient flows through both.

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from bench import nn
 from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.data.released import ReleasedTower, find_checkpoint
+from bench.data.released_checkpoints import ReleasedTower, find_checkpoint
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.nn.folder import hash_model, resolve_folder
+from bench.nn.model_folder import hash_model, resolve_folder
 from bench.registry import add_method
 
 FOLDERS = "BENCH_CHECKPOINTS"
@@ -92,7 +92,9 @@ class Released:
         encoders = [context.members[role] for role in sorted(context.members, key=int)]
         single = len(encoders) == 1
         encoder = encoders[0] if single else nn.SumEncoder(encoders, [tower.weight for tower in entry.towers])
-        hashes = [hash_model(find_tower_folder(tower, f"released:{entry.name}"))[:12] for tower in entry.towers]
+        hashes = [
+            hash_model(find_tower_folder(tower, f"released:{entry.name}"))[:12] for tower in entry.towers
+        ]
         encoder.facts = {
             **encoder.facts,
             "checkpoint": "+".join(tower.name for tower in entry.towers),

@@ -35,7 +35,13 @@ class SimCSEObjective(training.Objective):
     """
 
     def __init__(
-        self, model: Any, pad_id: int, tau: float, *, head: bool = True, partners: nn.IndexedRows | None = None
+        self,
+        model: Any,
+        pad_id: int,
+        tau: float,
+        *,
+        head: bool = True,
+        partners: nn.IndexedRows | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.pad_id, self.tau, self.partners = model, pad_id, tau, partners

@@ -208,7 +208,11 @@ class SNCSE(TrainedOnce):
             return (stage,)
         return (
             replace(
-                stage, config=(*stage.config, (SPACY_MODEL, training.hash_folder_files(training.find_spacy_folder())))
+                stage,
+                config=(
+                    *stage.config,
+                    (SPACY_MODEL, training.hash_folder_files(training.find_spacy_folder())),
+                ),
             ),
         )
 

@@ -175,7 +175,9 @@ class VaSCLObjective(training.Objective):
         fixed = first.detach()
         near, start = find_batch_neighbours(fixed, self.count), prepared.start.to(fixed.dtype)
         clean = self.head(fixed).detach()
-        direction = find_worst_direction(self.head, fixed, near, start, xi=self.xi, tau=self.tau, steps=self.steps)
+        direction = find_worst_direction(
+            self.head, fixed, near, start, xi=self.xi, tau=self.tau, steps=self.steps
+        )
         moved = (first if self.through else fixed) + self.radius * direction
         return loss + near_nce(clean, self.head(moved), near, self.tau)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.baselines.whitening import stepless_facts, normalise_rows
+from bench.baselines.whitening import normalise_rows, stepless_facts
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.data.word_vectors import WordVectors, check_shape, read_dimension, read_word_vectors
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, check_pairs

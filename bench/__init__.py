@@ -10,7 +10,7 @@ from bench.version import __version__
 if TYPE_CHECKING:
     from os import PathLike
 
-    from bench.eval.loaded import LoadedEncoder
+    from bench.eval.public_encoder import LoadedEncoder
 
 __all__ = ["__version__", "load"]
 
@@ -31,10 +31,10 @@ def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:
     """
     from pathlib import Path
 
-    from bench.eval.loaded import LoadedEncoder
+    from bench.eval.public_encoder import LoadedEncoder
     from bench.nn.device import check_available
-    from bench.nn.export import load_encoder
-    from bench.nn.readme import read_model_card
+    from bench.nn.encoder_folder import load_encoder
+    from bench.nn.model_metadata import read_model_card
     from bench.records.record import safe_name
 
     check_available(device, where=f"device {device}")

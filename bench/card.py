@@ -9,7 +9,18 @@ from typing import Any, Protocol
 
 from bench.encoder import Encoder, PairScorer
 from bench.errors import InputError, not_one_of
-from bench.schema import Block, Maybe, ListOf, find_fault, is_boolean, is_label, is_number, is_option_value, is_text, is_whole_number
+from bench.schema import (
+    Block,
+    ListOf,
+    Maybe,
+    find_fault,
+    is_boolean,
+    is_label,
+    is_number,
+    is_option_value,
+    is_text,
+    is_whole_number,
+)
 
 OptionValue = str | int | float | bool
 SUPERVISED = "supervised"
@@ -44,7 +55,9 @@ class Option:
         value: OptionValue
         try:
             value = {"true": True, "false": False}[str(text).lower()] if kind is bool else kind(text)
-            if not is_option_value(value) or (kind is int and isinstance(text, float) and not text.is_integer()):
+            if not is_option_value(value) or (
+                kind is int and isinstance(text, float) and not text.is_integer()
+            ):
                 raise ValueError
         except (ValueError, KeyError, OverflowError):
             names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -238,14 +251,20 @@ _OPTION = Block(
     }
 )
 _NEED = Block(
-    {**dict.fromkeys(("what", "option", "of", "instead"), is_text), "values": ListOf(is_option_value), "unless": is_boolean}
+    {
+        **dict.fromkeys(("what", "option", "of", "instead"), is_text),
+        "values": ListOf(is_option_value),
+        "unless": is_boolean,
+    }
 )
 _CARD = Block(
     {
         **dict.fromkeys(("kind", "summary", "printed", "family", "paper", "code"), is_text),
         **dict.fromkeys(("tags", "equations", "deviations", "auxiliaries"), ListOf(is_text)),
         "passes": is_number,
-        **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file", "named_rows"), is_boolean),
+        **dict.fromkeys(
+            ("deterministic", "needs_backbone", "takes_path", "takes_file", "named_rows"), is_boolean
+        ),
         **dict.fromkeys(("takes_methods", "padding_matters", "scores_pairs"), is_boolean),
         "name": is_label,
         "version": is_whole_number,

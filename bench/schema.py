@@ -219,7 +219,9 @@ def convert_facts(facts: Any, shape: Block, what: str) -> dict[str, Any]:
         found = json.loads(json.dumps(facts, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise BenchError(f"{what} can't be kept: {error}") from error
-    if place := find_fault(found, shape) or find_unwritable(found, DEEPEST // 2):  # they stand below others there
+    if place := find_fault(found, shape) or find_unwritable(
+        found, DEEPEST // 2
+    ):  # they stand below others there
         raise BenchError(f"{what} can't be kept: '{place}' isn't what it should be")
     kept: dict[str, Any] = found
     return kept

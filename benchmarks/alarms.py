@@ -25,11 +25,11 @@ from statistics import fmean, stdev
 import numpy as np
 from scipy.stats import binomtest
 
-from bench.execution.rerun import build_rerun_spec
+from bench.execution.repetition import build_rerun_spec
 from bench.execution.runner import run_plan
 from bench.gate.judge import judge
 from bench.plan.plan import make_plan
-from bench.records.files import write_atomically
+from bench.records.filesystem import write_atomically
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 

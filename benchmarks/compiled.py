@@ -30,7 +30,7 @@ from utilisation import PRECISIONS, clock, peak, wait
 from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
 from bench.nn.tokens import BUCKET, move_to_device
-from bench.training.loop import TrainSettings, order_batches, make_optimizer
+from bench.training.loop import TrainSettings, make_optimizer, order_batches
 from bench.training.mixed_precision import train_at_precision
 from bench.training.two_phase_step import CompiledHalf, compile_steps
 
@@ -141,7 +141,9 @@ def main() -> None:
     torch.manual_seed(0)
     case = simcse_case(folder, corpus, arguments.shape, arguments.device)
     with train_at_precision(arguments.precision):
-        facts, claims = measure(case, order_batches(len(case.rows), arguments.batch, 1, corpus.sha256), arguments)
+        facts, claims = measure(
+            case, order_batches(len(case.rows), arguments.batch, 1, corpus.sha256), arguments
+        )
     print(json.dumps(facts), flush=True)
     show(arguments.json, *claims)
 

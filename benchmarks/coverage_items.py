@@ -34,14 +34,14 @@ from coverage_rows import (
 )
 from scipy import stats
 
-from bench.stats.checks import make_generator
 from bench.stats.correlations import steiger, williams
 from bench.stats.coverage import CoverageRow
-from bench.stats.hierarchical import hierarchical_bootstrap, variance_components
-from bench.stats.items import paired_bootstrap, spearman_interval
+from bench.stats.inputs import make_generator
+from bench.stats.item_statistics import paired_bootstrap, spearman_interval
 from bench.stats.labels import mcnemar
 from bench.stats.resampling import spearman_rows
-from bench.stats.suite import SuiteDraws, draw_suite
+from bench.stats.suite_draws import SuiteDraws, draw_suite
+from bench.stats.variance_components import hierarchical_bootstrap, variance_components
 
 ITEMS = (950,)
 SEVEN = tuple(size // 10 for size in PAIRS.values())

@@ -17,7 +17,7 @@ from scipy import stats
 
 from bench.stats.correlations import EQUAL, partial_spearman
 from bench.stats.coverage import CoverageRow
-from bench.stats.items import spearman_interval
+from bench.stats.item_statistics import spearman_interval
 from bench.stats.resampling import spearman_rows
 
 METHODS = (5, 10, 20, 40)

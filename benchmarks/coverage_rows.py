@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from bench.stats.checks import make_generator
 from bench.stats.coverage import CoverageRow
+from bench.stats.inputs import make_generator
 
 LEVEL, ALPHA = 0.95, 0.05
 FEW = tuple((n, n) for n in (2, 3, 5, 10))
@@ -87,14 +87,18 @@ def graded(latent: Array) -> Array:
     return np.round(np.clip(2.5 + 1.25 * latent, 0, 5) * 5) / 5
 
 
-def row(method: str, setting: Setting, found: ArrayLike, nominal: float | None, target: str = SEEDS) -> CoverageRow:
+def row(
+    method: str, setting: Setting, found: ArrayLike, nominal: float | None, target: str = SEEDS
+) -> CoverageRow:
     """A row with the 99% interval of its share."""
     held = np.asarray(found, dtype=bool)
     count, total = int(held.sum()), len(held)
     ends = stats.binomtest(count, total).proportion_ci(0.99)
     low, high = round(float(ends.low), 4), round(float(ends.high), 4)
     share = round(count / total, 5)
-    return CoverageRow(method, setting.design, *setting.n, setting.r, target, nominal, share, total, low, high)
+    return CoverageRow(
+        method, setting.design, *setting.n, setting.r, target, nominal, share, total, low, high
+    )
 
 
 def holds(ends: Ends, true: Array | float) -> Bools:

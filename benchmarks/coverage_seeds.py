@@ -30,15 +30,21 @@ from coverage_rows import (
 )
 from scipy import stats
 
-from bench.stats import robust
-from bench.stats.checks import make_generator
+from bench.stats import robustness
 from bench.stats.coverage import CoverageRow
-from bench.stats.descriptive import almost_stochastic_order
-from bench.stats.equivalence import claim_test, equivalence_test, estimate_from_interval, largest_possible_difference, predict_run_difference
-from bench.stats.paired import paired_t
+from bench.stats.equivalence import (
+    claim_test,
+    equivalence_test,
+    estimate_from_interval,
+    largest_possible_difference,
+    predict_run_difference,
+)
+from bench.stats.inputs import make_generator
 from bench.stats.planning import plan_seeds
+from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import ExactTest, exact_permutation, one_sample, sign_flip, welch
 from bench.stats.spread import Spread, spread_of_pairs, spread_of_sides
+from bench.stats.summaries import almost_stochastic_order
 
 EQUAL = tuple((n, n) for n in (2, 3, 4, 5, 6, 8, 10))
 UNEVEN = ((3, 10), (5, 10))
@@ -97,7 +103,11 @@ def decisions(sizes: Sizes) -> Iterator[CoverageRow]:
             mine = estimate_from_interval(tool(x, y))
             said, claimed = equivalence_test(mine, margin), claim_test(mine, margin)
             agree([(said.p_upper, said.p_lower)], (upper[i : i + 1], 1 - lower[i : i + 1]), case)
-            agree([(claimed.p, largest_possible_difference(mine))], (1 - upper[i : i + 1], largest[i : i + 1]), case)
+            agree(
+                [(claimed.p, largest_possible_difference(mine))],
+                (1 - upper[i : i + 1], largest[i : i + 1]),
+                case,
+            )
             assert (said.verdict == "equal within") == equal[i], case
             assert (claimed.verdict == "supported") == (upper[i] >= LEVEL), case
         yield row("equivalence", case, equal, ALPHA)
@@ -203,7 +213,7 @@ def iqms(sizes: Sizes) -> Iterator[CoverageRow]:
             outside.append(holds(percentile, true))
         for i in range(2):
             one, other = (make_generator(i, f"coverage/iqm/{case}") for _ in range(2))
-            mine = robust.iqm_difference(a[i], b[i], one, paired=paired, draws=DRAWS)
+            mine = robustness.iqm_difference(a[i], b[i], one, paired=paired, draws=DRAWS)
             picked = [other.integers(0, n, (1, DRAWS, n)) for n in case.n[: 1 if paired else 2]]
             theirs = iqm_ends(a[i : i + 1], b[i : i + 1], picked[0], picked[-1], paired)
             agree([(mine.low, mine.high)], theirs[0], case)
@@ -224,7 +234,7 @@ def shares(sizes: Sizes) -> Iterator[CoverageRow]:
             sign = np.sign(a - b) if paired else np.sign(a[:, :, None] - b[:, None]).reshape(len(a), -1)
             share = (sign.mean(1) + 1) / 2
             _, first, which = np.unique(np.round(share, 9), return_index=True, return_inverse=True)
-            found = [robust.superiority_interval(a[i], b[i], paired=paired) for i in first]
+            found = [robustness.superiority_interval(a[i], b[i], paired=paired) for i in first]
             assert np.allclose([one.share for one in found], share[first])
             low, high = np.array(ends_of(found))[which].T
             method = "superiority, paired" if paired else "superiority"
@@ -240,9 +250,11 @@ def rules(sizes: Sizes) -> Iterator[CoverageRow]:
             fallen = a < -DEPTH / 2
             a, fallen = (a, fallen) if design == "normal" else (a[fallen.any(1)], fallen[fallen.any(1)])
             away = np.abs(a - np.median(a, axis=1, keepdims=True))
-            far = away > robust.outlier_limit(n) * robust.MAD_SCALE * np.median(away, axis=1, keepdims=True)
+            far = away > robustness.outlier_limit(n) * robustness.MAD_SCALE * np.median(
+                away, axis=1, keepdims=True
+            )
             for x, named in zip(a[:CHECKED], far, strict=False):
-                assert robust.find_outliers(x) == tuple(np.flatnonzero(named)), case
+                assert robustness.find_outliers(x) == tuple(np.flatnonzero(named)), case
             if design == "normal":
                 yield row(method, case, far.any(1), ALPHA)
             else:
@@ -250,7 +262,12 @@ def rules(sizes: Sizes) -> Iterator[CoverageRow]:
     for case in settings((("normal", FEW[2:]),)):
         rng = rng_of("aso", case)
         a, b = case.draw(rng, sizes.few)
-        yield row("aso", case, [almost_stochastic_order(x, y, rng, draws=DRAWS) < 0.5 for x, y in zip(a, b, strict=True)], None)
+        yield row(
+            "aso",
+            case,
+            [almost_stochastic_order(x, y, rng, draws=DRAWS) < 0.5 for x, y in zip(a, b, strict=True)],
+            None,
+        )
 
 
 PARTS = (t_intervals, decisions, further_runs, plans, exact_tests, iqms, shares, rules)

@@ -31,7 +31,7 @@ from bench.gradient.angles import (
     negative_means,
     positive_means,
 )
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 
 LIMIT = 5.0  # standard errors between two means of 1,000 batches
 

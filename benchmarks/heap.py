@@ -27,7 +27,7 @@ def measure(side: str, profile: str, data: Path | None, steps: int) -> dict[str,
     from train_step import BATCH, simcse_case, step, texts
 
     from bench.nn.device import keep_freed_memory
-    from bench.training.loop import TrainSettings, order_batches, make_optimizer
+    from bench.training.loop import TrainSettings, make_optimizer, order_batches
 
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)

@@ -70,7 +70,7 @@ def encode(count: int, dim: int, whole: bool) -> float:
     """Encode into a file; return the peak."""
     import numpy as np
 
-    from bench.eval.embed import stream_embeddings
+    from bench.eval.embeddings import stream_embeddings
     from bench.eval.vector_file import VectorFile
 
     encoder = make_encoder(dim)

@@ -33,7 +33,7 @@ from typing import Any
 from mutations import MUTATIONS, DoesNotApplyError, Mutation
 
 from bench.records.environment import CHECKOUT_FOLDERS
-from bench.records.files import write_atomically
+from bench.records.filesystem import write_atomically
 from bench.records.integrity import seal_record
 from bench.records.record import record_to_json
 from bench.records.store import ResultStore

@@ -49,15 +49,19 @@ class Mutation:
         return text.replace(self.old, self.new)
 
 
-STS, EMBED = "bench/eval/sts.py", "bench/eval/embed.py"
-BACKBONE, POOLING, CHUNKS = "bench/nn/backbone.py", "bench/nn/states.py", "bench/training/chunks.py"
+STS, EMBED = "bench/eval/sts.py", "bench/eval/embeddings.py"
+BACKBONE, POOLING, CHUNKS = (
+    "bench/nn/backbone.py",
+    "bench/nn/hidden_states.py",
+    "bench/training/batch_encoding.py",
+)
 LOOP, STAGE, CONTRASTIVE = (
     "bench/training/loop.py",
     "bench/training/sentence_encoder.py",
     "bench/losses/contrastive.py",
 )
 MOMENTUM, ESIMCSE = "bench/training/momentum.py", "baselines/esimcse.py"
-TWIN, LOSSES = "methods/twin.py", "bench/losses/twin.py"
+TWIN, LOSSES = "methods/twin.py", "bench/losses/twin_losses.py"
 
 SCORING = (
     Mutation(
@@ -96,7 +100,7 @@ SCORING = (
     Mutation(
         "test_pairs_from_dev",
         "split",
-        "bench/data/mini/text.py",
+        "bench/data/mini/world_text.py",
         '_shipped(f"{split}.tsv")',
         '_shipped("dev.tsv")',
         REFUSED,
@@ -266,7 +270,7 @@ DRAWS = (
     Mutation(
         "cls_repeated_too",
         "augmentation",
-        "bench/training/augment.py",
+        "bench/training/augmentation.py",
         "places = {1 + place for place in",
         "places = {place for place in",
     ),

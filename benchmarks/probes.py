@@ -26,12 +26,12 @@ from bench.config import profiles
 from bench.data.source import DataSource, data_folder
 from bench.data.suites import load_suite
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve_folder
+from bench.nn.hooks import find_towers, watch_towers
+from bench.nn.model_folder import resolve_folder
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import find_towers, watch_towers
 from bench.probes import PROBES
-from bench.probes.data import ProbeData
-from bench.probes.measure import measure_probes
+from bench.probes.measurement import measure_probes
+from bench.probes.probe_data import ProbeData
 
 LIMIT = 1.6
 

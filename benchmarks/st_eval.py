@@ -32,7 +32,7 @@ from bench.data.suites import load_suite
 from bench.data.tasks import PairTask
 from bench.eval.sts import predict_similarities, score_suite
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve_folder
+from bench.nn.model_folder import resolve_folder
 
 ALLOWED = {"stsb": 1e-6, "sts7": 5e-5, "toy": 1e-6}
 Scores = dict[str, float]

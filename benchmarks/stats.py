@@ -29,7 +29,7 @@ from coverage_rows import graded
 from scipy import stats
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 from bench.stats.power import welch_power
 from bench.stats.resampling import spearman_draws
 from bench.stats.seeds import welch

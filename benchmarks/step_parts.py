@@ -25,8 +25,8 @@ from torch.profiler import ProfilerActivity, profile
 from train_step import BATCH, Case, simcse_case, texts, twin_case
 
 from bench.nn.device import keep_freed_memory
-from bench.training.chunks import token_batch
-from bench.training.loop import TrainSettings, order_batches, make_optimizer
+from bench.training.batch_encoding import token_batch
+from bench.training.loop import TrainSettings, make_optimizer, order_batches
 
 PARTS = ("tokenise", "host half", "forward", "backward", "clip", "AdamW")
 KINDS = {

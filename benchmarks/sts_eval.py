@@ -29,8 +29,8 @@ from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray
 from bench.eval.sts import predict_similarities, score_suite, spearman
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve_folder
-from bench.nn.states import pool_states
+from bench.nn.hidden_states import pool_states
+from bench.nn.model_folder import resolve_folder
 
 BATCH = 128
 UNREPORTED = {"STSB": ("STSB-train", "STSB-dev"), "SICKR": ("SICKR-train", "SICKR-dev")}

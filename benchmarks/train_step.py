@@ -39,21 +39,21 @@ from utilisation import PRECISIONS, busy, clock, operations, peak, share, utilis
 from bench.baselines.simcse import SimCSEObjective
 from bench.config import profiles
 from bench.data.corpus import Corpus, read_corpus
-from bench.data.mini.text import training_text
+from bench.data.mini.world_text import training_text
 from bench.data.source import World, data_folder
-from bench.execution.builder import make_backbone
+from bench.execution.encoder_builder import make_backbone
 from bench.losses.contrastive import info_nce
-from bench.losses.twin import cross_nce, tower_nce
+from bench.losses.twin_losses import cross_nce, tower_nce
 from bench.methods.twin import JointObjective
 from bench.nn.backbone import IndexedRows, TokenRows, load_backbone, pad_rows
+from bench.nn.cross_attention import TwinStates, compute_twin_states, list_cael_layers
 from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
 from bench.nn.tokens import wrap_chunk
-from bench.nn.twin import TwinStates, list_cael_layers, compute_twin_states
 from bench.plan.backbones import profile_backbone
 from bench.registry import discover
-from bench.training.loop import TrainSettings, order_batches, make_optimizer
-from bench.training.mixed_precision import autocast_towers, train_at_precision, to_float32
+from bench.training.loop import TrainSettings, make_optimizer, order_batches
+from bench.training.mixed_precision import autocast_towers, to_float32, train_at_precision
 from bench.training.two_phase_step import Objective
 
 TAU = 0.05

@@ -27,10 +27,10 @@ from bench.data import senteval
 from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
 from bench.eval import transfer
-from bench.eval.embed import embed_sentences
+from bench.eval.embeddings import embed_sentences
 from bench.eval.logistic import LogisticSolver, logistic_objective
 from bench.eval.transfer import REGS, Fitter, Protocol, cross_validate
-from bench.eval.transfer_items import order_by_length, stratified_folds, merge_splits
+from bench.eval.transfer_items import merge_splits, order_by_length, stratified_folds
 from bench.eval.transfer_suite import labelled_sentences
 from bench.nn.backbone import TransformerEncoder
 
@@ -100,7 +100,12 @@ def peer(x: FloatArray, y: Labels, outer_folds: int) -> tuple[float, list[float]
     for rest, reg, model in refits:
         theirs = torch.cat([model.weight, model.bias[:, None]], dim=1).detach().double().numpy()
         ours = LogisticSolver(x, y, 2).fit([rest], [reg]).weights[0]
-        gaps.append((logistic_objective(x[rest], y[rest], ours, reg), logistic_objective(x[rest], y[rest], theirs, reg)))
+        gaps.append(
+            (
+                logistic_objective(x[rest], y[rest], ours, reg),
+                logistic_objective(x[rest], y[rest], theirs, reg),
+            )
+        )
     return seconds, accuracies, gaps
 
 
@@ -111,7 +116,9 @@ def features_of(root: Path, task_id: str, encoder: TransformerEncoder) -> tuple[
     vectors = embed_sentences(encoder, labelled_sentences(task))
     split = merge_splits(task.splits)
     order = order_by_length(split, {"0": 0, "1": 1})
-    return transfer._split_features(split, vectors)[order], np.array([int(label) for label in split.labels])[order]
+    return transfer._split_features(split, vectors)[order], np.array([int(label) for label in split.labels])[
+        order
+    ]
 
 
 def made_up(rows: int = 3_775, dim: int = 384) -> tuple[FloatArray, Labels]:

@@ -89,18 +89,18 @@ def watch_all(clock: Clock) -> None:
     from torch import nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    import bench.execution.builder
-    import bench.execution.cell
+    import bench.execution.cell_run
+    import bench.execution.encoder_builder
     import bench.execution.stage_cache
     import bench.nn.backbone
-    import bench.nn.folder
-    import bench.probes.measure
+    import bench.nn.model_folder
+    import bench.probes.measurement
     import bench.records.store
     import bench.training.loop
     import bench.training.sentence_encoder
 
-    clock.watch(bench.nn.folder, "content_hash", "hash")
-    clock.watch(bench.execution.builder, "content_hash", "hash")
+    clock.watch(bench.nn.model_folder, "content_hash", "hash")
+    clock.watch(bench.execution.encoder_builder, "content_hash", "hash")
     clock.watch(bench.execution.stage_cache, "_checksums", "hash")
     clock.watch(bench.nn.backbone, "_load", "load")
     clock.watch(PreTrainedTokenizerBase, "__call__", "tokenise")
@@ -112,8 +112,8 @@ def watch_all(clock: Clock) -> None:
     clock.watch(bench.training.loop, "copy_state", "copy")
     clock.watch(PreTrainedModel, "save_pretrained", "save")
     clock.watch(PreTrainedTokenizerBase, "save_pretrained", "save")
-    clock.watch(bench.execution.cell, "measure_job", "evaluate")
-    clock.watch(bench.probes.measure, "measure", "probes")
+    clock.watch(bench.execution.cell_run, "measure_job", "evaluate")
+    clock.watch(bench.probes.measurement, "measure", "probes")
     clock.watch(bench.records.store.ResultStore, "write", "write")
 
 
@@ -159,7 +159,7 @@ def run_case(case: str, steps: int, data: Path | None, probes: bool) -> dict[str
         import torch
         import transformers.models.bert.modeling_bert  # noqa: F401
 
-        import bench.execution.cell
+        import bench.execution.cell_run
         import bench.plan.plan
         import bench.training.sentence_encoder
         from bench.cli.run import run_command

@@ -57,7 +57,9 @@ def table(methods: str, designs: str = "", targets: str = "") -> str:
         ValueError: a method, design or target without a row.
     """
     wanted = _words(methods)
-    rows = _of(_of(_of(read_coverage(), "method", wanted), "design", _words(designs)), "target", _words(targets))
+    rows = _of(
+        _of(_of(read_coverage(), "method", wanted), "design", _words(designs)), "target", _words(targets)
+    )
     rows.sort(key=lambda row: wanted.index(row.method))
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEADER, *_lines(rows))) + "\n"
 

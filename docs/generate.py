@@ -13,17 +13,17 @@ from rows import markdown_table
 
 from bench.card import Method, MethodCard, Option, OptionValue
 from bench.config import profiles
-from bench.data.published import PublishedRow, published_rows
+from bench.data.published_tables import PublishedRow, published_rows
 from bench.data.suites import SUITES
 from bench.errors import InputError
 from bench.plan.cells import profile_options
 from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.render.marks import escape_markup
 from bench.render.svg import draw_svg
+from bench.render.svg_marks import escape_markup
 from bench.reports.campaign import make_campaign
-from bench.reports.figures.of_records import suite_figures
-from bench.reports.tables.published import Footnotes, merge_lines, quote_row
+from bench.reports.figures.suite_plots import suite_figures
+from bench.reports.tables.published_figures import Footnotes, merge_lines, quote_row
 
 KINDS = {
     "method": "Methods of the papers",
@@ -92,7 +92,9 @@ def drawn(markdown: str) -> str:
 def costs_plot(campaign: str) -> str:
     """A campaign's averages against the CPU seconds of training, as the element of a figure."""
     store = ResultStore(RESULTS, campaign)
-    drawn = [one for one in suite_figures(make_campaign(store, store.records())) if one.name.endswith("-training")]
+    drawn = [
+        one for one in suite_figures(make_campaign(store, store.records())) if one.name.endswith("-training")
+    ]
     if not drawn:
         raise SystemExit(f"docs: no costs of {campaign}")
     return "\n".join(
@@ -127,7 +129,9 @@ def _options(card: MethodCard) -> str:
     """Every option with its default, and where a profile says otherwise."""
     if not card.options:
         return "It has none.\n"
-    shown = [profiles.load_profile(name) for name in profiles.profile_names() if profiles.load_profile(name).suites]
+    shown = [
+        profiles.load_profile(name) for name in profiles.profile_names() if profiles.load_profile(name).suites
+    ]
     defaults = {option.name: option.default for option in card.options}
     ours = {profile.name: _resolved(card, profile) for profile in shown}
     different = [name for name, values in ours.items() if values != defaults]
@@ -177,7 +181,8 @@ def _published(card: MethodCard) -> str:
     other = [
         f"`{name}`"
         for name, _ in SUITES
-        if name not in PUBLISHED and any(x.first.method in names_in_papers(card) for x in published_rows(name))
+        if name not in PUBLISHED
+        and any(x.first.method in names_in_papers(card) for x in published_rows(name))
     ]
     if other:
         parts.append(f"Also printed for {', '.join(other)}: `bench report --table published` shows them.\n")

@@ -34,7 +34,7 @@ from click.testing import CliRunner
 from rows import markdown_table
 
 from bench.cli.main import cli
-from bench.comparison.select import format_seeds
+from bench.comparison.selection import format_seeds
 from bench.config import profiles
 from bench.papers import flops as scale
 from bench.plan.cells import profile_options

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bench.config.method_ids import parse_seeds
 from bench.config.spec import RunSpec
-from bench.data.published import PAPERS
-from bench.papers.items import Item, load_items
-from bench.papers.settings import compare_hyperparameters
-from bench.papers.work import ItemPlan, gpu_hours, plan_item
+from bench.data.published_tables import PAPERS
+from bench.papers.hyperparameters import compare_hyperparameters
+from bench.papers.item_plan import ItemPlan, gpu_hours, plan_item
+from bench.papers.paper_items import Item, load_items
 
 NO_RESULTS = Path("no-results")
 """Where nothing is done yet."""

@@ -69,11 +69,17 @@ _DIFFERENCE = {
 
 def modified_loss(name: str, config: Config) -> PairLoss:
     """The loss of a method of this module, with its options."""
-    make: Callable[..., losses.modified.ModifiedSteps] = losses.modified.ModifiedSteps
+    make: Callable[..., losses.modified_losses.ModifiedSteps] = losses.modified_losses.ModifiedSteps
     steps = make(
-        **{field.name: config[field.name] for field in fields(losses.modified.ModifiedSteps) if field.name in config}
+        **{
+            field.name: config[field.name]
+            for field in fields(losses.modified_losses.ModifiedSteps)
+            if field.name in config
+        }
     )
-    return partial(losses.modified.LOSSES[name.removeprefix("m_")], steps=steps, form=str(config["form"]))
+    return partial(
+        losses.modified_losses.LOSSES[name.removeprefix("m_")], steps=steps, form=str(config["form"])
+    )
 
 
 def _nu_option(name: str, until: str) -> Option:

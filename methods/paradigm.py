@@ -302,14 +302,16 @@ class PairMethod(TrainedOnce):
 def contrastive_loss(name: str, config: Config) -> PairLoss:
     """The loss of a method of this module, with its options."""
     given = {
-        field.name: config[field.name] for field in fields(losses.paradigm.Paradigm) if field.name in config
+        field.name: config[field.name]
+        for field in fields(losses.paradigm_losses.Paradigm)
+        if field.name in config
     }
     if "u" in given:
         given["u"] = math.radians(float(given["u"]))
     if name != "paradigm":
-        return partial(getattr(losses.paradigm, name), **given)
-    make: Callable[..., losses.paradigm.Paradigm] = losses.paradigm.Paradigm
-    return partial(losses.paradigm.paradigm_loss, parts=make(**given), form=str(config["form"]))
+        return partial(losses.paradigm_losses.PLAIN_LOSSES[name], **given)
+    make: Callable[..., losses.paradigm_losses.Paradigm] = losses.paradigm_losses.Paradigm
+    return partial(losses.paradigm_losses.paradigm_loss, parts=make(**given), form=str(config["form"]))
 
 
 _ANGLE = Option("u", 10.0, "ArcCon's angular margin in degrees", minimum=0, maximum=180)

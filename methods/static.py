@@ -288,7 +288,9 @@ class Static:
             del own["sif_coefficient"]
         config = tuple(sorted((*own.items(), *_STEPLESS)))
         version = self.card.version
-        return (StageSpec(STAGE, STAGE, version, config, build_token_table, inputs=("teacher",), seeded=False),)
+        return (
+            StageSpec(STAGE, STAGE, version, config, build_token_table, inputs=("teacher",), seeded=False),
+        )
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the table's encoder.

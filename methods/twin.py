@@ -179,7 +179,9 @@ class JointObjective(training.Objective):
         ]
 
 
-def _cross_losses(states: training.TwinClsStates, tau: float, form: str, *, exchanged: bool) -> list[torch.Tensor]:
+def _cross_losses(
+    states: training.TwinClsStates, tau: float, form: str, *, exchanged: bool
+) -> list[torch.Tensor]:
     pairs = [(states.first, states.second)]
     if states.cross_first is not None and states.cross_second is not None:
         pairs.append((states.cross_first, states.cross_second))

@@ -32,7 +32,7 @@ class Campaign:
     """Records to report on, and how.
 
     Args:
-        stores: The campaign, or several that are one here, see :mod:`bench.reports.joined`.
+        stores: The campaign, or several that are one here, see :mod:`bench.reports.merge_campaigns`.
         records: Those that were asked for, averages rounded if asked for.
         sweeps: Grids of its sweeps.
         baseline: Method that the daggers compare with; None for none.

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from bench.comparison.select import group_by
+from bench.comparison.selection import group_by
 from bench.errors import DataError, InputError, NotComparableError
 from bench.records.fingerprint import FACTS, compute_family_key
 from bench.records.record import ALL, EXTERNAL, RunRecord, is_supervised

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bench.comparison.select import group_by
+from bench.comparison.selection import group_by
 from bench.errors import InputError
 from bench.render import formats, latex
-from bench.render.formats import FILE, Screen, render_json, frame_csv, render_grids
+from bench.render.formats import FILE, Screen, frame_csv, render_grids, render_json
 from bench.reports.campaign import Campaign
-from bench.reports.doubts import append_doubts
-from bench.reports.formats.paper import PaperStyle
-from bench.reports.formats.paper import render_paper_tables as printed_tables
+from bench.reports.formats.paper_latex import PaperStyle
+from bench.reports.formats.paper_latex import render_paper_tables as printed_tables
 from bench.reports.records import long_frame
 from bench.reports.sections import SECTIONS, TABLES, table_grids
 from bench.reports.tables.leaderboard import all_leaderboards
-from bench.reports.tables.paper import paper_tables
+from bench.reports.tables.paper_tables import paper_tables
+from bench.reports.unreadable_records import append_doubts
 
 if TYPE_CHECKING:
     from bench.render.figure import Figure
     from bench.render.grid import Grid
-    from bench.reports.formats.html import PagePart
+    from bench.reports.formats.report_page import PagePart
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def _long_csv(campaign: Campaign, look: TableOptions) -> str:
 
 def _latex_report(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -> str:
     """The tables, and the diagrams of the groups."""
-    from bench.render.picture import ranking_picture
-    from bench.reports.figures.of_records import group_figures
+    from bench.render.latex_picture import ranking_picture
+    from bench.reports.figures.suite_plots import group_figures
 
     body = "\n".join([latex.latex_tables(grids), *map(ranking_picture, group_figures(campaign))])
     return latex.latex_document(body) if standalone else body
@@ -110,16 +110,21 @@ def _latex_report(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -
 
 def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
-    from bench.reports.figures.of_files import file_figures
-    from bench.reports.figures.of_order import order_figures
-    from bench.reports.figures.of_records import suite_figures
-    from bench.reports.figures.of_sweeps import sweep_figures
+    from bench.reports.figures.probe_plots import file_figures
+    from bench.reports.figures.setting_order_plots import order_figures
+    from bench.reports.figures.suite_plots import suite_figures
+    from bench.reports.figures.sweep_plots import sweep_figures
 
-    return [*suite_figures(campaign), *order_figures(campaign), *sweep_figures(campaign), *file_figures(campaign)]
+    return [
+        *suite_figures(campaign),
+        *order_figures(campaign),
+        *sweep_figures(campaign),
+        *file_figures(campaign),
+    ]
 
 
 def _report_page(campaign: Campaign, table: str | None) -> str:
-    from bench.reports.formats.html import PagePart, render_campaign_page
+    from bench.reports.formats.report_page import PagePart, render_campaign_page
 
     if table is None:
         return render_campaign_page(campaign, *page_parts(campaign))
@@ -129,7 +134,7 @@ def _report_page(campaign: Campaign, table: str | None) -> str:
 
 def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
     """Return the parts of a campaign's page, and what it could show, why it doesn't, and what makes it."""
-    from bench.reports.formats.html import PagePart
+    from bench.reports.formats.report_page import PagePart
     from bench.reports.tables.boards import page_boards
 
     parts, missing = [], []

@@ -66,14 +66,14 @@ SECTIONS = (
         "STS tasks",
         "no record of suite sts7",
         "bench run --suite sts7 makes them",
-        "suites.sts7_grids",
+        "suite_tables.sts7_grids",
     ),
     Section(
         "transfer",
         "Transfer tasks",
         "no record of suite transfer7",
         "bench run --suite transfer7 makes them",
-        "suites.transfer_grids",
+        "suite_tables.transfer_grids",
     ),
     Section(
         "metrics",
@@ -117,7 +117,7 @@ SECTIONS = (
         "Published figures and ours",
         "no paper prints a figure of these methods on these suites",
         "bench show METHOD says what papers print",
-        "published.published_grids",
+        "published_figures.published_grids",
     ),
     Section(
         "order",
@@ -137,7 +137,7 @@ SECTIONS = (
         "Mechanism along training",
         "no file along*.json in the campaign's folder",
         "bench probe METHOD --along --out results/CAMPAIGN/along.json",
-        "along.along_tables",
+        "training_probe_tables.training_probe_tables",
     ),
     Section("attention", "Attention", "no record has the probe attention_sink", _PROBES, selected=True),
     Section("cosines", "Cosines", "no predictions are kept with the records", _RUN),
@@ -170,7 +170,7 @@ SECTIONS = (
         "Overlap with training text",
         "no file overlap*.csv in the campaign's folder",
         "bench data overlap TEXT --format csv > results/CAMPAIGN/overlap.csv",
-        "overlap.overlap_grids",
+        "overlap_tables.overlap_grids",
     ),
     Section("methods", "Methods", "no record", _RUN, "cards.card_grids"),
 )

@@ -223,7 +223,9 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from bench.data.toy import make_toy_task
 
     folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
-    words = sorted({w for pair in make_toy_task().all_pairs() for s in pair for w in s.lower().strip(".").split()})
+    words = sorted(
+        {w for pair in make_toy_task().all_pairs() for s in pair for w in s.lower().strip(".").split()}
+    )
     tokens = [
         "[PAD]",
         "[UNK]",

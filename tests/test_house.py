@@ -115,7 +115,7 @@ def private_imports(module: str, source: str) -> Iterator[str]:
 def test_a_room_is_imported_by_its_public_names() -> None:
     sources = {name: path.read_text(encoding="utf-8") for name, path in module_files().items()}
     assert [found for name, source in sources.items() for found in private_imports(name, source)] == []
-    assert list(private_imports("plan.plan", "from bench.nn.folder import _parts")) == [
+    assert list(private_imports("plan.plan", "from bench.nn.model_folder import _parts")) == [
         "plan.plan -> nn.folder._parts"
     ]
 
@@ -152,7 +152,7 @@ def test_there_is_no_circle(house: dict[str, set[str]]) -> None:
         ("plan.plan", "from bench.baselines.simcse import info_nce"),
         ("baselines.simcse", "from bench.records.store import ResultStore"),
         ("stats.seeds", "from bench.schema import number"),
-        ("reports.campaign", "from bench.nn.folder import resolve"),
+        ("reports.campaign", "from bench.nn.model_folder import resolve"),
         (
             "card",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from bench.registry import METHODS",

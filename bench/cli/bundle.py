@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import data_option, results_option
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError
 
@@ -48,11 +48,11 @@ def bundle_command(
     from hashlib import sha256
 
     from bench.config.plugins import read_plugin
-    from bench.exchange.bundle import make_bundle as make_bundle
-    from bench.records.files import write_atomically
+    from bench.exchange.bundle_contents import make_bundle as make_bundle
+    from bench.records.filesystem import write_atomically
     from bench.records.store import ResultStore
     from bench.registry import discover
-    from bench.verify.forms import verification_text
+    from bench.verify.verification_formats import verification_text
 
     discover()
     store = ResultStore(results, campaign)

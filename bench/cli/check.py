@@ -14,8 +14,6 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
-from bench.cli.config import strict_option
-from bench.cli.files import write_file
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -26,6 +24,8 @@ from bench.cli.options import (
     load_plugin_options,
     plugin_option,
 )
+from bench.cli.output_file import write_file
+from bench.cli.strict_option import strict_option
 from bench.errors import InputError, NotComparableError
 from bench.gate.verdict import BAD, Gate, Status, cell_name
 
@@ -81,7 +81,9 @@ class _Judgement(NamedTuple):
 )
 @strict_option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
 @strict_option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
-@strict_option("--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by.")
+@strict_option(
+    "--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by."
+)
 @level_option("Of the intervals, together.")
 @plugin_option
 @strict_option("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
@@ -179,12 +181,19 @@ def _check_update(options: dict[str, Any]) -> None:
         raise InputError("there is no terminal to ask on", where="--update", expected="--yes")
 
 
-def _judge_records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judgement:
+def _judge_records(
+    reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]
+) -> _Judgement:
     """Judge records that are there, or the reference's own cells, repeated."""
     from bench.cli.run import execute_plan
-    from bench.eval.rescore import load_sound_predictions
+    from bench.eval.rescoring import load_sound_predictions
     from bench.gate.recompute import GateQuestions, rescore_records
-    from bench.gate.reference import check_reference_records, load_gate_records, plan_reference, select_repeatable_records
+    from bench.gate.reference import (
+        check_reference_records,
+        load_gate_records,
+        plan_reference,
+        select_repeatable_records,
+    )
     from bench.gate.reference_encoders import CAMPAIGN, has_encoder
     from bench.records.store import ResultStore
     from bench.render.grid import SCALE
@@ -222,7 +231,9 @@ def _judge_records(reference: ResultStore, seeds: Sequence[int] | None, options:
     return _Judgement(gate, source, new, planned)
 
 
-def _judge_encoder(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judgement:
+def _judge_encoder(
+    reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]
+) -> _Judgement:
     """Judge an encoder against the reference's record of its name, item by item."""
     from bench.cli.run import execute_plan
     from bench.data.mteb_names import split_suites
@@ -267,13 +278,28 @@ def _print_verdict(gate: Gate, options: dict[str, Any]) -> None:
     """Print the verdict and write the files that are asked for."""
     from bench.gate.junit import format_junit
     from bench.gate.page import page
-    from bench.gate.tables import format_gate_json, format_gate_markdown, format_gate_text, replace_unprintable
+    from bench.gate.tables import (
+        format_gate_json,
+        format_gate_markdown,
+        format_gate_text,
+        replace_unprintable,
+    )
 
     for line in gate.warnings:
         click.echo(f"warning: {replace_unprintable(line)}", err=True)
-    printed = {"text": format_gate_text, "markdown": format_gate_markdown, "html": page, "json": format_gate_json}
+    printed = {
+        "text": format_gate_text,
+        "markdown": format_gate_markdown,
+        "html": page,
+        "json": format_gate_json,
+    }
     click.echo(printed[options["form"]](gate), nl=False)
-    for option, content in (("html", page), ("junit", format_junit), ("json", format_gate_json), ("summary", format_gate_markdown)):
+    for option, content in (
+        ("html", page),
+        ("junit", format_junit),
+        ("json", format_gate_json),
+        ("summary", format_gate_markdown),
+    ):
         if options[option] is not None:
             write_file(options[option], content(gate), f"--{option}", append=option == "summary")
 
@@ -285,7 +311,7 @@ def _update_reference(reference: ResultStore, judged: _Judgement, options: dict[
         False if nothing was replaced or kept.
     """
     from bench.gate.reference import append_change_note, update_reference
-    from bench.gate.reference_encoders import keep_encoders, find_missing_encoders
+    from bench.gate.reference_encoders import find_missing_encoders, keep_encoders
     from bench.records.machines import machine_warnings
 
     def say(line: str) -> None:
@@ -326,7 +352,9 @@ def _exit_with_verdict(gate: Gate) -> None:
             click.echo(f"not comparable: {replace_unprintable(f'{cell_name(cell.key)}: {reason}')}", err=True)
     if different:
         these = shlex.quote(",".join(dict.fromkeys(cell.key[1] for cell in different)))
-        alone = f" --methods {replace_unprintable(these)}" if gate.having(*BAD) else ""  # what failed isn't meant
+        alone = (
+            f" --methods {replace_unprintable(these)}" if gate.having(*BAD) else ""
+        )  # what failed isn't meant
         raise NotComparableError(
             f"{len(different)} cell(s) have another specification or other data than the reference",
             hint=f"the same command with --update --why TEXT{alone} takes them as the new reference",

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import (
     NumberRange,
+    combine_options,
     data_option,
     filter_options,
     format_option,
     level_option,
     print_json,
     results_options,
-    combine_options,
 )
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.comparison.comparison import Comparison
     from bench.comparison.evidence import DrawItems
-    from bench.comparison.item_bootstrap import RunDraws, CampaignRun
+    from bench.comparison.item_bootstrap import CampaignRun, RunDraws
     from bench.comparison.questions import Questions
-    from bench.comparison.select import Group
+    from bench.comparison.selection import Group
 
 
 WHERE = "bench compare"
@@ -93,7 +93,9 @@ question_options = combine_options(
 @data_option()
 @format_option("text", "json", "markdown", "latex")
 @results_options
-def compare_command(first: str, second: str | None, against: str | None, seeds_only: bool, **options: Any) -> None:
+def compare_command(
+    first: str, second: str | None, against: str | None, seeds_only: bool, **options: Any
+) -> None:
     """Say whether A and B differ, in plain words, and what that does not tell.
 
     Each is a method id as in the report, METHOD#SEED for one run, a record's file, or a folder of records: a
@@ -101,7 +103,7 @@ def compare_command(first: str, second: str | None, against: str | None, seeds_o
     """
     from bench.comparison.comparison import compare as compare_groups
     from bench.comparison.comparison import correct_comparisons
-    from bench.comparison.select import match_sides, resolve_sides
+    from bench.comparison.selection import match_sides, resolve_sides
     from bench.config.method_ids import split_outside_brackets
     from bench.records.store import ResultStore
 
@@ -145,7 +147,7 @@ def compare_command(first: str, second: str | None, against: str | None, seeds_o
 def _read_questions(a: Group, b: Group, options: Mapping[str, Any]) -> Questions:
     """What was asked besides, in the metric's unit, with what is published of the two."""
     from bench.comparison.questions import Questions
-    from bench.reports.tables.comparison import published_differences
+    from bench.reports.tables.comparison_tables import published_differences
 
     given = {name: None if (of := options[name]) is None else of / POINTS for name in ("margin", "claim")}
     published = published_differences(a, b)
@@ -170,11 +172,15 @@ def _print_comparisons(found: Sequence[Comparison], form: str) -> None:
     from bench.cli.terminal import format_grids
     from bench.comparison.render import describe_comparison, describe_verdict
     from bench.render.formats import render_grids
-    from bench.reports.tables.comparison import checkpoint_grid, comparison_grid
+    from bench.reports.tables.comparison_tables import checkpoint_grid, comparison_grid
 
     if form == "json":
         print_json(
-            [_comparison_facts(one) | {"verdict": describe_verdict(one), "statements": describe_comparison(one)} for one in found]
+            [
+                _comparison_facts(one)
+                | {"verdict": describe_verdict(one), "statements": describe_comparison(one)}
+                for one in found
+            ]
         )
         return
     blocks = []
@@ -185,7 +191,9 @@ def _print_comparisons(found: Sequence[Comparison], form: str) -> None:
             blocks.append(render_grids([replace(first, notes=lines), *more], form).rstrip())
             continue
         said = [lines[0], *(f"- {line}" for line in lines[1:])]
-        blocks.append("\n\n".join([*(format_grids([grid]).rstrip() for grid in (first, *more)), "\n".join(said)]))
+        blocks.append(
+            "\n\n".join([*(format_grids([grid]).rstrip() for grid in (first, *more)), "\n".join(said)])
+        )
     click.echo("\n\n".join(blocks))
 
 

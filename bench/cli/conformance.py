@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
-from bench.cli.files import write_file
+from bench.cli.output_file import write_file
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.conformance.suite import Finding
+    from bench.conformance.check_run import Finding
     from bench.render.grid import Grid
 
 _WHERE = "bench conformance"
@@ -53,7 +53,7 @@ def conformance_command(asked: tuple[str, ...], json_file: Path | None) -> None:
     Exit codes: 0 passed, 1 a check failed, 2 bad input.
     """
     from bench.cli.terminal import format_grids
-    from bench.conformance.suite import FAILED, load_methods
+    from bench.conformance.check_run import FAILED, load_methods
 
     with _rename_option_errors():
         methods = list(dict.fromkeys(method for each in asked for method in load_methods(each)))
@@ -82,7 +82,7 @@ def _rename_option_errors() -> Iterator[None]:
 
 def _check_methods(methods: Sequence[str]) -> list[Finding]:
     """Run all checks on all methods, with a bar on stderr."""
-    from bench.conformance.suite import check_method
+    from bench.conformance.check_run import check_method
 
     found: list[Finding] = []
     with (
@@ -97,7 +97,7 @@ def _check_methods(methods: Sequence[str]) -> list[Finding]:
 
 def conformance_grids(found: Sequence[Finding]) -> list[Grid]:
     """A table of every check for a single method and for each one that failed, a row for every other."""
-    from bench.conformance.suite import FAILED, NO_CASE, PASSED
+    from bench.conformance.check_run import FAILED, NO_CASE, PASSED
     from bench.render.grid import Grid
 
     by_method: dict[str, list[Finding]] = {}
@@ -130,7 +130,7 @@ def _format_verdict(methods: Sequence[str], bad: Sequence[str]) -> str:
 
 def _findings_json(found: Sequence[Finding]) -> str:
     """All findings; text as ASCII."""
-    from bench.conformance.suite import FAILED
+    from bench.conformance.check_run import FAILED
 
     bad = sorted({finding.method for finding in found if finding.verdict == FAILED})
     data = {"passed": not bad, "failed": bad, "findings": [asdict(finding) for finding in found]}

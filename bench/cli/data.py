@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import PATH, data_option, format_option
 from bench.cli.rtt import rtt_command
+from bench.cli.strict_option import strict_option
 from bench.errors import DataError, InputError
 
 with_data = data_option("Evaluation data; default BENCH_DATA, then ./data.")
@@ -23,7 +23,7 @@ def data_command() -> None:
     """Get, check and audit evaluation data."""
 
 
-@data_command.command()
+@data_command.command("fetch")
 @click.argument("name")
 @with_data
 def fetch_command(name: str, data_dir: Path | None) -> None:
@@ -44,7 +44,7 @@ def fetch_command(name: str, data_dir: Path | None) -> None:
         click.echo(f"use it with --data {folder} or BENCH_DATA={folder}", err=True)
 
 
-@data_command.command()
+@data_command.command("verify")
 @click.argument("group", required=False)
 @with_data
 def verify_data_command(group: str | None, data_dir: Path | None) -> None:
@@ -97,18 +97,18 @@ def _check_task(root: Path, task_id: str) -> str:
 
 def _find_probing_files(folder: Path, group: str | None) -> dict[str, Path]:
     """The probing files and their folder: all where they are asked for, else those that are there."""
-    from bench.data import probing
+    from bench.data import probing_files
 
     if group not in (None, "probing"):
         return {}
-    place = probing.choose_probing_folder(folder)
-    return {file: place for file in probing.BLOBS if group or (place / file).is_file()}
+    place = probing_files.choose_probing_folder(folder)
+    return {file: place for file in probing_files.BLOBS if group or (place / file).is_file()}
 
 
 def _probing_facts(file: str, place: Path) -> str:
-    from bench.data import probing
+    from bench.data import probing_files
 
-    return f"git blob {probing.check_probing_file(file, place)[:12]}"
+    return f"git blob {probing_files.check_probing_file(file, place)[:12]}"
 
 
 def _find_texts(folder: Path, group: str | None) -> list[str]:
@@ -128,8 +128,8 @@ def _find_texts(folder: Path, group: str | None) -> list[str]:
 def _check_training_text(path: Path) -> str:
     """What a training text is; raises DataError where its lock file or provenance says otherwise."""
     from bench.data import hub, pins
-    from bench.data.rtt import check_copy
-    from bench.probes.overlap import read_training_lines
+    from bench.data.round_trip import check_copy
+    from bench.probes.training_overlap import read_training_lines
 
     if not path.exists():
         name = next(name for name, file in hub.TEXTS.items() if file == path.name)
@@ -175,14 +175,16 @@ def overlap_command(
 
     from bench.data.source import DataSource, data_folder
     from bench.data.suites import load_suite
-    from bench.probes.overlap import audit_overlap
+    from bench.probes.training_overlap import audit_overlap
     from bench.records.store import ResultStore
 
     source = DataSource(data_folder(options["data_dir"]), accept_changed=accept_data)
     tasks = load_suite(suite, source)[1]
     store = ResultStore(options["results"], campaign) if campaign is not None else None
     records = store.records() if store else []
-    audits = audit_overlap(chain.from_iterable(_read_sentences(text, options["text_column"]) for text in texts), tasks)
+    audits = audit_overlap(
+        chain.from_iterable(_read_sentences(text, options["text_column"]) for text in texts), tasks
+    )
     if store is not None:
         chosen = {entry.task: entry for entry in audits if entry.level == options["level"]}
         rows = _score_clean_pairs(store, records, suite, tasks, chosen)
@@ -208,7 +210,7 @@ def _read_sentences(path: Path, column: str | None) -> Iterator[str]:
         DataError: a text without a sentence.
     """
     from bench.data.text_columns import OPTION, column_rows, is_table
-    from bench.probes.overlap import read_training_rows
+    from bench.probes.training_overlap import read_training_rows
 
     if column is not None and not is_table(path):
         raise InputError(f"{path.name} is read as a sentence a line", where=f"{OPTION} {column}")
@@ -230,7 +232,7 @@ def _score_clean_pairs(
 ) -> list[dict[str, Any]]:
     """Scores of a campaign's records on all and on the clean pairs, in the metric's unit."""
     from bench.errors import NotComparableError
-    from bench.probes.overlap import clean_score
+    from bench.probes.training_overlap import clean_score
 
     rows = []
     for record in records:

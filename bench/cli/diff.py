@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import data_option, filter_options, results_options
+from bench.cli.strict_option import strict_option
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from bench.comparison.item_bootstrap import CampaignRun
-    from bench.eval.moved import ItemChange
+    from bench.eval.item_changes import ItemChange
 
 WHERE = "bench diff"
 OF_EACH_TASK, OF_ONE_TASK = 5, 20
@@ -45,7 +45,7 @@ def diff_command(
     Of pairs those whose rank of similarity differs most; of classes those that are predicted differently. A
     and B are named as for bench compare. It prints to the screen only: no sentence is written to a file.
     """
-    from bench.comparison.select import choose_runs, match_sides, resolve_sides
+    from bench.comparison.selection import choose_runs, match_sides, resolve_sides
     from bench.records.store import ResultStore
 
     store = ResultStore(options["results"], options["campaign"])
@@ -56,13 +56,18 @@ def diff_command(
 
 
 def _print_diff(
-    one: CampaignRun, other: CampaignRun, labels: tuple[str, str], task: str | None, count: int | None, data: Path | None
+    one: CampaignRun,
+    other: CampaignRun,
+    labels: tuple[str, str],
+    task: str | None,
+    count: int | None,
+    data: Path | None,
 ) -> None:
     from rich.console import Console
 
     from bench.errors import NotComparableError, unknown_name
-    from bench.eval.rescore import load_sound_predictions, load_record_tasks
-    from bench.eval.suite import measure_of
+    from bench.eval.rescoring import load_record_tasks, load_sound_predictions
+    from bench.eval.suite_measures import measure_of
 
     tasks, measure = load_record_tasks(one.record, data), measure_of(one.record.suite)
     if load_record_tasks(other.record, data).keys() != tasks.keys():

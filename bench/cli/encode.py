@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
-from bench.cli.export import check_seed, checkpoint_option, prepare_encoder, make_method_spec, seed_option
+from bench.cli.export import check_seed, checkpoint_option, make_method_spec, prepare_encoder, seed_option
 from bench.cli.options import PATH, check_device, spec_options
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
@@ -53,10 +53,12 @@ def encode_command(
         stack.enter_context(torch_threads(plan.spec.threads, needs_torch=True))
         encoder = cast_encoder(prepare_encoder(plan, checkpoint, _WHERE)[1], plan.spec.precision)
         with VectorFile(out, encoder.dim) as file, progress_bar("encode", total) as advance:
-            from bench.data.lines import read_sentences
-            from bench.eval.embed import stream_embeddings
+            from bench.data.text_lines import read_sentences
+            from bench.eval.embeddings import stream_embeddings
 
-            for vectors in stream_embeddings(encoder, read_sentences(text, name), block=block, progress=advance):
+            for vectors in stream_embeddings(
+                encoder, read_sentences(text, name), block=block, progress=advance
+            ):
                 file.append(vectors)
     click.echo(f"{out}: {plan.jobs[0].cell.describe()}, {file.rows:,} sentences, {encoder.dim} dimensions")
 
@@ -75,9 +77,9 @@ def _count_lines(text: BinaryIO, name: str) -> int | None:
     """Read a file once before anything is loaded: the number of its lines; None for what can't be reread.
 
     Raises:
-        DataError: see :func:`bench.data.lines.read_sentences`.
+        DataError: see :func:`bench.data.text_lines.read_sentences`.
     """
-    from bench.data.lines import read_sentences
+    from bench.data.text_lines import read_sentences
 
     if not text.seekable():
         return None

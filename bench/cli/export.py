@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import PATH, check_device, load_plugin_options, make_spec, spec_options
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.config.spec import RunSpec
     from bench.encoder import Encoder
-    from bench.execution.builder import EncoderBuilder
+    from bench.execution.encoder_builder import EncoderBuilder
     from bench.plan.cell import Cell
     from bench.plan.plan import Plan
 
@@ -64,8 +64,13 @@ def export_command(method: str, seed: int | None, out: Path, checkpoint: str, **
     cell = check_seed(plan, method, seed, _WHERE)
     check_device(plan.spec.device)
     with torch_threads(plan.spec.threads, needs_torch=True):
-        from bench.execution.model_card import collect_model_facts, find_finished_records, build_model_card, build_model_index
-        from bench.nn.export import check_target, export_encoder
+        from bench.execution.model_card import (
+            build_model_card,
+            build_model_index,
+            collect_model_facts,
+            find_finished_records,
+        )
+        from bench.nn.encoder_folder import check_target, export_encoder
 
         check_target(out)
         builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
@@ -116,7 +121,7 @@ def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBui
         InputError: a method without vectors.
     """
     from bench.encoder import PairScorer
-    from bench.execution.builder import EncoderBuilder
+    from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
     from bench.stages import planned_steps
 

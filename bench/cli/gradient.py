@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import PATH, check_device, make_spec, spec_options
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
@@ -39,12 +39,14 @@ def gradient_command(
     before, at every dev evaluation and in the selected checkpoint (5, 7, 8 and 9), as JSON. Runs of one
     folder have figures together.
     """
-    from bench.gradient.run import measurement_folder, measure_training, write_sampled
+    from bench.gradient.run import measure_training, measurement_folder, write_sampled
 
     if len(set(methods)) < len(methods):
         raise InputError("a method is named twice", where="bench gradient")
     try:
-        plans = [_make_training_plan(method, out, seed, options) for method in methods]  # all checked before one trains
+        plans = [
+            _make_training_plan(method, out, seed, options) for method in methods
+        ]  # all checked before one trains
         out.mkdir(parents=True, exist_ok=True)
         for plan in plans:
             click.echo(measure_training(plan, measurement_folder(plan, out), most, progress_bar))
@@ -53,8 +55,8 @@ def gradient_command(
     except OSError as error:
         raise InputError(f"the figures can't be written: {error.strerror}", where=f"--out {out}") from error
     if figures is not None:
-        from bench.render.draw import draw_figures
-        from bench.reports.figures.of_files import gradient_figures
+        from bench.render.figure_files import draw_figures
+        from bench.reports.figures.probe_plots import gradient_figures
 
         for path in draw_figures(gradient_figures(out), figures):
             click.echo(f"figure: {path}", err=True)

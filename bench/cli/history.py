@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from bench.cli.config import strict_option
 from bench.cli.options import PATH, format_option
+from bench.cli.strict_option import strict_option
 
 
 @click.command()
@@ -23,8 +23,8 @@ def history_command(folder: Path, methods: str | None, form: str) -> None:
     one file with a chart a cell; csv and json have scores in the metric's unit, other formats in points.
     """
     from bench.config.method_ids import split_outside_brackets
-    from bench.gate.history import read_history
     from bench.gate.history_page import render_history
+    from bench.gate.verdict_history import read_history
 
     found = read_history(folder)
     chosen = None if methods is None else split_outside_brackets(methods)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.files import write_file
+from bench.cli.output_file import write_file
 from bench.errors import InputError
 
 _STARTER = "starter"

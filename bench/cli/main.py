@@ -17,7 +17,6 @@ from bench.cli import completion
 from bench.cli.bundle import bundle_command
 from bench.cli.check import check_command
 from bench.cli.compare import compare_command
-from bench.cli.config import strict_option
 from bench.cli.conformance import conformance_command
 from bench.cli.data import data_command
 from bench.cli.diff import diff_command
@@ -36,6 +35,7 @@ from bench.cli.run import run_command
 from bench.cli.show import list_command, show_command
 from bench.cli.site import site_command
 from bench.cli.stats import stats_command
+from bench.cli.strict_option import strict_option
 from bench.cli.sweep import sweep_command
 from bench.cli.train import pretrain_command, tune_command
 from bench.cli.unpack import unpack_command

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import PATH, data_option
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, printable
 
@@ -57,10 +57,10 @@ def merge_command(
     are, and get back predictions that they lost. No code of a bundle runs unless --run-plugin names it. Exit
     codes: 0 added, 1 verification found something, 2 bad input, 3 something else is there already.
     """
-    from bench.exchange.merge import MergeSettings
-    from bench.exchange.merge import merge_bundle as merge_bundle
+    from bench.exchange.bundle_merge import MergeSettings
+    from bench.exchange.bundle_merge import merge_bundle as merge_bundle
     from bench.registry import discover
-    from bench.verify.forms import verification_text
+    from bench.verify.verification_formats import verification_text
 
     discover()
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import F, config_option, strict_option
-from bench.errors import InputError, suggest_name, printable
+from bench.cli.strict_option import F, config_option, strict_option
+from bench.errors import InputError, printable, suggest_name
 
 if TYPE_CHECKING:
     from bench.config.spec import Plugin, RunSpec
@@ -86,7 +86,9 @@ def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
     return strict_option(name, type=click.Choice(choices), default="fp32", help=about)
 
 
-results_option = strict_option("--results", type=PATH, default=Path("results"), help="Where the campaigns are.")
+results_option = strict_option(
+    "--results", type=PATH, default=Path("results"), help="Where the campaigns are."
+)
 campaign_option = strict_option(
     "--campaign",
     default="local",
@@ -122,7 +124,9 @@ train_options = combine_options(
         "--profile", shell_complete=completion.profile, help="See `bench list profiles`; default mini."
     ),
     data_option(),
-    strict_option("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."),
+    strict_option(
+        "--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."
+    ),
     strict_option("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
     set_option,
     plugin_option,
@@ -148,7 +152,9 @@ train_options = combine_options(
         shell_complete=completion.suite,
         help="Suite of one task, or local:FILE with scored pairs, to select checkpoints on.",
     ),
-    strict_option("--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."),
+    strict_option(
+        "--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."
+    ),
     device_options("Torch threads a cell."),
     strict_option(
         "--ranks",
@@ -360,7 +366,7 @@ def check_device(device: str, ranks: int = 1) -> None:
 
     check_available(device, where=f"--device {device}")
     if ranks > 1:
-        from bench.training.launch import check_devices
+        from bench.training.process_group import check_devices
 
         check_devices(ranks, device)
 

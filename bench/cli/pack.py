@@ -9,8 +9,8 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import PATH, NumberRange, make_spec, seeds_option, spec_options
+from bench.cli.strict_option import strict_option
 from bench.errors import BenchError, InputError
 
 _OWN = {"out", "weights", "limit"}
@@ -47,7 +47,7 @@ def pack_command(out: Path, weights: str, limit: float | None, **options: Any) -
     It holds the code, the data of the named suites, the training text, the models, and run.sh with the
     command. Records that it makes name the commit it was made from.
     """
-    from bench.exchange.pack import pack_run as write
+    from bench.exchange.offline_package import pack_run as write
     from bench.plan.plan import check_folder_names, make_plan
 
     if str(options["profile"]).endswith(".toml"):

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import (
     PATH,
     check_device,
     format_option,
     make_spec,
     print_json,
+    print_stderr,
     seeds_option,
     spec_options,
-    print_stderr,
 )
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.plan.cell import Cell
     from bench.plan.plan import Plan
-    from bench.probes.along import TrainingProbes, ProbedEvaluation
-    from bench.probes.data import ProbeData
-    from bench.probes.probe import ProbeOptions
+    from bench.probes.during_training import ProbedEvaluation, TrainingProbes
+    from bench.probes.interface import ProbeOptions
+    from bench.probes.probe_data import ProbeData
     from bench.reports.tables.probes import ProbedRun
 
 _WHERE = "bench probe"
@@ -62,7 +62,9 @@ _WHERE = "bench probe"
 @strict_option("--out", type=PATH, help="File of --along: written after every training, continued if there.")
 @format_option("text", "json")
 @spec_options
-def probe_command(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any) -> None:
+def probe_command(
+    methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any
+) -> None:
     """Measure the probes of each METHOD's encoder; finished training stages are used as they are.
 
     Without METHOD: the probes in the records of --campaign (`bench run --probes all` puts them there), and
@@ -78,7 +80,7 @@ def probe_command(methods: tuple[str, ...], names: str, form: str, heatmaps: Pat
         return
     from bench.cli.terminal import format_grids
     from bench.probes import parse_probes
-    from bench.probes.probe import ProbeOptions
+    from bench.probes.interface import ProbeOptions
     from bench.reports.tables.probes import probe_grids
 
     if along:
@@ -124,7 +126,7 @@ def _measure_methods(
 ) -> list[ProbedRun]:
     from bench.config import profiles
     from bench.data.source import DataSource
-    from bench.execution.probing import load_probe_data
+    from bench.execution.record_probes import load_probe_data
     from bench.nn.device import torch_threads
     from bench.plan.plan import make_plan
 
@@ -150,12 +152,16 @@ def _probe_training(
     from bench.cli.terminal import format_grids
     from bench.config import profiles
     from bench.data.source import DataSource
-    from bench.execution.along import probe_trainings, check_probed_plan
-    from bench.execution.probing import load_probe_data
+    from bench.execution.record_probes import load_probe_data
+    from bench.execution.training_probes import check_probed_plan, probe_trainings
     from bench.plan.plan import make_plan
-    from bench.probes.along import TrainingProbes
-    from bench.probes.probe import ProbeOptions
-    from bench.reports.tables.along import evaluation_grids, evaluation_relations, within_relations
+    from bench.probes.during_training import TrainingProbes
+    from bench.probes.interface import ProbeOptions
+    from bench.reports.tables.training_probe_tables import (
+        evaluation_grids,
+        evaluation_relations,
+        within_relations,
+    )
 
     if heatmaps is not None or options["sentence"] is not None:
         where = "--sentence" if heatmaps is None else "--heatmaps"
@@ -208,7 +214,7 @@ def _read_evaluations(
     out: Path | None, profile: str, dev: str, data: ProbeData, wanted: tuple[str, ...], *, strict: bool
 ) -> list[ProbedEvaluation]:
     """Evaluations that a file has already; raises InputError for one of something else."""
-    from bench.probes.along import read_training_probes
+    from bench.probes.during_training import read_training_probes
 
     if out is None or not out.exists():
         return []
@@ -235,7 +241,7 @@ def _read_evaluations(
 
 
 def _save_evaluations(out: Path | None, found: TrainingProbes) -> None:
-    from bench.probes.along import write_training_probes
+    from bench.probes.during_training import write_training_probes
 
     if out is not None:
         try:
@@ -244,12 +250,14 @@ def _save_evaluations(out: Path | None, found: TrainingProbes) -> None:
             raise InputError(f"{out} can't be written: {error.strerror}", where=f"--out {out}") from error
 
 
-def _measure_cell(plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], how: ProbeOptions) -> ProbedRun:
+def _measure_cell(
+    plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], how: ProbeOptions
+) -> ProbedRun:
     """Measure one cell's encoder; its average is that of its finished record on the plan's first suite."""
-    from bench.execution.builder import EncoderBuilder
-    from bench.execution.probing import find_finished_record, add_cost_efficiency
+    from bench.execution.encoder_builder import EncoderBuilder
+    from bench.execution.record_probes import add_cost_efficiency, find_finished_record
     from bench.execution.stage_cache import StageCache
-    from bench.probes.measure import measure_probes
+    from bench.probes.measurement import measure_probes
     from bench.reports.tables.probes import ProbedRun
 
     cache = StageCache(plan.spec.results / ".stages")
@@ -289,7 +297,7 @@ def _print_records(results: Path, campaign: str, form: str) -> None:
     from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
     from bench.reports.tables.mechanism import all_relations, mechanism_grids
-    from bench.reports.tables.probes import probed_runs, probe_grids
+    from bench.reports.tables.probes import probe_grids, probed_runs
 
     store = ResultStore(results, campaign)
     source = make_campaign(store, store.records())

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
-from bench.cli.options import PATH, filter_options, format_option, results_option, combine_options
+from bench.cli.options import PATH, combine_options, filter_options, format_option, results_option
+from bench.cli.strict_option import strict_option
 from bench.errors import BenchError, DataError, InputError, not_one_of
 from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
     from bench.records.record import RunRecord
     from bench.reports.campaign import Campaign
-    from bench.reports.formats.paper import PaperStyle
+    from bench.reports.formats.paper_latex import PaperStyle
 
 _row_options = combine_options(
     strict_option(
@@ -117,7 +117,7 @@ def report_command(
         raise
     click.echo(made, nl=False)
     if figures is not None:
-        from bench.render.draw import draw_figures
+        from bench.render.figure_files import draw_figures
 
         for path in draw_figures(all_figures(source), figures):
             click.echo(f"figure: {path}", err=True)
@@ -137,7 +137,7 @@ def _check_latex_format(form: str, table: str | None, option: str) -> str:
 
 
 def _make_style(source: Campaign, **asked: str | None) -> PaperStyle | None:
-    from bench.reports.formats.paper import parse_style
+    from bench.reports.formats.paper_latex import parse_style
 
     methods = list(dict.fromkeys(record.method for record in source.records))
     return parse_style(asked["style"], asked["caption"], asked["label"], asked["cites"], methods)
@@ -168,26 +168,26 @@ def _load_campaign(
     rank_supervised: bool,
 ) -> tuple[Campaign, list[DataError]]:
     """Return the chosen part of a campaign or several, and why records of them can't be read."""
-    from bench.reports import choice, joined
+    from bench.reports import merge_campaigns, method_choice
     from bench.reports.campaign import Campaign, prepare_campaign
     from bench.reports.records import last_checkpoints
 
-    stores = joined.parse_campaigns(results, campaign)
-    every = joined.collect_records(stores)
+    stores = merge_campaigns.parse_campaigns(results, campaign)
+    every = merge_campaigns.collect_records(stores)
     found = [
         one for one in every if profile in (None, one.record.profile) and suite in (None, one.record.suite)
     ]
     if not found:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
     known = [one.record for one in found]
-    rows = choice.parse_method_list(methods, known)
-    found = joined.merge_records([one for one in found if not rows or one.record.method in rows])
+    rows = method_choice.parse_method_list(methods, known)
+    found = merge_campaigns.merge_records([one for one in found if not rows or one.record.method in rows])
     records = tuple(one.record for one in found)
     if checkpoint == "last":
         records = tuple(last_checkpoints(records))
     baseline = _find_baseline(baseline, records)
-    sweeps = tuple(joined.merge_sweeps(stores, profile, suite))
-    homes = joined.record_stores(found)
+    sweeps = tuple(merge_campaigns.merge_sweeps(stores, profile, suite))
+    homes = merge_campaigns.record_stores(found)
     source = prepare_campaign(
         Campaign(
             *(stores, records, sweeps, baseline, rounded),
@@ -196,14 +196,14 @@ def _load_campaign(
             last=checkpoint == "last",
         )
     )
-    source = choice.restrict_campaign(source, rows, known, given=order == "given")
-    names = choice.PUBLISHED if names is None and published else names
-    source = choice.name_methods(source, names, {one.record.method for one in every})
+    source = method_choice.restrict_campaign(source, rows, known, given=order == "given")
+    names = method_choice.PUBLISHED if names is None and published else names
+    source = method_choice.name_methods(source, names, {one.record.method for one in every})
     return source, [error for one in found for error in one.errors]
 
 
 def _find_baseline(baseline: str | None, records: Sequence[RunRecord]) -> str | None:
-    from bench.comparison.select import match_method_id
+    from bench.comparison.selection import match_method_id
 
     if baseline is None:
         return None

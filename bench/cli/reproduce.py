@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.config import strict_option
-from bench.cli.options import PATH, check_device, make_spec, run_options, print_stderr
-from bench.cli.run import estimate_option, execute_plan, exit_if_failed, read_plan_records, print_estimate, print_plan
+from bench.cli.options import PATH, check_device, make_spec, print_stderr, run_options
+from bench.cli.run import (
+    estimate_option,
+    execute_plan,
+    exit_if_failed,
+    print_estimate,
+    print_plan,
+    read_plan_records,
+)
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError
 
 if TYPE_CHECKING:
     from bench.config.spec import RunSpec
-    from bench.papers.items import Item
-    from bench.papers.work import ItemPlan
+    from bench.papers.item_plan import ItemPlan
+    from bench.papers.paper_items import Item
     from bench.plan.plan import Plan
     from bench.records.record import RunRecord
     from bench.render.figure import Figure
@@ -60,7 +67,7 @@ def reproduce_command(
 
     Without a name: all items, what is done of each, and what the rest costs.
     """
-    from bench.papers.items import select_items, load_items
+    from bench.papers.paper_items import load_items, select_items
 
     if check:
         _check_items(name, options)
@@ -69,11 +76,15 @@ def reproduce_command(
     _check_campaign(spec, show=show, runs=name is not None)
     wanted = select_items(name) if name else tuple(load_items().values())
     if name is None:
-        from bench.papers.listing import format_listing, list_items
+        from bench.papers.item_listing import format_listing, list_items
 
-        each = {item.id: list(_list_works(item, spec, options["profile"], options["seeds"])) for item in wanted}
+        each = {
+            item.id: list(_list_works(item, spec, options["profile"], options["seeds"])) for item in wanted
+        }
         listed = list_items(wanted, each)
-        click.echo(format_listing(listed) if form == "text" else _render_for_terminal([listed], form), nl=False)
+        click.echo(
+            format_listing(listed) if form == "text" else _render_for_terminal([listed], form), nl=False
+        )
         return
     failed, stopped = 0, list[BenchError]()
     grids: list[Grid] = []
@@ -111,7 +122,7 @@ def _tell_stopped(item: Item, error: BenchError, *, alone: bool) -> None:
 
 def _reproduce_work(made: ItemPlan, show: bool, figures: Path | None, grids: list[Grid]) -> int:
     """Run what is missing of an item, add its table, draw its figures; return what failed."""
-    from bench.papers.curves import item_tables
+    from bench.papers.gradient_items import item_tables
 
     if made.item.gradient:
         drawn = _measure_gradient(made, show)
@@ -136,7 +147,7 @@ def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:
 
     The default campaign may hold nothing yet.
     """
-    from bench.records.files import check_new_campaign
+    from bench.records.filesystem import check_new_campaign
     from bench.records.store import ResultStore
 
     if not show:
@@ -152,7 +163,7 @@ def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:
 def _list_works(item: Item, spec: RunSpec, profile: str | None, seeds: str | None) -> Iterator[ItemPlan]:
     """An item in every profile in which it is run."""
     from bench.config.method_ids import parse_seeds
-    from bench.papers.work import plan_item
+    from bench.papers.item_plan import plan_item
 
     if item.settings or item.nothing:
         return
@@ -162,9 +173,9 @@ def _list_works(item: Item, spec: RunSpec, profile: str | None, seeds: str | Non
 
 
 def _check_items(name: str | None, options: dict[str, Any]) -> None:
-    from bench.data.published import load_figures
-    from bench.papers.check import check_papers
-    from bench.papers.items import load_items
+    from bench.data.published_tables import load_figures
+    from bench.papers.item_checks import check_papers
+    from bench.papers.paper_items import load_items
 
     if name is not None or options["profile"] is not None:
         raise InputError("it is for all items", where="--check", expected="no other argument")
@@ -197,7 +208,7 @@ def _preview_work(made: ItemPlan, estimate: bool) -> int:
 
 def _run_work(made: ItemPlan, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
     """Run what is missing, or only read; return the records with their methods' texts, and what failed."""
-    from bench.papers.work import item_method_ids
+    from bench.papers.item_plan import item_method_ids
     from bench.plan.plan import check_folder_names, make_plan
     from bench.records.store import ResultStore
 
@@ -226,8 +237,8 @@ def _run_work(made: ItemPlan, show: bool) -> tuple[list[tuple[str, RunRecord]], 
 
 
 def _build_grids(made: ItemPlan, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
-    from bench.papers.layout import ItemRecords, item_grid, matches_paper, surface_grids
-    from bench.papers.places import single_tasks
+    from bench.papers.item_cells import single_tasks
+    from bench.papers.item_layout import ItemRecords, item_grid, matches_paper, surface_grids
     from bench.reports.records import by_profile_and_suite, check_comparable
 
     if made.item.formula:
@@ -253,7 +264,7 @@ def _build_grids(made: ItemPlan, records: Sequence[tuple[str, RunRecord]]) -> li
 
 
 def _describe_item(item: Item) -> list[Grid]:
-    from bench.papers.layout import hyperparameter_grid
+    from bench.papers.item_layout import hyperparameter_grid
 
     if item.nothing:
         print_stderr(f"{item.id}: {item.title}: nothing to compute. {item.nothing}")
@@ -262,9 +273,15 @@ def _describe_item(item: Item) -> list[Grid]:
 
 def _measure_gradient(made: ItemPlan, show: bool) -> list[Figure]:
     """Measure what ``bench gradient`` does for an item and isn't there yet; return its figures."""
-    from bench.gradient.run import check_same_stage, check_watched_plan, measure_training, sampled_files, write_sampled
-    from bench.papers.curves import item_figures
-    from bench.papers.work import MEASURED, gradient_folder, watched_folder
+    from bench.gradient.run import (
+        check_same_stage,
+        check_watched_plan,
+        measure_training,
+        sampled_files,
+        write_sampled,
+    )
+    from bench.papers.gradient_items import item_figures
+    from bench.papers.item_plan import MEASURED, gradient_folder, watched_folder
     from bench.records.store import ResultStore
 
     store = ResultStore(made.spec.results, made.spec.campaign)
@@ -300,7 +317,7 @@ def _plan_trainings(made: ItemPlan) -> Iterator[Plan]:
 
 def _make_figures(made: ItemPlan, records: Iterable[tuple[str, RunRecord]]) -> list[Figure]:
     """The report's figures that draw an item, of its own records."""
-    from bench.papers.work import item_manifest
+    from bench.papers.item_plan import item_manifest
     from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
     from bench.reports.report import all_figures
@@ -315,7 +332,7 @@ def _make_figures(made: ItemPlan, records: Iterable[tuple[str, RunRecord]]) -> l
 def _draw_figures(figures: Sequence[Figure], folder: Path | None) -> None:
     if folder is None or not figures:
         return
-    from bench.render.draw import draw_figures
+    from bench.render.figure_files import draw_figures
 
     for path in draw_figures(list(figures), folder):
         print_stderr(f"figure: {path}")

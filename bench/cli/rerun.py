@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from bench.cli.config import strict_option
 from bench.cli.options import PATH, data_option, load_plugin_options, plugin_option, text_column_option
+from bench.cli.strict_option import strict_option
 from bench.errors import printable
 
 
@@ -31,7 +31,7 @@ def rerun_command(
     Other versions or another CPU can change digits: where they differ too, that is said.
     """
     from bench.config.method_ids import parse_copies
-    from bench.execution.rerun import rerun_record as repeat
+    from bench.execution.repetition import rerun_record as repeat
     from bench.records.machines import machine_warnings
     from bench.records.store import read_record
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import PATH, check_device, data_option, device_options, text_column_option
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.data.corpus import Corpus
-    from bench.data.rtt import RoundTrip, Translator
+    from bench.data.round_trip import RoundTrip, Translator
     from bench.nn.marian import TranslationModel
 
 _PIVOT = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?::([A-Za-z]+(?:_[A-Za-z]+)*))?")
@@ -47,11 +47,16 @@ def rtt_command(pivots: str, out: Path, models: Path | None, **options: Any) -> 
     from bench.nn.marian import BATCH_TOKENS, check_sentencepiece, find_translation_model
 
     wanted = _parse_pivots(pivots)
-    text = _read_training_text(options["corpus"], options["text_column"], options["profile"], options["data_dir"])
+    text = _read_training_text(
+        options["corpus"], options["text_column"], options["profile"], options["data_dir"]
+    )
     check_device(options["device"])
     check_sentencepiece()
     options["batch_tokens"] = options["batch_tokens"] or BATCH_TOKENS[options["device"]]
-    found = {pivot: (find_translation_model("en", pivot, models), find_translation_model(pivot, "en", models)) for pivot in wanted}
+    found = {
+        pivot: (find_translation_model("en", pivot, models), find_translation_model(pivot, "en", models))
+        for pivot in wanted
+    }
     trips = [_make_trip(text, pivot, wanted[pivot], out, found[pivot], options) for pivot in wanted]
     for trip in trips:
         trip.finished()  # refuses what can't be replaced before anything is translated
@@ -109,7 +114,7 @@ def _make_trip(
     models: tuple[TranslationModel, TranslationModel],
     options: dict[str, Any],
 ) -> RoundTrip:
-    from bench.data.rtt import RoundTrip
+    from bench.data.round_trip import RoundTrip
     from bench.records.environment import collect_provenance
 
     facts = collect_provenance(device=options["device"], threads=options["threads"])
@@ -138,11 +143,13 @@ def _parse_pivots(text: str) -> dict[str, str | None]:
     return pivots
 
 
-def _read_training_text(path: Path | None, column: str | None, profile: str | None, data_dir: Path | None) -> Corpus:
+def _read_training_text(
+    path: Path | None, column: str | None, profile: str | None, data_dir: Path | None
+) -> Corpus:
     from bench.config import profiles
     from bench.data.corpus import read_corpus
     from bench.data.source import data_folder
-    from bench.data.training import profile_corpus, uses_world
+    from bench.data.training_data import profile_corpus, uses_world
 
     if (path is None) == (profile is None):
         raise InputError(

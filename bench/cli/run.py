@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
-from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option, print_stderr
+from bench.cli.options import NumberRange, check_device, make_spec, print_stderr, run_options, seeds_option
+from bench.cli.strict_option import strict_option
 from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
 
 if TYPE_CHECKING:
-    from bench.execution.cell import Outcome
+    from bench.execution.cell_run import Outcome
     from bench.execution.runner import Deadline
     from bench.plan.job import Job
     from bench.plan.plan import Plan
@@ -43,7 +43,9 @@ estimate_option = strict_option(
 )
 @seeds_option("1-5")
 @run_options
-@strict_option("--dry-run", is_flag=True, help="Show the cells, what is done and what they read; run nothing.")
+@strict_option(
+    "--dry-run", is_flag=True, help="Show the cells, what is done and what they read; run nothing."
+)
 @estimate_option
 @strict_option(
     "--detect",
@@ -129,7 +131,7 @@ def run_command(
     if dry_run or estimate:
         conflicts = print_plan(plan)
         if detect is not None:
-            from bench.cli.detect import print_detection
+            from bench.cli.detection_table import print_detection
 
             print_detection(plan, detect, spread)
         if estimate or price_per_hour is not None:
@@ -145,9 +147,15 @@ def run_command(
     if records := read_plan_records(plan):
         from bench.cli.terminal import get_screen
         from bench.reports.campaign import make_campaign
-        from bench.reports.report import TableOptions, render_report  # loads pandas and scipy, which no plan needs
+        from bench.reports.report import (  # loads pandas and scipy, which no plan needs
+            TableOptions,
+            render_report,
+        )
 
-        click.echo(render_report(make_campaign(plan.store, records), "text", look=TableOptions(screen=get_screen())), nl=False)
+        click.echo(
+            render_report(make_campaign(plan.store, records), "text", look=TableOptions(screen=get_screen())),
+            nl=False,
+        )
     if ends is not None and ends.jobs:
         print_pending_jobs(ends.jobs, len(plan.jobs), failed)
         sys.exit(130)
@@ -182,7 +190,7 @@ def select_shard(plan: Plan, shard: str | None) -> Plan:
 
 def print_pending_jobs(left: Sequence[Job], planned: int, failed: int) -> None:
     """Name the jobs that a deadline left, with the command that goes on."""
-    from bench.comparison.select import group_by, format_seeds
+    from bench.comparison.selection import format_seeds, group_by
 
     groups = group_by(left, lambda job: (job.cell.method, job.suite))
     named = []
@@ -221,7 +229,7 @@ def exit_if_failed(cells: int) -> None:
 def print_plan(plan: Plan) -> int:
     """Print the cells, what is done, and what they read; return the number of conflicts."""
     from bench.execution.preview import list_plan_inputs
-    from bench.execution.probing import find_unprobed_jobs
+    from bench.execution.record_probes import find_unprobed_jobs
     from bench.execution.runner import check_pending_cells
     from bench.execution.stage_cache import StageCache
 
@@ -256,7 +264,7 @@ def print_conflicts(plan: Plan) -> int:
     """Say which jobs don't run because of what is there, a line for the seeds of one reason; count them."""
     if not (found := plan.conflicts()):
         return 0
-    from bench.comparison.select import group_by, format_seeds
+    from bench.comparison.selection import format_seeds, group_by
 
     for same in group_by(found, lambda one: (one[0].cell.method, one[0].suite, str(one[1]))).values():
         (first, why), seeds = same[0], [job.cell.seed for job, _ in same if job.cell.seed is not None]
@@ -277,9 +285,9 @@ def print_estimate(plan: Plan, price: float | None = None, deadline: float | Non
 
     And the cost where an hour has a price, and how many cells end before a deadline, in minutes.
     """
-    from bench.eval.suite import measure_of
+    from bench.eval.suite_measures import measure_of
     from bench.execution.monitor import format_duration
-    from bench.execution.preview import TimeEstimate, format_cost, format_estimate, estimate_times
+    from bench.execution.preview import TimeEstimate, estimate_times, format_cost, format_estimate
     from bench.execution.runner import count_fitting_cells, find_pending_jobs
     from bench.execution.sharing import choose_cells_per_gpu
 
@@ -303,7 +311,9 @@ def print_estimate(plan: Plan, price: float | None = None, deadline: float | Non
             whole = False
             click.echo(printable(found))
     without = "" if whole else " without those"
-    line = f"about {format_duration(seconds / workers)}{without} with {workers} worker(s), start-up not counted"
+    line = (
+        f"about {format_duration(seconds / workers)}{without} with {workers} worker(s), start-up not counted"
+    )
     click.echo(line if price is None else f"{line}; cost {format_cost(seconds, price, devices)}")
     if deadline is not None:
         cells = [job.cell.method for job in {(j.cell.method, j.cell.seed): j for j in jobs}.values()]
@@ -323,7 +333,7 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
 
     from bench.cli.terminal import watch_run
     from bench.config import profiles
-    from bench.execution.builder import find_missing_backbone
+    from bench.execution.encoder_builder import find_missing_backbone
     from bench.execution.runner import check_pending_cells, find_pending_jobs, run_plan
     from bench.plan.backbones import describe_weight_difference
 
@@ -342,7 +352,10 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
         nonlocal finished
         finished += 1
         console.print(
-            f"[{finished}/{pending}] {_describe_outcome(outcome)}", markup=False, highlight=False, soft_wrap=True
+            f"[{finished}/{pending}] {_describe_outcome(outcome)}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
 
     with _open_logs(logs, plan) as writers:
@@ -350,7 +363,9 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
         outcomes = run_plan(plan, on_outcome=report, watch=watch, deadline=deadline)
     if finished:
         click.echo(f"records: {printable(str(plan.store.root))}", err=True)
-        if other := describe_weight_difference(profiles.load_profile(plan.spec.profile), (job.cell.model for job in plan.jobs)):
+        if other := describe_weight_difference(
+            profiles.load_profile(plan.spec.profile), (job.cell.model for job in plan.jobs)
+        ):
             print_stderr(other)
     return conflicts + sum(outcome.state in ("failed", "conflict") for outcome in outcomes)
 
@@ -368,7 +383,7 @@ def _check_extras(
 
         check_log_libraries(logs)
     if detect is not None or spread is not None:
-        from bench.cli.detect import check_detection_options
+        from bench.cli.detection_table import check_detection_options
 
         check_detection_options(detect, spread, shard, dry=dry)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import (
     PATH,
     data_option,
@@ -17,9 +16,10 @@ from bench.cli.options import (
     plugin_option,
     results_option,
     set_option,
-    warn_unused_tables,
     text_column_option,
+    warn_unused_tables,
 )
+from bench.cli.strict_option import strict_option
 from bench.errors import DataError, InputError, printable
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _print_folder(request: MethodRequest, card: MethodCard) -> None:
     from bench.card import BuildContext
     from bench.config.method_ids import split_argument
     from bench.execution.folder_report import report_folder
-    from bench.nn.folder import resolve_folder
+    from bench.nn.model_folder import resolve_folder
     from bench.registry import METHODS
 
     path, short = split_argument(request, card)

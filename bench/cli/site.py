@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from bench.cli.config import strict_option
 from bench.cli.options import PATH, data_option, results_option
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bench.records.record import RunRecord
     from bench.records.store import ResultStore
-    from bench.site.entry import CampaignCheck
+    from bench.site.campaign_entry import CampaignCheck
 
 
 @click.command()
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 )
 @results_option
 @data_option()
-def site_command(out: Path, url: str, title: str, history: Path | None, results: Path, data_dir: Path | None) -> None:
+def site_command(
+    out: Path, url: str, title: str, history: Path | None, results: Path, data_dir: Path | None
+) -> None:
     """Make one static site of all campaigns: leaderboards, methods, every pair, published figures.
 
     Every campaign is verified first. Pages need no server and ask for nothing; unchanged campaigns are not
@@ -40,7 +42,7 @@ def site_command(out: Path, url: str, title: str, history: Path | None, results:
     """
     from bench.registry import discover
     from bench.site.build import SiteRequest, build_site, find_campaigns
-    from bench.verify.sentences import check_sentences
+    from bench.verify.sentence_checks import check_sentences
 
     discover()
 
@@ -87,9 +89,9 @@ def _is_address(url: str) -> bool:
 def _verify_campaign(store: ResultStore, data: Path | None) -> CampaignCheck:
     """What ``bench verify`` says of a campaign."""
     from bench.records.environment import strip_paths
-    from bench.site.entry import CampaignCheck
-    from bench.verify.forms import verification_text
-    from bench.verify.records import SIDE_PREFIXES, VerifySettings, verify_records
+    from bench.site.campaign_entry import CampaignCheck
+    from bench.verify.record_checks import SIDE_PREFIXES, VerifySettings, verify_records
+    from bench.verify.verification_formats import verification_text
 
     verified, _ = verify_records(store.root, VerifySettings(data=data))
     open_ = [what for what in verified.unchecked if not what.startswith(SIDE_PREFIXES)]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.compare import make_item_drawer
-from bench.cli.config import strict_option
 from bench.cli.options import filter_options, item_options, print_json, results_options
+from bench.cli.strict_option import strict_option
 from bench.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -41,10 +41,14 @@ def stats_command(
     The draws are kept in results/CAMPAIGN/stats, where bench compare finds them.
     """
     from bench.cli.terminal import format_grids
-    from bench.comparison.intervals import compute_method_intervals, compute_record_intervals
+    from bench.comparison.campaign_intervals import compute_method_intervals, compute_record_intervals
     from bench.comparison.item_bootstrap import CampaignRun
     from bench.records.store import ResultStore
-    from bench.reports.tables.intervals import method_interval_grid, record_interval_grid, task_interval_grid
+    from bench.reports.tables.interval_tables import (
+        method_interval_grid,
+        record_interval_grid,
+        task_interval_grid,
+    )
 
     store = ResultStore(options["results"], campaign)
     runs = [
@@ -79,7 +83,7 @@ def stats_command(
 def _find_pairs(runs: Sequence[CampaignRun]) -> list[tuple[str, str, str, str, str]]:
     """Return (profile, suite, method, method, what they share) where the runs of a seed are pairs."""
     from bench.comparison.confounders import describe_pairing
-    from bench.comparison.select import Group, sort_runs_by_seed, group_by
+    from bench.comparison.selection import Group, group_by, sort_runs_by_seed
 
     found = []
     for (profile, suite), here in group_by(runs, lambda run: (run.record.profile, run.record.suite)).items():

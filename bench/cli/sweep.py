@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
-from bench.cli.run import estimate_option, execute_plan, exit_if_failed, read_plan_records, print_estimate, print_plan
+from bench.cli.run import (
+    estimate_option,
+    execute_plan,
+    exit_if_failed,
+    print_estimate,
+    print_plan,
+    read_plan_records,
+)
+from bench.cli.strict_option import strict_option
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,12 +39,12 @@ def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> N
     from bench.cli.terminal import format_grids
     from bench.config import profiles
     from bench.config.method_ids import parse_methods
-    from bench.config.sweep_manifest import Manifest, save_manifest, add_earlier_runs
+    from bench.config.sweep_manifest import Manifest, add_earlier_runs, save_manifest
     from bench.config.sweeps import find_sweep
     from bench.plan.plan import check_folder_names, make_plan
-    from bench.records.files import check_new_campaign
+    from bench.records.filesystem import check_new_campaign
     from bench.records.store import ResultStore
-    from bench.reports.tables.sweeps import sweep_grids
+    from bench.reports.tables.sweep_tables import sweep_grids
 
     wanted = find_sweep(name)
     spec = make_spec({**options, "methods": "untrained"})

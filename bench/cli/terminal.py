@@ -110,7 +110,7 @@ def format_progress(what: str, done: int, total: int | None, seconds: float) -> 
     return f"{printable(what)}: {done:,}{of}, {speed:.3g} a second, {format_duration(seconds)} gone{left}"
 
 
-ShowRuns = Callable[[Mapping[str, "Run"]], None]
+ShowRuns = Callable[[Mapping[str, "RunMonitor"]], None]
 """Called with runs by their title, at every look at them."""
 
 
@@ -170,7 +170,9 @@ def _build_run_table(runs: Mapping[str, RunMonitor], width: int) -> RenderableTy
 
 
 @contextmanager
-def watch_run(folder: Path, *, console: Console, logs: Sequence[Callable[[Path], None]] = ()) -> Iterator[None]:
+def watch_run(
+    folder: Path, *, console: Console, logs: Sequence[Callable[[Path], None]] = ()
+) -> Iterator[None]:
     """Show what a run does while the block runs.
 
     Args:

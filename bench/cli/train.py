@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from bench.cli import completion
-from bench.cli.config import strict_option
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -25,6 +24,7 @@ from bench.cli.options import (
     precision_option,
     train_options,
 )
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import CellFailedError, InputError, printable
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bench.config.profiles import Profile
     from bench.data.corpus import Corpus
     from bench.training.prepared_text import PreparedText
-    from bench.training.pretrain import PretrainSettings
+    from bench.training.pretraining import PretrainSettings
 
 
 @click.command()
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     help="A profile with a [pretrain] table.",
 )
 @strict_option("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
-@strict_option("--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line.")
+@strict_option(
+    "--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line."
+)
 @strict_option("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
 @strict_option("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
 @strict_option(
@@ -108,7 +110,9 @@ def pretrain_command(
         chosen = _set_steps(chosen, steps, minutes)
     if prepare:
         return _prepare_text(chosen, out, threads, **given)
-    train, command = _plan_new_model(chosen, **given) if "layers" in chosen.pretrain else _plan_head(chosen, **given)
+    train, command = (
+        _plan_new_model(chosen, **given) if "layers" in chosen.pretrain else _plan_head(chosen, **given)
+    )
     total = None if minutes else chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
     command += "" if steps is None else f" --steps {steps}"
     command += "" if minutes is None else f" --minutes {minutes:g}"
@@ -134,7 +138,7 @@ def pretrain_command(
 
 def _print_result(out: Path, facts: Mapping[str, Any]) -> None:
     """What was made, and whether it has learned anything."""
-    from bench.training.watch import LEARNED
+    from bench.training.pretraining_watch import LEARNED
 
     size = (out / "model.safetensors").stat().st_size / 1e6
     accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""
@@ -153,7 +157,7 @@ def _print_result(out: Path, facts: Mapping[str, Any]) -> None:
 
 def _check_output_folder(out: Path) -> None:
     """Raise InputError where no new folder can be written: before hours of training, not after them."""
-    from bench.records.files import check_new_folder
+    from bench.records.filesystem import check_new_folder
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
@@ -199,7 +203,7 @@ def _prepare_text(profile: Profile, out: Path, threads: int, **given: Any) -> No
 
 def _plan_new_model(profile: Profile, **given: Any) -> tuple[Train, str]:
     """What trains a new BERT on the mini world's text or another, and what of its command that adds."""
-    from bench.training.pretrain import pretrain as train_backbone
+    from bench.training.pretraining import pretrain as train_backbone
 
     text, settings, split, command = _load_text(profile, **given)
     return partial(train_backbone, text, settings, split=split), command
@@ -215,10 +219,10 @@ def _load_text(
     **sizes: int | None,
 ) -> tuple[Corpus | PreparedText, PretrainSettings, bool, str]:
     """The text of a new BERT, its settings, whether lines are split, and what its command says of them."""
-    from bench.data.mini.text import pretraining_text
+    from bench.data.mini.world_text import pretraining_text
     from bench.data.source import DEFAULT_SEED, World
     from bench.training.prepared_text import load_prepared_text
-    from bench.training.pretrain import PretrainSettings, read_pretraining_text
+    from bench.training.pretraining import PretrainSettings, read_pretraining_text
 
     if data_dir is not None:
         raise InputError("this profile's text is not read from data", where=f"--data {data_dir}")
@@ -284,9 +288,9 @@ def _plan_head(
     """What gives the profile's backbone a head, trained on its text below the data folder, or another."""
     from bench.config.profiles import backbone_reference
     from bench.data.source import data_folder
-    from bench.nn.folder import resolve_folder
-    from bench.training.mlm import MlmSettings
-    from bench.training.pretrain import train_mlm_head, read_documents, read_pretraining_text
+    from bench.nn.model_folder import resolve_folder
+    from bench.training.masked_lm_training import MlmSettings
+    from bench.training.pretraining import read_documents, read_pretraining_text, train_mlm_head
 
     if world_seed is not None:
         raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
@@ -335,12 +339,14 @@ def _plan_head(
 )
 @executor_options
 @strict_option("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
-def tune_command(methods: str, option: str, values: str, first: str | None, seed: int, **options: Any) -> None:
+def tune_command(
+    methods: str, option: str, values: str, first: str | None, seed: int, **options: Any
+) -> None:
     """Choose each METHOD's learning rate on the dev set alone, with the budget every method gets.
 
     Prints the dev score of each value, then the lines for the profile's TOML.
     """
-    from bench.execution.tune import tune_option
+    from bench.execution.tuning import tune_option
 
     ray = options["executor"] == "ray"
     check_device(options["device"], options["ranks"])

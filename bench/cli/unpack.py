@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from bench.cli.config import strict_option
 from bench.cli.options import PATH
 from bench.cli.show import format_card
+from bench.cli.strict_option import strict_option
 from bench.errors import InputError, printable
 
 
@@ -23,8 +23,8 @@ def unpack_command(bundle: Path, into: Path) -> None:
     are printed. None of that code is run: --plugin of other commands does so. Whether the records are sound
     is for bench verify to say.
     """
-    from bench.exchange.unpack import RESULTS
-    from bench.exchange.unpack import unpack_bundle as lay_out
+    from bench.exchange.bundle_folder import RESULTS
+    from bench.exchange.bundle_folder import unpack_bundle as lay_out
 
     try:
         found = lay_out(bundle, into)

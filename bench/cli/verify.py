@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from bench.cli.config import strict_option
-from bench.cli.files import write_file
 from bench.cli.options import load_plugin_options
+from bench.cli.output_file import write_file
+from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -60,10 +60,10 @@ def verify_command(
     """
     from bench.config.plugins import read_plugin
     from bench.registry import discover
-    from bench.verify.files import record_files
-    from bench.verify.forms import verification_json, verification_junit, verification_text
-    from bench.verify.records import VerifySettings
-    from bench.verify.records import verify_records as verify_records
+    from bench.verify.record_checks import VerifySettings
+    from bench.verify.record_checks import verify_records as verify_records
+    from bench.verify.record_paths import record_files
+    from bench.verify.verification_formats import verification_json, verification_junit, verification_text
 
     discover()
     at_hand = (read_plugin(text, target) for text in plugins)  # their code runs for --rerun alone
@@ -73,7 +73,7 @@ def verify_command(
         verified, sound = verify_records(target, VerifySettings(data, seal, hashes, advance))
     if count:
         load_plugin_options(plugins)
-        from bench.verify.sample import repeat_sample
+        from bench.verify.rerun_sample import repeat_sample
 
         repeat_sample(verified, sound, count, data, lambda line: click.echo(line, err=True), choose)
     if junit is not None:

@@ -11,21 +11,21 @@ from bench.comparison.design import choose_comparison_design
 from bench.comparison.evidence import DrawItems, ItemLevel, SeedLevel, compare_over_items, compare_over_seeds
 from bench.comparison.finding import (
     EXACT,
-    Corrected,
     ComparisonFinding,
+    Corrected,
     CorrectionMethod,
     Scope,
     Test,
+    collect_findings,
     correct_findings,
     correct_tasks,
-    collect_findings,
 )
 from bench.comparison.item_bootstrap import RefusedError, list_common_tasks
 from bench.comparison.questions import NOTHING_ELSE, Answers, Questions, answer_questions
-from bench.comparison.select import Group
+from bench.comparison.selection import Group
 from bench.errors import BenchError, InputError, NotComparableError
-from bench.stats.design import RequestedTest
-from bench.stats.items import AVERAGE
+from bench.stats.item_statistics import AVERAGE
+from bench.stats.seed_design import RequestedTest
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def compare(
         b: The other.
         level: Confidence level of the intervals, in (0, 1).
         test: Of seeds: "auto" is the paired t test where the records say that the runs of a seed are pairs,
-            else Welch's; see ``bench.stats.design``.
+            else Welch's; see ``bench.stats.seed_design``.
         scope: What the verdict is to speak for: further "seeds", further "items", or "both". Default: both
             where there are seeds and items, and the test isn't exact.
         draw: Gives each run's scores in common draws of items; None: seeds only.
@@ -167,7 +167,9 @@ def compare(
     )
 
 
-def correct_comparisons(comparisons: Sequence[Comparison], family: str, method: CorrectionMethod) -> list[Comparison]:
+def correct_comparisons(
+    comparisons: Sequence[Comparison], family: str, method: CorrectionMethod
+) -> list[Comparison]:
     """Correct the verdicts for the number of comparisons; a single one is left as it is.
 
     What speaks for less than the verdict is corrected among its like; a comparison that has none counts with

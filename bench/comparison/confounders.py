@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from bench.comparison.select import Group, group_by, format_seeds
+from bench.comparison.selection import Group, format_seeds, group_by
 from bench.errors import printable
-from bench.records.fingerprint import NONE, SPECIFICATION, UNSET, find_fact_differences, compute_record_key
+from bench.records.fingerprint import NONE, SPECIFICATION, UNSET, compute_record_key, find_fact_differences
 from bench.records.machines import machine_differences
-from bench.records.record import RunRecord, find_dev_tasks, is_supervised, count_training_sentences
+from bench.records.record import RunRecord, count_training_sentences, find_dev_tasks, is_supervised
 
 _MOST = 6  # differing options that a sentence names
 
@@ -113,7 +113,11 @@ def _describe_specification(a: Group, b: Group) -> list[str]:
     found = find_fact_differences(one, other, SPECIFICATION)
     if not found:
         first = {compute_record_key(run.record): run.record.scores for run in a.runs}
-        again = [run.record.scores == first[key] for run in b.runs if (key := compute_record_key(run.record)) in first]
+        again = [
+            run.record.scores == first[key]
+            for run in b.runs
+            if (key := compute_record_key(run.record)) in first
+        ]
         repeats = f"; {len(again)} runs are on both sides, {sum(again)} of them equal to the last digit"
         return [f"Both sides have one specification{repeats if again else ''}."]
     if one.name != other.name:

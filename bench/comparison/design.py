@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bench.comparison.confounders import describe_pairing
-from bench.comparison.select import Group
-from bench.stats.design import PAIRED_TESTS, RequestedTest, Seeds, SeedTest, choose_design, common_seeds
+from bench.comparison.selection import Group
+from bench.stats.seed_design import PAIRED_TESTS, RequestedTest, Seeds, SeedTest, choose_design, common_seeds
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,13 @@ class Design:
         return self.test in PAIRED_TESTS
 
 
-def choose_comparison_design(a: Group, b: Group, asked: RequestedTest, where: str) -> tuple[Group, Group, Design]:
+def choose_comparison_design(
+    a: Group, b: Group, asked: RequestedTest, where: str
+) -> tuple[Group, Group, Design]:
     """Choose the test over seeds, and the runs that it uses.
 
     ``describe_pairing`` reads the records of the seeds in common: it returns what makes their runs pairs.
-    ``bench.stats.design.choose_design`` has the rule. No score is read for that.
+    ``bench.stats.seed_design.choose_design`` has the rule. No score is read for that.
 
     Args:
         a: One side.

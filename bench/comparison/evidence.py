@@ -10,28 +10,26 @@ from typing import Any
 import numpy as np
 
 from bench.comparison.design import Design
-from bench.comparison.item_bootstrap import SEED, RunDraws, CampaignRun
-from bench.comparison.select import Group
-from bench.eval.suite import measure_of
+from bench.comparison.item_bootstrap import SEED, CampaignRun, RunDraws
+from bench.comparison.selection import Group
+from bench.eval.suite_measures import measure_of
 from bench.records.record import ALL
-from bench.stats.checks import make_generator
 from bench.stats.correction import adjust_levels
 from bench.stats.correlations import CorrelationTest
 from bench.stats.coverage import CoverageRow, find_coverage
-from bench.stats.descriptive import LEAST_SEEDS, almost_stochastic_order
 from bench.stats.effects import hedges_g
 from bench.stats.equivalence import predict_run_difference
-from bench.stats.hierarchical import ComponentsDifference, variance_components
-from bench.stats.items import AVERAGE, ItemDifference, paired_bootstrap
+from bench.stats.inputs import make_generator
+from bench.stats.item_statistics import AVERAGE, ItemDifference, paired_bootstrap
 from bench.stats.labels import McNemarTest
-from bench.stats.paired import PairedDifference, paired_t, pairing_gain
-from bench.stats.robust import (
+from bench.stats.robustness import (
     IqmDifference,
     Superiority,
-    iqm_difference,
     find_outliers,
+    iqm_difference,
     superiority_interval,
 )
+from bench.stats.seed_pairs import PairedDifference, paired_t, pairing_gain
 from bench.stats.seeds import (
     MAX_SEEDS,
     ExactTest,
@@ -42,7 +40,9 @@ from bench.stats.seeds import (
     welch,
 )
 from bench.stats.spread import Spread, spread_of_pairs, spread_of_sides
-from bench.stats.suite import SuiteDraws
+from bench.stats.suite_draws import SuiteDraws
+from bench.stats.summaries import LEAST_SEEDS, almost_stochastic_order
+from bench.stats.variance_components import ComponentsDifference, variance_components
 
 UNEQUAL = 2.0  # spreads over seeds that differ by so much count as unequal
 METHODS = {"paired": "paired t", "sign-flip": "paired t", "student": "student"}
@@ -119,7 +119,7 @@ class SeedPairs:
 
 @dataclass(frozen=True)
 class OutlyingSeeds:
-    """Seeds far from the others of their side, by the average; see ``bench.stats.robust.find_outliers``.
+    """Seeds far from the others of their side, by the average; see ``bench.stats.robustness.find_outliers``.
 
     Args:
         first: Of the first.
@@ -193,7 +193,11 @@ def compare_over_seeds(a: Group, b: Group, design: Design, tasks: Sequence[str],
     return SeedLevel(
         design=design,
         tasks={task: test(a.scores(task), b.scores(task), level) for task in tasks},
-        exact={task: found for task in tasks if (found := _run_exact_test(design, a.scores(task), b.scores(task)))},
+        exact={
+            task: found
+            for task in tasks
+            if (found := _run_exact_test(design, a.scores(task), b.scores(task)))
+        },
         pairs=SeedPairs(len(x), r, welch(x, y, level), pairing_gain(x, y, level)) if design.paired else None,
         coverage=find_seed_coverage(design, x, y, r),
         unequal=None if design.paired or design.test == "student" else find_permutation_coverage(x, y),
@@ -202,7 +206,9 @@ def compare_over_seeds(a: Group, b: Group, design: Design, tasks: Sequence[str],
         iqm=iqm_difference(rows_a, rows_b, rng, paired=design.paired, level=level)
         if max(rows_a.size, rows_b.size) >= LEAST_TRIMMED
         else None,
-        aso=almost_stochastic_order(x, y, make_generator(SEED, "aso")) if min(len(x), len(y)) >= LEAST_SEEDS else None,
+        aso=almost_stochastic_order(x, y, make_generator(SEED, "aso"))
+        if min(len(x), len(y)) >= LEAST_SEEDS
+        else None,
         outlying=_find_outlying_seeds(a, b, design, r),
         further_run=predict_run_difference(x, y, level),
         spread=_estimate_spread(x, y, design.paired),
@@ -227,7 +233,9 @@ def _find_outlying_seeds(a: Group, b: Group, design: Design, r: float | None) ->
     )
     pairs = tuple(a.seeds[place] for place in find_outliers(np.subtract(x, y))) if design.paired else ()
     named = pairs or first or second
-    return OutlyingSeeds(first, second, pairs, find_seed_coverage(design, x, y, r, "collapse") if named else None)
+    return OutlyingSeeds(
+        first, second, pairs, find_seed_coverage(design, x, y, r, "collapse") if named else None
+    )
 
 
 def _estimate_spread(x: Sequence[float], y: Sequence[float], paired: bool) -> Spread | None:
@@ -318,7 +326,8 @@ def compare_over_items(
         tasks=found_tasks,
         corrected=_correct_intervals(sample, {task: found_tasks[task].p for task in tasks}, level),
         checkpoints=tuple(
-            _compare_checkpoints(runs, found, sample, (i, len(a.runs) + j), level) for i, j in _pair_runs(a, b)
+            _compare_checkpoints(runs, found, sample, (i, len(a.runs) + j), level)
+            for i, j in _pair_runs(a, b)
         ),
         components=components,
         coverage=row,
@@ -342,7 +351,11 @@ def _pair_runs(a: Group, b: Group) -> list[tuple[int, int]]:
 
 
 def _compare_checkpoints(
-    runs: Sequence[CampaignRun], drawn: Sequence[RunDraws], sample: SuiteDraws, rows: tuple[int, int], level: float
+    runs: Sequence[CampaignRun],
+    drawn: Sequence[RunDraws],
+    sample: SuiteDraws,
+    rows: tuple[int, int],
+    level: float,
 ) -> CheckpointPair:
     pair = replace(sample, rows={name: slice(row, row + 1) for name, row in zip("ab", rows, strict=True)})
     one, other = (runs[row] for row in rows)

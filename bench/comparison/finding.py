@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bench.comparison.evidence import ItemLevel, SeedLevel
-from bench.stats.correction import Family, benjamini_hochberg, adjust_levels, holm
+from bench.stats.correction import Family, adjust_levels, benjamini_hochberg, holm
 from bench.stats.coverage import CoverageRow
-from bench.stats.design import SeedTest
 from bench.stats.equivalence import DifferenceEstimate, estimate_from_interval
-from bench.stats.items import AVERAGE, ItemDifference
-from bench.stats.paired import PairedDifference
+from bench.stats.item_statistics import AVERAGE, ItemDifference
+from bench.stats.seed_design import SeedTest
+from bench.stats.seed_pairs import PairedDifference
 from bench.stats.seeds import ExactTest, SeedDifference, judge_p_value
 
 Test = SeedTest | Literal["components", "items"]
@@ -168,7 +168,9 @@ def collect_findings(
     return (found[first], *(one for each, one in found.items() if each != first))
 
 
-def correct_findings(found: Sequence[ComparisonFinding], family: str, method: CorrectionMethod) -> list[ComparisonFinding]:
+def correct_findings(
+    found: Sequence[ComparisonFinding], family: str, method: CorrectionMethod
+) -> list[ComparisonFinding]:
     """Correct findings of several comparisons together; a single one is left as it is.
 
     Args:
@@ -223,6 +225,8 @@ def compute_interval(found: DifferenceEstimate, level: float) -> tuple[float, fl
     return found.difference - half, found.difference + half
 
 
-def select_consistent_interval(ends: tuple[float, float], p: float, alpha: float) -> tuple[float, float] | None:
+def select_consistent_interval(
+    ends: tuple[float, float], p: float, alpha: float
+) -> tuple[float, float] | None:
     """The ends if they leave out 0 just where p is at most alpha, else None."""
     return ends if (ends[0] > 0 or ends[1] < 0) == (p <= alpha) else None

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError
-from bench.eval.rescore import load_sound_predictions, load_record_tasks
-from bench.eval.suite import SuiteTask, measure_of
-from bench.records.files import write_atomically
+from bench.eval.rescoring import load_record_tasks, load_sound_predictions
+from bench.eval.suite_measures import SuiteTask, measure_of
+from bench.records.filesystem import write_atomically
 from bench.records.integrity import TOLERANCE
 from bench.records.record import ALL, AVERAGE, RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.schema import MapOf, find_fault, is_number
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 
 DRAWS = 10_000
 SEED = 1
@@ -209,7 +209,12 @@ def draws_path(run: CampaignRun, draws: int = DRAWS, seed: int = SEED) -> Path:
 
 
 def read_draws(
-    run: CampaignRun, draws: int = DRAWS, seed: int = SEED, say: Say = lambda _: None, *, believed: bool = False
+    run: CampaignRun,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    say: Say = lambda _: None,
+    *,
+    believed: bool = False,
 ) -> Draws | None:
     """Return kept (draws, tasks), None if there are none or if they aren't this run's to the last bit.
 
@@ -265,7 +270,9 @@ def _observed_scores(record: RunRecord) -> dict[str, float]:
 def _write_draws(run: CampaignRun, computed: Draws, seed: int, say: Say) -> None:
     """Keep draws, atomically; a campaign that can't be written only costs the next command time."""
     path = draws_path(run, len(computed), seed)
-    facts = _describe_draws(run, len(computed), seed) | {"sha256": hashlib.sha256(computed.tobytes()).hexdigest()}
+    facts = _describe_draws(run, len(computed), seed) | {
+        "sha256": hashlib.sha256(computed.tobytes()).hexdigest()
+    }
     facts |= {"observed": _observed_scores(run.record)}
     payload = io.BytesIO()
     text = np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8)

@@ -9,7 +9,7 @@ from bench.comparison.evidence import SeedLevel
 from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.errors import InputError
 from bench.stats.equivalence import Claim, Equivalence, claim_test, equivalence_test
-from bench.stats.planning import SeedPlan, Range, plan_seeds, compute_power_range
+from bench.stats.planning import Range, SeedPlan, compute_power_range, plan_seeds
 from bench.stats.spread import Spread
 
 DETECT = 0.005  # half a point
@@ -75,7 +75,9 @@ class Answers:
     power: Range | None
 
 
-def answer_questions(asked: Questions, headline: ComparisonFinding, seeds: SeedLevel | None, *, together: int = 1) -> Answers:
+def answer_questions(
+    asked: Questions, headline: ComparisonFinding, seeds: SeedLevel | None, *, together: int = 1
+) -> Answers:
     """Answer what was asked of a comparison.
 
     Args:
@@ -105,7 +107,9 @@ def answer_questions(asked: Questions, headline: ComparisonFinding, seeds: SeedL
         claim=claim_test(found, asked.claim, level) if known and asked.claim is not None else None,
         published=_check_published(asked.published, seeds.further_run) if seeds and spread else (),
         plan=plan_seeds(asked.detect, spread, level=level) if spread and plannable else None,
-        power=_compute_current_power(asked.detect, seeds, spread, level) if seeds and spread and plannable else None,
+        power=_compute_current_power(asked.detect, seeds, spread, level)
+        if seeds and spread and plannable
+        else None,
     )
 
 

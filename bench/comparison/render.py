@@ -9,14 +9,14 @@ from bench.comparison.design import Design
 from bench.comparison.evidence import ItemLevel, OutlyingSeeds, SeedLevel
 from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.comparison.item_bootstrap import NOT_AGAIN
-from bench.comparison.select import format_seeds
-from bench.eval.suite import measure_of
+from bench.comparison.selection import format_seeds
+from bench.eval.suite_measures import measure_of
 from bench.stats.coverage import CoverageRow, find_coverage
-from bench.stats.descriptive import LEAST_SEEDS
 from bench.stats.equivalence import Claim, Equivalence
-from bench.stats.items import AVERAGE
-from bench.stats.planning import POWER, SeedPlan, Range, describe_seed_plan
+from bench.stats.item_statistics import AVERAGE
+from bench.stats.planning import POWER, Range, SeedPlan, describe_seed_plan
 from bench.stats.seeds import is_uneven
+from bench.stats.summaries import LEAST_SEEDS
 
 TESTS = {
     "paired": "the paired t test",
@@ -217,8 +217,12 @@ def _describe_headline_scope(c: Comparison) -> str:
 def _describe_equivalence(said: Equivalence, scope: str) -> str:
     size = f"{SCALE * said.margin:.2f} points"
     if said.verdict == "different":
-        return f"Different by more than {size}, {scope} (one-sided t test, {format_p_clause(said.p_different)})."
-    inner = f"the {format_percent(2 * said.level - 1)} interval {format_difference_interval(said.low, said.high)}"
+        return (
+            f"Different by more than {size}, {scope} (one-sided t test, {format_p_clause(said.p_different)})."
+        )
+    inner = (
+        f"the {format_percent(2 * said.level - 1)} interval {format_difference_interval(said.low, said.high)}"
+    )
     test = f"two one-sided t tests, {format_p_clause(said.p)}"
     if said.verdict == "equal within":
         return f"Equal within {size}, {scope}: {inner} lies inside ({test})."
@@ -285,7 +289,10 @@ def describe_coverage(row: CoverageRow) -> str:
 
 def _describe_design(c: Comparison, level: SeedLevel) -> list[str]:
     """The test over seeds, why it is this one, and what it changes."""
-    design, lines = level.design, [f"Test over seeds: {TESTS[level.design.test]}, {_explain_design(level.design)}."]
+    design, lines = (
+        level.design,
+        [f"Test over seeds: {TESTS[level.design.test]}, {_explain_design(level.design)}."],
+    )
     if any(design.left_out):
         out = " and ".join(
             f"{format_seeds(seeds)} of {name}"

@@ -560,7 +560,11 @@ def _is_same_method(asked: MethodRequest, row: MethodRequest) -> bool:
     if asked.argument == row.argument:
         return ours == theirs
     more = [value for option, value in theirs.items() if option not in ours]
-    return row.argument is None and more == [_parse_value(asked.argument or "")] and ours.items() <= theirs.items()
+    return (
+        row.argument is None
+        and more == [_parse_value(asked.argument or "")]
+        and ours.items() <= theirs.items()
+    )
 
 
 def _parse_options(request: MethodRequest) -> dict[str, str | float]:

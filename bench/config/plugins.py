@@ -139,7 +139,9 @@ def _execute_source(plugin: Plugin, module: ModuleType) -> None:
 def _import_package(name: str, names: Iterable[str]) -> tuple[str, ...]:
     top = name.partition(".")[0]
     if top not in sys.modules and importlib.util.find_spec(top) is None:
-        near = suggest_name(name, {*names, *_entry_point_modules(), *(file.name for file in Path().glob("*.py"))})
+        near = suggest_name(
+            name, {*names, *_entry_point_modules(), *(file.name for file in Path().glob("*.py"))}
+        )
         raise InputError(f"no package '{name}' is installed", where=_WHERE, expected=_PLUGIN_FORMS, hint=near)
     _run_plugin_code(name, name, partial(importlib.import_module, name))
     return _check_methods(METHODS.names_from(name), name)

@@ -9,8 +9,8 @@ from typing import Any
 
 from bench.config.sweeps import SWEEPS
 from bench.errors import DataError, InputError, StorageError
-from bench.records.files import read_regular_file, write_atomically
-from bench.schema import Block, ListOf, is_count, parse_decimal, find_fault, is_label
+from bench.records.filesystem import read_regular_file, write_atomically
+from bench.schema import Block, ListOf, find_fault, is_count, is_label, parse_decimal
 
 FOLDER = "sweeps"
 

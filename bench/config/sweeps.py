@@ -165,7 +165,9 @@ def single(backbone: Backbone) -> Iterable[SweepPoint]:
 def layer_norms(backbone: Backbone) -> Iterable[SweepPoint]:
     """None to six of them removed from each twin, LTN on [CLS]; and the twin itself, LTN on the pooler."""
     for dropped, twin in product(range(min(6, backbone.layers) + 1), TWINS):
-        yield SweepPoint(str(dropped), twin, f"{twin}[{f'drop_norms={dropped}' if dropped else 'ltn_input=cls'}]")
+        yield SweepPoint(
+            str(dropped), twin, f"{twin}[{f'drop_norms={dropped}' if dropped else 'ltn_input=cls'}]"
+        )
     for twin in TWINS:
         yield SweepPoint("0", f"{twin}, pooler", twin)
 

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.conformance.checks import CHECKS
-from bench.conformance.suite import NO_CASE, PASSED, Finding, check_method, load_methods
+from bench.conformance.check_registry import CHECKS
+from bench.conformance.check_run import NO_CASE, PASSED, Finding, check_method, load_methods
 
 if TYPE_CHECKING:
     import pytest

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from bench.card import Method, MethodCard, Option
 from bench.config.method_ids import parse_method
 from bench.config.spec import MethodRequest, Override, RunSpec
-from bench.data.training import TrainingData
+from bench.data.training_data import TrainingData
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import InputError
-from bench.execution.builder import EncoderBuilder
+from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
@@ -102,7 +102,9 @@ class Subject:
                 if copy != "a":
                     reseed_generators()
                 before = read_random_states()
-                built = EncoderBuilder(cell, "cpu", truncate_texts(self.planned.training), self.cache(copy)).encoder()
+                built = EncoderBuilder(
+                    cell, "cpu", truncate_texts(self.planned.training), self.cache(copy)
+                ).encoder()
                 if not self._built:
                     self.touched = compare_random_states(before, read_random_states())
             self._built[seed, copy] = built

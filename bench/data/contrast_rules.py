@@ -35,7 +35,9 @@ def _article_fits(sentence: Sentence, place: int, new: str) -> bool:
     return not new.startswith(_NOT_BY_SOUND) and new.startswith(_VOWELS) == (before == "an")
 
 
-def _find_replacements(sentence: Sentence, entries: Mapping[str, tuple[Word, ...]]) -> Iterator[tuple[int, str]]:
+def _find_replacements(
+    sentence: Sentence, entries: Mapping[str, tuple[Word, ...]]
+) -> Iterator[tuple[int, str]]:
     """Every place where a list allows another word, with that word."""
     for place, old in enumerate(sentence.words):
         for word in entries.get(old, ()):

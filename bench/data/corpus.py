@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bench.data import pins
 from bench.data.delimited import are_labels, number_kind
-from bench.data.lines import LONGEST_MAGIC, check_text_kind, number_sentences
 from bench.data.text_columns import OPTION, is_table, open_column
+from bench.data.text_lines import LONGEST_MAGIC, check_text_kind, number_sentences
 from bench.errors import DataError, InputError
 
 
@@ -84,7 +84,9 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
         kept = (b"" if first <= number <= last else line for number, line in enumerate(lines, start=1))
         try:
             found = _collect_sentences(
-                path, (row for row in number_sentences(kept, str(path)) if not first <= row[0] <= last), f"{path}:"
+                path,
+                (row for row in number_sentences(kept, str(path)) if not first <= row[0] <= last),
+                f"{path}:",
             )
         finally:  # of a file that has changed this is said first, not which line is damaged
             source = pins.check_pin(path, lines.sha256())

@@ -11,8 +11,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from bench.data.lines import check_returns, stray_return_error
 from bench.data.tasks import MARK, normalise_spaces
+from bench.data.text_lines import check_returns, stray_return_error
 from bench.errors import DataError
 from bench.schema import parse_decimal
 
@@ -265,7 +265,9 @@ def open_table(
     if path.suffix.lower() == ".jsonl":
         return DelimitedTable(_json_rows(path, stream))
     if path.suffix.lower() == ".csv":
-        return DelimitedTable(_named_rows(csv_rows(stream, path, cells), path, columns, blank_rows), "", cells)
+        return DelimitedTable(
+            _named_rows(csv_rows(stream, path, cells), path, columns, blank_rows), "", cells
+        )
     if path.suffix.lower() != ".tsv":
         raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
     text = stream.read()
@@ -354,7 +356,9 @@ def check_separator_line(fields: Sequence[str], where: str) -> None:
 
 def check_repeated_header(fields: Sequence[str], header: Sequence[str], where: str, hint: str) -> None:
     """Raise DataError for a row that has the names of the columns, case and blanks aside."""
-    if [normalise_spaces(name).casefold() for name in fields] == [normalise_spaces(name).casefold() for name in header]:
+    if [normalise_spaces(name).casefold() for name in fields] == [
+        normalise_spaces(name).casefold() for name in header
+    ]:
         raise DataError(
             "this row has the names of the columns", where=where, expected="a row of data", hint=hint
         )
@@ -391,7 +395,9 @@ def _named_rows(
             raise DataError("this line is empty", where=blank or where, expected=expected)
         check_byte_order_mark(fields, where)
         if header is not None:
-            check_repeated_header(fields, header, where, JOINED if columns is None else "leave out columns = [...]")
+            check_repeated_header(
+                fields, header, where, JOINED if columns is None else "leave out columns = [...]"
+            )
         if line == 1:
             check_separator_line(fields, where)
         if header is None:

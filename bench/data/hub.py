@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from bench.data import pins, probing, senteval
-from bench.data.pairs import read_pairs
+from bench.data import pins, probing_files, senteval
+from bench.data.labelled_pairs import read_pairs
 from bench.data.suites import GROUPS, check_reference, is_reference, read_task
 from bench.data.tar import iter_members
 from bench.errors import BenchError, DataError, InputError, unknown_name
@@ -114,17 +114,19 @@ def _fetch_tasks(tasks: Sequence[str], data: Path) -> Path:
 
 def _fetch_probing(data: Path) -> Path:
     """Get the probing files that aren't there as SentEval has them, all or none."""
-    root = probing.choose_probing_folder(data)
+    root = probing_files.choose_probing_folder(data)
     host = (_read_address("BENCH_PROBING_ADDRESS") or PROBING_ADDRESS).rstrip("/")
 
     def lacking() -> list[str]:
-        return [file for file in probing.BLOBS if not _is_probing(file, root)]
+        return [file for file in probing_files.BLOBS if not _is_probing(file, root)]
 
     def get(folder: Path) -> None:
         found = []
         for file in lacking():
-            url = f"{host}/{probing.REPOSITORY}/{probing.REVISION}/data/probing/{file}"
-            remote = _Remote(url, probing.BLOBS[file], None, probing.git_blob_hash, probing.REPOSITORY)
+            url = f"{host}/{probing_files.REPOSITORY}/{probing_files.REVISION}/data/probing/{file}"
+            remote = _Remote(
+                url, probing_files.BLOBS[file], None, probing_files.git_blob_hash, probing_files.REPOSITORY
+            )
             found.append(_download_file(file, remote, folder))
         root.mkdir(parents=True, exist_ok=True)
         for path in found:
@@ -136,7 +138,7 @@ def _fetch_probing(data: Path) -> Path:
 
 def _is_probing(file: str, root: Path) -> bool:
     try:
-        return bool(probing.check_probing_file(file, root))
+        return bool(probing_files.check_probing_file(file, root))
     except DataError:
         return False
 

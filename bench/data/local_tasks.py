@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.data.delimited import are_names, open_table
-from bench.data.lines import encoding_error, open_text
 from bench.data.tasks import is_invisible, normalise_spaces
+from bench.data.text_lines import encoding_error, open_text
 from bench.errors import DataError, InputError, not_one_of
 from bench.schema import parse_decimal
 
@@ -432,7 +432,11 @@ def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
         ids[name] = set(found)
         if len(ids[name]) < len(found) or not found:
             repeated = [text for text, count in Counter(found).items() if count > 1]
-            yield name, f"id {_escape_blanks(repr(repeated[0]))} twice" if found else "no line", "distinct ids"
+            yield (
+                name,
+                f"id {_escape_blanks(repr(repeated[0]))} twice" if found else "no line",
+                "distinct ids",
+            )
     for row, (query, document, _) in enumerate(task.table("qrels"), start=1):
         for kind, value in (("queries", query), ("corpus", document)):
             if value not in ids[kind]:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from bench.data.mini.suites import MTEB_SUITES
+from bench.data.mini.mini_suites import MTEB_SUITES
 from bench.errors import InputError
 
 TASKS = "mteb:"
@@ -127,7 +127,9 @@ def split_suites(text: str, known: Collection[str]) -> tuple[str, ...]:
         text: The option's value.
         known: Names of the registered suites.
     """
-    both = {name for name, suite in load_mteb_lists().items() if {task.name for task in suite.tasks} == {name}}
+    both = {
+        name for name, suite in load_mteb_lists().items() if {task.name for task in suite.tasks} == {name}
+    }
     suites: list[str] = []
     for part in (part.strip() for part in _OUTSIDE_BRACKETS.split(text)):
         starts = part in known or part.startswith((TASKS, FILES, CONTRAST_TEXT))

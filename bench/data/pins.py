@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.errors import DataError
-from bench.records.files import write_atomically
-from bench.schema import Block, Maybe, is_count, find_fault, is_label
+from bench.records.filesystem import write_atomically
+from bench.schema import Block, Maybe, find_fault, is_count, is_label
 
 WIKI1M = "wiki1m_for_simcse.txt"
 NLI = "nli_for_simcse.csv"

@@ -10,9 +10,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from bench.data import contrast, rank
+from bench.data import contrast_items, evalrank
 from bench.data.local_tasks import read_local_pairs
-from bench.data.mini.suites import (
+from bench.data.mini.mini_suites import (
     CONTRAST_SUITE,
     MTEB_SUITES,
     RANK_SUITE,
@@ -21,7 +21,7 @@ from bench.data.mini.suites import (
     draw_contrast_tasks,
     draw_transfer_tasks,
 )
-from bench.data.mini.text import graded_pairs
+from bench.data.mini.world_text import graded_pairs
 from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, load_mteb_lists
 from bench.data.source import NO_FOLDER, DataSource, World
 from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task
@@ -72,15 +72,15 @@ for _suite in (
     Suite(
         CONTRAST,
         "minimal pairs of STS-B's test sentences, by rule: a paraphrase against a distractor, accuracy",
-        contrast.PHENOMENA,
-        note=contrast.NOTE,
+        contrast_items.PHENOMENA,
+        note=contrast_items.NOTE,
         reads=("STSB",),
     ),
     Suite(
         EVALRANK,
         "EvalRank: the partner of each of STS-B's best pairs among all of its sentences, MRR",
         ("EvalRank",),
-        note=rank.NOTE,
+        note=evalrank.NOTE,
         reads=_STSB,
     ),
     _make_mini_suite(MINI_TRANSFER, TRANSFER_SUITE),
@@ -230,7 +230,7 @@ def is_contrast(name: str) -> bool:
     return name in (CONTRAST, MINI_CONTRAST) or name.startswith(CONTRAST_TEXT)
 
 
-def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast.ContrastTask]:
+def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast_items.ContrastTask]:
     """Make the tasks of a suite of minimal pairs.
 
     Args:
@@ -245,20 +245,20 @@ def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast.Co
         return draw_contrast_tasks(source.world)
     if name.startswith(CONTRAST_TEXT):
         path = Path(name.removeprefix(CONTRAST_TEXT))
-        return contrast.make_contrast_tasks(contrast.read_contrast_text(path), str(path))
+        return contrast_items.make_contrast_tasks(contrast_items.read_contrast_text(path), str(path))
     (task,) = _read_pair_tasks(name, source)
     sentences = [sentence for pair in task.all_pairs() for sentence in pair]
     where = f"suite {name}"
-    return contrast.make_contrast_tasks(sentences, where, reference=is_reference(task))
+    return contrast_items.make_contrast_tasks(sentences, where, reference=is_reference(task))
 
 
-def load_rank(name: str, source: DataSource = NO_FOLDER) -> list[rank.RankTask]:
+def load_rank(name: str, source: DataSource = NO_FOLDER) -> list[evalrank.RankTask]:
     """Make the task of a suite of :data:`RANK_SUITES`; arguments and errors as :func:`load_contrast`."""
     (task,) = SUITES.get(name).tasks
     if name == MINI_EVALRANK:
-        return [rank.make_rank_task(task, [graded_pairs(source.world, "test")])]
+        return [evalrank.make_rank_task(task, [graded_pairs(source.world, "test")])]
     tasks = _read_pair_tasks(name, source)
-    return [rank.make_rank_task(task, tasks, reference=all(map(is_reference, tasks)))]
+    return [evalrank.make_rank_task(task, tasks, reference=all(map(is_reference, tasks)))]
 
 
 def _read_pair_tasks(name: str, source: DataSource) -> list[PairTask]:

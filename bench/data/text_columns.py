@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.data.delimited import ENDINGS, DelimitedTable, open_table
-from bench.data.lines import encoding_error, open_text
 from bench.data.tasks import normalise_spaces
+from bench.data.text_lines import encoding_error, open_text
 from bench.errors import DataError, InputError, suggest_name
 
 USUAL = ("text", "sentence")

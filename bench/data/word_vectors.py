@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.data.lines import LONGEST_MAGIC, check_text_kind, stray_return_error
+from bench.data.text_lines import LONGEST_MAGIC, check_text_kind, stray_return_error
 from bench.encoder import FloatArray
 from bench.errors import DataError
 

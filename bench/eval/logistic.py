@@ -233,7 +233,9 @@ def _fit_pilot(problem: _Problem, rows: Rows) -> tuple[Tensor, Tensor]:
     inverses = _inverse_hessians(problem, weights, x[sample])
     for _ in range(_PILOT_ROUNDS):
         metric = _Preconditioner(inverses, torch.arange(fits))
-        weights, _, iterations = _minimise_objective(problem, weights, metric, _PILOT_TOLERANCE, _PILOT_ITERATIONS)
+        weights, _, iterations = _minimise_objective(
+            problem, weights, metric, _PILOT_TOLERANCE, _PILOT_ITERATIONS
+        )
         if iterations <= _SETTLED:
             break
         inverses = _inverse_hessians(problem, weights, x[sample])
@@ -284,7 +286,11 @@ def _minimise_objective(
             if not len(of_open) or iteration == most:
                 break
             if len(of_open) <= 0.75 * len(fits):
-                metric, fits, of_open = metric.only(of_open), fits[of_open], send_tensor(of_open, weights.device)
+                metric, fits, of_open = (
+                    metric.only(of_open),
+                    fits[of_open],
+                    send_tensor(of_open, weights.device),
+                )
                 problem = problem.only(of_open)
                 weights, logits, residual = weights[of_open], logits[of_open], residual[of_open]
                 gradient, scaled, direction = gradient[of_open], scaled[of_open], direction[of_open]

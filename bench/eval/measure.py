@@ -18,7 +18,7 @@ from bench.errors import BenchError
 from bench.records.record import ALL, AVERAGE, RunRecord, Score
 
 if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
-    from bench.eval.moved import ItemChange
+    from bench.eval.item_changes import ItemChange
     from bench.stats.correlations import CorrelationTest
     from bench.stats.labels import McNemarTest
 
@@ -144,7 +144,9 @@ class Measure(ABC, Generic[T]):
         """Yield what is encoded, repetitions included; nothing where that isn't known beforehand."""
 
     @abstractmethod
-    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[T], setting: MeasureContext) -> SuiteResult:
+    def measure(
+        self, encoder: Encoder | PairScorer, tasks: Sequence[T], setting: MeasureContext
+    ) -> SuiteResult:
         """Score an encoder on tasks from :meth:`load`.
 
         Raises:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from bench.eval.moved import ItemChange, class_changes, rank_changes, score_changes
+from bench.eval.item_changes import ItemChange, class_changes, rank_changes, score_changes
 from bench.eval.mteb_items import MtebItems
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.sts import spearman
@@ -96,7 +96,9 @@ class _Distances(PredictionKind):
         return float(self._best_precision(values, gold, np.ones((1, len(gold)), dtype=np.int64))[0])
 
     def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
-        statistics = [lambda counts, values=values: self._best_precision(values, gold, counts) for values in runs]
+        statistics = [
+            lambda counts, values=values: self._best_precision(values, gold, counts) for values in runs
+        ]
         return resample_statistics(statistics, len(gold), rng, count)
 
     def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:

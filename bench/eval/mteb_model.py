@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, PromptedEncoder, WordCounter
 from bench.errors import BenchError, InputError
-from bench.eval.embed import embed_sentences, equal_rows
+from bench.eval.embeddings import embed_sentences, equal_rows
 from bench.eval.mteb_setup import import_mteb, preserve_random_state, silence_mteb
 
 _PROBES = ("", "a", "One sentence, and then another one.", "Zwei Sätze 12; 句子 предложение.")
@@ -55,11 +55,13 @@ class MtebEncoder:
         self.begin_task()
         with preserve_random_state():
             import_mteb()
-            from bench.eval.mteb_about import build_model_meta, mteb_similarities
+            from bench.eval.mteb_metadata import build_model_meta, mteb_similarities
 
             # of all pairs, (n, m) from (n, dim) and (m, dim); row by row, (n,) from two (n, dim)
             self.similarity, self.similarity_pairwise = mteb_similarities(similarity_name(encoder))
-            self.mteb_model_meta = build_model_meta(encoder, name, hash_encoder(encoder, identity), about or {})
+            self.mteb_model_meta = build_model_meta(
+                encoder, name, hash_encoder(encoder, identity), about or {}
+            )
             self._prompts = _valid_prompts(encoder)
 
     def encode(

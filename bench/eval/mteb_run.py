@@ -22,15 +22,15 @@ import numpy as np
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, StorageError, storage_reason
 from bench.eval.measure import SuiteResult
-from bench.eval.mteb_classes import score_fewer_classes
+from bench.eval.mteb_classification import score_fewer_classes
 from bench.eval.mteb_items import mteb_items
-from bench.eval.mteb_kept import keep_predictions
 from bench.eval.mteb_kinds import RANKED, kind_of
 from bench.eval.mteb_model import MtebEncoder
+from bench.eval.mteb_predictions import keep_predictions
 from bench.eval.mteb_scores import MtebEntry, entry_as_json, entry_from_json, suite_scores
 from bench.eval.mteb_setup import import_mteb, preserve_random_state, silence_mteb
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task
-from bench.records.files import write_atomically
+from bench.records.filesystem import write_atomically
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -79,7 +79,11 @@ def evaluate_mteb(
     import torch
 
     limits = importlib.import_module("threadpoolctl").threadpool_limits
-    with preserve_random_state(), silence_mteb(), limits(torch.get_num_threads(), "blas"):  # changes last digits
+    with (
+        preserve_random_state(),
+        silence_mteb(),
+        limits(torch.get_num_threads(), "blas"),
+    ):  # changes last digits
         model = MtebEncoder(encoder, name, identity, progress, about)
         found: dict[str, list[MtebEntry]] = {}
         failed: list[str] = []
@@ -212,7 +216,9 @@ def _measure_group(model: MtebEncoder, group: list[MtebTask], folder: Path) -> l
 
 
 @contextmanager
-def _capture_predictions(task: AbsTask, asked: MtebTask) -> Iterator[tuple[Callable[[str, str], Any], Path | None]]:
+def _capture_predictions(
+    task: AbsTask, asked: MtebTask
+) -> Iterator[tuple[Callable[[str, str], Any], Path | None]]:
     """Listen to what mteb says of the items of a task: yield what reads it, and the folder to write it to.
 
     Predictions come from mteb's file of them. Of queries, which have a thousand documents each, their scores
@@ -242,10 +248,14 @@ def _capture_predictions(task: AbsTask, asked: MtebTask) -> Iterator[tuple[Calla
             yield lambda split, subset: read()[subset][split], Path(folder)
 
 
-def _build_entry(asked: MtebTask, task: AbsTask, split: str, scores: Any, said: Callable[[str, str], Any]) -> MtebEntry:
+def _build_entry(
+    asked: MtebTask, task: AbsTask, split: str, scores: Any, said: Callable[[str, str], Any]
+) -> MtebEntry:
     """What mteb measured on a subset, with what is kept of its predictions."""
     subset = scores["hf_subset"]
-    entry = MtebEntry(split, subset, _select_numbers(scores), asked.items or _count_items(task, split, subset))
+    entry = MtebEntry(
+        split, subset, _select_numbers(scores), asked.items or _count_items(task, split, subset)
+    )
     kind, value = kind_of(asked), entry.scores.get(asked.score)
     if kind is None or value is None:
         return entry

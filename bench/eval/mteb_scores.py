@@ -165,7 +165,9 @@ def _rank_scores(task: MtebTask, entries: Sequence[MtebEntry], items: int) -> li
     there = [
         name for name in _RETRIEVAL if name != task.score and all(name in entry.scores for entry in entries)
     ]
-    return [Score(task.id, ALL, metric_name(name), _mean_score(task.id, entries, name), items) for name in there]
+    return [
+        Score(task.id, ALL, metric_name(name), _mean_score(task.id, entries, name), items) for name in there
+    ]
 
 
 def _subset_scores(task: MtebTask, entries: Sequence[MtebEntry]) -> list[Score]:

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from bench.data.mteb_names import has_own_tasks
 from bench.data.source import DataSource
 from bench.encoder import Encoder, FloatArray, PairScorer
-from bench.eval.measure import Measure, SuiteResult, ScoreName, MeasureContext
-from bench.eval.mteb_cached import check_cached_data, check_declared_data
+from bench.eval.measure import Measure, MeasureContext, ScoreName, SuiteResult
+from bench.eval.mteb_cache import check_cached_data, check_declared_data
 from bench.eval.mteb_scores import own_score_names, rank_score_names, shared_metric
 from bench.eval.mteb_setup import require_mteb
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.records.record import RunRecord, Score, safe_name
 
 if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
-    from bench.eval.moved import ItemChange
+    from bench.eval.item_changes import ItemChange
 
 
 class MtebSuite(Measure[MtebTask]):
@@ -28,7 +28,7 @@ class MtebSuite(Measure[MtebTask]):
     mteb asks for vectors itself, in its own order, and keeps each finished task in the campaign's folder. Its
     data are always the reference: data sets are pinned by their revision, and local files are their own.
     mteb's version is in the record, but not in the key. What a record keeps of its predictions is said in
-    :mod:`bench.eval.mteb_kept`.
+    :mod:`bench.eval.mteb_predictions`.
     """
 
     counted, encodes_once, needs_vectors = "items", False, True
@@ -62,7 +62,9 @@ class MtebSuite(Measure[MtebTask]):
         """Yield nothing: the data are loaded by mteb, when it measures."""
         return iter(())
 
-    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[MtebTask], setting: MeasureContext) -> SuiteResult:
+    def measure(
+        self, encoder: Encoder | PairScorer, tasks: Sequence[MtebTask], setting: MeasureContext
+    ) -> SuiteResult:
         """Measure the tasks that aren't finished yet; see :func:`bench.eval.mteb_run.evaluate_mteb`."""
         from bench.eval.mteb_run import evaluate_mteb
 
@@ -81,7 +83,7 @@ class MtebSuite(Measure[MtebTask]):
         self, tasks: Sequence[MtebTask], predictions: Mapping[str, FloatArray], record: RunRecord
     ) -> tuple[Score, ...]:
         """Score again what is kept, where the gold is at hand."""
-        from bench.eval.mteb_kept import rescore_tasks
+        from bench.eval.mteb_predictions import rescore_tasks
 
         return rescore_tasks(tasks, predictions, record)
 
@@ -106,7 +108,7 @@ class MtebSuite(Measure[MtebTask]):
         count: int,
     ) -> NDArray[np.float64]:
         """The task's score in draws of items, within each subset."""
-        from bench.eval.mteb_kept import draw_task_scores
+        from bench.eval.mteb_predictions import draw_task_scores
 
         return draw_task_scores(task, rows, record, rng, count)
 
@@ -114,6 +116,6 @@ class MtebSuite(Measure[MtebTask]):
         self, task: MtebTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
         """Return the items that two runs treat most differently, by the task's kind."""
-        from bench.eval.mteb_kept import find_item_changes
+        from bench.eval.mteb_predictions import find_item_changes
 
         return find_item_changes(task, one, other, record, count)

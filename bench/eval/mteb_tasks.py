@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
-from bench.data.mini.suites import MTEB_SUITES, draw_mteb_tasks
+from bench.data.mini.mini_suites import MTEB_SUITES, draw_mteb_tasks
 from bench.data.mteb_names import FILES, STSB_MULTI, MtebName, parse_suite
 from bench.data.source import NO_FOLDER, DataSource
 from bench.errors import InputError, suggest_name
@@ -119,7 +119,11 @@ def build_mteb_task(task: MtebTask) -> AbsTask:
     """Return mteb's own object of a task: a local one holds its data, another has yet to load them."""
     import_mteb()
     with preserve_random_state():
-        return _build_local_task(task) if task.local else _get_registry_task(task.asked, f"mteb:{task.asked.name}")
+        return (
+            _build_local_task(task)
+            if task.local
+            else _get_registry_task(task.asked, f"mteb:{task.asked.name}")
+        )
 
 
 def _local_task(task: LocalTask) -> MtebTask:

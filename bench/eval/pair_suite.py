@@ -12,11 +12,11 @@ from bench.data.source import DataSource
 from bench.data.suites import is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Encoder, FloatArray, PairScorer
-from bench.eval.measure import Measure, SuiteResult, PairTests, MeasureContext
+from bench.eval.measure import Measure, MeasureContext, PairTests, SuiteResult
 from bench.records.record import RunRecord, Score
 
 if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
-    from bench.eval.moved import ItemChange
+    from bench.eval.item_changes import ItemChange
     from bench.stats.correlations import CorrelationTest
 
 
@@ -41,7 +41,9 @@ class PairSuite(Measure[PairTask]):
         """Yield both sentences of every pair."""
         return (sentence for task in tasks for pair in task.all_pairs() for sentence in pair)
 
-    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[PairTask], setting: MeasureContext) -> SuiteResult:
+    def measure(
+        self, encoder: Encoder | PairScorer, tasks: Sequence[PairTask], setting: MeasureContext
+    ) -> SuiteResult:
         """Score an encoder, or a method that compares pairs; see :func:`bench.eval.sts.score_suite`."""
         from bench.eval.sts import predict_similarities, score_suite
 
@@ -83,7 +85,7 @@ class PairSuite(Measure[PairTask]):
         self, task: PairTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
         """Return the pairs whose rank of similarity changed most."""
-        from bench.eval.moved import rank_changes
+        from bench.eval.item_changes import rank_changes
 
         return rank_changes(list(task.all_pairs()), _gold_scores(task).tolist(), one, other, count)
 

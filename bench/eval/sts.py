@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from bench.data.tasks import PairSubset, PairTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, WordCounter
 from bench.errors import BenchError
-from bench.eval.embed import Embeddings, distinct_sentences, embed_sentences, report_words, compare_pairs
+from bench.eval.embeddings import Embeddings, compare_pairs, distinct_sentences, embed_sentences, report_words
 from bench.records.record import ALL, Score
 
 
@@ -66,7 +66,9 @@ def predict_similarities(
                 progress(len(task_pairs))
         report_words(encoder, _pair_sentences(pairs))
         return predictions
-    embeddings = embed_sentences(encoder, _pair_sentences(pairs), batch_tokens=batch_tokens, progress=progress)
+    embeddings = embed_sentences(
+        encoder, _pair_sentences(pairs), batch_tokens=batch_tokens, progress=progress
+    )
     report_words(encoder, embeddings.rows)
     predictions = {
         task_id: embeddings.cosine(*_split_pairs(task_pairs)).astype(np.float32)

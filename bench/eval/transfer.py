@@ -17,10 +17,19 @@ from numpy.typing import NDArray
 from bench.data.tasks import LabelledSplit, LabelledTask
 from bench.encoder import FloatArray
 from bench.errors import BenchError
-from bench.eval.embed import Embeddings
+from bench.eval.embeddings import Embeddings
 from bench.eval.logistic import LogisticSolver
 from bench.eval.sgd import ClassifierSettings, fit_sgd
-from bench.eval.transfer_items import KFOLD, SEED, Labels, Rows, f1_score, stratified_folds, build_layout, restore_order
+from bench.eval.transfer_items import (
+    KFOLD,
+    SEED,
+    Labels,
+    Rows,
+    build_layout,
+    f1_score,
+    restore_order,
+    stratified_folds,
+)
 from bench.nn.device import float64_device
 from bench.nn.tokens import send_tensor
 
@@ -175,7 +184,9 @@ def cross_validate(fitter: Fitter) -> tuple[list[float], list[float], list[float
     return dev, test, [REGS[i] for i in chosen], predictions
 
 
-def select_and_test(fitter: Fitter, rows: Mapping[str, Rows]) -> tuple[list[float], list[float], list[float], Labels]:
+def select_and_test(
+    fitter: Fitter, rows: Mapping[str, Rows]
+) -> tuple[list[float], list[float], list[float], Labels]:
     """Choose on the dev split (SST), else on folds of the training split (TREC, MRPC); see :func:`nested`.
 
     The fit that is chosen on a dev split is the one that is tested, else one on the whole training split is.
@@ -217,7 +228,9 @@ def run_transfer_task(
         raise BenchError(error.what, where=task.id, expected=error.expected, hint=error.hint) from error
 
 
-def _run_on_features(task: LabelledTask, vectors: Embeddings, protocol: Protocol, device: str) -> TransferResult:
+def _run_on_features(
+    task: LabelledTask, vectors: Embeddings, protocol: Protocol, device: str
+) -> TransferResult:
     items = build_layout(task)
     ordered = zip(items.splits, items.orders, strict=True)
     features = np.concatenate([_split_features(split, vectors)[order] for split, order in ordered])

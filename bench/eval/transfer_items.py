@@ -142,7 +142,9 @@ def scored_items(task: LabelledTask, kfold: int = KFOLD) -> ScoredItems:
     for _, held_out in stratified_folds(rows, lay.labels, kfold, SEED) if lay.folded else ():
         weights[held_out] = len(rows) / (kfold * len(held_out))
     items = lay.splits[0 if lay.folded else list(lay.rows).index("test")]
-    return ScoredItems(lay.classes, items, restore_order(lay.labels[rows], order), restore_order(weights, order))
+    return ScoredItems(
+        lay.classes, items, restore_order(lay.labels[rows], order), restore_order(weights, order)
+    )
 
 
 def right_answers(task: LabelledTask, predictions: NDArray[np.floating]) -> NDArray[np.bool_]:

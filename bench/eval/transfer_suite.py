@@ -13,13 +13,13 @@ from bench.data.suites import is_reference, load_transfer
 from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
-from bench.eval.embed import embed_sentences, report_words
-from bench.eval.measure import Measure, SuiteResult, ScoreName, PairTests, MeasureContext
-from bench.eval.transfer_items import score_classes, right_answers, scored_items
+from bench.eval.embeddings import embed_sentences, report_words
+from bench.eval.measure import Measure, MeasureContext, PairTests, ScoreName, SuiteResult
+from bench.eval.transfer_items import right_answers, score_classes, scored_items
 from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # they load torch or scipy, which planning a suite doesn't need
-    from bench.eval.moved import ItemChange
+    from bench.eval.item_changes import ItemChange
     from bench.eval.transfer import Protocol, TransferResult
 
 
@@ -101,7 +101,7 @@ class TransferSuite(Measure[LabelledTask]):
         self, task: LabelledTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
         """Return the items of which two runs predict different classes."""
-        from bench.eval.moved import class_changes
+        from bench.eval.item_changes import class_changes
 
         known = scored_items(task)
         items, names = known.items, dict(enumerate(known.classes))
@@ -134,19 +134,24 @@ def evaluate_transfer(
         BenchError: a method without vectors, or (naming the task) one that can't be solved.
     """
     from bench.eval.transfer import run_transfer_task
-    from bench.nn.halves import find_device
+    from bench.nn.two_phase_encoding import find_device
 
     if isinstance(encoder, PairScorer):
         raise BenchError(
             "this method compares pairs and has no vectors to classify",
             expected="a method with vectors, or a suite of pairs such as sts7",
         )
-    vectors = embed_sentences(encoder, (s for task in tasks for s in labelled_sentences(task)), progress=progress)
+    vectors = embed_sentences(
+        encoder, (s for task in tasks for s in labelled_sentences(task)), progress=progress
+    )
     report_words(encoder, vectors.rows)
     device = find_device(encoder)
     results = {task.id: run_transfer_task(task, vectors, protocol, device) for task in tasks}
     predictions = {task: result.predictions.astype(np.float32) for task, result in results.items()}
-    facts = {"solver": protocol.solver, "tasks": {task: _fit_facts(result) for task, result in results.items()}}
+    facts = {
+        "solver": protocol.solver,
+        "tasks": {task: _fit_facts(result) for task, result in results.items()},
+    }
     return SuiteResult(_transfer_scores(results), predictions, {"transfer": facts})
 
 

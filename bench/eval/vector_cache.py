@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import StorageError
-from bench.records.files import write_atomically
+from bench.records.filesystem import write_atomically
 
 
 class CachedEncoder:

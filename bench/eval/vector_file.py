@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
-from bench.records.files import temporary_path
+from bench.records.filesystem import temporary_path
 
 
 class VectorFile:

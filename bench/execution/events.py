@@ -23,7 +23,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from bench.records.files import is_locked, lock_descriptor, temporary_path
+from bench.records.filesystem import is_locked, lock_descriptor, temporary_path
 from bench.stages import Stage, planned_steps
 
 FOLDER, RUN, SUFFIX = ".running", "run", ".jsonl"

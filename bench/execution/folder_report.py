@@ -10,12 +10,12 @@ from pathlib import Path
 from bench.card import DROPOUT, NEEDS, Need, OptionValue
 from bench.config.method_ids import parse_method
 from bench.encoder import Encoder, PairScorer
-from bench.nn.architecture import select_auto_class, find_longest_input, state_size
+from bench.nn.architecture import find_longest_input, select_auto_class, state_size
 from bench.nn.backbone import load_folder
 from bench.nn.dropout import find_dropout_classes
-from bench.nn.folder import FolderFacts, hash_model, read_folder_facts, list_hashed_files
+from bench.nn.model_folder import FolderFacts, hash_model, list_hashed_files, read_folder_facts
 from bench.nn.untrusted import read_model_type
-from bench.plan.backbones import fulfils_need, method_needs, find_sufficient_options
+from bench.plan.backbones import find_sufficient_options, fulfils_need, method_needs
 from bench.registry import METHODS
 from bench.stages import ComposedMethod, TrainedMethod
 
@@ -34,13 +34,19 @@ def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
         InputError: a folder that can't be loaded.
     """
     yield "folder", f"{folder.name}, sha256 {hash_model(folder)[:12]}"
-    yield "files", ", ".join(sorted(file.relative_to(folder).as_posix() for file in list_hashed_files(folder)))
+    yield (
+        "files",
+        ", ".join(sorted(file.relative_to(folder).as_posix() for file in list_hashed_files(folder))),
+    )
     if not (folder / "config.json").is_file():
         yield from _encoder_lines(encoder)
         return
     facts = read_folder_facts(folder)
     model, tokenizer, missing, unread = load_folder(folder, select_auto_class(read_model_type(folder)))
-    yield "architecture", f"{facts.kind}, {type(model).__name__}, {_format_count(model.num_parameters())} parameters"
+    yield (
+        "architecture",
+        f"{facts.kind}, {type(model).__name__}, {_format_count(model.num_parameters())} parameters",
+    )
     yield "missing", _join_some_names(missing) or "nothing"
     yield "not read", _join_some_names(unread) or "nothing"
     yield "tokenizer", f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
@@ -110,7 +116,9 @@ def find_first_lack(name: str, facts: FolderFacts, *, drops: bool = True) -> str
     for need in method_needs(method.card, options):
         if _lacks_need(facts, need, options, drops=drops):
             return need.what
-    return next((lack for each in _default_members(name) if (lack := find_first_lack(each, facts, drops=drops))), None)
+    return next(
+        (lack for each in _default_members(name) if (lack := find_first_lack(each, facts, drops=drops))), None
+    )
 
 
 def _default_members(name: str) -> list[str]:

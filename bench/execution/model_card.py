@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from bench.data.rank import RankTask
+from bench.data.evalrank import RankTask
 from bench.data.suites import MINI_SUITES
 from bench.data.tasks import LabelledTask
 from bench.eval.mteb_scores import metric_name
 from bench.eval.mteb_tasks import MtebTask
-from bench.execution.builder import EncoderBuilder
-from bench.execution.probing import find_finished_record
-from bench.nn.readme import read_model_card
+from bench.execution.encoder_builder import EncoderBuilder
+from bench.execution.record_probes import find_finished_record
+from bench.nn.model_metadata import read_model_card
 from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
@@ -61,7 +61,9 @@ _METRICS = {"spearman": ("spearman_cosine", "Spearman Cosine"), "mrr": ("mrr", "
 _SYNTHETIC = frozenset({*MINI_SUITES, "toy"})
 
 
-def build_model_index(name: str, plan: Plan, records: Sequence[tuple[Job, RunRecord]], checkpoint: str) -> str:
+def build_model_index(
+    name: str, plan: Plan, records: Sequence[tuple[Job, RunRecord]], checkpoint: str
+) -> str:
     """Return the YAML of a ``model-index``, "" without a score.
 
     A score is in the record's unit and at full precision. A suite is the data set of its average, and the
@@ -97,7 +99,9 @@ def _suite_results(job: Job, record: RunRecord, plan: Plan, *, last: bool) -> li
         own = metric_name(task.score) if isinstance(task, MtebTask) else record.metric
         if score := scores.get((task.id, own + suffix)):
             found.append(
-                _build_result(score, own, _task_kind(task), record, task if isinstance(task, MtebTask) else None)
+                _build_result(
+                    score, own, _task_kind(task), record, task if isinstance(task, MtebTask) else None
+                )
             )
     average = scores.get((AVERAGE, record.metric + suffix))
     if average is not None and len(tasks) > 1:
@@ -154,7 +158,9 @@ def find_finished_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
     return records
 
 
-def build_model_card(builder: EncoderBuilder, records: Sequence[tuple[Job, RunRecord]], checkpoint: str) -> str:
+def build_model_card(
+    builder: EncoderBuilder, records: Sequence[tuple[Job, RunRecord]], checkpoint: str
+) -> str:
     """Return the model card: what the method is, how this encoder was made, what its records say."""
     cell, card = builder.cell, builder.cell.card
     rows = [("Paper", card.paper), ("Code", card.code)]
@@ -219,7 +225,9 @@ def _format_section(title: str, rows: list[tuple[str, str]]) -> str:
 
 
 def _format_list(rows: list[tuple[str, str]]) -> str:
-    return "".join(f"- {escape_all_markdown(name)}: {escape_all_markdown(text)}\n" for name, text in rows if text != "")
+    return "".join(
+        f"- {escape_all_markdown(name)}: {escape_all_markdown(text)}\n" for name, text in rows if text != ""
+    )
 
 
 def escape_all_markdown(text: str) -> str:

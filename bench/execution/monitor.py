@@ -28,7 +28,7 @@ from bench.execution.events import (
     is_event_file_held,
     work_name,
 )
-from bench.records.files import READ
+from bench.records.filesystem import READ
 
 _LONGEST = 1e9  # seconds that are a time
 Paces = Mapping[tuple[str, str], float]
@@ -81,7 +81,9 @@ def read_units(value: Any) -> dict[str, float] | None:
     return {name: units for name, each in value.items() if (units := finite_number(each)) and units > 0}
 
 
-def subtract_work(planned: Mapping[str, float], begun: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
+def subtract_work(
+    planned: Mapping[str, float], begun: Sequence[Mapping[str, float]]
+) -> dict[str, float] | None:
     """What of planned work isn't begun; None where no work is left for the cells to come."""
     rest = {name: units - sum(each.get(name, 0.0) for each in begun) for name, units in planned.items()}
     return {name: units for name, units in rest.items() if units > 0} or None
@@ -157,7 +159,9 @@ class CellStatus:
             return
         took = self.news.get("took")
         for name, pair in took.items() if isinstance(took, dict) else ():
-            units, seconds = map(finite_number, pair) if isinstance(pair, list) and len(pair) == 2 else (None, None)
+            units, seconds = (
+                map(finite_number, pair) if isinstance(pair, list) and len(pair) == 2 else (None, None)
+            )
             if units and units > 0 and seconds is not None:
                 yield name, units, seconds
         step, pace = self._read_number("step"), self._measured_pace()
@@ -314,11 +318,15 @@ class RunMonitor:
         """Time until the run ends."""
         running = [cell for cell in self.cells if cell.runs]
         each = [cell.left(self.paces) for cell in running]
-        total = sum([*each, *(estimate_eta(m, work, self.paces) for m, work in self._unstarted_work(running))], Eta())
+        total = sum(
+            [*each, *(estimate_eta(m, work, self.paces) for m, work in self._unstarted_work(running))], Eta()
+        )
         longest = max((left.seconds for left in each), default=0.0)
         return Eta(max(longest, total.seconds / max(1, len(running))), total.whole)
 
-    def _unstarted_work(self, running: Sequence[CellStatus]) -> Iterator[tuple[str, Mapping[str, float] | None]]:
+    def _unstarted_work(
+        self, running: Sequence[CellStatus]
+    ) -> Iterator[tuple[str, Mapping[str, float] | None]]:
         """The methods of which cells haven't begun, and the work of those."""
         begun = defaultdict[str, list[Mapping[str, float]]](list)
         for stand in (*self.ended.values(), *running):

@@ -14,14 +14,14 @@ from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES
 from bench.data.suites import is_accepted
 from bench.data.tasks import PairTask, is_invisible
-from bench.data.training import TrainingData
+from bench.data.training_data import TrainingData
 from bench.encoder import Encoder, PairScorer
-from bench.eval.suite import measure_of
-from bench.execution.builder import EncoderBuilder
+from bench.eval.suite_measures import measure_of
+from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.monitor import format_duration
 from bench.execution.stage_cache import StageCache
 from bench.nn.device import torch_threads
-from bench.nn.folder import RecipeModel, ModelFolder, explain_hash_change
+from bench.nn.model_folder import ModelFolder, RecipeModel, explain_hash_change
 from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
@@ -181,7 +181,11 @@ def _measure_cell(plan: Plan, job: Job, cache: StageCache) -> _CellCost:
         begin = time.perf_counter()
         encoder = EncoderBuilder(cell, plan.spec.device, training, used).encoder()
         elapsed = time.perf_counter() - begin
-        steps = {} if finished else {_stage_signature(s): _read_step_times(used, s, share) for s in cell.all_stages}
+        steps = (
+            {}
+            if finished
+            else {_stage_signature(s): _read_step_times(used, s, share) for s in cell.all_stages}
+        )
         trained = sum(_count_stage_sentences(stage, plan) for stage in cell.all_stages)
         _encode_sample(encoder, sample[:8])  # the first call is slower than the rest
         begin = time.perf_counter()
@@ -233,7 +237,9 @@ def _encode_sample(encoder: Encoder | PairScorer, sentences: list[str]) -> None:
 
 def _shorten_cell(cell: Cell, device: str) -> Cell:
     members = tuple((role, _shorten_cell(member, device)) for role, member in cell.members)
-    return replace(cell, stages=tuple(_shorten_stage(stage, device) for stage in cell.stages), members=members)
+    return replace(
+        cell, stages=tuple(_shorten_stage(stage, device) for stage in cell.stages), members=members
+    )
 
 
 def _shorten_stage(stage: Stage, device: str) -> Stage:

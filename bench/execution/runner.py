@@ -16,10 +16,18 @@ from typing import Protocol
 from bench.config.spec import ALL_METHODS, RunSpec
 from bench.data.mteb_names import suite_label
 from bench.errors import InputError
-from bench.eval.suite import measure_of
-from bench.execution.builder import check_backbone_text
-from bench.execution.cell import CellTask, Outcome, run_cell
-from bench.execution.events import EVALUATES, LOADS, PROBES, count_cell_work, clear_dead_runs, open_run_folder, work_name
+from bench.eval.suite_measures import measure_of
+from bench.execution.cell_run import CellTask, Outcome, run_cell
+from bench.execution.encoder_builder import check_backbone_text
+from bench.execution.events import (
+    EVALUATES,
+    LOADS,
+    PROBES,
+    clear_dead_runs,
+    count_cell_work,
+    open_run_folder,
+    work_name,
+)
 from bench.execution.executors.local import (
     Begins,
     Needs,
@@ -30,13 +38,13 @@ from bench.execution.executors.local import (
     need_nothing,
 )
 from bench.execution.preview import CellTimes
-from bench.execution.probing import find_unprobed_jobs
+from bench.execution.record_probes import find_unprobed_jobs
 from bench.execution.sharing import choose_cells_per_gpu
 from bench.execution.stage_cache import StageCache
 from bench.plan.backbones import check_backbones
-from bench.plan.checks import find_method_cards
 from bench.plan.job import Job
 from bench.plan.plan import Plan
+from bench.plan.spec_checks import find_method_cards
 from bench.records.record import safe_name
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
@@ -224,7 +232,9 @@ def run_plan(
         return []
     methods = Counter(task.jobs[0].cell.method for task in tasks)
     with ExitStack() as opened:
-        folder = opened.enter_context(open_run_folder(plan.store.root, methods, _count_method_work(plan, tasks)))
+        folder = opened.enter_context(
+            open_run_folder(plan.store.root, methods, _count_method_work(plan, tasks))
+        )
         if watch and folder:
             opened.enter_context(watch(folder))
         tasks = [replace(task, running=folder) for task in tasks]

@@ -10,7 +10,7 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
-from bench.nn.folder import ModelFolder
+from bench.nn.model_folder import ModelFolder
 from bench.nn.tokens import CUDA_BATCH_TOKENS
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan

@@ -7,7 +7,13 @@ from typing import Any
 
 from bench.gate.verdict import AVERAGE
 from bench.records.machines import machine_facts
-from bench.records.record import RecordPlace, RunRecord, comparable_measurements, training_measurements, is_same_measurement
+from bench.records.record import (
+    RecordPlace,
+    RunRecord,
+    comparable_measurements,
+    is_same_measurement,
+    training_measurements,
+)
 
 CLOSE = 1e-4
 """Most by which another CPU or version moves a similarity that nobody trained: docs/gate.md has what was
@@ -88,7 +94,9 @@ def _are_close(one: Any, other: Any, within: float) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return abs(one - other) <= within * max(abs(one), abs(other))
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(_are_close(a, b, within) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and all(
+            _are_close(a, b, within) for a, b in zip(one, other, strict=True)
+        )
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_are_close(one[name], other[name], within) for name in one)
     return bool(one == other)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.comparison.item_bootstrap import SEED, RefusedError, CampaignRun, draw_items
+from bench.comparison.item_bootstrap import SEED, CampaignRun, RefusedError, draw_items
 from bench.config import profiles
 from bench.config.method_ids import misplaced_hint, parse_method, quoting_hint
 from bench.config.spec import METHOD_NAME, MethodRequest, RunSpec
@@ -19,12 +19,12 @@ from bench.data.mteb_names import suite_label
 from bench.data.source import DEFAULT_SEED
 from bench.errors import BenchError, InputError, suggest_name
 from bench.execution.runner import run_plan
-from bench.gate.items import COMPARED, ItemPair, judge_items
+from bench.gate.item_judge import COMPARED, ItemPair, judge_items
 from bench.gate.reference import check_reference_records, load_gate_records
 from bench.gate.reference_encoders import CAMPAIGN
 from bench.gate.verdict import AVERAGE, CellVerdict, Gate, Key, Question, Status
 from bench.plan.plan import Plan, make_plan
-from bench.records.files import check_new_name, check_new_campaign, safe_name
+from bench.records.filesystem import check_new_campaign, check_new_name, safe_name
 from bench.records.fingerprint import find_fact_differences, specification_fields
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
@@ -194,7 +194,9 @@ def _index_by_cell(records: Sequence[RunRecord]) -> dict[Cell, RunRecord]:
     return {(record.profile, record.suite): record for record in records}
 
 
-def _find_absent_cells(then: Mapping[Cell, RunRecord], profile: str | None, suites: Sequence[str]) -> dict[Cell, str]:
+def _find_absent_cells(
+    then: Mapping[Cell, RunRecord], profile: str | None, suites: Sequence[str]
+) -> dict[Cell, str]:
     """What is asked for and isn't in the reference, with the suite as it is asked for."""
     places = dict.fromkeys(each for each, _ in then) or [profile or profiles.DEFAULT]
     wanted = suites or (() if then else profiles.load_profile(profile or profiles.DEFAULT).suites)
@@ -240,7 +242,9 @@ def _plan_cells(
     """Plan every suite as its record was measured; a new one as the others of its name, else by default."""
     groups: dict[RunSpec, list[str]] = {}
     for (profile, _), record in then.items():
-        groups.setdefault(_build_spec(request, profile, record, data, results, workers), []).append(record.suite)
+        groups.setdefault(_build_spec(request, profile, record, data, results, workers), []).append(
+            record.suite
+        )
     like = next(iter(then.values()), None)
     for (profile, _), suite in absent.items():
         groups.setdefault(_build_spec(request, profile, like, data, results, workers), []).append(suite)

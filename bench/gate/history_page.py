@@ -8,21 +8,21 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bench.gate.figures import draw_history_chart
-from bench.gate.history import History, CellHistory, GatePoint
+from bench.gate.history_chart import draw_history_chart
 from bench.gate.history_table import (
     VERDICTS,
+    build_cell_grid,
+    build_history_grids,
+    explain_history_tables,
     format_history_csv,
     format_history_json,
-    name_build,
     list_builds,
+    name_build,
     name_commit,
-    build_history_grids,
-    build_cell_grid,
-    explain_history_tables,
 )
 from bench.gate.tables import WORDS
 from bench.gate.verdict import BAD, Status
+from bench.gate.verdict_history import CellHistory, GatePoint, History
 from bench.render.figure import clip_text
 from bench.render.formats import render_markdown, render_text
 from bench.render.grid import DASH, Grid
@@ -66,7 +66,9 @@ def collect_history_facts(history: History, lines: Sequence[CellHistory]) -> dic
 
     def name(point: GatePoint) -> str:
         commit = name_commit(point.build)
-        return clip_text(name_build(point.build, by_date=history.by_date)[:10] if commit == DASH else commit, 12)
+        return clip_text(
+            name_build(point.build, by_date=history.by_date)[:10] if commit == DASH else commit, 12
+        )
 
     parts = [
         CellSection(build_cell_grid(line, history), Markup(draw_history_chart(line, place, name)))  # noqa: S704 - it escapes every text

@@ -9,11 +9,11 @@ from io import StringIO
 from typing import Any
 
 from bench.errors import printable
-from bench.gate.history import AVERAGE_KEY, Build, History, CellHistory, GatePoint
 from bench.gate.tables import WORDS
 from bench.gate.verdict import BAD, POWER, Status
+from bench.gate.verdict_history import AVERAGE_KEY, Build, CellHistory, GatePoint, History
 from bench.render.formats import csv_cell
-from bench.render.grid import DASH, Grid, format_score, format_difference
+from bench.render.grid import DASH, Grid, format_difference, format_score
 
 _COMMIT = 10
 """Characters of a commit that tables show."""

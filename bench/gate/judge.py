@@ -6,12 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bench.errors import DataError, NotComparableError
+from bench.gate.cell_average import average_cells
 from bench.gate.divergence import find_first_change
-from bench.gate.evidence import Sides, sort_records_by_seed, measure_drops, compute_drop_limit, name_run, list_record_seeds, choose_sides
-from bench.gate.overall import average_cells
+from bench.gate.drops import (
+    Sides,
+    choose_sides,
+    compute_drop_limit,
+    list_record_seeds,
+    measure_drops,
+    name_run,
+    sort_records_by_seed,
+)
 from bench.gate.sensitivity import smallest_detectable_drop
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
-from bench.records.fingerprint import GATED, JUDGED, find_fact_differences, compute_family_key
+from bench.records.fingerprint import GATED, JUDGED, compute_family_key, find_fact_differences
 from bench.records.machines import machine_warnings
 from bench.records.record import RecordPlace, RunRecord, is_same_measurement
 from bench.stats.correction import holm
@@ -34,7 +42,7 @@ def judge(
     A cell regresses where its average falls by more than the tolerance and its seeds show it: the interval of
     the drop lies above 0, or the drop is beyond the limit that the reference's own spread sets. The interval
     is that of the paired t test over the seeds that both sides have, where these are enough, else Welch's;
-    see :mod:`bench.gate.evidence`. Of unchanged code, each of the two shows a drop by chance in at most
+    see :mod:`bench.gate.drops`. Of unchanged code, each of the two shows a drop by chance in at most
     (1 - level) / 2 of all gates, over all cells together (Bonferroni over those that changed at all).
 
     A deterministic method has neither, and the tolerance alone decides. One pair of seeds has no interval: on
@@ -94,7 +102,9 @@ def _partition_cells(
     return cells, equal, compared
 
 
-def _collect_warnings(then: Mapping[Key, list[RunRecord]], now: Mapping[Key, list[RunRecord]]) -> tuple[str, ...]:
+def _collect_warnings(
+    then: Mapping[Key, list[RunRecord]], now: Mapping[Key, list[RunRecord]]
+) -> tuple[str, ...]:
     """What else differs: versions and hardware of cells that both sides have, cells that one side has."""
     found = machine_warnings(
         [record for key in then if key in now for record in then[key]],
@@ -123,7 +133,9 @@ def _select_finished(records: Sequence[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.status == "ok"]
 
 
-def _judge_without_statistics(key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bool) -> CellVerdict | None:
+def _judge_without_statistics(
+    key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bool
+) -> CellVerdict | None:
     """Return the verdict where it takes no statistics, else None."""
     if len(set(map(compute_family_key, then))) > 1:
         raise NotComparableError(
@@ -149,10 +161,15 @@ def _judge_without_statistics(key: Key, then: list[RunRecord], now: list[RunReco
 def _match_equal_runs(then: Sequence[RunRecord], done: Sequence[RunRecord]) -> Sides | None:
     """Return both sides where every new run has the numbers of the reference's of its seed, else None."""
     seeds = list_record_seeds(done)
-    shared, now = sort_records_by_seed([record for record in then if record.seed in seeds]), sort_records_by_seed(done)
+    shared, now = (
+        sort_records_by_seed([record for record in then if record.seed in seeds]),
+        sort_records_by_seed(done),
+    )
     if len(shared) < len(now) or not all(map(is_same_measurement, shared, now)):
         return None
-    return Sides(tuple(shared), tuple(now), None, tuple(sort_records_by_seed(then)), tuple(now), same_machine=True)
+    return Sides(
+        tuple(shared), tuple(now), None, tuple(sort_records_by_seed(then)), tuple(now), same_machine=True
+    )
 
 
 def _decide_cells(
@@ -170,7 +187,9 @@ def _decide_cells(
     for key, sides in equal.items():
         seeds = list_record_seeds(sides.reference), list_record_seeds(sides.new)
         found_equal = measure_drops(replace(sides, test=None), level)
-        cells[key] = CellVerdict(key, Status.EQUAL, *seeds, found_equal, reasons=tuple(_name_unused_seeds(sides)))
+        cells[key] = CellVerdict(
+            key, Status.EQUAL, *seeds, found_equal, reasons=tuple(_name_unused_seeds(sides))
+        )
     may_change = {**equal, **compared}
     seeded = sum(sides.then[0].seed is not None for sides in may_change.values())
     least = 1 - (1 - level) / max(1, seeded)  # as where all of them change
@@ -220,7 +239,9 @@ def _decide_cell(
     return CellVerdict(key, status, *seeds, found, sides.test, beyond, tuple(reasons))
 
 
-def _add_first_change(cell: CellVerdict, sides: Sides, moved: Mapping[RecordPlace, float], strict: bool) -> CellVerdict:
+def _add_first_change(
+    cell: CellVerdict, sides: Sides, moved: Mapping[RecordPlace, float], strict: bool
+) -> CellVerdict:
     """Add the first stage whose numbers changed, for which a strict gate fails."""
     pairs = sides.common
     if not pairs:
@@ -260,7 +281,9 @@ def _name_unused_seeds(sides: Sides) -> Iterator[str]:
         ("the reference", sides.reference, sides.then),
         ("the new records", sides.new, sides.now),
     ):
-        if alone := [str(seed) for seed in list_record_seeds(all_seeds) if seed not in list_record_seeds(used)]:
+        if alone := [
+            str(seed) for seed in list_record_seeds(all_seeds) if seed not in list_record_seeds(used)
+        ]:
             yield (
                 f"seed{'s' * (len(alone) > 1)} {', '.join(alone)} of {whose} left out: the other side lacks "
                 + ("them" if len(alone) > 1 else "it")

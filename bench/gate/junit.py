@@ -41,7 +41,9 @@ def format_junit(gate: Gate) -> str:
 
 
 def _add_test_case(suite: ElementTree.Element, cell: CellVerdict, classname: str, name: str) -> None:
-    case = ElementTree.SubElement(suite, "testcase", classname=replace_invalid_xml(classname), name=replace_invalid_xml(name))
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=replace_invalid_xml(classname), name=replace_invalid_xml(name)
+    )
     text = replace_invalid_xml(describe_cell_verdict(cell))
     if cell.status in _FELL or cell.status in _BROKEN:
         kind = "failure" if cell.status in _FELL else "error"

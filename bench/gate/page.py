@@ -7,10 +7,18 @@ from statistics import median
 
 from markupsafe import Markup
 
-from bench.gate.tables import WORDS, describe_cell_verdict, format_headline, select_headline_cells, collect_gate_notes, format_short_p_value, format_seed_counts
+from bench.gate.tables import (
+    WORDS,
+    collect_gate_notes,
+    describe_cell_verdict,
+    format_headline,
+    format_seed_counts,
+    format_short_p_value,
+    select_headline_cells,
+)
 from bench.gate.verdict import BAD, POWER, CellVerdict, Drop, Gate, Status, cell_name
-from bench.render.grid import DASH, SCALE, format_interval, format_score, format_difference
-from bench.render.marks import Axis, escape_markup, line_between
+from bench.render.grid import DASH, SCALE, format_difference, format_interval, format_score
+from bench.render.svg_marks import Axis, escape_markup, line_between
 from bench.render.template import own_file, page_environment
 from bench.version import __version__
 
@@ -38,7 +46,11 @@ class VerdictRow:
         if self.cell.status is Status.EQUAL or len(self.cell.drops) < 3:
             return []
         return [
-            (task, *_format_drop(drop)[:3], DASH if drop.adjusted_p is None else format_short_p_value(drop.adjusted_p))
+            (
+                task,
+                *_format_drop(drop)[:3],
+                DASH if drop.adjusted_p is None else format_short_p_value(drop.adjusted_p),
+            )
             for task, drop in list(self.cell.drops.items())[:-1]
         ]
 
@@ -46,7 +58,10 @@ class VerdictRow:
 def page(gate: Gate) -> str:
     """Return the verdict as one HTML file."""
     reach = _compute_axis_reach(gate)
-    rows = [VerdictRow(cell, _choose_style(cell), _draw_bar(cell, gate.tolerance, reach)) for cell in gate.verdicts]
+    rows = [
+        VerdictRow(cell, _choose_style(cell), _draw_bar(cell, gate.tolerance, reach))
+        for cell in gate.verdicts
+    ]
     environment = page_environment()
     environment.filters |= {"points": format_score, "cell_name": cell_name}
     text = environment.get_template("gate.html").render(
@@ -71,7 +86,12 @@ def page(gate: Gate) -> str:
 def _format_drop(drop: Drop | None) -> tuple[str, ...]:
     if drop is None:
         return (DASH,) * 4
-    return (format_score(drop.reference), format_score(drop.new), format_difference(drop.drop), format_interval(drop.low, drop.high))
+    return (
+        format_score(drop.reference),
+        format_score(drop.new),
+        format_difference(drop.drop),
+        format_interval(drop.low, drop.high),
+    )
 
 
 def _list_facts(gate: Gate) -> list[tuple[str, str]]:
@@ -133,7 +153,9 @@ def _draw_bar(cell: CellVerdict, tolerance: float, reach: float) -> Markup:
     said = f"drop {format_difference(average.drop)} points"
     said += "" if average.low is None else f", interval {format_interval(average.low, average.high)}"
     said += "" if cell.sees is None else f", sees {format_score(cell.sees)}"
-    label = escape_markup(f"{said}, tolerance {SCALE * tolerance:g}" + (", beyond the axis" if beyond else ""))
+    label = escape_markup(
+        f"{said}, tolerance {SCALE * tolerance:g}" + (", beyond the axis" if beyond else "")
+    )
     svg = f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{label}"><title>{label}</title>'
     return Markup(f"{svg}{''.join(parts)}</svg>")  # noqa: S704 - numbers alone, and an escaped label
 

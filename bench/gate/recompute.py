@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.encoder import FloatArray
 from bench.errors import InputError, NotComparableError
-from bench.eval.rescore import rescore_record, load_record_tasks
+from bench.eval.rescoring import load_record_tasks, rescore_record
 from bench.gate.judge import judge
 from bench.gate.reference import find_specification_changes, load_new_records
 from bench.gate.verdict import BROKEN, CellVerdict, Gate, Key, Question, Status

@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from statistics import fmean
 
-from bench.comparison.select import match_method_id
+from bench.comparison.selection import match_method_id
 from bench.config.method_ids import split_outside_brackets
 from bench.config.spec import MethodRequest, Plugin, RunSpec
 from bench.data.tar import iter_members
 from bench.errors import CellFailedError, DataError, InputError, printable, unknown_name
-from bench.execution.rerun import build_rerun_spec
-from bench.gate.evidence import sort_records_by_seed, name_run
+from bench.execution.repetition import build_rerun_spec
+from bench.gate.drops import name_run, sort_records_by_seed
 from bench.gate.reference_encoders import CAMPAIGN, find_encoder_folder, has_encoder
 from bench.gate.verdict import AVERAGE, BROKEN, CellVerdict, Key, cell_name
 from bench.plan.plan import Plan, make_plan
 from bench.records.environment import run_git
-from bench.records.files import write_atomically
+from bench.records.filesystem import write_atomically
 from bench.records.fingerprint import JUDGED, KEYED, find_fact_differences
 from bench.records.integrity import find_record_copies
 from bench.records.record import EXTERNAL, RunRecord
@@ -169,7 +169,10 @@ def load_new_records(store: ResultStore) -> list[RunRecord]:
     records, damaged = store.scan(with_copies=True)
     for error in damaged.values():
         raise error
-    same = {second.place: f"{name_run(first)} and this {why}" for first, second, why in find_record_copies(records)}
+    same = {
+        second.place: f"{name_run(first)} and this {why}"
+        for first, second, why in find_record_copies(records)
+    }
     return [
         replace(record, status="failed", scores=(), reason=same[record.place])
         if record.place in same
@@ -190,7 +193,9 @@ def check_reference_records(records: Sequence[RunRecord], campaign: str) -> None
             )
 
 
-def select_repeatable_records(store: ResultStore, records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[str]]:
+def select_repeatable_records(
+    store: ResultStore, records: Sequence[RunRecord]
+) -> tuple[list[RunRecord], list[str]]:
     """Return the records whose cells can be repeated from what they say, and why others can't, a line each.
 
     Raises:
@@ -256,7 +261,9 @@ def _cell_spec(store: ResultStore, records: Sequence[RunRecord], data: Path | No
     return replace(spec, methods=(request,), seeds=tuple(seeds) or spec.seeds)
 
 
-def find_specification_changes(planned: Sequence[Plan], records: Sequence[RunRecord]) -> dict[Key, tuple[str, ...]]:
+def find_specification_changes(
+    planned: Sequence[Plan], records: Sequence[RunRecord]
+) -> dict[Key, tuple[str, ...]]:
     """Return what of each cell's specification is no longer the reference's, in words."""
     by_place = {record.place: record for record in records}
     found: dict[Key, tuple[str, ...]] = {}

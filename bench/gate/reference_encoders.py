@@ -13,7 +13,7 @@ from bench.errors import CellFailedError, InputError
 from bench.execution.runner import run_plan
 from bench.plan.job import Job
 from bench.plan.plan import Plan, make_plan
-from bench.records.files import create_folder_atomically
+from bench.records.filesystem import create_folder_atomically
 from bench.records.record import EXTERNAL, RecordPlace, RunRecord
 from bench.records.store import ResultStore
 
@@ -52,9 +52,9 @@ def export_halved(plan: Plan, job: Job, out: Path) -> None:
     Raises:
         InputError: an encoder that can't be exported.
     """
-    from bench.execution.builder import EncoderBuilder
+    from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
-    from bench.nn.export import export_encoder
+    from bench.nn.encoder_folder import export_encoder
 
     cache = StageCache(plan.spec.results / ".stages")
     encoder = EncoderBuilder(job.cell, plan.spec.device, plan.training, cache).encoder()

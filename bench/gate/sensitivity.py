@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from bench.gate.evidence import Sides, name_test, compute_drop_limit, choose_seed_design
+from bench.gate.drops import Sides, choose_seed_design, compute_drop_limit, name_test
 from bench.gate.verdict import AVERAGE, POWER
 from bench.records.record import RunRecord
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 from bench.stats.pair_test import PAIRED
 from bench.stats.seeds import satterthwaite, side_parts
 
@@ -71,7 +71,11 @@ def _simulate_drops(
     sides: Sides, level: float, correlation: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Drops of new runs that are no worse, and half the width of their intervals; None without a test."""
-    rng, then, every = make_generator(_SEED, "sight"), _read_averages(sides.then), _read_averages(sides.reference)
+    rng, then, every = (
+        make_generator(_SEED, "sight"),
+        _read_averages(sides.then),
+        _read_averages(sides.reference),
+    )
     freedom, new = len(every) - 1, len(sides.now)
     sigma = every.std(ddof=1) * np.sqrt(freedom / rng.chisquare(freedom, (_DRAWS, 1)))
     mean = every.mean() + sigma * rng.normal(size=(_DRAWS, 1)) / math.sqrt(len(every))

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.gate.verdict import BAD, POWER, CellVerdict, Drop, Gate, Question, Seeds, Status, cell_name
-from bench.render.formats import render_markdown, markdown_escape
+from bench.render.formats import markdown_escape, render_markdown
 from bench.render.formats import render_text as plain_text
-from bench.render.grid import DASH, SCALE, Grid, format_interval, no_width, format_score, format_difference
+from bench.render.grid import DASH, SCALE, Grid, format_difference, format_interval, format_score, no_width
 from bench.stats.pair_test import PAIRED, WELCH
 
 WORDS = {status: status.upper() if status in BAD else str(status) for status in Status}
@@ -57,7 +57,9 @@ def format_headline(gate: Gate) -> str:
         average = gate.overall is not None and gate.overall.status in BAD
         if not bad:
             return f"FAILED, the average alone; none of {_count_cells(len(gate.cells))} by itself"
-        return f"FAILED, {len(bad)} of {_count_cells(len(gate.cells))}" + (" and the average" if average else "")
+        return f"FAILED, {len(bad)} of {_count_cells(len(gate.cells))}" + (
+            " and the average" if average else ""
+        )
     counts = Counter(WORDS[cell.status] for cell in gate.cells)
     parts = ", ".join(f"{count} {word}" for word, count in counts.items())
     return f"PASSED, {_count_cells(len(gate.cells))}" + (f": {parts}" if parts else "")
@@ -74,7 +76,9 @@ def describe_gate(gate: Gate) -> str:
     if not cells:
         return head
     if cells[0].status is Status.DIFFERENT:
-        different, bad = ("; ".join(map(describe_cell_verdict, gate.having(*of))) for of in ((Status.DIFFERENT,), BAD))
+        different, bad = (
+            "; ".join(map(describe_cell_verdict, gate.having(*of))) for of in ((Status.DIFFERENT,), BAD)
+        )
         return f"NOT COMPARABLE: {different}" + (f"; FAILED too: {bad}" if bad else "")
     if cells[0].status is Status.UNCLEAR:
         return "; ".join((head, *map(describe_cell_verdict, cells)))
@@ -236,9 +240,14 @@ def format_gate_text(gate: Gate) -> str:
 
 def format_gate_markdown(gate: Gate) -> str:
     """For a step summary or a comment."""
-    lines = [f"## bench check\n\n**{markdown_escape(describe_gate(gate))}**\n", render_markdown([build_gate_grid(gate)])]
+    lines = [
+        f"## bench check\n\n**{markdown_escape(describe_gate(gate))}**\n",
+        render_markdown([build_gate_grid(gate)]),
+    ]
     if gate.warnings:
-        lines.append("\n".join(f"- warning: {markdown_escape(replace_unprintable(text))}" for text in gate.warnings))
+        lines.append(
+            "\n".join(f"- warning: {markdown_escape(replace_unprintable(text))}" for text in gate.warnings)
+        )
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -281,7 +290,12 @@ def _collect_facts(cell: CellVerdict) -> dict[str, Any]:
 def _format_drop(drop: Drop | None) -> tuple[str, str, str, str]:
     if drop is None:
         return (DASH, DASH, DASH, DASH)
-    return (format_score(drop.reference), format_score(drop.new), format_difference(drop.drop), format_interval(drop.low, drop.high))
+    return (
+        format_score(drop.reference),
+        format_score(drop.new),
+        format_difference(drop.drop),
+        format_interval(drop.low, drop.high),
+    )
 
 
 def format_seed_counts(cell: CellVerdict) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 
 FloatArray = NDArray[np.float64]
 
@@ -153,7 +153,10 @@ def dissipation_grid(
     """
     angles = sample_positives(positive_means() if positive is None else positive, batches, seed)
     drawn = sample_negatives(negative_means() if negative is None else negative, batches, seed=seed)
-    return {loss: np.stack([batch_dissipation(loss, row, drawn).mean(axis=1) for row in angles]) for loss in losses}
+    return {
+        loss: np.stack([batch_dissipation(loss, row, drawn).mean(axis=1) for row in angles])
+        for loss in losses
+    }
 
 
 def batch_dissipation(loss: str, angles: FloatArray, negatives: Negatives) -> FloatArray:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.papers.work import MEASURED, SAMPLED
+from bench.papers.item_plan import MEASURED, SAMPLED
 from bench.plan.plan import Plan
 from bench.records.record import safe_name
 
@@ -121,9 +121,9 @@ def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> 
     "after" is the selected checkpoint, as it is evaluated. The folder gets its name when all of it is there,
     and holds no weights: a campaign's records are looked for where they would lie.
     """
-    from bench.execution.builder import EncoderBuilder
+    from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
-    from bench.gradient.training import watch_training
+    from bench.gradient.held_out import watch_training
     from bench.gradient.views import dropout_views, embedding_figures
     from bench.nn.backbone import TransformerEncoder
     from bench.nn.device import torch_threads

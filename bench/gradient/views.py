@@ -19,7 +19,7 @@ from bench.errors import BenchError
 from bench.gradient.angles import TAUS, FloatArray, RatioBounds, ratio_bounds
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.device import to_float64
-from bench.training.chunks import cls_states
+from bench.training.batch_encoding import cls_states
 from bench.training.randomness import own_random_state
 
 BATCH = 128

@@ -1,10 +1,10 @@
 """Public names, which ``__init__.py`` loads at first use."""
 
-from bench.losses import modified as modified
-from bench.losses import paradigm as paradigm
+from bench.losses import modified_losses as modified_losses
+from bench.losses import paradigm_losses as paradigm_losses
+from bench.losses.argument_checks import check_same_shape as check_same_shape
+from bench.losses.argument_checks import check_tau as check_tau
 from bench.losses.bootstrap import byol_loss as byol_loss
-from bench.losses.checks import check_same_shape as check_same_shape
-from bench.losses.checks import check_tau as check_tau
 from bench.losses.contrastive import cosine_matrix as cosine_matrix
 from bench.losses.contrastive import hard_negative_nce as hard_negative_nce
 from bench.losses.contrastive import info_nce as info_nce
@@ -13,6 +13,6 @@ from bench.losses.decorrelation import BarlowTwins as BarlowTwins
 from bench.losses.decorrelation import CorInfoMax as CorInfoMax
 from bench.losses.decorrelation import vicreg as vicreg
 from bench.losses.masked_lm import masked_lm_loss as masked_lm_loss
-from bench.losses.twin import cross_nce as cross_nce
-from bench.losses.twin import ltn as ltn
-from bench.losses.twin import tower_nce as tower_nce
+from bench.losses.twin_losses import cross_nce as cross_nce
+from bench.losses.twin_losses import ltn as ltn
+from bench.losses.twin_losses import tower_nce as tower_nce

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from bench.losses.checks import check_same_shape
+from bench.losses.argument_checks import check_same_shape
 
 
 def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.losses.checks import check_same_shape, check_tau
+from bench.losses.argument_checks import check_same_shape, check_tau
 
 
 def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:

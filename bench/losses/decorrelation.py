@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bench.losses.checks import check_same_shape
+from bench.losses.argument_checks import check_same_shape
 from bench.nn.device import to_float64
 
 BARLOW_OFF_DIAGONAL = 0.0051

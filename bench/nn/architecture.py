@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 
 from bench.errors import InputError
-from bench.nn.states import is_layered
+from bench.nn.hidden_states import is_layered
 
 ENCODERS_OF_PAIRS = ("t5", "mt5", "umt5")
 """Encoder-decoders of which the encoder alone is read; BART's kind reads a sentence with both."""

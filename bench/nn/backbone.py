@@ -22,26 +22,33 @@ from bench.nn.architecture import (
     check_first_token,
     check_padding_index,
     check_vocabulary,
-    select_auto_class,
-    get_layer_states,
     find_longest_input,
-    missing_embedding_error,
     find_output_side,
-    set_padding_token,
-    inspect_model,
     find_table_limit,
     find_token_types,
+    get_layer_states,
+    inspect_model,
+    missing_embedding_error,
+    select_auto_class,
+    set_padding_token,
 )
+from bench.nn.folder_checks import (
+    check_unread_weights,
+    check_weight_types,
+    dtype_facts,
+    find_projections,
+    projection_error,
+)
+from bench.nn.hidden_states import build_attention_mask, is_layered, pool_states, select_mask_state
 from bench.nn.prompt import Prompt
-from bench.nn.states import build_attention_mask, is_layered, select_mask_state, pool_states
 from bench.nn.tokens import (
     BUCKET,
     Chunk,
-    pad_chunk,
     default_batch_tokens,
+    invert_order,
     length_sorted_batches,
     move_to_device,
-    invert_order,
+    pad_chunk,
     send_tensor,
 )
 from bench.nn.untrusted import (
@@ -49,11 +56,10 @@ from bench.nn.untrusted import (
     check_tokenizer,
     check_weights,
     find_ignored_code,
-    read_model_type,
-    loading_error,
     forbid_hub,
+    loading_error,
+    read_model_type,
 )
-from bench.nn.whole_folder import check_unread_weights, check_weight_types, dtype_facts, projection_error, find_projections
 
 _UNREAD = "_bench_unread"
 _TOGETHER = 32  # batches that CUDA encodes before the host waits for them
@@ -96,7 +102,10 @@ def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any
     Raises:
         InputError: no model in the folder, weights missing from the checkpoint, no padding token.
     """
-    with silence_libraries(), torch.random.fork_rng(devices=[]):  # transformers draws what the checkpoint lacks
+    with (
+        silence_libraries(),
+        torch.random.fork_rng(devices=[]),
+    ):  # transformers draws what the checkpoint lacks
         return _load_whole_model(folder, needs_pooler=needs_pooler)
 
 
@@ -200,7 +209,7 @@ class TransformerEncoder:
     Args:
         source: Model folder (see :func:`load_backbone`), or a loaded (model, tokenizer).
         pooling: cls, avg, avg_first_last, avg_last_two, pooler, last, weighted_mean or mask.
-        first_layer: "embedding" or "layer1", see :func:`bench.nn.states.pool_states`.
+        first_layer: "embedding" or "layer1", see :func:`bench.nn.hidden_states.pool_states`.
         template: For "mask", see :class:`bench.nn.prompt.Prompt`; "auto" takes PromptBERT's.
         device: "cpu", "cuda" or "mps".
 
@@ -354,7 +363,9 @@ def _fetch_vectors(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[li
 def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for anything that isn't whole."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing, unread = load_folder(folder, select_auto_class(read_model_type(folder)), expected=expected)
+    model, tokenizer, missing, unread = load_folder(
+        folder, select_auto_class(read_model_type(folder)), expected=expected
+    )
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (trained := find_projections(unread)):
@@ -402,4 +413,9 @@ def load_folder(
         raise loading_error(error, folder.name, what, expected) from error
     check_tokenizer(tokenizer, folder, model.config)
     missing = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
-    return model, tokenizer, missing, check_unread_weights(model, sorted(info["unexpected_keys"]), folder.name)
+    return (
+        model,
+        tokenizer,
+        missing,
+        check_unread_weights(model, sorted(info["unexpected_keys"]), folder.name),
+    )

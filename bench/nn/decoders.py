@@ -12,7 +12,7 @@ from torch import Tensor
 from bench.errors import InputError
 from bench.nn.architecture import find_special_ids
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.states import select_last_state
+from bench.nn.hidden_states import select_last_state
 from bench.nn.tokens import Chunk
 
 ONE_WORD = 'This sentence : "{sentence}" means in one word:"'
@@ -44,7 +44,7 @@ class TemplateEncoder(TransformerEncoder):
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence}.
         places: How often it has to stand there.
-        pooling: See :func:`bench.nn.states.pool_states`.
+        pooling: See :func:`bench.nn.hidden_states.pool_states`.
         device: "cpu", "cuda" or "mps".
 
     Raises:
@@ -68,7 +68,9 @@ class TemplateEncoder(TransformerEncoder):
                 expected="once" if places == 1 else "twice",
             )
         self.template = template
-        self._first = find_special_ids(self.tokenizer)[0]  # what the tokenizer appends would come behind the prompt
+        self._first = find_special_ids(self.tokenizer)[
+            0
+        ]  # what the tokenizer appends would come behind the prompt
         self.facts["template"] = template
 
     def _tokenize_plain(self, texts: Sequence[str]) -> list[list[int]]:

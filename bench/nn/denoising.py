@@ -13,8 +13,8 @@ from torch import Tensor
 from bench.errors import InputError
 from bench.nn.architecture import first_position
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.hidden_states import is_layered, run_layers, select_mask_state
 from bench.nn.prompt import Prompt
-from bench.nn.states import is_layered, select_mask_state, run_layers
 from bench.nn.tokens import move_to_device
 
 POSITIONS = ("released", "aligned", "unshifted")
@@ -130,8 +130,12 @@ class DenoisedEncoder(TransformerEncoder):
         self.positions, self.template = positions, Prompt(self.tokenizer, template)
 
     def _prepare_rows(self, rows: list[list[int]]) -> Any:
-        return super()._prepare_rows(rows), build_bare_templates(self.model, self.template, rows, self.positions)
+        return super()._prepare_rows(rows), build_bare_templates(
+            self.model, self.template, rows, self.positions
+        )
 
     def _embed_rows(self, prepared: Any) -> Tensor:
         chunk, templates = prepared
-        return super()._embed_rows(chunk) - compute_template_noise(self.model, templates, self.tokenizer.mask_token_id)
+        return super()._embed_rows(chunk) - compute_template_noise(
+            self.model, templates, self.tokenizer.mask_token_id
+        )

@@ -10,13 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench.data.rtt import Translated
+from bench.data.round_trip import Translated
 from bench.data.tasks import normalise_spaces
 from bench.encoder import Progress
 from bench.errors import BenchError, InputError
-from bench.nn.folder import ModelFolder, hash_model, resolve_folder
+from bench.nn.model_folder import ModelFolder, hash_model, resolve_folder
 from bench.nn.tokens import length_sorted_batches
-from bench.nn.untrusted import check_folder, check_weights, loading_error, forbid_hub
+from bench.nn.untrusted import check_folder, check_weights, forbid_hub, loading_error
 
 HUB = "Helsinki-NLP"
 BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768, "mps": 8192}
@@ -130,7 +130,7 @@ class MarianTranslator:
         self.model.eval().to(device)
 
     def __call__(self, sentences: Sequence[str], progress: Progress | None = None) -> Translated:
-        """Translate; see :class:`bench.data.rtt.Translator`.
+        """Translate; see :class:`bench.data.round_trip.Translator`.
 
         Raises:
             BenchError: the device's memory is full.

@@ -16,7 +16,7 @@ from transformers import (
 
 from bench.errors import InputError
 from bench.nn.backbone import load_folder
-from bench.nn.states import ARCHITECTURES, IMPLEMENTATIONS, build_attention_mask
+from bench.nn.hidden_states import ARCHITECTURES, IMPLEMENTATIONS, build_attention_mask
 from bench.nn.tokens import Chunk
 from bench.nn.untrusted import check_weights
 

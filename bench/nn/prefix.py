@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bench.encoder import Encoder, FloatArray, Progress
-from bench.nn.halves import embed_prepared, prepare_sentences
+from bench.nn.two_phase_encoding import embed_prepared, prepare_sentences
 
 QUERY, DOCUMENT = "query", "document"
 """What mteb calls the two sides of retrieval and reranking; any other text is neither: ""."""
@@ -70,7 +70,9 @@ class PrefixedEncoder:
 
     def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> Any:
         """The host's half; see :class:`bench.encoder.TensorEncoder`."""
-        return prepare_sentences(self.base, [self.used[""] + sentence for sentence in sentences], batch_tokens)
+        return prepare_sentences(
+            self.base, [self.used[""] + sentence for sentence in sentences], batch_tokens
+        )
 
     def embed(self, prepared: Any) -> Tensor:
         """The device's half; see :class:`bench.encoder.TensorEncoder`."""

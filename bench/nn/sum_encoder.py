@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
-from bench.nn.halves import embed_prepared, prepare_sentences
+from bench.nn.two_phase_encoding import embed_prepared, prepare_sentences
 
 
 class SumEncoder:

@@ -115,7 +115,9 @@ def _parse_method(method: str) -> MethodRequest:
 
 def training_hours(method: str, profile: str, *, own: bool = False) -> float:
     """Of a seed of a method on one H200, with all that it builds on, or its own stages alone."""
-    others = [stage for name in base_methods(method, profile).values() for stage in method_stages(name, profile)]
+    others = [
+        stage for name in base_methods(method, profile).values() for stage in method_stages(name, profile)
+    ]
     found = [stage for stage in method_stages(method, profile) if not own or stage not in others]
     return sum(stage.operations for stage in found) / SUSTAINED / 3600
 

@@ -33,19 +33,19 @@ from bench.card import (
 from bench.config import profiles
 from bench.config.method_ids import parse_method
 from bench.config.profiles import Profile
-from bench.data.training import TrainingData
+from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError
-from bench.nn.folder import (
+from bench.nn.folder_checks import check_model_files
+from bench.nn.model_folder import (
     PRETRAINING,
     FolderFacts,
-    RecipeModel,
     ModelFolder,
+    RecipeModel,
     hash_model,
     read_folder_facts,
-    resolve_folder,
     read_layer_count,
+    resolve_folder,
 )
-from bench.nn.whole_folder import check_model_files
 from bench.plan.cell import Cell
 from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
@@ -102,10 +102,12 @@ def describe_weight_difference(profile: Profile, models: Iterable[ModelFolder | 
 
 
 def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
-    """Return what :func:`bench.nn.folder.read_layer_count` does, also of a backbone that is still to be made."""
+    """Return what :func:`bench.nn.model_folder.read_layer_count` does, also of a backbone that is still to be made."""
     if model.sha256:
         return read_layer_count(model.path)
-    layers, _ = read_layer_count(Path(profiles.backbone_reference(profiles.load_profile(profile.backbone["profile"]))))
+    layers, _ = read_layer_count(
+        Path(profiles.backbone_reference(profiles.load_profile(profile.backbone["profile"])))
+    )
     return layers, False  # a language model has no pooler
 
 
@@ -119,7 +121,9 @@ def check_backbone_recipe(path: Path, recipe: str) -> None:
     """Raise DataError unless the folder holds what the recipe makes, by what its training said of itself."""
     try:
         facts = json.loads((path / PRETRAINING).read_text(encoding="utf-8"))
-        made = _recipe_hash(facts["settings"], facts["seed"], facts["backbone"]["sha256"], facts["text"]["sha256"])
+        made = _recipe_hash(
+            facts["settings"], facts["seed"], facts["backbone"]["sha256"], facts["text"]["sha256"]
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{PRETRAINING} does not say how this model was made", where=path.name, hint=f"remove {path}"
@@ -141,7 +145,9 @@ def _profile_recipe(profile: Profile) -> str:
 
 def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) -> str:
     numbers = {name: float(value) for name, value in settings.items()}
-    return hash_canonical_json({"version": _VERSION, "settings": numbers, "seed": seed, "from": model, "text": text})
+    return hash_canonical_json(
+        {"version": _VERSION, "settings": numbers, "seed": seed, "from": model, "text": text}
+    )
 
 
 _TRAINED = (Need(IDS_ALONE), Need(PADDING))
@@ -239,7 +245,9 @@ def _find_lacking_model(part: Cell, need: Need, options: Mapping[str, OptionValu
 
 def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
     """Return what a method needs with these options, of its backbone and of the models that options name."""
-    by_pooling = _pooling_needs(card) if options.get("pooler", "cls") == "cls" else ()  # else its pooler reads
+    by_pooling = (
+        _pooling_needs(card) if options.get("pooler", "cls") == "cls" else ()
+    )  # else its pooler reads
     found = [
         need
         for need in (*(_TRAINED if _trains_transformer(card) else ()), *card.needs, *by_pooling)
@@ -306,7 +314,9 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         hint = f"bench show hf:{model.path} says what is read of it"
     else:
         named = f"{part.card.name}.{need.of}: {model.name}" if need.of else f"the backbone {model.name}"
-        expected = " or ".join(["another model", *dict.fromkeys(filter(None, map(_suggest_options, refused)))])
+        expected = " or ".join(
+            ["another model", *dict.fromkeys(filter(None, map(_suggest_options, refused)))]
+        )
         hint = f"bench show hf:{model.path} lists the methods that can train on it"
     through = "" if part is cell else f", by its {part.card.name},"
     others = "".join(f"; {lack.cell.describe()} {NEEDS[lack.need.what]}" for lack, *_ in refused[1:])

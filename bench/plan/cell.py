@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.card import SUPERVISED, MethodCard, OptionValue
 from bench.config.plugins import plugin_facts
-from bench.nn.folder import ModelFolder
+from bench.nn.model_folder import ModelFolder
 from bench.records.record import RecordPlace
 from bench.registry import METHODS
 from bench.stages import PAIRS, Stage

@@ -24,17 +24,15 @@ from bench.config.profiles import Profile, zero_steps
 from bench.config.profiles import profile_names as profile_names
 from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.errors import InputError
-from bench.nn.folder import ModelFolder, resolve_folder, resolve_file
+from bench.nn.model_folder import ModelFolder, resolve_file, resolve_folder
 from bench.plan.cell import Cell
 from bench.plan.job import check_match, compute_matching_length
-from bench.records.files import model_stem
+from bench.records.filesystem import model_stem
 from bench.registry import METHODS
 from bench.stages import ComposedMethod, TrainedMethod
 
 
-def add_members(
-    cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: tuple[str, ...] = ()
-) -> Cell:
+def add_members(cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: tuple[str, ...] = ()) -> Cell:
     """Return the cell with the cells of the methods that it builds on, of the same seed.
 
     Args:
@@ -337,7 +335,9 @@ def budget_options(
     if budget is None or (card.name in profile.methods and not budget.equal):
         return {}
     terms = budget.terms(card)
-    options = {option.name: option.default for option in card.options} | terms | _read_method_table(card, profile)
+    options = (
+        {option.name: option.default for option in card.options} | terms | _read_method_table(card, profile)
+    )
     return terms | budget.options(card, options | dict(given))
 
 

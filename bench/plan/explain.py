@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from bench.config import profiles
 from bench.config.spec import MethodRequest, RunSpec
-from bench.data.training import TrainingData, read_training_data
+from bench.data.training_data import TrainingData, read_training_data
 from bench.errors import InputError
 from bench.plan.cell import Cell
-from bench.plan.cells import make_bare_cell, budget_options, flatten_table, collect_user_options
-from bench.plan.checks import check_overrides
+from bench.plan.cells import budget_options, collect_user_options, flatten_table, make_bare_cell
 from bench.plan.job import MATCHED
+from bench.plan.spec_checks import check_overrides
 from bench.registry import METHODS
 from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_steps
 
@@ -70,7 +70,9 @@ def _walk_stages(cell: Cell, *, own: bool = False) -> Iterator[tuple[str, StageS
         yield from ((stage.role, stage) for stage in method.stages(dict(cell.options)))
 
 
-def _read_training(spec: RunSpec, profile: profiles.Profile, name: str, texts: set[str]) -> TrainingData | None:
+def _read_training(
+    spec: RunSpec, profile: profiles.Profile, name: str, texts: set[str]
+) -> TrainingData | None:
     try:
         return read_training_data(spec, profile, [name], texts)
     except InputError:
@@ -98,7 +100,9 @@ def _describe_training(stage: StageSpec, sentences: int) -> str:
     return "; ".join(parts) or "no training steps"
 
 
-def _find_option_sources(request: MethodRequest, spec: RunSpec, profile: profiles.Profile) -> Mapping[str, str]:
+def _find_option_sources(
+    request: MethodRequest, spec: RunSpec, profile: profiles.Profile
+) -> Mapping[str, str]:
     """Where the values of options come from; the card is the source of those that aren't named."""
     card = METHODS.get(request.name).card
     short = (card.short_option, request.argument) if card.short_option and request.argument else None

@@ -13,13 +13,20 @@ from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES, suite_label
 from bench.data.source import DataSource
 from bench.data.suites import MINI_SUITES, is_accepted, make_pair_task
-from bench.data.training import TrainingData
+from bench.data.training_data import TrainingData
 from bench.errors import InputError
-from bench.eval.suite import SuiteTask, measure_of
-from bench.nn.folder import ARCHITECTURE, RecipeModel, ModelFolder, find_dropout_scope
+from bench.eval.suite_measures import SuiteTask, measure_of
+from bench.nn.model_folder import ARCHITECTURE, ModelFolder, RecipeModel, find_dropout_scope
 from bench.plan.cell import Cell, collect_cell_plugins
 from bench.records.environment import read_rounding
-from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, hash_canonical_json, compute_record_key, fact_values, drop_latest_defaults
+from bench.records.fingerprint import (
+    ENCODER_FACTS,
+    IN_STAGE,
+    compute_record_key,
+    drop_latest_defaults,
+    fact_values,
+    hash_canonical_json,
+)
 from bench.records.record import RecordPlace, RunRecord
 from bench.registry import METHODS
 from bench.stages import (
@@ -194,7 +201,9 @@ def check_match(match: str, given: Collection[str], matching: Collection[str], w
         raise _no_training_error(match)
 
 
-def compute_matching_length(match: str, other: Cell, options: Mapping[str, OptionValue], size: int) -> dict[str, int]:
+def compute_matching_length(
+    match: str, other: Cell, options: Mapping[str, OptionValue], size: int
+) -> dict[str, int]:
     """Steps that show a method as many sentences as another's stages see, and as many dev evaluations.
 
     Args:
@@ -223,7 +232,9 @@ def _add_planned_stages(cell: Cell) -> Cell:
     members = tuple((role, _add_planned_stages(member)) for role, member in cell.members)
     method = METHODS.get(cell.card.name)
     specs = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
-    keys = {role: hash_canonical_json([member.card.name, member.options, member.copy]) for role, member in members}
+    keys = {
+        role: hash_canonical_json([member.card.name, member.options, member.copy]) for role, member in members
+    }
     texts = {spec.text: spec.text for spec in specs}
     return replace(cell, members=members, stages=assign_stage_keys(specs, 0, {}, texts, keys, cell.copy))
 
@@ -415,7 +426,9 @@ def _weight_notes(cell: Cell) -> tuple[str, ...]:
     return (f"Weights of {cell.model.name} are rounded to {found['weights']}, from {found['sha256'][:12]}.",)
 
 
-def _world_block(cell: Cell, suite: str, spec: RunSpec, training: TrainingData | None) -> dict[str, int] | None:
+def _world_block(
+    cell: Cell, suite: str, spec: RunSpec, training: TrainingData | None
+) -> dict[str, int] | None:
     """Name the made-up world where the suite, the training text or the dev set comes from it."""
     world = DataSource.of_run(spec).world.facts
     trained = training is not None and cell.trains and training.text_of(cell.texts).world == world

@@ -16,23 +16,23 @@ from bench.config.profiles import Profile
 from bench.config.spec import ALL_METHODS, MethodRequest, RunSpec
 from bench.data.mteb_names import suite_label
 from bench.data.source import DataSource
-from bench.data.training import (
+from bench.data.training_data import (
     TrainingData,
+    add_texts,
     check_world_seed,
     missing_texts,
     read_training_data,
-    add_texts,
 )
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
-from bench.eval.suite import SuiteTask, measure_of
-from bench.nn.folder import ModelFolder, explain_hash_change, resolve_folder
+from bench.eval.suite_measures import SuiteTask, measure_of
+from bench.nn.model_folder import ModelFolder, explain_hash_change, resolve_folder
 from bench.plan.backbones import profile_backbone
 from bench.plan.cell import Cell
-from bench.plan.cells import make_cells, check_duplicate_names, add_members, drop_idle_seeds
-from bench.plan.checks import check_batches, check_copies, check_overrides, find_method_cards
-from bench.plan.job import Job, make_job, add_stages
-from bench.records.files import check_new_name, check_new_campaign, safe_name
-from bench.records.fingerprint import FAMILY, KEYED, find_fact_differences, explain_differences
+from bench.plan.cells import add_members, check_duplicate_names, drop_idle_seeds, make_cells
+from bench.plan.job import Job, add_stages, make_job
+from bench.plan.spec_checks import check_batches, check_copies, check_overrides, find_method_cards
+from bench.records.filesystem import check_new_campaign, check_new_name, safe_name
+from bench.records.fingerprint import FAMILY, KEYED, explain_differences, find_fact_differences
 from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
@@ -58,7 +58,7 @@ class PlanInputs:
         return self._suites[key]
 
     def training(self, spec: RunSpec, trained: Sequence[str], texts: Collection[str]) -> TrainingData | None:
-        """Read text and dev set; see :func:`bench.data.training.read_training_data`."""
+        """Read text and dev set; see :func:`bench.data.training_data.read_training_data`."""
         of_all = replace(spec, methods=(), seeds=(), suites=(), overrides=(), backbone=None)
         key = of_all, bool(trained), frozenset(texts)
         if key not in self._texts:
@@ -130,7 +130,9 @@ class Plan:
             found[job.place] = self._state(job, *seeds[group])
         return found
 
-    def _state(self, job: Job, seeds: Mapping[RecordPlace, RunRecord], damaged: Mapping[Path, DataError]) -> JobState:
+    def _state(
+        self, job: Job, seeds: Mapping[RecordPlace, RunRecord], damaged: Mapping[Path, DataError]
+    ) -> JobState:
         there, error = seeds.get(job.place), damaged.get(self.store.path(job.place))
         if isinstance(error, MisplacedRecordError):
             return JobState(
@@ -236,7 +238,9 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     return Plan(spec, jobs, suites, store, training, ids)
 
 
-def _expand_all_methods(requests: Sequence[MethodRequest], suites: Sequence[str]) -> tuple[MethodRequest, ...]:
+def _expand_all_methods(
+    requests: Sequence[MethodRequest], suites: Sequence[str]
+) -> tuple[MethodRequest, ...]:
     """Put every registered method that needs no path and no other method's name in the place of "all".
 
     Without those that have no vectors, where a suite is refused to them.

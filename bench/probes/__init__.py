@@ -1,6 +1,6 @@
 """Probes: what a score doesn't say about an encoder, and about a training text against test sets.
 
-A probe is one :class:`~bench.probes.probe.Probe`, the ``PROBE`` of a file that has its name.
+A probe is one :class:`~bench.probes.interface.Probe`, the ``PROBE`` of a file that has its name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Callable
 
 from bench.errors import InputError, unknown_name
-from bench.probes.probe import Probe
+from bench.probes.interface import Probe
 
 _NAMES = (  # in the order of the tables' columns
     "alignment",
@@ -49,7 +49,9 @@ def parse_probes(text: str, say: Callable[[str], None] = lambda _: None) -> tupl
         if name not in PROBES:
             raise unknown_name("probe", name, ("all", *PROBES), where="--probes")
         if missing := _missing_packages(PROBES[name]):
-            raise InputError(f"probe {name} can't be measured", where="--probes", hint=_describe_missing(missing))
+            raise InputError(
+                f"probe {name} can't be measured", where="--probes", hint=_describe_missing(missing)
+            )
     if len(set(names)) < len(names):
         raise InputError(f"'{text}' names a probe twice", where="--probes")
     return tuple(name for name in PROBES if name in names)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.errors import BenchError
-from bench.probes.probe import VECTORS, ProbeColumn, ProbeInputs, Probe
-from bench.probes.unit import UNIT, Vectors, unit_vectors
+from bench.probes.interface import VECTORS, Probe, ProbeColumn, ProbeInputs
+from bench.probes.unit_sphere import UNIT, Vectors, unit_vectors
 
 if TYPE_CHECKING:
     from bench.data.tasks import PairTask
-    from bench.eval.embed import Embeddings
+    from bench.eval.embeddings import Embeddings
 
 GOLD = 4.0
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.encoder import Encoder
-from bench.nn.observer import LayerView, Observer, ObservedTower, UntraceableError
-from bench.probes.by_layer import LayerMeans, mean_profile
-from bench.probes.probe import TOWERS, ProbeColumn, ProbeInputs, Probe
+from bench.nn.observer import LayerView, ObservedTower, Observer, UntraceableError
+from bench.probes.interface import TOWERS, Probe, ProbeColumn, ProbeInputs
+from bench.probes.layer_means import LayerMeans, mean_profile
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -115,7 +115,9 @@ class AttentionMass(Observer):
 
         self._means = [LayerMeans() for _ in watched]
         self._separators = [_separator_id(tower) for tower in watched]
-        self._punctuation = [send_tensor(punctuation_tokens(one.tokenizer), one.model.device) for one in watched]
+        self._punctuation = [
+            send_tensor(punctuation_tokens(one.tokenizer), one.model.device) for one in watched
+        ]
         self._with_final: list[int | Tensor] = [0 for _ in watched]
         self._classes: Tensor
 
@@ -186,7 +188,7 @@ def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dic
     Raises:
         UntraceableError: no transformer, or one that can't be watched.
     """
-    from bench.nn.trace import find_towers, watch_towers
+    from bench.nn.hooks import find_towers, watch_towers
 
     watched = find_towers(encoder)
     if not watched:

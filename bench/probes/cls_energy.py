@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.nn.observer import LayerView, Observer, ObservedTower
-from bench.probes.by_layer import LayerMeans, mean_profile
-from bench.probes.probe import TOWERS, ProbeColumn, ProbeInputs, Probe
+from bench.nn.observer import LayerView, ObservedTower, Observer
+from bench.probes.interface import TOWERS, Probe, ProbeColumn, ProbeInputs
+from bench.probes.layer_means import LayerMeans, mean_profile
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.nn.observer import ObservedTower
-from bench.probes.probe import TOWERS, ProbeColumn, ProbeInputs, Probe
+from bench.probes.interface import TOWERS, Probe, ProbeColumn, ProbeInputs
 
 if TYPE_CHECKING:
     from torch import nn
@@ -171,7 +171,11 @@ def _measure_cost(inputs: ProbeInputs) -> dict[str, Any]:
 
 
 def _measure_timing(inputs: ProbeInputs) -> dict[str, Any]:
-    return {} if inputs.encoder is None else measure_speed(inputs.encoder, _sample_sentences(inputs.data.sentences))
+    return (
+        {}
+        if inputs.encoder is None
+        else measure_speed(inputs.encoder, _sample_sentences(inputs.data.sentences))
+    )
 
 
 PROBE = Probe(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import BenchError
-from bench.probes.probe import VECTORS, ProbeColumn, ProbeInputs, Probe
+from bench.probes.interface import VECTORS, Probe, ProbeColumn, ProbeInputs
 
 FloatArray = NDArray[np.float64]
 GROUPS = {
@@ -125,7 +125,9 @@ def compare_densities(similarities: FloatArray, gold: FloatArray, by: str = "wid
     groups = gold_groups(similarities, gold, by)
     dense = [len(group.similarities) >= _LEAST and np.ptp(group.similarities) > 0 for group in groups]
     overlaps = [
-        density_overlap(groups[i].similarities, groups[i + 1].similarities) if dense[i] and dense[i + 1] else None
+        density_overlap(groups[i].similarities, groups[i + 1].similarities)
+        if dense[i] and dense[i + 1]
+        else None
         for i in range(len(groups) - 1)
     ]
     known = [value for value in overlaps if value is not None]
@@ -158,7 +160,9 @@ def compare_densities(similarities: FloatArray, gold: FloatArray, by: str = "wid
 
 def _measure_density(inputs: ProbeInputs) -> dict[str, Any]:
     similarities = inputs.similarities().astype(np.float64)
-    return compare_densities(similarities, np.asarray(inputs.data.gold, dtype=np.float64), inputs.options.groups)
+    return compare_densities(
+        similarities, np.asarray(inputs.data.gold, dtype=np.float64), inputs.options.groups
+    )
 
 
 PROBE = Probe(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bench.errors import BenchError
 from bench.eval.collapse import collapse_figures
-from bench.probes.probe import VECTORS, ProbeColumn, Probe
+from bench.probes.interface import VECTORS, Probe, ProbeColumn
 
 CONVENTION = (
     "vectors as the encoder gives them, not centred: effective rank is exp of the entropy of the normalised "

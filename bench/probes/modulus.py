@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.errors import BenchError
-from bench.nn.observer import Observer, ObservedTower
-from bench.probes.probe import VECTORS, ProbeColumn, Probe
+from bench.nn.observer import ObservedTower, Observer
+from bench.probes.interface import VECTORS, Probe, ProbeColumn
 
 if TYPE_CHECKING:
     from torch import Tensor

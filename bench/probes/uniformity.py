@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import BenchError, InputError
-from bench.probes.probe import VECTORS, ProbeColumn, ProbeInputs, Probe
-from bench.probes.unit import UNIT, Vectors, unit_vectors
+from bench.probes.interface import VECTORS, Probe, ProbeColumn, ProbeInputs
+from bench.probes.unit_sphere import UNIT, Vectors, unit_vectors
 
 MOST = 100_000
 _BLOCK = 1024

@@ -207,12 +207,17 @@ def read_versions(record: RunRecord) -> dict[str, Any]:
     """Versions of the packages."""
     own = record.provenance.get("versions") or {}
     trained = _training_values(record, "versions")
-    return {name: _join_training_values(own[name], [each[name] for each in trained if name in each]) for name in own}
+    return {
+        name: _join_training_values(own[name], [each[name] for each in trained if name in each])
+        for name in own
+    }
 
 
 def read_cpu(record: RunRecord) -> Any:
     """The processor."""
-    return _join_training_values(record.timing.get("processor"), record.timing.get("training_processor", {}).values())
+    return _join_training_values(
+        record.timing.get("processor"), record.timing.get("training_processor", {}).values()
+    )
 
 
 def _training_values(record: RunRecord, name: str) -> list[Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bench.errors import DataError
-from bench.records.environment import read_cpu, read_gpu, provenance_reader, plugin_file_hashes, read_versions
+from bench.records.environment import plugin_file_hashes, provenance_reader, read_cpu, read_gpu, read_versions
 from bench.records.record import RunRecord, is_same_measurement
 
 LATEST: dict[str, Any] = {
@@ -190,13 +190,20 @@ FACTS = (
     Fact("plug-in file", "encoder", lambda r: plugin_file_hashes(r.provenance), in_stage=True),
     Fact("option", "encoder", _nondefault_options),
     _hash_fact("weights", lambda r: r.backbone, in_stage=True),
-    Fact("auxiliary model", "encoder", lambda r: _identity_hashes(r.training.get("auxiliaries", {})), in_stage=True),
+    Fact(
+        "auxiliary model",
+        "encoder",
+        lambda r: _identity_hashes(r.training.get("auxiliaries", {})),
+        in_stage=True,
+    ),
     Fact("member", "encoder", lambda r: _member_facts(r.training)),
     _hash_fact("training text", lambda r: r.training.get("corpus")),
     Fact(
         "training text of stage",
         "encoder",
-        lambda r: _identity_hashes({role: stage["text"] for role, stage in _stage_blocks(r).items() if "text" in stage}),
+        lambda r: _identity_hashes(
+            {role: stage["text"] for role, stage in _stage_blocks(r).items() if "text" in stage}
+        ),
     ),
     _hash_fact("dev set", lambda r: r.training.get("dev"), "task", in_stage=True),
     Fact(
@@ -364,7 +371,9 @@ def compute_family_key(record: RunRecord) -> str:
     return hash_canonical_json(fact_values(record, FAMILY))
 
 
-def find_fact_differences(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> tuple[FactDifference, ...]:
+def find_fact_differences(
+    then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED
+) -> tuple[FactDifference, ...]:
     """Return the facts in which two records differ, the entries of a mapping one by one."""
     return tuple(found for fact in facts for found in _compare_fact(fact, then, now))
 
@@ -384,7 +393,9 @@ def _compare_fact(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[FactD
         for name in dict.fromkeys([*was, *now_is]):
             one, other = said.get(name, UNSET), says.get(name, UNSET)
             if one != other:
-                yield FactDifference(fact.name, f"{fact.name} {name}", format_fact_value(one), format_fact_value(other))
+                yield FactDifference(
+                    fact.name, f"{fact.name} {name}", format_fact_value(one), format_fact_value(other)
+                )
         return
     texts = (
         NONE if value in (None, "") else fact.show(record) if fact.show else format_fact_value(value)

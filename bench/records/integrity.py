@@ -1,7 +1,7 @@
 """Whether a record can be believed as far as it can be told from records alone: seal, key, averages, copies.
 
 Whoever reads a record through the store gets these checks. A forger can recompute a seal and a key, so scores
-are computed again from predictions (:mod:`bench.eval.rescore`), and cells trained again (``bench verify``).
+are computed again from predictions (:mod:`bench.eval.rescoring`), and cells trained again (``bench verify``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bench.records.fingerprint import compute_record_key
-from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, training_measurements, record_to_json
+from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, record_to_json, training_measurements
 
 AGAIN = "delete the file and run the cell again"
 """What to do about a damaged record of a campaign: no advice for any other file, or a newer bench's."""
@@ -62,7 +62,9 @@ def find_seal_fault(record: RunRecord, text: str) -> RecordFault | None:
     if seal is None or record.schema < SCHEMA:
         what = "has no seal" if seal is None else f"is of schema {record.schema}, whose key can't be checked"
         hint = "bench verify --seal checks it and seals it in the present schema"
-        return RecordFault("unsealed", f"this record {what}: it may have been changed since it was written", hint)
+        return RecordFault(
+            "unsealed", f"this record {what}: it may have been changed since it was written", hint
+        )
     return None
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import DataError, NewerRecordError
-from bench.records.files import safe_name as safe_name
-from bench.records.schema import RECORD
+from bench.records.filesystem import safe_name as safe_name
+from bench.records.record_schema import RECORD
 from bench.schema import find_fault, find_unwritable
 
 SCHEMA = 3
@@ -82,7 +82,7 @@ class RunRecord:
             that doesn't train. Scores are those of the checkpoint selected on the dev set; the metric
             "spearman_last" gives the last checkpoint's.
         notes: What every table with this record must say.
-        probes: What :mod:`bench.probes.measure` found, by probe; "version" and "data" say how and on what.
+        probes: What :mod:`bench.probes.measurement` found, by probe; "version" and "data" say how and on what.
             They come after the scores and change none; how long they took is in timing.
         provenance: Versions, commit, device, threads: facts that repeat when the run is repeated.
         timing: Wall and CPU seconds, date, processor: facts that don't.

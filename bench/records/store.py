@@ -26,9 +26,21 @@ from bench.errors import (
     UnreadableRecordError,
     UnsealedRecordError,
 )
-from bench.records.files import check_new_campaign, check_readable, read_regular_file, find_temporary_files, write_atomically
-from bench.records.integrity import AGAIN, find_record_copies, find_record_faults, find_seal_fault, seal_record
-from bench.records.record import RecordPlace, RunRecord, parse_record, safe_name, record_to_json
+from bench.records.filesystem import (
+    check_new_campaign,
+    check_readable,
+    find_temporary_files,
+    read_regular_file,
+    write_atomically,
+)
+from bench.records.integrity import (
+    AGAIN,
+    find_record_copies,
+    find_record_faults,
+    find_seal_fault,
+    seal_record,
+)
+from bench.records.record import RecordPlace, RunRecord, parse_record, record_to_json, safe_name
 
 _ZIP64, _LARGE, _UTF8 = 45, 2**32 - 1, 0x800
 _DATE = 0x21  # 1980-01-01

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.render.figure import Figure, Series
 from bench.render.grid import shorten_names
-from bench.render.marks import WIDTH, Axis, line_between, text_at
+from bench.render.svg_marks import WIDTH, Axis, line_between, text_at
 
 if TYPE_CHECKING:
     from bench.stats.ranks import Ranking

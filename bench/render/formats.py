@@ -21,10 +21,10 @@ from bench.render import latex
 from bench.render.grid import (
     BEST,
     SECOND,
-    ScoreCell,
     Grid,
     Printed,
     Quoted,
+    ScoreCell,
     Value,
     format_score,
     plain_text,

@@ -180,7 +180,9 @@ def interval_end(value: float) -> str:
 
 def plus_minus(cell: ScoreCell) -> str:
     """Mean and standard deviation of a cell, the latter only where there are several seeds, and its sign."""
-    return format_score(cell.mean) + ("" if cell.spread is None else f"±{SCALE * cell.spread:.2f}") + cell.sign
+    return (
+        format_score(cell.mean) + ("" if cell.spread is None else f"±{SCALE * cell.spread:.2f}") + cell.sign
+    )
 
 
 def plain_text(cell: Value) -> str:

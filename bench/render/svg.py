@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from bench.render import lines
+from bench.render import line_plots
+from bench.render.axis_limits import clamp_value, line_limits, overflow_direction, robust_limits
 from bench.render.critical_difference import draw_ranking
-from bench.render.figure import Figure, Series, line_extent, bar_ends, clip_text
-from bench.render.limits import overflow_direction, clamp_value, robust_limits, line_limits
-from bench.render.marks import (
+from bench.render.figure import Figure, Series, bar_ends, clip_text, line_extent
+from bench.render.svg_marks import (
     WIDTH,
     Axis,
     colour_class,
-    escape_markup,
-    series_group,
-    line_between,
-    draw_marker,
     draw_edge_marker,
+    draw_marker,
+    escape_markup,
     legend_swatch,
+    line_between,
+    series_group,
     text_at,
     upright_label,
 )
@@ -80,7 +80,7 @@ def _draw_axes(figure: Figure, x: Axis, y: Axis | None, bottom: float) -> list[s
 def _draw_plane(figure: Figure) -> tuple[list[str], float]:
     """Points or lines over two numbers."""
     if figure.panels:
-        return lines.draw_line_panels(figure)
+        return line_plots.draw_line_panels(figure)
     bottom = _HEIGHT - _BOTTOM
     xs, ys = [v for one in figure.series for v in one.x], [line_extent(one) for one in figure.series]
     wide, ends = (min(xs, default=0.0), max(xs, default=1.0)), line_limits(ys)
@@ -91,20 +91,22 @@ def _draw_plane(figure: Figure) -> tuple[list[str], float]:
         x = Axis(wide, _LEFT, WIDTH - _RIGHT)
         groups = list(_draw_points(figure, x, y, (wide, ends)))
     else:
-        named = lines.can_label_ends(figure.series, y, ends)
-        x = Axis(wide, _LEFT, WIDTH - _RIGHT - (lines.end_name_width(figure.series) if named else 0.0))
-        groups = [lines.draw_line(number, one, x, y, ends) for number, one in enumerate(figure.series)]
+        named = line_plots.can_label_ends(figure.series, y, ends)
+        x = Axis(wide, _LEFT, WIDTH - _RIGHT - (line_plots.end_name_width(figure.series) if named else 0.0))
+        groups = [line_plots.draw_line(number, one, x, y, ends) for number, one in enumerate(figure.series)]
         if named:
-            names = lines.draw_end_names(figure.series, x, y, ends, bottom)
+            names = line_plots.draw_end_names(figure.series, x, y, ends, bottom)
             groups = [[*parts, *name] for parts, name in zip(groups, names, strict=True)]
-    said = lines.axes_attributes(x, y) if figure.kind == "lines" else ""
+    said = line_plots.axes_attributes(x, y) if figure.kind == "lines" else ""
     return [
         *_draw_axes(figure, x, y, bottom),
         *(series_group(number, parts, said) for number, parts in enumerate(groups)),
     ], _HEIGHT
 
 
-def _draw_points(figure: Figure, x: Axis, y: Axis, ends: tuple[lines.Ends, lines.Ends]) -> Iterator[list[str]]:
+def _draw_points(
+    figure: Figure, x: Axis, y: Axis, ends: tuple[line_plots.Ends, line_plots.Ends]
+) -> Iterator[list[str]]:
     """Each series' points, those beyond an axis at its edge, with their names where there is room."""
     taken: list[tuple[float, float, float]] = []
     for number, one in enumerate(figure.series):
@@ -112,7 +114,10 @@ def _draw_points(figure: Figure, x: Axis, y: Axis, ends: tuple[lines.Ends, lines
         labels = one.labels or (one.name,) * len(one.x)
         for a, b, label in zip(one.x, one.y, labels, strict=True):
             at = x.at(clamp_value(a, ends[0])), y.at(clamp_value(b, ends[1]))
-            said, way = f"{label}: {a:.4g}, {b:.4g}", (overflow_direction(a, ends[0]), -overflow_direction(b, ends[1]))
+            said, way = (
+                f"{label}: {a:.4g}, {b:.4g}",
+                (overflow_direction(a, ends[0]), -overflow_direction(b, ends[1])),
+            )
             far = way != (0, 0)
             parts.append(
                 draw_edge_marker(number, *at, (way[0], 0 if way[0] else way[1]), said)
@@ -161,7 +166,9 @@ def _draw_strip(figure: Figure) -> tuple[list[str], float]:
     return parts, bottom + 44
 
 
-def _strip_marks(figure: Figure, number: int, one: Series, x: Axis, ends: lines.Ends, shift: float) -> list[str]:
+def _strip_marks(
+    figure: Figure, number: int, one: Series, x: Axis, ends: line_plots.Ends, shift: float
+) -> list[str]:
     """A strip's points of one series."""
     parts = []
     for place, (value, row) in enumerate(zip(one.x, one.y, strict=True)):
@@ -230,4 +237,10 @@ def _colour_bar(low: float, top: float, left: float, y: float) -> list[str]:
     return parts + [text_at(x, y + 24, f"{value:.3g}", "middle", "tick") for x, value in ends]
 
 
-_KINDS = {"heat": _draw_heat_map, "strip": _draw_strip, "points": _draw_plane, "lines": _draw_plane, "ranking": draw_ranking}
+_KINDS = {
+    "heat": _draw_heat_map,
+    "strip": _draw_strip,
+    "points": _draw_plane,
+    "lines": _draw_plane,
+    "ranking": draw_ranking,
+}

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from bench.data import senteval
 from bench.data.tasks import LabelledTask
 from bench.errors import BenchError
-from bench.eval.embed import Embeddings
+from bench.eval.embeddings import Embeddings
 from bench.eval.transfer import TransferResult, run_transfer_task
-from bench.eval.transfer_items import SEED, TaskLayout, f1_score, build_layout
+from bench.eval.transfer_items import SEED, TaskLayout, build_layout, f1_score
 from bench.eval.transfer_suite import labelled_sentences
-from bench.senteval_compat.evaluation import Batcher, Evaluation, senteval_features, read_parameter
+from bench.senteval_compat.evaluation import Batcher, Evaluation, read_parameter, senteval_features
 from bench.senteval_compat.fitting import read_fitting
 from bench.senteval_compat.tools.validation import InnerKFoldClassifier, KFoldClassifier, SplitClassifier
 
@@ -85,7 +85,9 @@ def format_transfer_result(name: str, result: TransferResult) -> dict[str, Any]:
     >>> format_transfer_result("CR", result)
     {'devacc': 80.62, 'acc': 75.5, 'ndev': 4, 'ntest': 4}
     """
-    found = _result_dict(_mean_percent(result.dev), _mean_percent(result.test), result.n_dev, len(result.gold))
+    found = _result_dict(
+        _mean_percent(result.dev), _mean_percent(result.test), result.n_dev, len(result.gold)
+    )
     return {**found, "f1": round(100 * result.f1, 2)} if name == "MRPC" else found
 
 

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.data.probing import FILES
-from bench.data.probing import find_probing_folder as find_probing
+from bench.data.probing_files import FILES
+from bench.data.probing_files import find_probing_folder as find_probing
 from bench.data.senteval import find_root
 from bench.errors import InputError, not_one_of
 from bench.eval.transfer_items import SEED
@@ -17,9 +17,9 @@ from bench.senteval_compat.evaluation import (
     Batcher,
     Evaluation,
     Prepare,
-    read_whole_number,
-    read_parameter,
     fill_defaults,
+    read_parameter,
+    read_whole_number,
 )
 from bench.senteval_compat.fitting import read_fitting
 

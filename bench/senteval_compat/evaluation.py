@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import DataError, InputError
-from bench.eval.embed import Embeddings, distinct_sentences
+from bench.eval.embeddings import Embeddings, distinct_sentences
 from bench.eval.transfer_items import SEED
-from bench.senteval_compat.rows import read_batch
+from bench.senteval_compat.batcher_rows import read_batch
 from bench.senteval_compat.utils import dotdict
 
 Batcher = Callable[..., Any]
@@ -133,7 +133,9 @@ def sentence_vectors(embedded: Embeddings, sentences: Iterable[str]) -> NDArray[
     return embedded.vectors[[embedded.rows[sentence] for sentence in sentences]]
 
 
-def senteval_features(embedded: Embeddings, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float32]:
+def senteval_features(
+    embedded: Embeddings, first: Sequence[str], second: Sequence[str]
+) -> NDArray[np.float32]:
     """SentEval's features: a sentence's vector; of a pair |u - v| and u * v."""
     u = sentence_vectors(embedded, first)
     if not second:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.data import probing
+from bench.data import probing_files
 from bench.data.tasks import LabelledTask
 from bench.errors import not_one_of
 from bench.eval.transfer_items import SEED
@@ -25,14 +25,14 @@ class PROBINGEval(ClassificationEval):
     """
 
     def __init__(self, task: str, task_path: str | Path, seed: int = SEED) -> None:
-        if task not in probing.FILES:
-            raise not_one_of(f"unknown task '{task}'", task, list(probing.FILES), where="PROBINGEval")
+        if task not in probing_files.FILES:
+            raise not_one_of(f"unknown task '{task}'", task, list(probing_files.FILES), where="PROBINGEval")
         self.name, path = task, Path(task_path)
-        super().__init__(path.parent if path.name == probing.FILES[task] else path, seed)
+        super().__init__(path.parent if path.name == probing_files.FILES[task] else path, seed)
 
     def read(self) -> LabelledTask:
         """Read the data."""
-        return probing.read_probing_task(self.name, self.path)
+        return probing_files.read_probing_task(self.name, self.path)
 
     def config(self, config: dict[str, Any]) -> dict[str, Any]:
         """Settings for SentEval's own procedure: a thousand words are told apart without a hidden layer."""

@@ -51,7 +51,10 @@ class SICKEval(Evaluation):
         """
         embedded = self.vectors(params, batcher)
         parts = {
-            split: {"X": senteval_features(embedded, subset.first, subset.second), "y": encode_labels(subset.gold)}
+            split: {
+                "X": senteval_features(embedded, subset.first, subset.second),
+                "y": encode_labels(subset.gold),
+            }
             for split, subset in self.splits.items()
         }
         dev, test = self.splits["dev"].gold, self.splits["test"].gold

@@ -11,7 +11,7 @@ from bench.data import senteval
 from bench.data.tasks import normalise_spaces
 from bench.encoder import FloatArray
 from bench.errors import DataError
-from bench.eval.embed import Embeddings
+from bench.eval.embeddings import Embeddings
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.evaluation import Batcher, Evaluation, sentence_vectors
 from bench.senteval_compat.fitting import read_fitting

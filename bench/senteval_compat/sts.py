@@ -15,7 +15,7 @@ from scipy.stats import pearsonr, spearmanr
 from bench.data import senteval
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import BenchError, DataError
-from bench.eval.embed import Embeddings
+from bench.eval.embeddings import Embeddings
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.evaluation import Batcher, Evaluation
 from bench.senteval_compat.sick import SICKEval, sick_splits, stsb_splits

@@ -9,22 +9,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.comparison.browse import may_show_sentences
+from bench.comparison.ranked_items import may_show_sentences
 from bench.data.mteb_names import is_mteb
 from bench.data.source import data_folder
 from bench.errors import BenchError, DataError, InputError, printable
-from bench.gate.history import read_history
 from bench.gate.history_page import collect_history_facts
-from bench.records.files import walk_folder
+from bench.gate.verdict_history import read_history
+from bench.records.filesystem import walk_folder
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import OTHERS
-from bench.site.campaign import campaign_files
-from bench.site.common import write_shared_pages
-from bench.site.entry import CampaignCheck, CampaignEntry, format_entry, parse_entry
-from bench.site.files import SiteOutput, hash_folder, hash_content, open_site, hash_program
-from bench.site.methods import MOST_CURVES
+from bench.site.campaign_entry import CampaignCheck, CampaignEntry, format_entry, parse_entry
+from bench.site.campaign_page import campaign_files
+from bench.site.method_pages import MOST_CURVES
+from bench.site.output import SiteOutput, hash_content, hash_folder, hash_program, open_site
 from bench.site.page import Site, render_page
+from bench.site.shared_pages import write_shared_pages
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,9 @@ def build_site(asked: SiteRequest) -> SiteResult:
         f"{hash_program()} {asked.title} {asked.url} {history is not None} {_describe_data(asked.data)}".encode()
     )
     stores = {name: ResultStore(asked.results, name) for name in names}
-    prints = {name: hash_content(f"{base} {hash_folder(store.root)}".encode()) for name, store in stores.items()}
+    prints = {
+        name: hash_content(f"{base} {hash_folder(store.root)}".encode()) for name, store in stores.items()
+    }
     output.begin([name for name in names if output.prints.get(name) != prints[name]])
     entries, curves = [], {}
     for name, store in stores.items():
@@ -159,7 +161,9 @@ def _reuse_entry(output: SiteOutput, name: str) -> CampaignEntry | None:
     return entry if entry.campaign == name else None
 
 
-def _render_campaign(asked: SiteRequest, output: SiteOutput, store: ResultStore, site: Site, built: SiteResult) -> CampaignEntry:
+def _render_campaign(
+    asked: SiteRequest, output: SiteOutput, store: ResultStore, site: Site, built: SiteResult
+) -> CampaignEntry:
     """Render a campaign; one that can't be shown is an entry that says why."""
     try:
         _check_quotes(asked, store)
@@ -180,7 +184,9 @@ def _render_campaign(asked: SiteRequest, output: SiteOutput, store: ResultStore,
 def _check_quotes(asked: SiteRequest, store: ResultStore) -> None:
     """Refuse records and files of other commands that quote a sentence of data that may not be shown."""
     own = [path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith(".")]
-    if all(may_show_sentences(path.stem) for path in own):  # the stem is the suite: a record elsewhere is refused
+    if all(
+        may_show_sentences(path.stem) for path in own
+    ):  # the stem is the suite: a record elsewhere is refused
         return
     others = (path for pattern in OTHERS for path in store.root.glob(pattern))
     paths = [path for path in (*own, *others) if path.is_file()]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from bench.errors import printable
-from bench.site.entry import CampaignEntry
+from bench.site.campaign_entry import CampaignEntry
 from bench.site.page import Site
 
 _MOST = 50

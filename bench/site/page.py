@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from bench.gate.history_page import choose_style_class
-from bench.reports.formats.html import report_environment
+from bench.reports.formats.report_page import report_environment
 from bench.version import __version__
 
 _STYLES = ("report.css", "gate.css", "site/site.css")

@@ -104,7 +104,7 @@ def partial_spearman(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> float:
 
     (r_xy - r_xz r_yz) / sqrt((1 - r_xz^2) (1 - r_yz^2)) of the three Spearman correlations: Pearson's
     correlation of what linear regressions of the ranks of x and of y on those of z leave. Its interval is
-    :func:`bench.stats.items.spearman_interval` with one variable held fixed.
+    :func:`bench.stats.item_statistics.spearman_interval` with one variable held fixed.
 
     Args:
         x: (n,), n at least 4.

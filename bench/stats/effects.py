@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from bench.stats.checks import check_scores
+from bench.stats.inputs import check_scores
 
 
 def probability_of_superiority(a: ArrayLike, b: ArrayLike) -> float:

@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.checks import check_level, check_scores
+from bench.stats.inputs import check_level, check_scores
 from bench.stats.seeds import satterthwaite, side_parts
 
 
@@ -141,7 +141,9 @@ class Claim:
     high: float
 
 
-def estimate_from_interval(found: DifferenceInterval, level: float = 0.95, also: tuple[tuple[float, float], ...] = ()) -> DifferenceEstimate:
+def estimate_from_interval(
+    found: DifferenceInterval, level: float = 0.95, also: tuple[tuple[float, float], ...] = ()
+) -> DifferenceEstimate:
     """Return the difference, standard error and degrees of freedom behind a t interval.
 
     error = (high - low) / (2 t), with t the quantile of (1 + level) / 2 at the interval's degrees of freedom.
@@ -227,7 +229,9 @@ def equivalence_test(found: DifferenceEstimate, margin: float, level: float = 0.
     elif beyond <= alpha:
         verdict = "different"
     ends = (found.difference - half, found.difference + half)
-    return Equivalence(verdict, margin, level, lower, upper, beyond, *ends, largest_possible_difference(found, level))
+    return Equivalence(
+        verdict, margin, level, lower, upper, beyond, *ends, largest_possible_difference(found, level)
+    )
 
 
 def claim_test(found: DifferenceEstimate, size: float, level: float = 0.95) -> Claim:

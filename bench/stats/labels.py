@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, norm
 
-from bench.stats.checks import FloatArray
+from bench.stats.inputs import FloatArray
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,8 @@ def average_precision(scores: ArrayLike, labels: ArrayLike, counts: ArrayLike) -
     return found
 
 
-def _check_shapes(values: NDArray[np.generic], truth: NDArray[np.generic], counts: NDArray[np.generic]) -> None:
+def _check_shapes(
+    values: NDArray[np.generic], truth: NDArray[np.generic], counts: NDArray[np.generic]
+) -> None:
     if values.ndim != 1 or not len(values) or values.shape != truth.shape or counts.shape[1:] != truth.shape:
         raise ValueError(f"shapes {values.shape}, {truth.shape} and {counts.shape}; expected items thrice")

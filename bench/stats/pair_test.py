@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from bench.stats.checks import FloatArray, check_level, check_scores
+from bench.stats.inputs import FloatArray, check_level, check_scores
 from bench.stats.ranks import PairTest
 from bench.stats.seeds import ROUNDING, least_p, satterthwaite, side_parts
 
@@ -68,7 +68,11 @@ def pair_test(
             raise ValueError(f"{name} has {len(runs)} runs; expected 1 of a deterministic method")
     difference = float(x.mean() - y.mean())
     if all(deterministic):
-        return PairTest(difference, None, NO_DRAWS) if items is None else _item_bootstrap_test(items, difference, level)
+        return (
+            PairTest(difference, None, NO_DRAWS)
+            if items is None
+            else _item_bootstrap_test(items, difference, level)
+        )
     if any(len(runs) < 2 and not alone for runs, alone in zip((x, y), deterministic, strict=True)):
         return PairTest(difference, None, ONE_SEED)
     least = least_p(len(x), len(y), paired=paired)
@@ -130,7 +134,7 @@ def _t_test(
 
 def _item_bootstrap_test(items: ArrayLike, difference: float, level: float | None) -> PairTest:
     """The items' bootstrap, beyond the reach of its draws from a normal distribution."""
-    from bench.stats.items import item_difference  # scipy.stats is slow to load
+    from bench.stats.item_statistics import item_difference  # scipy.stats is slow to load
 
     values = np.asarray(items, dtype=np.float64)
     found = item_difference(values, difference, 0, 0.5 if level is None else level)

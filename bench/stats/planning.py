@@ -15,7 +15,7 @@ from functools import cache
 from scipy import optimize, stats
 from scipy.special import ndtri
 
-from bench.stats.checks import check_level
+from bench.stats.inputs import check_level
 from bench.stats.power import MOST_SEEDS, welch_power
 from bench.stats.spread import Spread
 
@@ -94,7 +94,9 @@ def paired_power(difference: float, sd: float, n: int, alpha: float = 0.05) -> f
     return min(1.0, float(stats.nct.sf(critical, n - 1, shift)) + other)
 
 
-def compute_power_range(detect: float, spread: Spread, n_a: int, n_b: int | None = None, level: float = 0.95) -> Range:
+def compute_power_range(
+    detect: float, spread: Spread, n_a: int, n_b: int | None = None, level: float = 0.95
+) -> Range:
     """The chance that given numbers of seeds show a true difference, with its interval.
 
     Args:
@@ -116,7 +118,9 @@ def compute_power_range(detect: float, spread: Spread, n_a: int, n_b: int | None
     (0.42, 0.11, 0.78)
     """
     low, high = spread.ends()
-    value, most, least = (_design_power(detect, spread.scaled(by), n_a, n_b, level) for by in (1.0, low, high))
+    value, most, least = (
+        _design_power(detect, spread.scaled(by), n_a, n_b, level) for by in (1.0, low, high)
+    )
     return Range(value, least, most)
 
 

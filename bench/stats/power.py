@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from scipy.special import chdtri, ndtr, stdtrit
 
-from bench.stats.checks import FloatArray, check_level
+from bench.stats.inputs import FloatArray, check_level
 from bench.stats.seeds import satterthwaite, side_parts
 
 MOST_SEEDS = 10_000

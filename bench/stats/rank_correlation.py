@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from scipy.stats import kendalltau
 
-from bench.stats.checks import MIN_PAIRS
-from bench.stats.items import spearman_interval
+from bench.stats.inputs import MIN_PAIRS
+from bench.stats.item_statistics import spearman_interval
 from bench.stats.resampling import spearman_rows
 
 

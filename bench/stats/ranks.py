@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
-from bench.stats.checks import check_level, check_scores
-from bench.stats.correction import METHODS, adjust_p_values, describe_family, adjust_levels
+from bench.stats.correction import METHODS, adjust_levels, adjust_p_values, describe_family
+from bench.stats.inputs import check_level, check_scores
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MOST_LETTERS = 3  # of one method; more are written as first and last

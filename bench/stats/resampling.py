@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bench.stats.checks import FloatArray, check_draws, check_items
+from bench.stats.inputs import FloatArray, check_draws, check_items
 
 MAX_PAIRS = 1_000_000  # twice its cube fits in an int64
 _CHUNK = 2**17  # counts held at a time: 1 MiB an array, so that a few stay in cache
@@ -66,7 +66,7 @@ def spearman_draws(
         ValueError: shapes that don't fit, a value that is not finite, fewer than 4 pairs or 100 draws, or a
             side whose values are all equal in a draw: the correlation is undefined there.
 
-    >>> from bench.stats.checks import make_generator
+    >>> from bench.stats.inputs import make_generator
     >>> rows, gold = [[0.1, 0.3, 0.2, 0.9] * 5, [0.4, 0.3, 0.2, 0.1] * 5], [1, 2, 3, 4] * 5
     >>> found = spearman_draws(rows, gold, make_generator(1, "items"), draws=100)
     >>> found.shape, bool((found[:, 0] > found[:, 1]).all())
@@ -90,7 +90,7 @@ def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[In
     Raises:
         ValueError: fewer than 100 draws, no item, or more than a million.
 
-    >>> from bench.stats.checks import make_generator
+    >>> from bench.stats.inputs import make_generator
     >>> [counts.sum(1).tolist() for counts in draw_counts(3, make_generator(1, "items"), 100)] == [[3] * 100]
     True
     """
@@ -123,7 +123,7 @@ def resample_statistics(
     Raises:
         ValueError: as ``draw_counts``, or what a statistic raises.
 
-    >>> from bench.stats.checks import make_generator
+    >>> from bench.stats.inputs import make_generator
     >>> largest = [lambda counts: counts.max(1).astype(float)]
     >>> resample_statistics(largest, 5, make_generator(1, "items"), draws=100).shape
     (100, 1)
@@ -149,7 +149,7 @@ def mean_draws(values: ArrayLike, rng: np.random.Generator, draws: int = 10_000)
     Raises:
         ValueError: another shape, a value that is not finite, or as ``draw_counts``.
 
-    >>> from bench.stats.checks import make_generator
+    >>> from bench.stats.inputs import make_generator
     >>> found = mean_draws([[1, 0, 1, 1], [0, 0, 0, 0]], make_generator(1, "items"), draws=100)
     >>> found.shape, float(found[:, 1].max()), bool(0.6 < found[:, 0].mean() < 0.9)
     ((100, 2), 0.0, True)

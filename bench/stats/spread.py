@@ -9,8 +9,8 @@ from typing import Literal
 from numpy.typing import ArrayLike
 from scipy.special import chdtri
 
-from bench.stats.checks import FloatArray, check_scores
-from bench.stats.paired import paired_t
+from bench.stats.inputs import FloatArray, check_scores
+from bench.stats.seed_pairs import paired_t
 
 SHARE = 0.9  # level of the interval of a spread: 5 to 95%
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from bench.nn.backbone import IndexedRows
 from bench.nn.tokens import TokenBatch
-from bench.training.chunks import batch_states, token_batch
+from bench.training.batch_encoding import batch_states, token_batch
 from bench.training.momentum import MomentumCopy
 from bench.training.two_phase_step import Objective
 

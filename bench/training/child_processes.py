@@ -44,7 +44,9 @@ def _note_signal(taken: list[int], number: int, _: FrameType | None) -> None:
     taken.append(number)
 
 
-def _restore_handler(number: int, handler: Callable[[int, FrameType | None], object], taken: list[int]) -> None:
+def _restore_handler(
+    number: int, handler: Callable[[int, FrameType | None], object], taken: list[int]
+) -> None:
     signal.signal(number, handler)
     if taken:
         signal.raise_signal(number)  # which this thread holds until the wait ends

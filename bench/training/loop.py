@@ -16,10 +16,10 @@ from bench.errors import BenchError, InputError
 from bench.nn.backbone import IndexedRows
 from bench.nn.device import keep_freed_memory
 from bench.stages import Report
-from bench.training.distributed import broadcast_from_first, average_gradients
+from bench.training.distributed import average_gradients, broadcast_from_first
 from bench.training.mixed_precision import MasterWeights, use_full_float32
 from bench.training.randomness import generator
-from bench.training.two_phase_step import Objective, compile_device_half, as_objective, prepare_steps
+from bench.training.two_phase_step import Objective, as_objective, compile_device_half, prepare_steps
 
 State = dict[str, Tensor]
 DevScore = Callable[[], float]
@@ -268,7 +268,9 @@ class _History:
     def evaluated(self, step: int, score: float, norm: _Reading | None, begin: float) -> None:
         """Record a dev evaluation, and keep the weights if it is the strictly best one."""
         self.dev_seconds.append(time.perf_counter() - begin - self.step_seconds[-1])
-        self.evaluations.append({**self._step_facts(step), "gradient_norm": norm and norm.arrived(), "dev": score})
+        self.evaluations.append(
+            {**self._step_facts(step), "gradient_norm": norm and norm.arrived(), "dev": score}
+        )
         self._report(self.evaluations[-1])
         self.curve.append((step, score))
         if score > self.best_score:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bench.errors import InputError
-from bench.nn.states import is_layered
+from bench.nn.hidden_states import is_layered
 
 LOWERED = "bf16-weights"
 _asked: list[str] = []  # innermost last; a plain list, which a compiled step can read

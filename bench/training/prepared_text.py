@@ -16,8 +16,8 @@ from safetensors.numpy import load_file, save_file
 from bench.data.corpus import Corpus
 from bench.errors import DataError, InputError
 from bench.nn.backbone import tokenize_rows
-from bench.nn.wordpiece import train_wordpiece, build_wordpiece_tokenizer
-from bench.records.files import create_folder_atomically
+from bench.nn.wordpiece import build_wordpiece_tokenizer, train_wordpiece
+from bench.records.filesystem import create_folder_atomically
 from bench.training.spectral import compute_spectral_embeddings
 
 STD = 0.02

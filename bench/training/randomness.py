@@ -155,7 +155,9 @@ def _record_calls(model: nn.Module, rows: Tensor, seed: int) -> list[_ModuleCall
     def end(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         nonlocal depth
         depth -= 1
-        calls.append(_ModuleCall(type(module).__name__, depth, _copy_tensors((args, kwargs)), _copy_tensors(output)))
+        calls.append(
+            _ModuleCall(type(module).__name__, depth, _copy_tensors((args, kwargs)), _copy_tensors(output))
+        )
 
     with ExitStack() as hooks, own_random_state(seed, "dropout/measured", str(rows.device)):
         for module in model.modules():

@@ -19,7 +19,7 @@ from bench.card import DROPOUT, OptionValue
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
 from bench.eval.collapse import Collapse, collapse_figures
-from bench.nn.architecture import find_longest_input, inspect_model, find_token_types
+from bench.nn.architecture import find_longest_input, find_token_types, inspect_model
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, silence_libraries
 from bench.nn.device import move_module
 from bench.nn.dropout import configured_dropout, set_dropout

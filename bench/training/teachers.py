@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bench.encoder import Encoder
 from bench.losses.contrastive import cosine_matrix
-from bench.nn.halves import embed_prepared, prepare_sentences
+from bench.nn.two_phase_encoding import embed_prepared, prepare_sentences
 from bench.training.distributed import deal_rows, gather_shares
 
 KEPT_BYTES = 2**28

@@ -89,7 +89,9 @@ class CompiledHalf:
         except (exc.Unsupported, exc.UserError) as error:  # while it was traced, before anything was computed
             if not self.whole:
                 raise
-            _warn_once(f"the step has no single graph, so it is compiled in parts ({_summarize_error(error)})")
+            _warn_once(
+                f"the step has no single graph, so it is compiled in parts ({_summarize_error(error)})"
+            )
         except (exc.BackendCompilerFailed, InductorError) as error:
             hint = "it needs a C++ compiler such as g++; after a run that was killed, empty inductor's cache"
             raise BenchError(f"the step can't be compiled: {_summarize_error(error)}", hint=hint) from error

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.schema import LONGEST_BYLINE, Block, MapOf, is_byline, is_count, find_fault, is_label, is_text
+from bench.schema import LONGEST_BYLINE, Block, MapOf, find_fault, is_byline, is_count, is_label, is_text
 from bench.version import __version__
 
 SCHEMA = 1

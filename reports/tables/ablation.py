@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.config.sweeps import SWEEPS
-from bench.data.published import ablation_figures
+from bench.data.published_tables import ablation_figures
 from bench.errors import InputError
 from bench.render.grid import Grid
 from bench.reports.campaign import Campaign
-from bench.reports.tables.published import GREY, Footnotes, quote_figures
-from bench.reports.tables.sweeps import sweep_grids
+from bench.reports.tables.published_figures import GREY, Footnotes, quote_figures
+from bench.reports.tables.sweep_tables import sweep_grids
 
 
 def ablation_grids(campaign: Campaign) -> list[Grid]:

@@ -13,9 +13,15 @@ from bench.records.record import RunRecord
 from bench.render.grid import Quoted, no_width
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, finished_records
-from bench.reports.tables.leaderboard import LeaderboardRow, Leaderboard, make_leaderboard
+from bench.reports.tables.leaderboard import Leaderboard, LeaderboardRow, make_leaderboard
 from bench.reports.tables.pairwise_tests import LEVEL, method_averages, run_pairwise_tests
-from bench.reports.tables.published import Footnotes, published_lines, matches_setup, merge_lines, quote_row
+from bench.reports.tables.published_figures import (
+    Footnotes,
+    matches_setup,
+    merge_lines,
+    published_lines,
+    quote_row,
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.card import MethodCard
-from bench.comparison.select import group_by
+from bench.comparison.selection import group_by
 from bench.records.record import RunRecord
 from bench.registry import own_methods
 from bench.render.grid import DASH, Grid
@@ -68,7 +68,9 @@ def card_grids(campaign: Campaign) -> list[Grid]:
     return [Grid("Methods", header, tuple(rows), ())] if rows else []
 
 
-def _method_card(campaign: Campaign, name: str, card: MethodCard | None, records: Sequence[RunRecord]) -> Card:
+def _method_card(
+    campaign: Campaign, name: str, card: MethodCard | None, records: Sequence[RunRecord]
+) -> Card:
     versions = sorted({record.version for record in records})
     return Card(
         name,
@@ -82,7 +84,9 @@ def _method_card(campaign: Campaign, name: str, card: MethodCard | None, records
     )
 
 
-def _option_rows(card: MethodCard | None, records: Sequence[RunRecord]) -> tuple[tuple[str, str, str, str], ...]:
+def _option_rows(
+    card: MethodCard | None, records: Sequence[RunRecord]
+) -> tuple[tuple[str, str, str, str], ...]:
     known = {option.name: option for option in card.options} if card else {}
     rows = []
     for name in dict.fromkeys([*known, *(name for record in records for name in record.options)]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bench.comparison.select import group_by
-from bench.data.published import PublishedRow, load_figures
+from bench.comparison.selection import group_by
+from bench.data.published_tables import PublishedRow, load_figures
 from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import Grid, Value, summarise_values
 from bench.render.names import printed_name
@@ -19,7 +19,7 @@ from bench.reports.records import (
     finished_records,
     missing_score_notes,
 )
-from bench.reports.tables.published import GREY, Footnotes, matches_setup, published_names, quote_row
+from bench.reports.tables.published_figures import GREY, Footnotes, matches_setup, published_names, quote_row
 
 KINDS = {
     "Classification": ("Class.", "classification"),
@@ -36,7 +36,9 @@ _SUITE, _SECTION = "unsee", "mteb_english"
 
 def category_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite of several kinds of task."""
-    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _category_grid(group, campaign))]
+    return [
+        grid for group in by_profile_and_suite(campaign.records) if (grid := _category_grid(group, campaign))
+    ]
 
 
 def count_kinds(records: Sequence[RunRecord]) -> dict[str, int]:

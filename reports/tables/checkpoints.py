@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, SCALE, Grid, Value, format_interval, format_difference, summarise_values
+from bench.render.grid import DASH, SCALE, Grid, Value, format_difference, format_interval, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import last_average, by_method, by_profile_and_suite, finished_records
-from bench.stats.paired import paired_t
+from bench.reports.records import by_method, by_profile_and_suite, finished_records, last_average
 from bench.stats.rank_correlation import rank_correlation
+from bench.stats.seed_pairs import paired_t
 
 _HEADER = ("method", "selected", "last", "selected - last", "95% interval", "unlike", "rank", "rank by last")
 _SIZES = (0.01, 0.02)
@@ -37,7 +37,10 @@ def _checkpoint_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid |
     ranked = {method: mean for method, mean in means.items() if method not in campaign.apart}
     ranks = [_rank_values({method: mean[side] for method, mean in ranked.items()}) for side in (0, 1)]
     order = sorted(means, key=lambda method: campaign.place(method, means[method][0]))
-    rows = [_method_row(campaign.shown(m), runs[m], tuple(str(rank.get(m, DASH)) for rank in ranks)) for m in order]
+    rows = [
+        _method_row(campaign.shown(m), runs[m], tuple(str(rank.get(m, DASH)) for rank in ranks))
+        for m in order
+    ]
     notes = [*_grid_notes({m: runs[m] for m in ranked}, list(ranked.values())), *campaign.apart_note(order)]
     title = (
         f"Choice of checkpoint: {records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, Grid, Printed, Value, interval_end, no_width, format_difference
+from bench.render.grid import DASH, Grid, Printed, Value, format_difference, interval_end, no_width
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_profile_and_suite
 from bench.reports.tables.pairwise_tests import (
     INTERVAL,
     MethodAverages,
     PairwiseTests,
-    method_averages,
-    format_pair_interval,
-    format_level,
-    run_pairwise_tests,
     describe_tests,
+    format_level,
+    format_pair_interval,
+    method_averages,
+    run_pairwise_tests,
 )
 
 _COMMON = "Where two methods have pairs of runs and other seeds besides, the difference is that of the pairs."
@@ -60,7 +60,9 @@ def method_differences(campaign: Campaign) -> list[Differences]:
         names = [one.method for one in _tested_averages(campaign, records)]
         if len(names) > 1:
             where = f"{records[0].suite}, profile {records[0].profile}"
-            found.append(_page_differences(names, run_pairwise_tests(campaign, records), where, campaign.shown))
+            found.append(
+                _page_differences(names, run_pairwise_tests(campaign, records), where, campaign.shown)
+            )
     return found
 
 
@@ -107,7 +109,9 @@ def significance_grids(campaign: Campaign) -> list[Grid]:
     return grids
 
 
-def _difference_matrix(names: Sequence[str], standing: PairwiseTests, where: str, shown: Callable[[str], str]) -> Grid:
+def _difference_matrix(
+    names: Sequence[str], standing: PairwiseTests, where: str, shown: Callable[[str], str]
+) -> Grid:
     ranking, at = standing.of(), {}
     for pair in ranking.pairs:
         mark = "*" if pair.differs else "?" if pair.p is None else ""
@@ -131,7 +135,9 @@ def _difference_cell(difference: float, mark: str = "") -> Printed:
     return Printed(f"{format_difference(difference)}{mark}", difference)
 
 
-def _pair_grid(found: Sequence[MethodAverages], standing: PairwiseTests, where: str, shown: Callable[[str], str]) -> Grid:
+def _pair_grid(
+    found: Sequence[MethodAverages], standing: PairwiseTests, where: str, shown: Callable[[str], str]
+) -> Grid:
     ranking, scores = standing.of(), {one.method: one.values for one in found}
     rows: list[tuple[Value, ...]] = []
     for pair in ranking.pairs:

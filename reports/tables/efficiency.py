@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from bench.comparison.select import group_by
+from bench.comparison.selection import group_by
 from bench.config.method_ids import split_outside_brackets
-from bench.data.published import PublishedFigure, PublishedRow, load_figures
+from bench.data.published_tables import PublishedFigure, PublishedRow, load_figures
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Quoted, Value
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, main_metric
 from bench.reports.tables.leaderboard import OF_COLUMNS, OVER_SEEDS, LeaderboardRow, make_leaderboard
-from bench.reports.tables.published import GREY, Footnotes, matches_setup, published_names
-from bench.reports.tables.suites import group_rows
+from bench.reports.tables.published_figures import GREY, Footnotes, matches_setup, published_names
+from bench.reports.tables.suite_tables import group_rows
 
 _HEADER = (
     *("method", "avg", "GMAC", "eta", "M params", "sentences/s"),
@@ -51,7 +51,9 @@ def _efficiency_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
         groups.append((len(rows), heading))
         rows += [(campaign.shown(row.method), *_cost_cells(row, runs[row.method])) for row in members]
     lacking = [
-        campaign.shown(method) for method, own in runs.items() if not any("gmac" in _cost_facts(run) for run in own)
+        campaign.shown(method)
+        for method, own in runs.items()
+        if not any("gmac" in _cost_facts(run) for run in own)
     ]
     notes = [
         table.notes[0],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.data.published import PublishedRow, published_rows
+from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, Quoted, Value, format_difference, summarise_values
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, task_list, task_scores
-from bench.reports.tables.pairwise_tests import run_pairwise_tests, describe_tests
-from bench.reports.tables.published import GREY
-from bench.reports.tables.suites import TASK_NAMES
+from bench.reports.tables.pairwise_tests import describe_tests, run_pairwise_tests
+from bench.reports.tables.published_figures import GREY
+from bench.reports.tables.suite_tables import TASK_NAMES
 
 LOSSES = ("mhe", "mhs", "barlow", "vicreg")
 _BACKBONES = ("bert-base", "roberta-base")
@@ -58,7 +58,9 @@ def _gain_grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
     return Grid(title, header, tuple(rows), tuple(notes))
 
 
-def _mean_gains(before: Sequence[RunRecord], after: Sequence[RunRecord], tasks: Sequence[str]) -> list[str] | None:
+def _mean_gains(
+    before: Sequence[RunRecord], after: Sequence[RunRecord], tasks: Sequence[str]
+) -> list[str] | None:
     """Differences of the means by task; None where a mean is missing."""
     means = [[summarise_values(task_scores(runs, task)).mean for task in tasks] for runs in (before, after)]
     gains = [format_difference(b - a) for a, b in zip(*means, strict=True) if a is not None and b is not None]

@@ -8,35 +8,47 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.records.record import RunRecord, count_training_sentences, sum_training_seconds
-from bench.render.grid import BEST, CAPTION, DASH, ScoreCell, Grid, Printed, Value, hide_deviation, format_score, mark_best, summarise_values
+from bench.render.grid import (
+    BEST,
+    CAPTION,
+    DASH,
+    Grid,
+    Printed,
+    ScoreCell,
+    Value,
+    format_score,
+    hide_deviation,
+    mark_best,
+    summarise_values,
+)
 from bench.reports.campaign import Campaign
 from bench.reports.records import (
     UNREADABLE,
     by_method,
     by_profile_and_suite,
+    encoder_group,
     failure_reasons,
     finished_records,
-    encoder_group,
     is_ranked,
     main_metric,
-    task_list,
     missing_score_notes,
+    task_list,
 )
 from bench.reports.tables.pairwise_tests import (
     BOLD,
     NO_BOLD,
     baseline_daggers,
+    describe_tests,
     ranking_notes,
     run_pairwise_tests,
-    describe_tests,
     uneven_seed_notes,
 )
-from bench.reports.tables.terms import (
+from bench.reports.tables.training_setup import (
     budget_notes,
-    selection_notes,
     dev_notes,
     member_notes,
     processor_notes,
+    selection_notes,
     setting_notes,
     text_notes,
     weight_notes,
@@ -176,7 +188,9 @@ def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leader
     found, ranked = run_pairwise_tests(campaign, records), {row.method for row in rows if row.ranked}
     rankings = {task: found.of(task).among(ranked) for task in tasks}
     average = rankings["avg"]
-    signs, said = baseline_daggers(average, campaign.baseline, campaign.shown, _unranked_reasons(campaign, rows))
+    signs, said = baseline_daggers(
+        average, campaign.baseline, campaign.shown, _unranked_reasons(campaign, rows)
+    )
     rows = [_mark_row(row, rows, rankings, signs.get(row.method, "")) for row in rows]
     told = (
         *ranking_notes(average, uneven_seed_notes(found), campaign.shown),
@@ -206,7 +220,9 @@ def _bold_caption(rows: Sequence[LeaderboardRow], rankings: Mapping[str, Ranking
     return NO_BOLD if rankings["avg"].methods and not told_apart else ""
 
 
-def _mark_row(row: LeaderboardRow, rows: Sequence[LeaderboardRow], rankings: Mapping[str, Ranking], sign: str) -> LeaderboardRow:
+def _mark_row(
+    row: LeaderboardRow, rows: Sequence[LeaderboardRow], rankings: Mapping[str, Ranking], sign: str
+) -> LeaderboardRow:
     """The row with its marks, rank and groups among the ranked ones.
 
     Bold is the first group of a column, if not all are in it, and if nothing above it can't be tested. Where
@@ -236,9 +252,13 @@ def _first_group(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[s
     return () if untested or behind or not any(pair.differs for pair in after) else first
 
 
-def _method_row(method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, supervised: bool) -> LeaderboardRow:
+def _method_row(
+    method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, supervised: bool
+) -> LeaderboardRow:
     metric = main_metric(records)
-    cells = {task: summarise_values([record.score(task, metric=metric) for record in records]) for task in tasks}
+    cells = {
+        task: summarise_values([record.score(task, metric=metric) for record in records]) for task in tasks
+    }
     reasons, unreadable = failure_reasons(records), failure_reasons(records, UNREADABLE)
     trained = [record for record in records if record.training.get("stages")]
     seen, seconds = list(map(count_training_sentences, trained)), list(map(sum_training_seconds, trained))
@@ -296,7 +316,9 @@ def _table_notes(
     return tuple(notes)
 
 
-def required_notes(campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[LeaderboardRow]) -> list[str]:
+def required_notes(
+    campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[LeaderboardRow]
+) -> list[str]:
     """Return what every table of these records must say: missing tasks, other data, notes of the records."""
     said = [
         f"{campaign.shown(row.method)} has no {', '.join(lacking)}."

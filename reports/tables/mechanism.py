@@ -8,8 +8,14 @@ from bench.records.record import RunRecord
 from bench.render.grid import Grid, summarise_values
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, finished_records
-from bench.reports.tables.probes import check_same_sentences, probed_runs, describe_sentences
-from bench.reports.tables.relation import QUANTITIES, RelationPoint, Relation, correlate_quantities, trained_stages
+from bench.reports.tables.probes import check_same_sentences, describe_sentences, probed_runs
+from bench.reports.tables.relation import (
+    QUANTITIES,
+    Relation,
+    RelationPoint,
+    correlate_quantities,
+    trained_stages,
+)
 from bench.reports.tables.relation_grid import RelationWords, relation_grid
 
 WORDS = RelationWords(
@@ -26,7 +32,9 @@ def mechanism_grids(campaign: Campaign) -> list[Grid]:
     grids = []
     for records in by_profile_and_suite(campaign.records):
         if found := score_relations(campaign, records):
-            on = describe_sentences(next(record.probes for record in finished_records(records) if record.probes))
+            on = describe_sentences(
+                next(record.probes for record in finished_records(records) if record.probes)
+            )
             title = f"Mechanism: {on}; {records[0].suite}, profile {records[0].profile}"
             grids.append(relation_grid(title, found, WORDS))
     return grids

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from bench.data.published import PublishedFigure, load_figures
+from bench.data.published_tables import PublishedFigure, load_figures
 from bench.records.record import ALL, AVERAGE, RunRecord
-from bench.render.grid import ScoreCell, Grid, Value, summarise_values
+from bench.render.grid import Grid, ScoreCell, Value, summarise_values
 from bench.reports.campaign import Campaign
 from bench.reports.records import (
     UNREADABLE,
@@ -17,7 +17,7 @@ from bench.reports.records import (
     finished_records,
     missing_score_notes,
 )
-from bench.reports.tables.published import GREY, Footnotes, published_names, quote_figures
+from bench.reports.tables.published_figures import GREY, Footnotes, published_names, quote_figures
 
 FAMILIES = ("map", "mrr", "ndcg", "precision", "recall")
 _SECTION = "retrieval_metrics"
@@ -27,7 +27,9 @@ Metrics = Mapping[str, float]
 
 def metric_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite with tasks of several metrics at ranks."""
-    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _metric_grid(group, campaign))]
+    return [
+        grid for group in by_profile_and_suite(campaign.records) if (grid := _metric_grid(group, campaign))
+    ]
 
 
 def metrics_at_ranks(record: RunRecord) -> dict[str, Metrics]:
@@ -46,7 +48,10 @@ def _metric_key(metric: str) -> tuple[int, int]:
 
 
 def _metric_grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
-    runs = {method: [metrics_at_ranks(run) for run in finished_records(own)] for method, own in by_method(records).items()}
+    runs = {
+        method: [metrics_at_ranks(run) for run in finished_records(own)]
+        for method, own in by_method(records).items()
+    }
     tasks = dict.fromkeys(task for own in runs.values() for run in own for task in run)
     names = {name for own in runs.values() for run in own for metrics in run.values() for name in metrics}
     if not tasks:
@@ -86,7 +91,9 @@ def _describe_scores(records: Sequence[RunRecord], count: int) -> str:
     return f"Scores x 100, mean over {of}, mean and standard deviation over seeds."
 
 
-def _metric_cells(runs: Sequence[Mapping[str, Metrics]], metrics: Sequence[str], tasks: Sequence[str]) -> list[ScoreCell]:
+def _metric_cells(
+    runs: Sequence[Mapping[str, Metrics]], metrics: Sequence[str], tasks: Sequence[str]
+) -> list[ScoreCell]:
     """A cell a metric and one for their mean; empty where a task lacks the metric in a run."""
     columns: list[list[float | None]] = []
     for run in runs:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.comparison.questions import DETECT
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, Grid, format_score, format_difference
+from bench.render.grid import DASH, Grid, format_difference, format_score
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_profile_and_suite
 from bench.reports.tables.pairwise_tests import PairwiseTests, run_pairwise_tests

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.comparison.select import group_by
-from bench.render.grid import DASH, ScoreCell, Grid, Quoted, Value
+from bench.comparison.selection import group_by
+from bench.render.grid import DASH, Grid, Quoted, ScoreCell, Value
 from bench.reports.campaign import Campaign
+from bench.reports.tables.method_order import LEAST, OrderSetting, SettingPair, order_settings, pair_settings
 from bench.reports.tables.pairwise_tests import LEVEL
-from bench.reports.tables.published import Footnotes
-from bench.reports.tables.settings import LEAST, SettingPair, OrderSetting, pair_settings, order_settings
+from bench.reports.tables.published_figures import Footnotes
 from bench.stats.rank_correlation import RankCorrelation, rank_correlation
 
 _HEADER = ("setting A", "setting B", "methods", "independent", "rho", "95% interval", "tau-b", "agree")
@@ -99,7 +99,7 @@ def _column_notes(enough: Sequence[SettingCorrelation]) -> list[str]:
 
 def _rho_interval(methods: int) -> str:
     """The interval of a rho of 0.5."""
-    from bench.stats.items import spearman_interval
+    from bench.stats.item_statistics import spearman_interval
 
     return "[{:+.1f}, {:+.1f}]".format(*spearman_interval(0.5, methods, LEVEL))
 
@@ -137,7 +137,9 @@ def _setting_notes(campaign: Campaign, found: Sequence[OrderSetting]) -> list[st
     return notes
 
 
-def _omission_notes(campaign: Campaign, found: Sequence[OrderSetting], few: Sequence[SettingPair]) -> list[str]:
+def _omission_notes(
+    campaign: Campaign, found: Sequence[OrderSetting], few: Sequence[SettingPair]
+) -> list[str]:
     """Which pairs of settings and which methods aren't here."""
     notes = []
     if few:

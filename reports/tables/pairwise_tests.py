@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.comparison.design import choose_comparison_design
-from bench.comparison.item_bootstrap import FOLDER, CampaignRun, read_draws, list_task_names
-from bench.comparison.select import Group, sort_runs_by_seed
+from bench.comparison.item_bootstrap import FOLDER, CampaignRun, list_task_names, read_draws
+from bench.comparison.selection import Group, sort_runs_by_seed
 from bench.records.record import ALL, AVERAGE, RunRecord
 from bench.render.grid import DASH, format_interval
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, finished_records, main_metric, task_scores
-from bench.stats.design import Seeds
+from bench.stats.seed_design import Seeds
 
 if TYPE_CHECKING:
     from bench.stats.ranks import PairTest, Ranking
@@ -51,7 +51,10 @@ class PairwiseTests:
         self._as_kept = campaign.as_kept
         self._metric = main_metric(done)
         self._groups = {
-            method: Group(method, tuple(sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in runs)))
+            method: Group(
+                method,
+                tuple(sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in runs)),
+            )
             for method, runs in by_method(done).items()
         }
         self._designs: dict[tuple[str, Seeds, str, Seeds], tuple[Group, Group, bool]] = {}

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.comparison.select import group_by
+from bench.comparison.selection import group_by
 from bench.errors import NotComparableError
 from bench.probes import PROBES
-from bench.probes.probe import ProbeColumn, Probe
+from bench.probes.interface import Probe, ProbeColumn
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, summarise_values
 from bench.reports.campaign import Campaign
@@ -26,7 +26,7 @@ class ProbedRun:
         seed: Its seed, None for none.
         suite: Suite of the average.
         average: Its average there, in the metric's unit; None without a record.
-        probes: See :mod:`bench.probes.measure`.
+        probes: See :mod:`bench.probes.measurement`.
         timing: What it took by the clock.
     """
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from bench.comparison.confounders import read_stage_keys
 from bench.probes import PROBES
-from bench.probes.probe import ProbeColumn
+from bench.probes.interface import ProbeColumn
 from bench.records.record import RunRecord
 from bench.reports.tables.probes import number_at
-from bench.stats.checks import MIN_PAIRS
 from bench.stats.correlations import EQUAL, partial_spearman
-from bench.stats.items import spearman_interval
+from bench.stats.inputs import MIN_PAIRS
+from bench.stats.item_statistics import spearman_interval
 from bench.stats.resampling import spearman_rows
 
 HELD = "uniformity"
@@ -162,7 +162,9 @@ def correlate_quantities(
     return [_correlate_quantity(points, heading, profile, suite, level) for heading in wanted]
 
 
-def _correlate_quantity(points: Sequence[RelationPoint], heading: str, profile: str, suite: str, level: float) -> Relation:
+def _correlate_quantity(
+    points: Sequence[RelationPoint], heading: str, profile: str, suite: str, level: float
+) -> Relation:
     there = {
         one.name: RelationValues(one.values[heading], one.score, one.values.get(HELD))
         for one in points

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from bench.render.grid import DASH, Grid
 from bench.reports.tables.relation import HELD, Relation, Rho
-from bench.stats.checks import MIN_PAIRS
 from bench.stats.coverage import find_coverage
+from bench.stats.inputs import MIN_PAIRS
 
 CLOSE = 0.7  # coverage was measured where both sides correlate by 0.5 with what is held fixed, and by 0.9
 

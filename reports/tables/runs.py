@@ -106,7 +106,9 @@ def run_tables(campaign: Campaign) -> dict[tuple[str, str], RunTable]:
     return found
 
 
-def _method_runs(campaign: Campaign, method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> MethodRuns:
+def _method_runs(
+    campaign: Campaign, method: str, records: Sequence[RunRecord], tasks: Sequence[str]
+) -> MethodRuns:
     first = records[0]
     anchor = "-".join(["runs", *map(safe_name, (first.profile, first.suite, method))])
     runs = tuple(_page_run(campaign, record, tasks) for record in sorted(records, key=_seed_order))

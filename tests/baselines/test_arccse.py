@@ -64,7 +64,9 @@ def test_arccon_without_a_margin_is_info_nce() -> None:
 def test_a_margin_never_makes_it_smaller_up_to_pi() -> None:
     a, p = random(40, 5), random(40, 5, seed=1)
     angles = torch.nn.functional.cosine_similarity(a, p).arccos()
-    losses = [float(arccon_nce(a, p, 0.5, float(u))) for u in torch.linspace(0, math.pi - float(angles.max()), 9)]
+    losses = [
+        float(arccon_nce(a, p, 0.5, float(u))) for u in torch.linspace(0, math.pi - float(angles.max()), 9)
+    ]
     assert losses == sorted(losses)
     assert losses[-1] > losses[0]
     opposite = random(4, 5)  # theta + u beyond pi: the cosine rises again, as released

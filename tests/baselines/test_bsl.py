@@ -24,12 +24,12 @@ from bench.errors import InputError
 from bench.eval.sts import dev_spearman
 from bench.losses.bootstrap import byol_loss
 from bench.nn.backbone import load_backbone, pad_rows, tokenize_rows
-from bench.nn.states import average_states
+from bench.nn.hidden_states import average_states
 from bench.stages import planned_steps
 from bench.training import loop
+from bench.training.batch_encoding import pooled_states
 from bench.training.byol import build_predictor
-from bench.training.chunks import pooled_states
-from bench.training.loop import TrainSettings, order_batches, learning_rate
+from bench.training.loop import TrainSettings, learning_rate, order_batches
 from bench.training.loop import train as train_loop
 from bench.training.randomness import own_random_state
 from bench.training.two_phase_step import Objective

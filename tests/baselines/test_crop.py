@@ -14,8 +14,8 @@ from torch import Tensor
 
 from bench.card import OptionValue
 from bench.registry import discover
-from bench.training.augment import split_sentences, span_length, draw_two_spans
-from bench.training.chunks import batch_states
+from bench.training.augmentation import draw_two_spans, span_length, split_sentences
+from bench.training.batch_encoding import batch_states
 from bench.training.randomness import generator
 from tests.support.steps import nce_by_loops, objective_of, same_step
 from tests.support.training import options_of, stages_of, train_alone

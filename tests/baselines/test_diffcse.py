@@ -15,7 +15,13 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
 from bench.baselines import diffcse as _diffcse
-from bench.baselines.diffcse import generate_edits, split_masked_rows, label_replaced_tokens, rtd_loss, build_training_head
+from bench.baselines.diffcse import (
+    build_training_head,
+    generate_edits,
+    label_replaced_tokens,
+    rtd_loss,
+    split_masked_rows,
+)
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import pad_rows, tokenize_rows

@@ -14,7 +14,7 @@ import torch
 from bench.baselines.edfse import SUBMODELS, distillation_loss
 from bench.card import BuildContext
 from bench.data.mini.generator import TRAINING_SENTENCES, word_cosine
-from bench.data.mini.text import graded_pairs, pretraining_text, training_copy, training_text
+from bench.data.mini.world_text import graded_pairs, pretraining_text, training_copy, training_text
 from bench.data.source import ALL_COPIES, COPIES, FURTHER_COPIES, World
 from bench.encoder import Encoder
 from bench.errors import InputError

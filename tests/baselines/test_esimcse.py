@@ -18,7 +18,7 @@ from bench.baselines.esimcse import build_random_copy
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.losses.contrastive import info_nce, queue_nce
-from bench.training.augment import repeat_subwords, repeat_words, repetition_bound
+from bench.training.augmentation import repeat_subwords, repeat_words, repetition_bound
 from bench.training.momentum import MomentumCopy, VectorQueue
 from bench.training.randomness import generator
 from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step, under_head

@@ -19,7 +19,7 @@ from bench.nn.backbone import load_backbone, tokenize_rows
 from bench.nn.dropout import set_dropout
 from bench.nn.masked_lm import load_masked_lm
 from bench.registry import METHODS
-from bench.training import chunks
+from bench.training import batch_encoding
 from bench.training.masking import mask_tokens
 from bench.training.randomness import generator, own_random_state
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_batch_norms
@@ -184,7 +184,7 @@ def test_chunks_change_nothing(tiny_bert: Path, tiny_mlm: Path, monkeypatch: pyt
     assert not METHODS.get("infocse").card.padding_matters
     found = []
     for budget in (16, 10_000):
-        monkeypatch.setattr(chunks, "default_batch_tokens", lambda _device, _now=budget: _now)
+        monkeypatch.setattr(batch_encoding, "default_batch_tokens", lambda _device, _now=budget: _now)
         made, batch, _ = made_from(tiny_bert, tiny_mlm, mlm_weight=0.5)
         loss = made(batch)
         found.append((loss.detach(), gradients_of(made, loss)))

@@ -19,8 +19,14 @@ from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
 from bench.nn.backbone import load_backbone
 from bench.registry import discover
-from bench.training.edits import reverse_subwords, edit_views, insert_subwords, delete_subwords, shuffle_subwords
 from bench.training.randomness import generator
+from bench.training.subword_edits import (
+    delete_subwords,
+    edit_views,
+    insert_subwords,
+    reverse_subwords,
+    shuffle_subwords,
+)
 from tests.support.steps import (
     cls_of,
     gradients_of,

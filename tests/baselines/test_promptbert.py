@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
 import bench
-from bench.baselines.promptbert import select_view_templates, name_vector_tokens
+from bench.baselines.promptbert import name_vector_tokens, select_view_templates
 from bench.card import BuildContext, OptionValue
 from bench.errors import InputError
 from bench.losses.contrastive import info_nce
@@ -25,14 +25,14 @@ from bench.nn.denoising import (
     DenoisedEncoder,
     build_bare_templates,
     check_positions,
-    denoise_states,
     compute_template_noise,
+    denoise_states,
 )
 from bench.nn.dropout import set_dropout
-from bench.nn.export import export_encoder, load_encoder
+from bench.nn.encoder_folder import export_encoder, load_encoder
 from bench.nn.prompt import Prompt
 from bench.registry import discover
-from bench.training.chunks import prompted_states
+from bench.training.batch_encoding import prompted_states
 from tests.support.cli import Cli, records
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of, toy_score, train_alone

@@ -26,8 +26,8 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, InputError
 from bench.losses.contrastive import cosine_matrix, info_nce
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.halves import embed_prepared, has_halves, prepare_sentences
 from bench.nn.sum_encoder import SumEncoder
+from bench.nn.two_phase_encoding import embed_prepared, has_halves, prepare_sentences
 from bench.registry import discover
 from bench.training.randomness import generator
 from bench.training.teachers import Teacher, mix_cosines

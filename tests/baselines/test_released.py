@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 
 from bench.baselines.released import find_tower_folder
-from bench.data.published import published_rows
-from bench.data.released import ReleasedCheckpoint, ReleasedTower, find_checkpoint, load_checkpoints
+from bench.data.published_tables import published_rows
+from bench.data.released_checkpoints import (
+    ReleasedCheckpoint,
+    ReleasedTower,
+    find_checkpoint,
+    load_checkpoints,
+)
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
 from tests.support.forge import forge
@@ -128,6 +133,8 @@ def test_a_template_reaches_the_encoder(tiny_bert: Path, hub: Path, cli: Cli, tm
     from bench.data.toy import make_toy_task
     from bench.eval.sts import predict_similarities
 
-    expected = predict_similarities(TransformerEncoder(tiny_bert, "mask", template=template), [make_toy_task()])["TOY"]
+    expected = predict_similarities(
+        TransformerEncoder(tiny_bert, "mask", template=template), [make_toy_task()]
+    )["TOY"]
     with np.load(file) as found:
         np.testing.assert_allclose(found["TOY"], expected, atol=1e-6)

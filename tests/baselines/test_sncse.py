@@ -21,7 +21,7 @@ from bench.card import BuildContext, OptionValue
 from bench.errors import BenchError, InputError
 from bench.losses.contrastive import info_nce
 from bench.nn.backbone import load_backbone
-from bench.nn.export import export_encoder
+from bench.nn.encoder_folder import export_encoder
 from bench.registry import discover
 from bench.training import negation
 from bench.training.negation import ParsedToken, hash_folder_files, negate_by_rule, negate_parsed

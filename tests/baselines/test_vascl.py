@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.baselines.vascl import near_nce, find_batch_neighbours, scale_to_unit, find_worst_direction
+from bench.baselines.vascl import find_batch_neighbours, find_worst_direction, near_nce, scale_to_unit
 from bench.card import OptionValue
 from bench.training.layers import ContrastHead
 from bench.training.loop import TrainSettings, parameter_groups, train

@@ -21,8 +21,8 @@ from bench.baselines.vectors import (
     AverageEncoder,
     SifScorer,
     fill_mean_vectors,
-    sif_weights,
     remove_common_component,
+    sif_weights,
 )
 from bench.card import BuildContext, OptionValue
 from bench.data.tasks import PairSubset, PairTask
@@ -30,10 +30,10 @@ from bench.data.toy import make_toy_task
 from bench.data.word_vectors import WordVectors, read_dimension, read_word_vectors, strip_endings
 from bench.encoder import Encoder, PairScorer
 from bench.errors import BenchError, DataError
-from bench.eval.embed import embed_sentences
+from bench.eval.embeddings import embed_sentences
 from bench.eval.sts import predict_similarities
-from bench.probes.data import ProbeData
-from bench.probes.measure import measure_probes
+from bench.probes.measurement import measure_probes
+from bench.probes.probe_data import ProbeData
 from bench.records.record import RunRecord
 from bench.registry import discover
 from tests.support.cli import Cli, records, refusal, stable_bytes

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bench.baselines.whitenedcse import automatic_groups, multi_positive_nce
 from bench.card import OptionValue
-from bench.training.augment import repeat_subwords
+from bench.training.augmentation import repeat_subwords
 from bench.training.group_whitening import group_whiten, inverse_root, inverse_root_by_products, whiten_views
 from bench.training.randomness import generator
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step

@@ -455,9 +455,9 @@ def test_a_run_that_fails_keeps_the_scores_that_are_there(
 def test_a_model_that_changes_during_the_run_fails_the_cell(
     cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bench.execution import builder
+    from bench.execution import encoder_builder
 
-    monkeypatch.setattr(builder, "hash_model", lambda path: "other")
+    monkeypatch.setattr(encoder_builder, "hash_model", lambda path: "other")
     code, _, err = cli("run", "--methods", f"x=hf:{tiny_bert}:cls", *TOY)
     assert (code, "the files of model 'tiny-bert' changed since the run was planned" in err) == (1, True)
 

@@ -182,7 +182,7 @@ def test_a_kept_encoder_is_computed_again(cli: Cli, tmp_path: Path, monkeypatch:
     code, out, err = cli("check", "--results", "results")  # records of a run hold no kept encoder
     assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
     from bench.nn import backbone
-    from bench.nn.states import pool_states
+    from bench.nn.hidden_states import pool_states
 
     monkeypatch.setattr(
         backbone, "pool_states", lambda states, mask, how, *a, **k: pool_states(states, mask, "avg", *a, **k)

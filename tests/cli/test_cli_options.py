@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bench.cli.config import StrictOption
 from bench.cli.options import make_spec, spec_options, workers_option
+from bench.cli.strict_option import StrictOption
 from tests.support.cli import every_option
 
 

@@ -16,13 +16,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.gate import history
-from bench.gate.figures import draw_history_chart
-from bench.gate.history import Build, History, CellHistory, GatePoint, read_history
+from bench.gate import verdict_history
+from bench.gate.history_chart import draw_history_chart
 from bench.gate.history_page import render_history
 from bench.gate.judge import judge
 from bench.gate.tables import format_gate_json
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
+from bench.gate.verdict_history import Build, CellHistory, GatePoint, History, read_history
 from bench.render.formats import FORMATS
 from tests.support.campaigns import make_record
 from tests.support.chromium import chromium
@@ -308,10 +308,10 @@ def test_files_and_folders_have_their_limits(
     assert "has no verdict" in refusal(cli, "history", str(tmp_path / "empty"))
     assert "is no folder" in refusal(cli, "history", str(tmp_path / "nowhere"))
     assert "is no folder" in refusal(cli, "history", str(builds / "a.json"))
-    monkeypatch.setattr(history, "MOST", 3)
+    monkeypatch.setattr(verdict_history, "MOST", 3)
     assert "has 4 files" in refusal(cli, "history", str(builds))
-    monkeypatch.setattr(history, "MOST", 4)
-    monkeypatch.setattr(history, "LARGEST", 500)
+    monkeypatch.setattr(verdict_history, "MOST", 4)
+    monkeypatch.setattr(verdict_history, "LARGEST", 500)
     assert "it is larger than" in refusal(cli, "history", str(builds))
 
 

@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 from bench.comparison import item_bootstrap as draws
-from bench.comparison.item_bootstrap import CampaignRun, draws_path, draw_items
+from bench.comparison.item_bootstrap import CampaignRun, draw_items, draws_path
 from bench.data.suites import load_suite
 from bench.data.toy import make_toy_task
 from bench.errors import BenchError, NotComparableError
@@ -25,7 +25,7 @@ from bench.eval.sts import score_suite
 from bench.records.integrity import seal_record
 from bench.records.record import parse_record, record_to_json
 from bench.records.store import ResultStore
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 from bench.stats.resampling import spearman_draws
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
@@ -197,7 +197,9 @@ def test_damaged_and_foreign_draws_are_never_trusted(
     assert kept(tmp_path) == before
 
 
-def test_a_campaign_that_cannot_be_written_costs_only_time(cli: Cli, runs: list[CampaignRun], tmp_path: Path) -> None:
+def test_a_campaign_that_cannot_be_written_costs_only_time(
+    cli: Cli, runs: list[CampaignRun], tmp_path: Path
+) -> None:
     (tmp_path / "results/local/stats").write_text("in the way")
     code, out, err = cli("stats", "--format", "json", *FEW)
     assert code == 0
@@ -205,7 +207,9 @@ def test_a_campaign_that_cannot_be_written_costs_only_time(cli: Cli, runs: list[
     assert err.count("the draws can't be kept") == len(runs)
 
 
-def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[CampaignRun], tmp_path: Path) -> None:
+def test_what_has_no_items_says_so_and_keeps_its_seeds(
+    cli: Cli, runs: list[CampaignRun], tmp_path: Path
+) -> None:
     runs[0].path.with_suffix(".npz").unlink()
     code, out, err = cli("stats", "--format", "json", *FEW)
     assert code == 0
@@ -214,7 +218,9 @@ def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[Camp
     assert "noise/seed-1/toy.json: items left out, its predictions are missing" in err
     for run in runs:
         tasks = {"TOY": {**run.record.tasks["TOY"], "sha256": "0" * 64}}
-        run.path.write_text(record_to_json(seal_record(replace(parse_record(run.path.read_text(), ""), tasks=tasks))))
+        run.path.write_text(
+            record_to_json(seal_record(replace(parse_record(run.path.read_text(), ""), tasks=tasks)))
+        )
     code, out, err = cli("stats", *FEW)
     assert code == 0
     assert "items left out: suite toy: TOY at hand is not the version" in err

@@ -17,18 +17,24 @@ from bench.comparison.comparison import Comparison, compare
 from bench.comparison.confounders import describe_confounders
 from bench.comparison.design import Design
 from bench.comparison.item_bootstrap import NOT_AGAIN, CampaignRun
-from bench.comparison.render import format_p_clause, format_p_value, format_percent, describe_comparison, describe_verdict
-from bench.comparison.select import Group, format_seeds
+from bench.comparison.render import (
+    describe_comparison,
+    describe_verdict,
+    format_p_clause,
+    format_p_value,
+    format_percent,
+)
+from bench.comparison.selection import Group, format_seeds
 from bench.data.toy import make_toy_task
 from bench.errors import NotComparableError
 from bench.eval.sts import score_suite
 from bench.records.integrity import seal_record
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
-from bench.stats.checks import make_generator
 from bench.stats.correlations import steiger, williams
 from bench.stats.coverage import find_coverage
-from bench.stats.paired import paired_t
+from bench.stats.inputs import make_generator
+from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import exact_permutation, sign_flip, welch
 from tests.support.cli import Cli, records
 
@@ -128,7 +134,9 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
         f"{start}noise - {NOISY} = +50.00 points, 95% interval [{low}, {high}], {format_p_clause(d.p)} by Welch's test, "
         "from 4 seeds per side"
     )
-    assert describe_verdict(compare(b, a)).startswith(f"{start}{NOISY} - noise = -50.00 points, 95% interval [")
+    assert describe_verdict(compare(b, a)).startswith(
+        f"{start}{NOISY} - noise = -50.00 points, 95% interval ["
+    )
 
 
 @pytest.mark.parametrize(
@@ -288,7 +296,9 @@ def test_a_permutation_of_too_few_seeds_cannot_show_anything(take: Take, tmp_pat
         "of up to "
     )
     found = compare(group(tmp_path, "noise", shifted(0.5)), group(tmp_path, NOISY), test="permutation")
-    assert describe_verdict(found).endswith(", p = 0.0286 by the exact permutation test, from 4 seeds per side")
+    assert describe_verdict(found).endswith(
+        ", p = 0.0286 by the exact permutation test, from 4 seeds per side"
+    )
 
 
 def test_several_methods_are_corrected_as_one_family(cli: Cli, take: Take, tmp_path: Path) -> None:
@@ -449,7 +459,9 @@ def test_seeds_are_pairs_only_where_runs_share_data_order_or_stages(
 ) -> None:
     take(6)
     a, b = group(tmp_path, "noise", trained("a")), group(tmp_path, NOISY, change)
-    b = Group(b.label, tuple(CampaignRun(run.store, shifted(0.001 * i)(run.record)) for i, run in enumerate(b.runs)))
+    b = Group(
+        b.label, tuple(CampaignRun(run.store, shifted(0.001 * i)(run.record)) for i, run in enumerate(b.runs))
+    )
     found = compare(a, b)
     assert found.seed_level is not None
     x, y = a.scores("avg"), b.scores("avg")

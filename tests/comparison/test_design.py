@@ -10,9 +10,9 @@ from bench.comparison.confounders import describe_pairing
 from bench.comparison.design import Design, choose_comparison_design
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.render import describe_comparison, describe_verdict
-from bench.comparison.select import Group, match_sides, resolve_sides
+from bench.comparison.selection import Group, match_sides, resolve_sides
 from bench.errors import InputError
-from bench.stats.design import RequestedTest
+from bench.stats.seed_design import RequestedTest
 from tests.support.sides import STORE, Keys, shared, side
 
 A = [0.710, 0.755, 0.690, 0.740, 0.725]
@@ -115,10 +115,14 @@ def test_runs_of_one_specification_are_pairs_on_any_machine() -> None:
 
 def test_no_score_is_read_to_choose() -> None:
     def without(group: Group) -> Group:
-        return replace(group, runs=tuple(CampaignRun(r.store, replace(r.record, scores=())) for r in group.runs))
+        return replace(
+            group, runs=tuple(CampaignRun(r.store, replace(r.record, scores=())) for r in group.runs)
+        )
 
     a, b = without(side("a", A, shared)), without(side("b", B, shared))
-    assert choose_comparison_design(a, b, "auto", "")[2] == Design("paired", "auto", "have 1 trained stage in common")
+    assert choose_comparison_design(a, b, "auto", "")[2] == Design(
+        "paired", "auto", "have 1 trained stage in common"
+    )
     assert choose_comparison_design(a, without(side("c", B)), "auto", "")[2] == Design("welch", "auto", None)
 
 
@@ -246,9 +250,14 @@ def test_pairs_that_do_not_vary_have_no_interval_and_the_p_of_an_exact_test() ->
     )
     assert describe_verdict(equal) == cannot
     assert (equal.headline.interval, equal.headline.possible, equal.answers.plan) == (None, None, None)
-    assert describe_verdict(compare(side("a", [score + 0.01 for score in A], shared), side("b", A, shared))) == cannot
+    assert (
+        describe_verdict(compare(side("a", [score + 0.01 for score in A], shared), side("b", A, shared)))
+        == cannot
+    )
     six = [*A, 0.7]
-    said = describe_verdict(compare(side("a", [score + 0.01 for score in six], shared), side("b", six, shared)))
+    said = describe_verdict(
+        compare(side("a", [score + 0.01 for score in six], shared), side("b", six, shared))
+    )
     assert "a is ahead: a - b = +1.00 points, and the pairs don't vary, p = 0.0312 by an exact test" in said
     none = describe_verdict(compare(side("a", six, shared), side("b", six, shared)))
     assert none.endswith("+0.00 points, and the pairs don't vary, p = 1.0000 by an exact test")

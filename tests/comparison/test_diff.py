@@ -8,12 +8,12 @@ import pytest
 from scipy import stats
 
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.comparison.select import Group, choose_runs
+from bench.comparison.selection import Group, choose_runs
 from bench.data.tasks import PairSubset, PairTask
 from bench.data.toy import make_toy_task
 from bench.errors import InputError
-from bench.eval import rescore
-from bench.eval.moved import ItemChange, class_changes, rank_changes, score_changes
+from bench.eval import rescoring
+from bench.eval.item_changes import ItemChange, class_changes, rank_changes, score_changes
 from bench.records.store import ResultStore
 from tests.support.cli import Cli
 
@@ -100,7 +100,7 @@ def test_sentences_cannot_steer_the_terminal(
     (subset,) = make_toy_task().subsets
     first = tuple(ESCAPES for _ in subset.first)
     evil = {"TOY": PairTask("TOY", (PairSubset("all", first, subset.second, subset.gold),))}
-    monkeypatch.setattr(rescore, "load_record_tasks", lambda record, data: evil)
+    monkeypatch.setattr(rescoring, "load_record_tasks", lambda record, data: evil)
     monkeypatch.setenv("COLUMNS", "200")
     out = cli("diff", "noise", "word_overlap", "-n", "1")[1]
     assert r"\x1b[31m red \u202e [bold]\x07" in out

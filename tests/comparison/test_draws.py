@@ -12,9 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.comparison.item_bootstrap import NOT_AGAIN, RefusedError, CampaignRun, draws_path, draw_items, read_draws
+from bench.comparison.item_bootstrap import (
+    NOT_AGAIN,
+    CampaignRun,
+    RefusedError,
+    draw_items,
+    draws_path,
+    read_draws,
+)
 from bench.errors import BenchError, InputError
-from bench.eval import rescore
+from bench.eval import rescoring
 from bench.records.integrity import seal_record
 from bench.records.record import record_to_json
 from bench.records.store import ResultStore
@@ -58,10 +65,12 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise InputError("suite 'toy' needs evaluation data")
 
-    monkeypatch.setattr(rescore, "_load_suite", missing)
+    monkeypatch.setattr(rescoring, "_load_suite", missing)
 
 
-def test_without_data_kept_draws_serve_and_it_is_said(cli: Cli, runs: list[CampaignRun], no_data: None) -> None:
+def test_without_data_kept_draws_serve_and_it_is_said(
+    cli: Cli, runs: list[CampaignRun], no_data: None
+) -> None:
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, err) == (0, "")
     assert out.count(NOT_AGAIN) == 1

@@ -10,15 +10,20 @@ from scipy import stats
 from bench.comparison.comparison import compare, correct_comparisons
 from bench.comparison.design import Design
 from bench.comparison.evidence import find_component_coverage, find_seed_coverage
-from bench.comparison.finding import ComparisonFinding, CorrectionMethod, select_consistent_interval, correct_findings
-from bench.comparison.render import describe_coverage, describe_comparison, describe_verdict
-from bench.comparison.select import Group
-from bench.reports.tables.comparison import comparison_grid
-from bench.stats.checks import make_generator
+from bench.comparison.finding import (
+    ComparisonFinding,
+    CorrectionMethod,
+    correct_findings,
+    select_consistent_interval,
+)
+from bench.comparison.render import describe_comparison, describe_coverage, describe_verdict
+from bench.comparison.selection import Group
+from bench.reports.tables.comparison_tables import comparison_grid
 from bench.stats.correction import adjust_levels
 from bench.stats.coverage import find_coverage
-from bench.stats.hierarchical import ComponentsDifference
+from bench.stats.inputs import make_generator
 from bench.stats.seeds import welch
+from bench.stats.variance_components import ComponentsDifference
 from tests.support.cli import Cli
 from tests.support.sides import RESULTS, shared, side
 
@@ -72,7 +77,9 @@ def test_a_corrected_verdict_and_its_table_show_one_interval() -> None:
         side(f"o{i}", [score - gap for score in (0.70, 0.71, 0.72, 0.73)])
         for i, gap in enumerate((0.023, 0.03))
     ]
-    first, second = correct_comparisons([compare(ours, other) for other in others], "ours against o0, o1", "holm")
+    first, second = correct_comparisons(
+        [compare(ours, other) for other in others], "ours against o0, o1", "holm"
+    )
     error = 0.01 * np.sqrt(5 / 3 / 2)  # sd^2 = 5e-4 / 3 on both sides, of four each; 6 degrees of freedom
     p = 2 * stats.t.sf(np.array([0.023, 0.03]) / error, 6)
     half = stats.t.ppf(1 - 0.05 / 2, 6) * error
@@ -80,8 +87,9 @@ def test_a_corrected_verdict_and_its_table_show_one_interval() -> None:
     assert first.corrected is not None
     assert [first.corrected.p, first.corrected.level] == pytest.approx([p[0], 0.95])
     ends = f"[{100 * (0.023 - half):+.2f}, {100 * (0.023 + half):+.2f}]"
-    assert f"95% interval {ends}, p = {p[0]:.4f} by Welch's test after correction by Holm over 2" in describe_verdict(
-        first
+    assert (
+        f"95% interval {ends}, p = {p[0]:.4f} by Welch's test after correction by Holm over 2"
+        in describe_verdict(first)
     )
     assert [row[4] for row in comparison_grid(first).rows] == [ends, ends]
     half = stats.t.ppf(1 - 0.05 / 4, 6) * error
@@ -198,10 +206,14 @@ def test_other_formats_hold_the_verdict_too(cli: Cli, form: str, fact: str) -> N
 
 def test_the_coverage_that_is_quoted_fits_the_test_and_its_numbers() -> None:
     alike, wide = [0.70, 0.71, 0.72, 0.70, 0.71], [0.50, 0.90]
-    assert find_seed_coverage(Design("welch", "auto", None), alike, alike, None) == find_coverage("welch", 5, 5)
+    assert find_seed_coverage(Design("welch", "auto", None), alike, alike, None) == find_coverage(
+        "welch", 5, 5
+    )
     unequal = find_seed_coverage(Design("welch", "auto", None), alike, wide, None)
     assert (unequal.method, unequal.n_a, unequal.n_b) == ("welch", 2, 5)
-    assert find_seed_coverage(Design("student", "auto", None), [0.7], alike, None) == find_coverage("student", 5, 1)
+    assert find_seed_coverage(Design("student", "auto", None), [0.7], alike, None) == find_coverage(
+        "student", 5, 1
+    )
     paired = find_seed_coverage(Design("sign-flip", "auto", "x"), alike, alike, 0.99)
     assert paired == find_coverage("paired t", 5, 5, correlation=0.99)
     both = ComponentsDifference(0.1, 0.0, 0.2, 2.0, 4.0, 0.1, 2e-4, 1e-4, 5, 5, True)

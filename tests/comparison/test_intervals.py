@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from bench.comparison.intervals import compute_method_intervals
+from bench.comparison.campaign_intervals import compute_method_intervals
 from tests.support.sides import side
 
 

@@ -14,14 +14,19 @@ from bench.comparison.finding import ComparisonFinding
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.questions import Questions
 from bench.comparison.render import describe_comparison
-from bench.comparison.select import Group
-from bench.data.published import WIKI, published_rows
+from bench.comparison.selection import Group
+from bench.data.published_tables import WIKI, published_rows
 from bench.errors import InputError
-from bench.reports.tables.comparison import published_differences
-from bench.stats.design import RequestedTest
-from bench.stats.equivalence import claim_test, equivalence_test, estimate_from_interval, predict_run_difference
-from bench.stats.paired import paired_t
-from bench.stats.planning import describe_seed_plan, plan_seeds, compute_power_range
+from bench.reports.tables.comparison_tables import published_differences
+from bench.stats.equivalence import (
+    claim_test,
+    equivalence_test,
+    estimate_from_interval,
+    predict_run_difference,
+)
+from bench.stats.planning import compute_power_range, describe_seed_plan, plan_seeds
+from bench.stats.seed_design import RequestedTest
+from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import least_p, welch
 from bench.stats.spread import spread_of_pairs, spread_of_sides
 from tests.support.cli import Cli, refusal
@@ -214,7 +219,9 @@ def test_published_differences_are_those_of_one_table_and_of_our_setting() -> No
     a, b = printed("simcse", "wiki1m_for_simcse.txt"), printed("esimcse", "wiki1m_for_simcse.txt")
     found = published_differences(a, b)
     by_hand = {}
-    rows = [line for line in published_rows("sts7") if line.first.backbone == "bert-base" and line.text == WIKI]
+    rows = [
+        line for line in published_rows("sts7") if line.first.backbone == "bert-base" and line.text == WIKI
+    ]
     for one in rows:
         for other in rows:
             same = one.first.source == other.first.source

@@ -99,7 +99,9 @@ PROFILE = (Path(profiles.__file__).parent / "mini.toml").read_text(encoding="utf
 def test_a_file_is_a_profile(tmp_path: Path) -> None:
     for encoding in ("utf-8", "utf-8-sig"):  # an editor's byte order mark is no statement
         (tmp_path / "mine.toml").write_text(PROFILE, encoding=encoding)
-        assert profiles.load_profile(str(tmp_path / "mine.toml")) == replace(profiles.load_profile("mini"), name="mine")
+        assert profiles.load_profile(str(tmp_path / "mine.toml")) == replace(
+            profiles.load_profile("mini"), name="mine"
+        )
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from bench.card import MethodCard
 from bench.config.method_ids import (
     bracket_depths,
+    match_recorded_id,
     parse_method,
     parse_methods,
     quote_path,
     quote_value,
-    match_recorded_id,
     split_argument,
     split_outside_brackets,
     split_path,
 )
 from bench.config.spec import MethodRequest
 from bench.errors import InputError
-from bench.records.files import model_stem
+from bench.records.filesystem import model_stem
 from bench.registry import discover
 
 Split = tuple[str | None, tuple[str, str] | None]

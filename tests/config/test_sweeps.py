@@ -13,9 +13,9 @@ from bench.config.spec import RunSpec
 from bench.config.sweep_manifest import Manifest, load_manifests, save_manifest
 from bench.config.sweeps import SWEEPS, Backbone, SweepPoint, single_encoders
 from bench.errors import DataError
-from bench.losses.twin import ltn
+from bench.losses.twin_losses import ltn
 from bench.plan.plan import make_plan
-from bench.reports.tables.sweeps import norm_factor, sweep_grids
+from bench.reports.tables.sweep_tables import norm_factor, sweep_grids
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 from tests.support.tncse import sets

@@ -14,12 +14,12 @@ import pytest
 from bench.config import profiles
 from bench.config.plugins import load_plugin, read_plugin
 from bench.conformance import parametrize, parametrize_with_checks
-from bench.conformance.checks import CHECKS
-from bench.conformance.encoder import SENTENCES
+from bench.conformance.check_registry import CHECKS
+from bench.conformance.check_run import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, check_method, load_methods
+from bench.conformance.encoder_checks import SENTENCES
 from bench.conformance.subject import BUDGET, Subject
-from bench.conformance.suite import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, check_method, load_methods
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.export import export_encoder
+from bench.nn.encoder_folder import export_encoder
 from bench.registry import METHODS, discover
 from tests.support.architectures import tiny
 from tests.support.conformance import RIGHT

@@ -12,22 +12,28 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.baselines.word_overlap import WordOverlapScorer, split_words
-from bench.data.contrast import PHENOMENA, ContrastTask, make_contrast_tasks, read_contrast_text, make_triple
+from bench.data.contrast_items import (
+    PHENOMENA,
+    ContrastTask,
+    make_contrast_tasks,
+    make_triple,
+    read_contrast_text,
+)
 from bench.data.contrast_rules import (
     RULES,
-    replace_antonym,
-    is_plain,
-    insert_negation,
     change_number,
-    swap_places,
+    insert_negation,
+    is_plain,
+    replace_antonym,
     replace_synonym,
+    swap_places,
     swap_roles,
 )
 from bench.data.contrast_words import Sentence, load_word_lists
-from bench.data.mini.contrast import count_changes, draw_contrast_task
 from bench.data.mini.generator import draw_customs
-from bench.data.mini.suites import CONTRAST_SUITE
-from bench.data.mini.text import training_text
+from bench.data.mini.mini_suites import CONTRAST_SUITE
+from bench.data.mini.minimal_pairs import count_changes, draw_contrast_task
+from bench.data.mini.world_text import training_text
 from bench.data.source import World
 from bench.data.suites import SUITES, load_contrast, load_suite
 from bench.errors import DataError, InputError
@@ -231,7 +237,7 @@ def test_rules_text_and_items_enter_the_fingerprint(monkeypatch: pytest.MonkeyPa
     one = {task.sha256 for task in make_contrast_tasks(TEXT, "x")}
     other = {task.sha256 for task in make_contrast_tasks([*TEXT, "Nothing comes of this."], "x")}
     assert len(one | other) == 10
-    monkeypatch.setattr("bench.data.contrast.RULES", 2)
+    monkeypatch.setattr("bench.data.contrast_items.RULES", 2)
     assert not one & {task.sha256 for task in make_contrast_tasks(TEXT, "x")}
 
 

@@ -44,7 +44,10 @@ def test_checkpoints_are_chosen_on_it_and_another_name_of_it_is_the_same_run(
     code, _, err = cli("run", *SIMCSE, "--dev", "local:pairs.tsv", as_is=True)
     assert code == 0, err
     (record,) = records(tmp_path).values()
-    assert record.training["dev"] == {"task": "local:pairs", "sha256": read_local_task(Path("pairs.tsv")).sha256}
+    assert record.training["dev"] == {
+        "task": "local:pairs",
+        "sha256": read_local_task(Path("pairs.tsv")).sha256,
+    }
     code, out, _ = cli("run", *SIMCSE, "--dev", "local:other.tsv", "--dry-run", as_is=True)
     assert (code, "0 of 1 cells to run" in out) == (0, True)
     code, out, _ = cli("run", *SIMCSE, "--dev", "toy", "--dry-run", "--campaign", "other", as_is=True)

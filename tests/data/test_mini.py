@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from bench.data.mini.generator import TRAINING_SENTENCES, draw_customs, word_cosine, sample_event, event_split
+from bench.data.mini.generator import TRAINING_SENTENCES, draw_customs, event_split, sample_event, word_cosine
 from bench.data.mini.grammar import ORDERS, Draw, Event, realise
 from bench.data.mini.lexicon import load_lexicon
 from bench.data.mini.ship import FOLDER, generate_files
-from bench.data.mini.text import graded_pairs, pretraining_text, training_copy, training_text
+from bench.data.mini.world_text import graded_pairs, pretraining_text, training_copy, training_text
 from bench.data.source import COPIES, World
 from bench.data.tasks import PairTask
 
@@ -55,7 +55,11 @@ def key(sentence: str) -> str:
 def test_the_world_is_frozen(seed: int) -> None:
     """Whoever changes these raises GENERATOR or SPLIT: records of the old world are not comparable."""
     world = World(seed)
-    found = (training_text(world).sha256, graded_pairs(world, "dev").sha256, graded_pairs(world, "test").sha256)
+    found = (
+        training_text(world).sha256,
+        graded_pairs(world, "dev").sha256,
+        graded_pairs(world, "test").sha256,
+    )
     assert found == FROZEN[world.seed]
 
 

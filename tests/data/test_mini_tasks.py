@@ -14,13 +14,13 @@ from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
-from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, draw_mteb_tasks, draw_transfer_tasks
-from bench.data.mini.text import graded_pairs, training_copy, training_text
+from bench.data.mini.mini_suites import MTEB_SUITES, TRANSFER_SUITE, draw_mteb_tasks, draw_transfer_tasks
+from bench.data.mini.world_text import graded_pairs, training_copy, training_text
 from bench.data.mteb_names import load_mteb_lists
 from bench.data.source import COPIES, DataSource, World
 from bench.data.suites import MINI_SUITES, SUITES, load_suite
 from bench.errors import InputError
-from bench.eval.suite import measure_of
+from bench.eval.suite_measures import measure_of
 from bench.plan.plan import make_plan
 from tests.support.cli import Cli
 
@@ -45,7 +45,10 @@ def sentences(seed: int) -> set[str]:
         and (task.type, column) != ("summarisation", "text")
     )
     own = (
-        s for task in draw_transfer_tasks(World(seed)) for split in task.splits for s in split.first + split.second
+        s
+        for task in draw_transfer_tasks(World(seed))
+        for split in task.splits
+        for s in split.first + split.second
     )
     return {*of_mteb, *own}
 
@@ -114,7 +117,9 @@ def test_the_thirds_of_the_pairs_share_few_some_and_many_words() -> None:
         assert set(Counter(score for *_, score in rows)) == set("012345")
         shared.append(sum(len({*a.split()} & {*b.split()}) for a, b, _ in rows) / len(rows))
     assert shared == sorted(shared)
-    assert {row[:2] for row in tasks_of(1)["MiniSTS"].table("file")} <= {*graded_pairs(World(), "test").all_pairs()}
+    assert {row[:2] for row in tasks_of(1)["MiniSTS"].table("file")} <= {
+        *graded_pairs(World(), "test").all_pairs()
+    }
 
 
 def test_transfer_is_measured_from_the_world_asked_for() -> None:

@@ -19,14 +19,14 @@ from bench.data.mteb_names import (
     split_suites,
     suite_label,
 )
-from bench.data.published import load_figures, published_rows
+from bench.data.published_tables import load_figures, published_rows
 from bench.data.source import DataSource
 from bench.data.suites import SUITES, load_suite
 from bench.errors import InputError
 from bench.eval.mteb_scores import MtebEntry, metric_name, suite_scores
 from bench.eval.mteb_setup import import_mteb, preserve_random_state
 from bench.eval.mteb_tasks import MtebTask
-from bench.eval.suite import measure_of
+from bench.eval.suite_measures import measure_of
 from bench.records.record import Score
 
 SIZES = {
@@ -123,7 +123,8 @@ def test_scores_of_one_kind_share_their_metric() -> None:
     tasks = [task("a", "STS", "cosine_spearman"), task("b", "STS", "cosine_spearman")]
     found = {
         "a": [
-            MtebEntry("test", name, {"cosine_spearman": x}, n) for name, x, n in (("en", 0.5, 3), ("de", 0.7, 5))
+            MtebEntry("test", name, {"cosine_spearman": x}, n)
+            for name, x, n in (("en", 0.5, 3), ("de", 0.7, 5))
         ],
         "b": [MtebEntry("test", "default", {"cosine_spearman": 0.2}, 4)],
     }
@@ -140,7 +141,9 @@ def test_scores_of_several_kinds_have_main_scores_and_an_average_a_kind() -> Non
     tasks = [task("a", "STS", "cosine_spearman"), task("b", "Classification", "accuracy")]
     found = {
         "a": [MtebEntry("test", "default", {"cosine_spearman": 0.5}, 3)],
-        "b": [MtebEntry(split, "en", {"accuracy": value}, 2) for split, value in (("dev", 0.2), ("test", 0.4))],
+        "b": [
+            MtebEntry(split, "en", {"accuracy": value}, 2) for split, value in (("dev", 0.2), ("test", 0.4))
+        ],
     }
     assert rounded(suite_scores(tasks, found)) == [
         ("a", "all", "main_score", 0.5, 3),

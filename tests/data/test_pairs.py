@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench.data import hub, pins
+from bench.data.labelled_pairs import LONGEST, make_pairs, read_pairs
 from bench.data.mini.generator import TRIPLETS, draw_customs, draw_triplets
-from bench.data.mini.text import training_pairs
-from bench.data.pairs import LONGEST, make_pairs, read_pairs
+from bench.data.mini.world_text import training_pairs
 from bench.data.source import World
 from bench.errors import DataError
 from tests.support.cli import Cli, refusal

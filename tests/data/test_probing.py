@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.cli.main import cli
-from bench.data import hub, probing
+from bench.data import hub, probing_files
 from bench.errors import BenchError, DataError, InputError
 
 TEXT = "tr\tPAST\tit  was so\nva\tPRES\tit is so\nte\tPAST\tit was\n"
@@ -37,13 +37,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    root = tmp_path / "web" / probing.REPOSITORY / probing.REVISION / "data" / "probing"
+    root = tmp_path / "web" / probing_files.REPOSITORY / probing_files.REVISION / "data" / "probing"
     root.mkdir(parents=True)
-    for file in probing.BLOBS:
+    for file in probing_files.BLOBS:
         content = (TEXT + f"te\tPRES\t{file}\n").encode()
         (root / file).write_bytes(content)
         name = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-        monkeypatch.setitem(probing.BLOBS, file, name)
+        monkeypatch.setitem(probing_files.BLOBS, file, name)
     Quiet.served.clear()
     handler = partial(Quiet, directory=str(tmp_path / "web"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -62,11 +62,11 @@ def test_the_ten_files_come_and_are_checked(files: Path, tmp_path: Path) -> None
     done = command("fetch", "probing", "--data", str(data))
     assert done.exit_code == 0, done.output
     place = data / "senteval" / "probing"
-    assert {path.name for path in place.iterdir()} == set(probing.BLOBS)
+    assert {path.name for path in place.iterdir()} == set(probing_files.BLOBS)
     assert len(Quiet.served) == 10
     assert hub.fetch_data("probing", data) == [place]
     assert len(Quiet.served) == 10  # checked, not fetched again
-    task = probing.read_probing_task("Tense", probing.find_probing_folder(data))
+    task = probing_files.read_probing_task("Tense", probing_files.find_probing_folder(data))
     assert task.counts == {"train": 1, "dev": 1, "test": 2}
     assert task.splits[0].first == ("it was so",)
     verified = command("verify", "probing", "--data", str(data))
@@ -75,19 +75,21 @@ def test_the_ten_files_come_and_are_checked(files: Path, tmp_path: Path) -> None
     assert "tree_depth.txt             BAD" in command("verify", "probing", "--data", str(data)).output
     hub.fetch_data("probing", data)
     assert Quiet.served[10:] == [Quiet.served[2]]  # the damaged one alone
-    assert probing.check_probing_file("tree_depth.txt", place) == probing.BLOBS["tree_depth.txt"]
+    assert probing_files.check_probing_file("tree_depth.txt", place) == probing_files.BLOBS["tree_depth.txt"]
 
 
 def test_they_stand_beside_the_downstream_folder(files: Path, tmp_path: Path) -> None:
     (tmp_path / "SentEval" / "data" / "downstream" / "STS").mkdir(parents=True)
     (place,) = hub.fetch_data("probing", tmp_path / "SentEval" / "data")
     assert place == tmp_path / "SentEval" / "data" / "probing"
-    assert probing.find_probing_folder(tmp_path) == place
+    assert probing_files.find_probing_folder(tmp_path) == place
     (tmp_path / "deep" / "senteval" / "downstream" / "STS").mkdir(parents=True)
-    assert probing.choose_probing_folder(tmp_path / "deep") == tmp_path / "deep" / "senteval" / "probing"
+    assert (
+        probing_files.choose_probing_folder(tmp_path / "deep") == tmp_path / "deep" / "senteval" / "probing"
+    )
     (tmp_path / "flat" / "STS").mkdir(parents=True)
-    assert probing.choose_probing_folder(tmp_path / "flat") == tmp_path / "flat" / "probing"
-    assert probing.find_probing_folder(tmp_path / "SentEval" / "data" / "downstream").resolve() == place
+    assert probing_files.choose_probing_folder(tmp_path / "flat") == tmp_path / "flat" / "probing"
+    assert probing_files.find_probing_folder(tmp_path / "SentEval" / "data" / "downstream").resolve() == place
 
 
 def test_a_damaged_or_missing_file_leaves_nothing(files: Path, tmp_path: Path) -> None:
@@ -108,10 +110,10 @@ def test_parts_are_taken_up(files: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data" / ".download"
     folder.mkdir(parents=True)
     for file, cut in (("tree_depth.txt", 9), ("word_content.txt", None)):
-        (folder / f"{file}.{probing.BLOBS[file]}.part").write_bytes((files / file).read_bytes()[:cut])
+        (folder / f"{file}.{probing_files.BLOBS[file]}.part").write_bytes((files / file).read_bytes()[:cut])
     (place,) = hub.fetch_data("probing", tmp_path / "data")
     assert len(Quiet.served) == 9  # a whole part isn't asked for
-    assert all(probing.check_probing_file(file, place) for file in probing.BLOBS)
+    assert all(probing_files.check_probing_file(file, place) for file in probing_files.BLOBS)
 
 
 def test_a_plain_address_is_refused(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,11 +128,11 @@ def test_what_is_missing_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=rf"no probing data here; .*; bench data fetch probing --data {tmp_path} gets"
     ):
-        probing.find_probing_folder(tmp_path)
+        probing_files.find_probing_folder(tmp_path)
     with pytest.raises(DataError, match=rf"missing; bench data fetch probing --data {tmp_path} gets them"):
-        probing.check_probing_file("tree_depth.txt", tmp_path / "probing")
+        probing_files.check_probing_file("tree_depth.txt", tmp_path / "probing")
 
 
 def test_the_pinned_files_are_gits() -> None:
-    assert set(probing.FILES.values()) == set(probing.BLOBS)
-    assert all(len(name) == 40 for name in probing.BLOBS.values())
+    assert set(probing_files.FILES.values()) == set(probing_files.BLOBS)
+    assert all(len(name) == 40 for name in probing_files.BLOBS.values())

@@ -11,9 +11,9 @@ from typing import Literal
 import pytest
 
 from bench.data.corpus import read_corpus
-from bench.data.delimited import QUOTED, has_csv_quotes, count_quoted_cells
+from bench.data.delimited import QUOTED, count_quoted_cells, has_csv_quotes
+from bench.data.labelled_pairs import read_pairs
 from bench.data.local_tasks import read_local_pairs, read_local_suite
-from bench.data.pairs import read_pairs
 from bench.data.suites import read_local_task
 from bench.errors import DataError
 from tests.support.cli import Cli

@@ -17,7 +17,7 @@ from filelock import FileLock
 from bench.cli import rtt as cli_rtt
 from bench.config import profiles
 from bench.data.corpus import make_corpus, read_corpus
-from bench.data.rtt import MADE_BY, RoundTrip, Translated
+from bench.data.round_trip import MADE_BY, RoundTrip, Translated
 from bench.data.toy import make_toy_task
 from bench.encoder import Progress
 from bench.errors import InputError
@@ -231,7 +231,7 @@ def test_a_model_of_several_languages_needs_one(own_models: Path) -> None:
     )
     with pytest.raises(InputError, match="'oci' is no target language of opus-mt-en-fr"):
         translator(own_models, code="oci")
-    rows, _ = translator(own_models, code="fra")._rows(SENTENCES[:2])
+    rows, _ = translator(own_models, code="fra")._tokenize_sentences(SENTENCES[:2])
     assert [row[0] for row in rows] == [renamed[">>fra<<"]] * 2
     with pytest.raises(InputError, match="expected a pivot without a code"):
         translator(own_models, "fr", "en", code="fra")

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench.card import OptionValue
 from bench.config import profiles
-from bench.execution.builder import EncoderBuilder
+from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.monitor import format_duration
 from bench.execution.preview import TimeEstimate, format_cost, format_estimate
 from bench.execution.stage_cache import StageCache
@@ -290,7 +290,7 @@ def test_what_is_trained_already_costs_no_training_and_one_method_without_an_est
 ) -> None:
     run = (*short(tiny_bert, corpus, "simcse,broken,noise", ("simcse",), 2), "--seeds", "2")
     assert cli(*run)[0] == 1
-    monkeypatch.setattr(EncoderBuilder, "_train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(EncoderBuilder, "_train_stage", lambda *_: pytest.fail("trained again"))
     code, out, _ = cli(*run, "--campaign", "other", "--estimate")
     assert code == 0
     found = [re.sub(r"\[.*?\] +", " ", line) for line in out.splitlines()[-4:]]
@@ -318,7 +318,9 @@ def test_the_page_says_what_the_arithmetic_gives() -> None:
     assert f"one seed of `{method}`, {alone:.1f} h" in text
     assert f"about {round(3 * sum(grids.values()), -1):.0f}" in text
     for name in trained:
-        assert scale.training_hours(name, "roberta-base") == pytest.approx(scale.training_hours(name, "bert-base"), rel=0.03)
+        assert scale.training_hours(name, "roberta-base") == pytest.approx(
+            scale.training_hours(name, "bert-base"), rel=0.03
+        )
     assert f"{scale.token_operations(32) / 1e6:.0f} million at 32" in text
     assert f"sustains {scale.SUSTAINED / 1e12:.0f} TFLOP/s" in text
 

@@ -14,7 +14,7 @@ import pytest
 from bench.data import pins, text_columns
 from bench.data.corpus import make_corpus, read_corpus
 from bench.data.toy import make_toy_task
-from bench.data.training import read_copy
+from bench.data.training_data import read_copy
 from bench.errors import DataError, InputError
 from tests.support.cli import Cli, refusal
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import profiles
-from bench.data.training import profile_corpus
+from bench.data.training_data import profile_corpus
 from bench.errors import DataError, InputError
 
 OTHERS = "docs/data.md says what bench's own texts are, and how to take another"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bench.config.plugins import load_plugin, read_plugin
-from bench.conformance.checks import CHECKS
-from bench.conformance.suite import FAILED, check_method
+from bench.conformance.check_registry import CHECKS
+from bench.conformance.check_run import FAILED, check_method
 from tests.conftest import HERE
 
 Cli = Callable[..., tuple[int, str, str]]

@@ -12,7 +12,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from bench.config.plugins import load_plugin, read_plugin
-from bench.conformance.suite import FAILED, check_method
+from bench.conformance.check_run import FAILED, check_method
 from tests.support.actions import read
 from tests.support.cli import Cli
 from tests.support.docs_commands import ROOT, TEXTS, Command, commands

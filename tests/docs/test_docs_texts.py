@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bench.config import profiles
-from bench.data.training import profile_corpus
+from bench.data.training_data import profile_corpus
 from bench.records.store import ResultStore
 from bench.render.grid import SCALE
-from bench.training.pretrain import read_documents
+from bench.training.pretraining import read_documents
 from tests.support.docs_commands import ROOT, TEXTS
 
 SECTION = TEXTS["data.md"].split("## The texts of minilm and minilm-lm")[1].split("\n## ")[0]

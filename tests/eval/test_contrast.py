@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from bench.baselines.word_overlap import WordOverlapScorer
-from bench.data.contrast import ContrastTask
+from bench.data.contrast_items import ContrastTask
 from bench.errors import BenchError
-from bench.eval.contrast import ContrastSuite, credit_items
+from bench.eval.contrast_suite import ContrastSuite, credit_items
 from bench.eval.measure import MeasureContext
-from bench.eval.suite import measure_of
-from bench.stats.checks import make_generator
+from bench.eval.suite_measures import measure_of
+from bench.stats.inputs import make_generator
 from tests.support.cli import Cli, records
 from tests.support.forge import forge
 
@@ -78,7 +78,9 @@ def test_a_method_without_vectors_compares_by_its_own_similarity() -> None:
 
 
 def test_what_cannot_be_scored_again() -> None:
-    assert credit_items(TASK, np.array([[1, -1, 1e-7, -1e-7]], dtype=np.float32)).tolist() == [[1, 0, 0.5, 0.5]]
+    assert credit_items(TASK, np.array([[1, -1, 1e-7, -1e-7]], dtype=np.float32)).tolist() == [
+        [1, 0, 0.5, 0.5]
+    ]
     with pytest.raises(BenchError, match="3 predictions for 4 items"):
         credit_items(TASK, np.zeros(3, dtype=np.float32))
     with pytest.raises(BenchError, match="a prediction is not finite"):

@@ -17,16 +17,16 @@ import bench
 from bench.data.mteb_names import load_mteb_lists, parse_task
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.eval import mteb_cached
-from bench.eval.loaded import LoadedEncoder
-from bench.eval.mteb_cached import check_cached_data, check_declared_data
-from bench.eval.mteb_declared import declared_data_sets
+from bench.eval import mteb_cache
+from bench.eval.mteb_cache import check_cached_data, check_declared_data
 from bench.eval.mteb_run import evaluate_mteb
 from bench.eval.mteb_setup import import_mteb, silence_mteb
-from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, build_mteb_task
+from bench.eval.mteb_sources import declared_data_sets
+from bench.eval.mteb_tasks import MtebTask, build_mteb_task, load_mteb_suite
+from bench.eval.public_encoder import LoadedEncoder
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.export import export_encoder
-from bench.nn.readme import read_model_card
+from bench.nn.encoder_folder import export_encoder
+from bench.nn.model_metadata import read_model_card
 from bench.nn.sum_encoder import SumEncoder
 from tests.support.local_suite import write_local_suite
 
@@ -185,7 +185,7 @@ def test_missing_data_sets_are_told_from_folders(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     check_cached_data(suite, tasks)
     check_declared_data("mteb:STS12")
-    assert not mteb_cached.is_offline()
+    assert not mteb_cache.is_offline()
 
 
 @pytest.mark.long

@@ -25,19 +25,19 @@ from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import Encoder, FloatArray
 from bench.errors import BenchError, InputError
 from bench.eval.measure import SuiteResult
-from bench.eval.mteb_classes import score_fewer_classes
+from bench.eval.mteb_classification import score_fewer_classes
 from bench.eval.mteb_items import local_items, mteb_items
-from bench.eval.mteb_kept import _find_items
 from bench.eval.mteb_model import MtebEncoder, hash_encoder
+from bench.eval.mteb_predictions import _find_items
 from bench.eval.mteb_run import evaluate_mteb
 from bench.eval.mteb_setup import import_mteb
 from bench.eval.mteb_suite import MtebSuite
-from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, build_mteb_task
-from bench.eval.rescore import rescore_record
+from bench.eval.mteb_tasks import MtebTask, build_mteb_task, load_mteb_suite
+from bench.eval.rescoring import rescore_record
 from bench.eval.sts import predict_similarities, score_task
 from bench.nn.backbone import TransformerEncoder
 from bench.records.record import RunRecord
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 from tests.support.cli import Cli
 from tests.support.local_suite import WORDS, write_local_suite
 from tests.support.training import train_alone
@@ -201,7 +201,9 @@ def test_every_kind_runs_on_files_alone(suite: Path, tmp_path: Path) -> None:
 def test_what_is_kept_gives_every_score_again(suite: Path, tmp_path: Path) -> None:
     """Of an encoder that is far from perfect on every task."""
     tasks = {task.id: task for task in load_mteb_suite(f"local:{suite}")}
-    run = evaluate_mteb(WordVectors(dim=6), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
+    run = evaluate_mteb(
+        WordVectors(dim=6), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb"
+    )
     record = measured_record(tasks, run)
     values = [score.value for score in run.scores if score.metric == "main_score"]
     assert all(value not in (0, 1) for value in values)
@@ -308,7 +310,9 @@ def test_tasks_of_mteb_keep_what_gives_their_score(tmp_path: Path, monkeypatch: 
     for name in TABLES:
         monkeypatch.setattr(type(mteb.get_task(name)), "load_data", load_data)
     tasks = {task.id: task for task in load_mteb_suite(f"mteb:{','.join(TABLES)}")}
-    run = evaluate_mteb(WordVectors(dim=4), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
+    run = evaluate_mteb(
+        WordVectors(dim=4), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb"
+    )
     assert run.predictions is not None
     assert {name: len(values) for name, values in run.predictions.items()} == {
         "TwitterSemEval2015": 40,
@@ -463,7 +467,9 @@ def test_word_vectors_without_a_word_of_a_task_are_refused(suite: Path, tmp_path
     tasks = load_mteb_suite(f"local:{suite}")
     message = r"classes: no vector for any of the text's \d+ tokens; expected word vectors of the"
     with pytest.raises(BenchError, match=message) as caught:
-        evaluate_mteb(AverageEncoder(tmp_path / "german.txt"), tasks, name="bench/x", folder=tmp_path / "mteb")
+        evaluate_mteb(
+            AverageEncoder(tmp_path / "german.txt"), tasks, name="bench/x", folder=tmp_path / "mteb"
+        )
     assert "collapsed" not in str(caught.value)
 
 
@@ -573,7 +579,7 @@ def test_minilm_on_untokenised_stsb_through_mteb_and_through_bench(
     ours = pair_task("en", rows)
 
     from bench.config import profiles
-    from bench.nn.folder import resolve_folder
+    from bench.nn.model_folder import resolve_folder
 
     folder = resolve_folder(profiles.backbone_reference(profiles.load_profile("minilm")), where="minilm")
     encoder = TransformerEncoder(folder.path, "avg")

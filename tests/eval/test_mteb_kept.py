@@ -15,15 +15,21 @@ from sklearn.metrics import f1_score  # type: ignore[import-untyped]
 
 from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
-from bench.eval import rescore as recheck
-from bench.eval.mteb_kept import draw_task_scores, keep_predictions, find_item_changes, prediction_parts, rescore_tasks
+from bench.eval import rescoring as recheck
 from bench.eval.mteb_kinds import kind_of
+from bench.eval.mteb_predictions import (
+    draw_task_scores,
+    find_item_changes,
+    keep_predictions,
+    prediction_parts,
+    rescore_tasks,
+)
 from bench.eval.mteb_scores import MtebEntry, entry_as_json, entry_from_json, suite_scores
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
-from bench.eval.rescore import rescore_record
+from bench.eval.rescoring import rescore_record
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 from tests.support.cli import Cli
 from tests.support.local_suite import write_local_suite
 
@@ -207,7 +213,9 @@ def statistic(name: str, tasks: dict[str, MtebTask]) -> Callable[[FloatArray, An
 def test_items_are_drawn_as_by_hand(tasks: dict[str, MtebTask], name: str) -> None:
     both = [predictions_of(5), predictions_of(6)]
     record = record_of(tasks, both[0])
-    found = draw_task_scores(tasks[name], np.stack([p[name] for p in both]), record, make_generator(1, "x"), 120)
+    found = draw_task_scores(
+        tasks[name], np.stack([p[name] for p in both]), record, make_generator(1, "x"), 120
+    )
     chosen = make_generator(1, "x").integers(0, SIZES[name], (120, SIZES[name]))
     by_draw = statistic(name, tasks)
     expected = [[by_draw(predictions[name], i) for predictions in both] for i in chosen]
@@ -266,7 +274,9 @@ def test_only_what_gives_the_score_is_kept(tasks: dict[str, MtebTask]) -> None:
 
 
 def test_finished_tasks_are_kept_with_their_predictions() -> None:
-    entry = MtebEntry("test", "de", {"accuracy": 0.5}, 3, np.array([[1, 2, 3], [0.1, -0.1, 0]], dtype=np.float32))
+    entry = MtebEntry(
+        "test", "de", {"accuracy": 0.5}, 3, np.array([[1, 2, 3], [0.1, -0.1, 0]], dtype=np.float32)
+    )
     packed = entry_as_json(entry)
     again = entry_from_json(packed)
     np.testing.assert_array_equal(again.kept, entry.kept)

@@ -15,16 +15,16 @@ from bench.baselines.external import HuggingFace
 from bench.card import BuildContext
 from bench.encoder import Encoder, PromptedEncoder
 from bench.errors import InputError
-from bench.eval.mteb_kept import _find_items
 from bench.eval.mteb_model import MtebEncoder
+from bench.eval.mteb_predictions import _find_items
 from bench.eval.mteb_run import evaluate_mteb
 from bench.eval.mteb_setup import import_mteb, silence_mteb
-from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, build_mteb_task
+from bench.eval.mteb_tasks import MtebTask, build_mteb_task, load_mteb_suite
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.export import export_encoder
+from bench.nn.encoder_folder import export_encoder
 from bench.nn.precision import cast_encoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.records.fingerprint import FACTS, find_fact_differences, compute_record_key
+from bench.records.fingerprint import FACTS, compute_record_key, find_fact_differences
 from bench.records.machines import machine_facts
 from tests.support.cli import Cli, records
 from tests.support.folders import prompted_folder
@@ -126,7 +126,11 @@ def halved(folder: Path) -> None:
 def by_mteb(model: Any, tasks: list[MtebTask]) -> dict[str, float]:
     with silence_mteb():
         found = import_mteb().evaluate(
-            model, [build_mteb_task(task) for task in tasks], cache=None, co2_tracker=False, show_progress_bar=False
+            model,
+            [build_mteb_task(task) for task in tasks],
+            cache=None,
+            co2_tracker=False,
+            show_progress_bar=False,
         )
     return {
         result.task_name.removeprefix("Local-"): float(result.get_score()) for result in found.task_results
@@ -319,7 +323,9 @@ def test_prompts_on_the_command_line(cli: Cli, tiny_bert: Path, tmp_path: Path) 
     older = replace(plain, options={n: v for n, v in plain.options.items() if "prompt" not in n})
     said = {name: plain.provenance["encoder"][name] for name in ("attention", "dim", "max_length")}
     older = replace(older, provenance=plain.provenance | {"encoder": said})
-    assert compute_record_key(older) == compute_record_key(plain) == plain.key  # as records from before have them
+    assert (
+        compute_record_key(older) == compute_record_key(plain) == plain.key
+    )  # as records from before have them
     assert machine_facts(older) == machine_facts(plain)
     assert find_fact_differences(older, plain, FACTS) == ()
     assert compute_record_key(found["asked"]) != plain.key

@@ -14,7 +14,7 @@ from bench.data.suites import load_transfer
 from bench.data.toy import make_toy_task
 from bench.encoder import FloatArray
 from bench.errors import BenchError
-from bench.eval.embed import embed_sentences
+from bench.eval.embeddings import embed_sentences
 from bench.eval.sts import score_task
 from bench.eval.transfer import Protocol, run_transfer_task
 from bench.eval.transfer_suite import labelled_sentences
@@ -116,7 +116,7 @@ def test_a_run_takes_kept_vectors_and_gives_the_same_record(
     command = ("run", "--methods", f"m=hf:{tiny_bert}:avg", "--suite", "toy", "--keep-vectors")
     assert cli(*command, "--campaign", "one")[0] == 0
     assert len(list((tmp_path / "results/.vectors").glob("*.npz"))) == 1
-    monkeypatch.setattr(TransformerEncoder, "_embed", None)  # nothing is computed again
+    monkeypatch.setattr(TransformerEncoder, "_embed_rows", None)  # nothing is computed again
     code, _, err = cli(*command, "--campaign", "two")
     assert code == 0, err
     one, two = (

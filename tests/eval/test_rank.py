@@ -10,15 +10,15 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.baselines.word_overlap import WordOverlapScorer
-from bench.data.rank import RankTask, make_rank_task
+from bench.data.evalrank import RankTask, make_rank_task
 from bench.data.source import DataSource
 from bench.data.suites import load_rank
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import BenchError
-from bench.eval.embed import Embeddings
+from bench.eval.embeddings import Embeddings
 from bench.eval.measure import MeasureContext
-from bench.eval.rank import RankSuite, partner_ranks, task_ranks
-from bench.stats.checks import make_generator
+from bench.eval.rank_suite import RankSuite, partner_ranks, task_ranks
+from bench.stats.inputs import make_generator
 from tests.support.cli import Cli, records
 
 SETTING = MeasureContext("exact", "m", "i", Path())
@@ -75,7 +75,7 @@ def made_up(seed: int) -> tuple[RankTask, dict[str, NDArray[np.float64]]]:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_ranks_are_those_of_the_released_protocol(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.eval.rank._BLOCK", 7)
+    monkeypatch.setattr("bench.eval.rank_suite._BLOCK", 7)
     task, vectors = made_up(seed)
     rows = {sentence: row for row, sentence in enumerate(vectors)}
     found = Embeddings(rows, np.stack(list(vectors.values())).astype(np.float32))

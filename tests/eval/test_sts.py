@@ -12,7 +12,7 @@ from bench.baselines.word_overlap import WordOverlapScorer
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError
-from bench.eval.embed import distinct_sentences, embed_sentences, stream_embeddings
+from bench.eval.embeddings import distinct_sentences, embed_sentences, stream_embeddings
 from bench.eval.sts import predict_similarities, score_suite, score_task, spearman
 
 

@@ -14,7 +14,7 @@ from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.eval.sts import predict_similarities, score_suite
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve_folder
+from bench.nn.model_folder import resolve_folder
 from tests.conftest import Bench
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")

@@ -15,14 +15,14 @@ from bench.data.mteb_names import MtebName
 from bench.data.source import DataSource
 from bench.data.toy import make_toy_task
 from bench.errors import BenchError, InputError
-from bench.eval.contrast import ContrastSuite
+from bench.eval.contrast_suite import ContrastSuite
 from bench.eval.mteb_suite import MtebSuite
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.pair_suite import PairSuite
-from bench.eval.rank import RankSuite
-from bench.eval.suite import measure_of
+from bench.eval.rank_suite import RankSuite
+from bench.eval.suite_measures import measure_of
 from bench.eval.transfer_suite import TransferSuite
-from bench.execution.cell import measure_job
+from bench.execution.cell_run import measure_job
 from tests.support.transfer_data import write_transfer
 
 KINDS = {
@@ -90,7 +90,7 @@ def test_a_suites_sentences_and_items(tmp_path: Path) -> None:
 
 def test_no_suite_loads_torch_or_mteb_before_it_measures() -> None:
     code = (
-        "import sys\nfrom bench.data.source import DataSource\nfrom bench.eval.suite import measure_of\n"
+        "import sys\nfrom bench.data.source import DataSource\nfrom bench.eval.suite_measures import measure_of\n"
         "suites = [measure_of(name) for name in ('toy', 'transfer7', 'unsee')]\n"
         "suites[0].load(DataSource())\n"
         "print(*sorted({'torch', 'mteb', 'scipy'} & set(sys.modules)))"

@@ -20,12 +20,12 @@ from bench.data.tasks import LabelledSplit, LabelledTask
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, DataError, InputError
 from bench.eval import logistic, transfer
-from bench.eval.embed import Embeddings
+from bench.eval.embeddings import Embeddings
 from bench.eval.logistic import LogisticSolver, logistic_objective
-from bench.eval.rescore import rescore_record
+from bench.eval.rescoring import rescore_record
 from bench.eval.sgd import ClassifierSettings, fit_sgd
 from bench.eval.transfer import REGS, Fitter, Protocol, cross_validate, run_transfer_task
-from bench.eval.transfer_items import order_by_length, stratified_folds, restore_order
+from bench.eval.transfer_items import order_by_length, restore_order, stratified_folds
 from bench.eval.transfer_suite import evaluate_transfer, labelled_sentences
 from bench.records.record import parse_record
 from tests.support.cli import Cli
@@ -165,7 +165,9 @@ def test_the_optimum_is_never_above_sgd() -> None:
     )
     for (train, valid), best in zip(folds, exact, strict=True):
         for reg, ours, theirs in zip(REGS, best, fit_sgd(x, y, 2, train, valid, REGS), strict=True):
-            assert logistic_objective(x[train], y[train], ours, reg) <= logistic_objective(x[train], y[train], theirs, reg)
+            assert logistic_objective(x[train], y[train], ours, reg) <= logistic_objective(
+                x[train], y[train], theirs, reg
+            )
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,13 @@ from bench.data.suites import TRANSFER, load_transfer
 from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
 from bench.errors import BenchError
-from bench.eval.rescore import rescore_record
+from bench.eval.rescoring import rescore_record
 from bench.eval.transfer_items import order_by_length, scored_items
 from bench.eval.transfer_suite import TransferSuite
 from bench.records.integrity import seal_record
 from bench.records.record import RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
 from tests.support.transfer_data import write_transfer

@@ -11,11 +11,11 @@ import pytest
 from bench.config import profiles
 from bench.data.source import DataSource
 from bench.data.suites import TRANSFER, load_transfer
-from bench.eval.embed import embed_sentences
+from bench.eval.embeddings import embed_sentences
 from bench.eval.transfer import Protocol, run_transfer_task
 from bench.eval.transfer_suite import labelled_sentences
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import resolve_folder
+from bench.nn.model_folder import resolve_folder
 from tests.conftest import Bench
 
 OPTIMUM = {"MR": 76.6, "CR": 82.3, "SUBJ": 92.1, "MPQA": 87.6, "SST2": 81.3, "TREC": 89.6, "MRPC": 72.9}

@@ -15,15 +15,15 @@ import pytest
 from bench.config import profiles
 from bench.data.corpus import make_corpus
 from bench.errors import CellFailedError, DataError, InputError
-from bench.exchange.pack import _write_model as packed_model
-from bench.execution import builder as making
-from bench.nn.folder import RecipeModel
+from bench.exchange.offline_package import _write_model as packed_model
+from bench.execution import encoder_builder as making
+from bench.nn.model_folder import RecipeModel
 from bench.plan.backbones import backbone_shape, profile_backbone
 from bench.records.record import RunRecord, parse_record
 from bench.records.store import ResultStore
-from bench.training.mlm import MlmSettings
-from bench.training.pretrain import train_mlm_head
-from bench.verify.stages import plan_rerun as planned_again
+from bench.training.masked_lm_training import MlmSettings
+from bench.training.pretraining import train_mlm_head
+from bench.verify.stage_checks import plan_rerun as planned_again
 from tests.support.cli import Cli
 
 BASE = """
@@ -92,7 +92,9 @@ def made_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("kept") / "lm"
     settings = MlmSettings(**{**tomllib.loads(BASE)["pretrain"], "steps": 2})
     backbone = profile_backbone(profiles.load_profile("mini"), None)
-    train_mlm_head(backbone, make_corpus("text.txt.xz", LINES), settings, seed=1, out=out, command="bench pretrain")
+    train_mlm_head(
+        backbone, make_corpus("text.txt.xz", LINES), settings, seed=1, out=out, command="bench pretrain"
+    )
     return out
 
 
@@ -227,7 +229,7 @@ def test_a_cache_that_cannot_be_written_is_named(there: Path, monkeypatch: pytes
 
 
 def test_a_packed_one_keeps_its_recipe(there: Path, made_before: Path, tmp_path: Path) -> None:
-    from bench.exchange.pack import Packed
+    from bench.exchange.offline_package import Packed
 
     shutil.copytree(made_before, planned().path)
     place, sha256 = packed_model(planned(), tmp_path / "pack", True, Packed([]))

@@ -8,7 +8,7 @@ import pytest
 from filelock import FileLock
 
 from bench.card import MethodCard
-from bench.execution.builder import EncoderBuilder
+from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
 from bench.plan.cell import Cell
 from bench.stages import Stage
@@ -31,7 +31,7 @@ def test_while_another_process_trains_a_stage_the_free_ones_go_first(
             second.set()
         return {}
 
-    monkeypatch.setattr(EncoderBuilder, "_train", note)
+    monkeypatch.setattr(EncoderBuilder, "_train_stage", note)
     builder = EncoderBuilder(Cell("mini", "m", CARD, (), None, 1, stages), "cpu", None, StageCache(tmp_path))
     elsewhere = FileLock(tmp_path / f".{stages[0].key}.lock")
     elsewhere.acquire()

@@ -13,7 +13,7 @@ from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.config.sweeps import SWEEPS, SweepPoint
 from bench.errors import UnreadableRecordError
-from bench.execution.cell import Outcome
+from bench.execution.cell_run import Outcome
 from bench.execution.runner import run_plan
 from bench.plan.plan import make_plan
 from tests.support.cli import Cli, records, refusal, stable_bytes

@@ -12,7 +12,7 @@ import pytest
 
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
-from bench.execution.cell import CellTask
+from bench.execution.cell_run import CellTask
 from bench.execution.executors.local import WorkerProcesses
 from bench.execution.executors.ray import RayTasks, _WorkerStart
 from bench.execution.preview import CellTimes
@@ -88,7 +88,9 @@ def test_methods_that_nobody_can_estimate_begin_while_there_is_time(tmp_path: Pa
 def test_cells_that_fit_by_their_estimates() -> None:
     assert count_fitting_cells([4, 4, 4], workers=1, end=9) == 2
     assert count_fitting_cells([4, 4, 4], workers=2, end=9) == 3
-    assert count_fitting_cells([10, 4, 4], workers=1, end=9) == 2  # a long one is left, those after it are not
+    assert (
+        count_fitting_cells([10, 4, 4], workers=1, end=9) == 2
+    )  # a long one is left, those after it are not
 
 
 @pytest.mark.parametrize("executor", [InProcess(), WorkerProcesses(2)])
@@ -114,9 +116,9 @@ def test_ray_is_given_nothing_that_does_not_begin(tmp_path: Path) -> None:
         cancel=lambda reference, force: None,
     )
     start = _WorkerStart(tmp_path, tmp_path, {}, {}, (), [])
-    found = RayTasks(tmp_path)._results(ray, start, [frozenset()] * 5, lambda index: index in (0, 3))
+    found = RayTasks(tmp_path)._submit_tasks(ray, start, [frozenset()] * 5, lambda index: index in (0, 3))
     assert sorted(found) == given == [0, 3]
-    assert list(RayTasks(tmp_path)._results(ray, start, [frozenset()] * 2, lambda _: False)) == []
+    assert list(RayTasks(tmp_path)._submit_tasks(ray, start, [frozenset()] * 2, lambda _: False)) == []
 
 
 def long_seeds(*seeds: int | None) -> Any:
@@ -130,8 +132,8 @@ def test_what_is_left_is_named_with_the_command_that_goes_on(
 ) -> None:
     assert cli(*RUN, "--campaign", "whole")[0] == 0
     run = (*RUN, "--deadline", "30", "--workers", workers)
-    kinds = (Deadline._kind, lambda self, task: (task.jobs[0].cell.seed,))
-    monkeypatch.setattr(Deadline, "_kind", kinds[1])  # else those that are done say how long others take
+    kinds = (Deadline._cell_kind, lambda self, task: (task.jobs[0].cell.seed,))
+    monkeypatch.setattr(Deadline, "_cell_kind", kinds[1])  # else those that are done say how long others take
     monkeypatch.setattr(CellTimes, "seconds", long_seeds(2, 3))
     code, out, err = cli(*run)
     assert (code, "noise" in out) == (130, True)

@@ -13,10 +13,10 @@ import pytest
 
 from bench.cli.encode import encode_command as command
 from bench.config import profiles
-from bench.data.lines import read_sentences
+from bench.data.text_lines import read_sentences
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
-from bench.eval.embed import BLOCK, stream_embeddings
+from bench.eval.embeddings import BLOCK, stream_embeddings
 from bench.eval.vector_file import VectorFile
 from tests.support.cli import Cli, refusal
 

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from bench.comparison.item_bootstrap import RefusedError
 from bench.config import profiles
-from bench.data.mini.text import graded_pairs
+from bench.data.mini.world_text import graded_pairs
 from bench.data.source import World
 from bench.data.suites import _EMBEDDED
 from bench.data.tasks import PairTask
 from bench.errors import BenchError, DataError, InputError
-from bench.eval.rescore import _load_suite, load_record_tasks
-from bench.eval.suite import measure_of
-from bench.execution.cell import _load_suite
+from bench.eval.rescoring import _load_suite, load_record_tasks
+from bench.eval.suite_measures import measure_of
+from bench.execution.cell_run import _load_cell_suite
 from bench.execution.runner import run_plan
 from bench.gate import encoder_check
 from bench.gate.encoder_check import judge_encoder, parse_encoder_request
@@ -96,7 +96,7 @@ def fewer_pairs() -> Iterator[None]:
     (subset,) = graded_pairs(World(), "test").subsets
     cut = {name: getattr(subset, name)[:600] for name in ("first", "second", "gold")}
     fewer = PairTask("MINI", (replace(subset, **cut),))
-    loaded = (_load_suite, _load_suite)
+    loaded = (_load_suite, _load_cell_suite)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(_EMBEDDED, "mini", lambda world: fewer)
         for kept in loaded:

@@ -20,7 +20,7 @@ from rich.console import Console
 from bench.cli import terminal as progress
 from bench.cli.terminal import format_progress, open_display
 from bench.execution import runner
-from bench.execution.cell import run_cell
+from bench.execution.cell_run import run_cell
 from bench.execution.events import (
     EVALUATES,
     LOADS,
@@ -28,13 +28,13 @@ from bench.execution.events import (
     TRAINS,
     WAITS,
     CellEvents,
+    clear_dead_runs,
     count_cell_work,
     open_cell_file,
-    clear_dead_runs,
     open_run_folder,
 )
 from bench.execution.logs import open_logs
-from bench.execution.monitor import Eta, RunMonitor, read_first_and_last, find_run_folders
+from bench.execution.monitor import Eta, RunMonitor, find_run_folders, read_first_and_last
 from tests.support.cli import Cli, records, refusal
 
 ABOUT = {"method": "simcse", "seed": 1, "suites": ["toy"]}
@@ -171,7 +171,9 @@ def test_what_is_left_never_exceeds_the_truth_and_is_the_truth_once_all_is_known
 def test_failed_cells_tell_nothing_of_how_long_a_cell_takes(tmp_path: Path) -> None:
     root, clock = tmp_path / "results" / "local", Clock()
     (root / ".locks").mkdir(parents=True)
-    with open_run_folder(root, {"simcse": 10}, {"simcse": {name: 10 * n for name, n in BESIDES.items()}}) as made:
+    with open_run_folder(
+        root, {"simcse": 10}, {"simcse": {name: 10 * n for name, n in BESIDES.items()}}
+    ) as made:
         assert made is not None
         for seed, (seconds, state) in enumerate([(3, "failed"), (3, "failed"), (600, "ran")]):
             cell = begun(made, str(seed), clock, {}, seed=seed)

@@ -125,7 +125,7 @@ def test_room_is_counted_on_the_nodes_that_are_alive(tmp_path: Path, cpus: int, 
         {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}},
     ]
     ray = SimpleNamespace(nodes=lambda: nodes)
-    assert RayTasks(tmp_path, cpus=cpus, gpus=gpus)._room(ray) == room
+    assert RayTasks(tmp_path, cpus=cpus, gpus=gpus)._count_slots(ray) == room
 
 
 def test_without_any_node_the_run_waits_a_minute_and_ends(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_without_any_node_the_run_waits_a_minute_and_ends(tmp_path: Path) -> Non
     with pytest.raises(
         CellFailedError, match=r"no node is left that has 2 CPU\(s\) and 1 GPU\(s\); finished"
     ):
-        list(executor._results(ray, start, [frozenset()] * 4))
+        list(executor._submit_tasks(ray, start, [frozenset()] * 4))
     assert asked == {"num_cpus": 2, "num_gpus": 1, "max_retries": tasks.RETRIES}
     assert sum(looks[3:]) == 60
     assert cancelled == [0, 1]

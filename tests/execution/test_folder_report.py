@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from bench.execution.folder_report import find_first_lack
-from bench.nn.folder import read_folder_facts
+from bench.nn.model_folder import read_folder_facts
 from bench.registry import discover
 from bench.stages import TrainedMethod
 from tests.support.cli import Cli

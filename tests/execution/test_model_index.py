@@ -16,7 +16,7 @@ from bench.data.mteb_names import MtebName
 from bench.data.toy import make_toy_task
 from bench.eval.mteb_tasks import MtebTask
 from bench.execution.model_card import build_model_index
-from bench.nn.readme import read_model_card, format_front_matter
+from bench.nn.model_metadata import format_front_matter, read_model_card
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.record import RunRecord, Score

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import probing
+from bench.execution import record_probes
 from bench.probes import PROBES
 from tests.support.cli import Cli, records, refusal
 
@@ -17,8 +17,8 @@ RUN = ("run", "--methods", "noise,word_overlap", "--seeds", "1", "--suite", "toy
 @pytest.fixture(autouse=True)
 def small_dev_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probe the toy pairs, not the mini world's dev set."""
-    monkeypatch.setattr(probing, "find_probe_suite", lambda _spec: "toy")
-    monkeypatch.setattr("bench.execution.cell.find_probe_suite", lambda _spec: "toy")
+    monkeypatch.setattr(record_probes, "find_probe_suite", lambda _spec: "toy")
+    monkeypatch.setattr("bench.execution.cell_run.find_probe_suite", lambda _spec: "toy")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bench.data.senteval import iter_files
-from bench.nn.folder import hash_model
+from bench.nn.model_folder import hash_model
 from bench.records.environment import ROUNDED
 from bench.records.record import RunRecord, parse_record
 from tests.support.cli import Cli, records, refusal

@@ -24,13 +24,13 @@ from bench.execution.sharing import (
     ModelSize,
     _read_model_size,
     activation_bytes,
-    encoding_bytes,
-    estimate_gpu_bytes,
-    estimate_cell_bytes,
     choose_cells_per_gpu,
     count_parallel_cells,
+    encoding_bytes,
+    estimate_cell_bytes,
+    estimate_gpu_bytes,
 )
-from bench.nn.folder import ModelFolder
+from bench.nn.model_folder import ModelFolder
 from bench.plan.plan import Plan, make_plan
 from tests.support.cli import Cli, refusal
 
@@ -49,7 +49,9 @@ def test_the_formula() -> None:
     weights = 2 * ADAMW * MINILM.parameters + FROZEN * 1000
     assert encoding_bytes(MINILM) == 2 * 65_536 * 4 * 20 * 384
     assert trained == CONTEXT + weights + tokens * activation_bytes(MINILM, 32) + encoding_bytes(MINILM)
-    assert estimate_gpu_bytes(MINILM, 0, 0, 0) == CONTEXT + 3 * FROZEN * MINILM.parameters + encoding_bytes(MINILM)
+    assert estimate_gpu_bytes(MINILM, 0, 0, 0) == CONTEXT + 3 * FROZEN * MINILM.parameters + encoding_bytes(
+        MINILM
+    )
     assert estimate_gpu_bytes(BERT, 0, 64, 32) > 2 * estimate_gpu_bytes(MINILM, 0, 64, 32)
 
 
@@ -119,7 +121,10 @@ def test_teachers_and_members_count() -> None:
     cell = plan.jobs[0].cell
     assert cell.model is not None
     more = replace(cell, auxiliaries=(("teacher", ModelFolder(cell.model.path, "t", "0")),))
-    assert estimate_cell_bytes(more) - estimate_cell_bytes(cell) == FROZEN * _read_model_size(cell.model.path).parameters
+    assert (
+        estimate_cell_bytes(more) - estimate_cell_bytes(cell)
+        == FROZEN * _read_model_size(cell.model.path).parameters
+    )
 
 
 def test_workers_follow_and_torch_is_asked_only_then() -> None:
@@ -154,7 +159,7 @@ def test_ray_is_asked_for_a_share_that_leaves_room_for_all(tmp_path: Path, share
     executor = choose_executor(replace(spec, results=tmp_path), lambda: share)
     assert isinstance(executor, RayTasks)
     start = _WorkerStart(tmp_path, tmp_path, {}, {}, (), [])
-    next(found := executor._results(ray, start, [frozenset()] * 20))
+    next(found := executor._submit_tasks(ray, start, [frozenset()] * 20))
     assert asked["num_gpus"] == gpus
     assert gpus * share <= 1
     assert len(running) == 2 * share  # both GPUs are full

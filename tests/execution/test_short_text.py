@@ -10,10 +10,10 @@ from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.data.corpus import read_corpus
 from bench.errors import InputError
-from bench.nn.folder import resolve_folder
+from bench.nn.model_folder import resolve_folder
 from bench.plan.plan import make_plan
-from bench.training.mlm import MlmSettings
-from bench.training.pretrain import train_mlm_head
+from bench.training.masked_lm_training import MlmSettings
+from bench.training.pretraining import train_mlm_head
 from tests.support.cli import Cli, refusal
 from tests.support.training import toy_sentences
 
@@ -128,6 +128,11 @@ def test_a_head_is_not_trained_on_less_than_a_batch(tmp_path: Path, tiny_bert: P
     )
     with pytest.raises(InputError, match="5 lines to train on don't fill a batch of 8"):
         train_mlm_head(
-            resolve_folder(str(tiny_bert), where="x"), text, settings, seed=1, out=tmp_path / "out", command="x"
+            resolve_folder(str(tiny_bert), where="x"),
+            text,
+            settings,
+            seed=1,
+            out=tmp_path / "out",
+            command="x",
         )
     assert not (tmp_path / "out").exists()

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bench.execution.rerun import RerunDifference
+from bench.execution.repetition import RerunDifference
 from bench.execution.stage_cache import _hash_files
 from bench.records import environment as provenance
 from bench.records.fingerprint import MACHINE, find_fact_differences
 from bench.records.machines import machine_facts, machine_warnings
 from bench.records.record import RunRecord
-from bench.verify import sample
+from bench.verify import rerun_sample
 from bench.verify.findings import Verification
 from tests.support.cli import Cli, records
 
@@ -39,7 +39,9 @@ def of(cli: Cli, tmp_path: Path, campaign: str) -> RunRecord:
 def upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another torch and another processor from here on."""
     real = provenance._package_version
-    monkeypatch.setattr(provenance, "_package_version", lambda name: "99.1" if name == "torch" else real(name))
+    monkeypatch.setattr(
+        provenance, "_package_version", lambda name: "99.1" if name == "torch" else real(name)
+    )
     monkeypatch.setattr(provenance, "_processor_name", lambda: "EPYC")
 
 
@@ -89,9 +91,9 @@ def test_an_honest_record_is_not_accused(
     assert machine_facts(later) != machine_facts(again)
     assert {each.fact for each in find_fact_differences(later, again, MACHINE)} == {"version of", "CPU"}
     differs = [RerunDifference("scores", "TOY all spearman", 0.5, 0.6)]
-    monkeypatch.setattr(sample, "rerun_record", lambda record, data: (differs, again))
+    monkeypatch.setattr(rerun_sample, "rerun_record", lambda record, data: (differs, again))
     verified = Verification()
-    sample.repeat_sample(verified, [("later", later)], 1, None, lambda _: None)
+    rerun_sample.repeat_sample(verified, [("later", later)], 1, None, lambda _: None)
     assert not verified.findings
 
 

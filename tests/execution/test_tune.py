@@ -13,9 +13,9 @@ from bench.config.method_ids import parse_methods, parse_override
 from bench.config.profiles import Budget, Profile
 from bench.config.spec import RunSpec
 from bench.eval.sts import dev_spearman
-from bench.execution.builder import EncoderBuilder
+from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
-from bench.execution.tune import REPORTED_SEEDS
+from bench.execution.tuning import REPORTED_SEEDS
 from bench.nn.sum_encoder import SumEncoder
 from bench.plan.plan import Plan, make_plan
 from tests.support.cli import Cli, records
@@ -83,7 +83,7 @@ def test_from_the_first_values_the_best_s_neighbours_are_tried_for_each_method(
         tried.append(value)
         return index, "the loss is nan" if plan.jobs[0].cell.method.startswith("twice") else dev[value]
 
-    monkeypatch.setattr("bench.execution.tune._measure_dev_score", trained)
+    monkeypatch.setattr("bench.execution.tuning._measure_dev_score", trained)
     grid = ("--values", "1e-1,1e-2,1e-3,1e-4,1e-5", "--first", "1e-5,1e-4")
     code, out, err = cli(*tune(tiny_bert, *grid))
     assert (code, tried) == (0, [1e-4, 1e-5, 1e-3, 1e-2])  # 1e-1 isn't beside the best
@@ -115,7 +115,7 @@ def test_what_a_run_trains_from_can_be_tuned_on_and_is_in_the_command(
         plans.append(task[1])
         return task[0], 0.5
 
-    monkeypatch.setattr("bench.execution.tune._measure_dev_score", trained)
+    monkeypatch.setattr("bench.execution.tuning._measure_dev_score", trained)
     given = ("--backbone", "own", "--corpus", "own.txt", "--dev", "toy", "--train-precision", "bf16")
     code, out, err = cli(*tune(tiny_bert, "--values", "1e-4", *given, "--threads", "2"))
     assert code == 0, err
@@ -156,7 +156,7 @@ def test_the_lines_train_what_was_tuned_in_a_profile_with_a_budget(
         plans.append(task[1])
         return task[0], 0.5
 
-    monkeypatch.setattr("bench.execution.tune._measure_dev_score", trained)
+    monkeypatch.setattr("bench.execution.tuning._measure_dev_score", trained)
     name = method.partition("[")[0]
     sets = [word for each in given for word in ("--set", f"{name}.{each}")]
     code, out, err = cli("tune", method, "--profile", "quick", "--option", option, "--values", "1e-4", *sets)

@@ -106,7 +106,9 @@ def check_nothing_left(folder: Path) -> None:
 
 
 def _strays(folder: Path) -> Iterator[Path]:
-    yield from (stage for stage in (folder / "results" / ".stages").glob("[!.]*") if not is_complete_stage(stage))
+    yield from (
+        stage for stage in (folder / "results" / ".stages").glob("[!.]*") if not is_complete_stage(stage)
+    )
     for path in (each for top in ("results", MADE) for each in (folder / top).rglob("*")):
         hidden = path.name.startswith(".") and path.name not in _HIDDEN and path.suffix != ".lock"
         if hidden or path.suffix in (".tmp", ".part"):

@@ -15,7 +15,7 @@ from bench.config import profiles
 from bench.data import hub as fetching
 from bench.data import senteval
 from bench.data.corpus import make_corpus
-from bench.data.mini import text as world_text
+from bench.data.mini import world_text
 from bench.data.suites import GROUPS, reference_fingerprints
 from bench.data.toy import make_toy_task
 from tests.support.hub import Hub, small_sts_files, tar_of

@@ -19,10 +19,10 @@ from bench.data.corpus import make_corpus, read_corpus
 from bench.data.local_tasks import read_local_suite
 from bench.data.suites import check_reference
 from bench.data.tasks import LabelledTask, PairTask
-from bench.data.training import read_copy
+from bench.data.training_data import read_copy
 from bench.data.word_vectors import read_word_vectors
 from bench.errors import BenchError
-from bench.probes.overlap import read_training_lines
+from bench.probes.training_overlap import read_training_lines
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
 from tests.fuzz.mutate import bytes_of, damaged, json_of, text_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config.sweep_manifest import Manifest, save_manifest
-from bench.data import published
+from bench.data import published_tables
 from bench.errors import BenchError
 from bench.records.store import ResultStore
 from tests.fuzz import core
@@ -33,8 +33,8 @@ class PublishedFigures:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.tables = folder, {}
-        source = Path(published.__file__).parent / "published"
-        for paper in published.PAPERS:
+        source = Path(published_tables.__file__).parent / "published"
+        for paper in published_tables.PAPERS:
             rows = list(csv.reader((source / f"{paper}.csv").open(encoding="utf-8", newline="")))
             kept = [row for row in rows[1:] if row[1] in _SECTIONS and row[3] in _METHODS][:40]
             stream = io.StringIO()
@@ -51,7 +51,7 @@ class PublishedFigures:
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
         os.chdir(self.folder)
-        paper = dice.pick(sorted(published.PAPERS))
+        paper = dice.pick(sorted(published_tables.PAPERS))
         folder = self.folder / "data" / "published"
         folder.mkdir(parents=True, exist_ok=True)
         for other, raw in self.tables.items():
@@ -59,7 +59,7 @@ class PublishedFigures:
         raw = damaged(self.tables[paper], steps)
         (folder / f"{paper}.csv").write_bytes(raw)
         log.append(f"{paper}.csv: {difference(self.tables[paper], raw)}")
-        with swapped(published, "files", lambda _: self.folder / "data"):
+        with swapped(published_tables, "files", lambda _: self.folder / "data"):
             _forget()
             try:
                 return self._read(paper, raw, dice, steps, log)
@@ -67,7 +67,7 @@ class PublishedFigures:
                 _forget()
 
     def _read(self, paper: str, raw: bytes, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
-        found = refused(published.load_figures, f"{paper}.csv", good=not steps)
+        found = refused(published_tables.load_figures, f"{paper}.csv", good=not steps)
         if isinstance(found, BenchError):
             return REFUSED
         said = [_row(figure) for figure in found if figure.paper == paper]
@@ -85,7 +85,7 @@ class PublishedFigures:
         log.append(f"bench {' '.join(arguments)}")
         outcome = core.bench(*arguments)
         if table == "published" and form in ("text", "csv", "html") and "--table" in arguments:
-            for figure in published.load_figures():
+            for figure in published_tables.load_figures():
                 row = (figure.section, figure.backbone) == ("sts7", "bert-base")
                 here = figure.method in ("simcse", "jtcse") and figure.task in ("STS12", "STSB", "avg")
                 if row and here and figure.text not in outcome.out:
@@ -93,7 +93,7 @@ class PublishedFigures:
         return outcome.kind
 
 
-def _row(figure: published.PublishedFigure) -> tuple[str, ...]:
+def _row(figure: published_tables.PublishedFigure) -> tuple[str, ...]:
     setting = ";".join(f"{key}={value}" for key, value in figure.setting)
     first = (figure.table, figure.section, figure.backbone, figure.method, setting)
     return (*first, figure.task, figure.metric, figure.text, figure.note)
@@ -117,5 +117,5 @@ def _rows(raw: bytes) -> list[tuple[str, ...]]:
 
 
 def _forget() -> None:
-    published.load_figures.cache_clear()
-    published.published_rows.cache_clear()
+    published_tables.load_figures.cache_clear()
+    published_tables.published_rows.cache_clear()

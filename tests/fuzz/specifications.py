@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.card import MethodCard, OptionValue
-from bench.comparison.select import format_seeds
+from bench.comparison.selection import format_seeds
 from bench.config import profiles
 from bench.config.method_ids import parse_copies, parse_methods, parse_override, parse_seeds
 from bench.config.spec import MethodRequest, RunSpec
 from bench.data.mteb_names import parse_suite, split_suites
 from bench.errors import BenchError
-from bench.nn.folder import ModelFolder
+from bench.nn.model_folder import ModelFolder
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
 from bench.probes import parse_probes

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.cli import main as command_line
-from bench.comparison.select import format_seeds
+from bench.comparison.selection import format_seeds
 from bench.config.method_ids import parse_methods, parse_seeds, quote_value
 from bench.errors import BenchError, DataError
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
@@ -32,11 +32,11 @@ from bench.render import latex
 from bench.render.formats import frame_csv, markdown_escape
 from bench.render.template import _break_name
 from bench.reports.records import long_frame
-from bench.stats.descriptive import interquartile_mean
 from bench.stats.effects import probability_of_superiority
-from bench.stats.items import item_difference, spearman_interval
+from bench.stats.item_statistics import item_difference, spearman_interval
 from bench.stats.resampling import spearman_rows
 from bench.stats.seeds import exact_permutation, one_sample, sign_flip, welch
+from bench.stats.summaries import interquartile_mean
 from tests.fuzz import core
 from tests.fuzz.campaigns import check_csv
 from tests.fuzz.core import Failure, RuleError, run_case
@@ -252,7 +252,9 @@ def test_no_statistic_of_seeds_is_nan(a: list[float], b: list[float], level: flo
         d, one = welch(a, b, level), one_sample(a, b[0], level)
         exact = exact_permutation(a, b)
         flip = sign_flip((a * 6)[:6], (b * 6)[:6], same_order=True)
-        assert finite(d.difference, d.low, d.high, d.t, d.df, one.low, one.high, one.t, probability_of_superiority(a, b))
+        assert finite(
+            d.difference, d.low, d.high, d.t, d.df, one.low, one.high, one.t, probability_of_superiority(a, b)
+        )
     slack = 1e-12
     for test in (d, one):
         assert test.low - slack <= test.difference <= test.high + slack

@@ -21,15 +21,15 @@ from bench.config import profiles
 from bench.config.method_ids import parse_methods, parse_override
 from bench.config.plugins import load_plugin, read_plugin
 from bench.config.spec import RunSpec
-from bench.data import published, released, senteval
+from bench.data import published_tables, released_checkpoints, senteval
 from bench.data.corpus import make_corpus, read_corpus
 from bench.data.local_tasks import read_local_suite
-from bench.data.training import read_copy
+from bench.data.training_data import read_copy
 from bench.data.word_vectors import read_word_vectors
 from bench.errors import BenchError, DataError, InputError, NewerRecordError
-from bench.nn.folder import ModelFolder
+from bench.nn.model_folder import ModelFolder
 from bench.plan.cells import make_cells
-from bench.probes.overlap import read_training_lines
+from bench.probes.training_overlap import read_training_lines
 from bench.records.fingerprint import compute_family_key
 from bench.records.record import SCHEMA, RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
@@ -303,17 +303,17 @@ def profile_of(folder: Path) -> profiles.Profile:
 
 
 def checkpoints_of(folder: Path) -> object:
-    released.load_checkpoints.cache_clear()
+    released_checkpoints.load_checkpoints.cache_clear()
     try:
-        with packaged(released, folder):
-            return released.load_checkpoints()
+        with packaged(released_checkpoints, folder):
+            return released_checkpoints.load_checkpoints()
     finally:
-        released.load_checkpoints.cache_clear()
+        released_checkpoints.load_checkpoints.cache_clear()
 
 
 def figures_of(folder: Path) -> object:
-    with swapped(published, "files", lambda _: folder):
-        return published.load_figures.__wrapped__()
+    with swapped(published_tables, "files", lambda _: folder):
+        return published_tables.load_figures.__wrapped__()
 
 
 def profile(**changes: Any) -> str:
@@ -340,7 +340,7 @@ READERS: dict[str, tuple[Callable[[Path], object], str, dict[str, str]]] = {
     "profile": (profile_of, "mine.toml", {}),
     "released": (checkpoints_of, "released.toml", {}),
     "published": (
-        figures_of, "published/unsee.csv", {f"published/{paper}.csv": HEAD for paper in published.PAPERS}
+        figures_of, "published/unsee.csv", {f"published/{paper}.csv": HEAD for paper in published_tables.PAPERS}
     ),
 }  # fmt: skip
 """What reads a file, the file, and others that lie beside it."""
@@ -403,7 +403,7 @@ DAMAGED: dict[str, tuple[tuple[str, str], ...]] = {
         ("x = [", "no table"),
     ),
     "published": tuple(
-        (text, f"bench/data/published/unsee.csv:{said}")
+        (text, f"bench/data/published_tables/unsee.csv:{said}")
         for text, said in (
             (ROW, "1: other columns"),
             (HEAD + ROW.replace("68.40", "68,40"), "2: 10 cells"),
@@ -438,7 +438,7 @@ def test_a_damaged_file_is_refused_by_its_place(kind: str, text: str, said: str,
 def test_good_tables_are_read(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(profile())
     assert profile_of(tmp_path).corpus == {"file": "a.txt"}
-    assert released.load_checkpoints()
+    assert released_checkpoints.load_checkpoints()
 
 
 # method ids

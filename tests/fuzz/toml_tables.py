@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bench.config import profiles
-from bench.data import released
+from bench.data import released_checkpoints
 from bench.errors import BenchError
 from bench.plan.cells import profile_options
 from bench.registry import discover
@@ -53,7 +53,7 @@ class TomlTables:
         (folder / "corpus.txt").write_text(200 * "A first line.\nA second line.\nA third one.\n")
         source = Path(profiles.__file__).parent
         self.profiles = {path.stem: path.read_bytes() for path in sorted(source.glob("*.toml"))}
-        table = Path(released.__file__).with_name("released.toml").read_text(encoding="utf-8")
+        table = Path(released_checkpoints.__file__).with_name("released.toml").read_text(encoding="utf-8")
         self.released = _shorter(table)
         discover()
 
@@ -110,10 +110,10 @@ class TomlTables:
         folder = self.folder / "data"
         folder.mkdir(exist_ok=True)
         (folder / "released.toml").write_bytes(self._damaged(self.released, steps, log))
-        with packaged(released, folder):
-            released.load_checkpoints.cache_clear()
+        with packaged(released_checkpoints, folder):
+            released_checkpoints.load_checkpoints.cache_clear()
             try:
-                found = refused(released.load_checkpoints, "released.toml")
+                found = refused(released_checkpoints.load_checkpoints, "released.toml")
                 if isinstance(found, BenchError):
                     return REFUSED
                 name = dice.pick(sorted(found)) if found else "simcse"
@@ -121,7 +121,7 @@ class TomlTables:
                 log.append(f"bench {' '.join(map(ascii, run))}")
                 return core.bench(*run).kind
             finally:
-                released.load_checkpoints.cache_clear()
+                released_checkpoints.load_checkpoints.cache_clear()
 
 
 def _shorter(table: str) -> bytes:

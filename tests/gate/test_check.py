@@ -16,7 +16,7 @@ from statsmodels.stats.multitest import multipletests  # type: ignore[import-unt
 from bench.errors import DataError, InputError, NotComparableError
 from bench.gate.judge import judge
 from bench.gate.junit import format_junit
-from bench.gate.tables import format_gate_json, format_gate_markdown, build_gate_grid, describe_gate
+from bench.gate.tables import build_gate_grid, describe_gate, format_gate_json, format_gate_markdown
 from bench.gate.verdict import CellVerdict, Gate, Status
 from bench.records.fingerprint import is_same_result
 from bench.records.record import RunRecord
@@ -436,7 +436,9 @@ def test_the_table_says_which_cell_and_task_and_by_how_much() -> None:
 
 
 def test_the_notes_name_the_tests_that_were_used() -> None:
-    pairs, welch = (build_gate_grid(judge(REFERENCE, runs((0.5, 0.5, 0.5), first=first))).notes for first in (1, 4))
+    pairs, welch = (
+        build_gate_grid(judge(REFERENCE, runs((0.5, 0.5, 0.5), first=first))).notes for first in (1, 4)
+    )
     assert pairs[1] == (
         "retrain: trained again, seed by seed. A drop of more than 0.5 points fails if the seeds show it: "
         "its interval lies above 0, or it is larger than the reference's own spread over seeds explains."
@@ -447,7 +449,9 @@ def test_the_notes_name_the_tests_that_were_used() -> None:
     )
     assert pairs[2] == f"Intervals: paired t over the seeds that both sides have{ending}"
     assert welch[2] == f"Intervals: Welch's where most seeds are other ones{ending}"
-    assert len(build_gate_grid(judge([record(0.6, None)], [record(0.5, None)])).notes) == 4  # and the cell's own
+    assert (
+        len(build_gate_grid(judge([record(0.6, None)], [record(0.5, None)])).notes) == 4
+    )  # and the cell's own
 
 
 def test_json_holds_every_figure() -> None:

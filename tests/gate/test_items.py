@@ -13,10 +13,10 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 
 from bench.errors import DataError
-from bench.gate.items import ItemPair, judge_items, smallest_detectable_item_drop
+from bench.gate.item_judge import ItemPair, judge_items, smallest_detectable_item_drop
 from bench.gate.verdict import CellVerdict, Gate, Question
 from bench.records.record import RunRecord
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 from bench.stats.resampling import mean_draws
 from tests.support.gate_records import OTHER, OTHER_DATA, record
 

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from bench.errors import DataError
-from bench.gate.evidence import Sides, measure_drops, compute_drop_limit, list_record_seeds, choose_sides
-from bench.gate.overall import average_cells
+from bench.gate.cell_average import average_cells
+from bench.gate.drops import Sides, choose_sides, compute_drop_limit, list_record_seeds, measure_drops
 from bench.gate.sensitivity import smallest_detectable_drop
 from bench.gate.verdict import Key, cell_name
 from bench.records.record import RunRecord
@@ -60,7 +60,11 @@ def test_a_drop_that_all_cells_share_is_seen_in_the_average_alone() -> None:
     assert average.low is not None
     assert average.low > 0
     assert average.drop == pytest.approx((then - now).mean())
-    assert (sides.test, list_record_seeds(sides.then), sides.same_machine) == ("paired t", (1, 2, 3, 4, 5), True)
+    assert (sides.test, list_record_seeds(sides.then), sides.same_machine) == (
+        "paired t",
+        (1, 2, 3, 4, 5),
+        True,
+    )
     assert list(measure_drops(sides, 0.95)) == ["avg"]
 
 
@@ -69,7 +73,9 @@ def test_the_limit_is_by_the_spread_of_the_means() -> None:
     found = average_cells(cells(then, now))
     assert found is not None
     spread = then.mean(0).std(ddof=1)
-    assert compute_drop_limit(found[1], 0.95) == pytest.approx(stats.t.ppf(0.975, 5) * spread * (2 / 6) ** 0.5)
+    assert compute_drop_limit(found[1], 0.95) == pytest.approx(
+        stats.t.ppf(0.975, 5) * spread * (2 / 6) ** 0.5
+    )
     alone = [smallest_detectable_drop(sides, 0.95, 0.005) or 0.0 for sides in cells(then, now).values()]
     together = smallest_detectable_drop(found[1], 0.95, 0.005)
     assert together is not None
@@ -117,7 +123,9 @@ def test_cells_without_a_spread_are_left_out() -> None:
 def test_only_seeds_that_all_cells_have_count() -> None:
     then, now = noisy(2, 4, 0.01)
     compared = cells(then, now)
-    compared[key(1)] = choose_sides(key(1), runs(then[1], method="m1"), runs(now[1][1:], first=2, method="m1"))
+    compared[key(1)] = choose_sides(
+        key(1), runs(then[1], method="m1"), runs(now[1][1:], first=2, method="m1")
+    )
     found = average_cells(compared)
     assert found is not None
     assert (list_record_seeds(found[1].then), list_record_seeds(found[1].now)) == ((2, 3, 4), (2, 3, 4))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.gate.evidence import Sides, compute_drop_limit, choose_sides
+from bench.gate.drops import Sides, choose_sides, compute_drop_limit
 from bench.gate.judge import judge
 from bench.gate.sensitivity import smallest_detectable_drop
 from tests.support.gate_records import OTHER, record, runs
@@ -89,13 +89,19 @@ def test_an_equal_cell_sees_what_it_would_if_it_changed() -> None:
 
 def test_it_says_the_same_again_whatever_the_new_scores_are() -> None:
     other = choose_sides(KEY, REFERENCE, runs((0.1, 0.9, 0.3)))
-    assert smallest_detectable_drop(other, 0.95, 0.005) == smallest_detectable_drop(choose_sides(KEY, REFERENCE, REFERENCE), 0.95, 0.005)
+    assert smallest_detectable_drop(other, 0.95, 0.005) == smallest_detectable_drop(
+        choose_sides(KEY, REFERENCE, REFERENCE), 0.95, 0.005
+    )
 
 
 def test_it_is_beyond_what_fails_by_chance() -> None:
     """A drop of the limit's size fails half the time only."""
     cell = sides(spread(5), 5)
-    beyond, found, half = compute_drop_limit(cell, 0.95), smallest_detectable_drop(cell, 0.95, 0.005), smallest_detectable_drop(cell, 0.95, 0.005, 0.5)
+    beyond, found, half = (
+        compute_drop_limit(cell, 0.95),
+        smallest_detectable_drop(cell, 0.95, 0.005),
+        smallest_detectable_drop(cell, 0.95, 0.005, 0.5),
+    )
     assert beyond is not None
     assert found is not None
     assert half is not None
@@ -106,10 +112,16 @@ def test_more_seeds_pairs_that_are_alike_and_fewer_cells_see_more() -> None:
     found = [smallest_detectable_drop(sides(spread(n), n), 0.95, 0.005) or 0.0 for n in (2, 3, 5, 10, 20)]
     assert found == sorted(found, reverse=True)
     assert found[-1] < 0.02 < found[1]
-    alike = [smallest_detectable_drop(sides(spread(5), 5), 0.95, 0.005, correlation=r) or 0.0 for r in (0, 0.5, 0.9, 0.99)]
+    alike = [
+        smallest_detectable_drop(sides(spread(5), 5), 0.95, 0.005, correlation=r) or 0.0
+        for r in (0, 0.5, 0.9, 0.99)
+    ]
     assert alike == sorted(alike, reverse=True)
     assert alike[-1] < alike[0] / 3
-    cells = [smallest_detectable_drop(sides(spread(5), 5), 1 - 0.05 / tested, 0.005) or 0.0 for tested in (1, 3, 10)]
+    cells = [
+        smallest_detectable_drop(sides(spread(5), 5), 1 - 0.05 / tested, 0.005) or 0.0
+        for tested in (1, 3, 10)
+    ]
     assert cells == sorted(cells)
 
 
@@ -143,4 +155,6 @@ def test_what_is_no_chance_is_refused(power: float, correlation: float) -> None:
 def test_the_order_of_records_is_of_no_account() -> None:
     cell = sides(spread(5), 5)
     turned = replace(cell, reference=cell.reference[::-1])
-    assert smallest_detectable_drop(turned, 0.95, 0.005) == pytest.approx(smallest_detectable_drop(cell, 0.95, 0.005))
+    assert smallest_detectable_drop(turned, 0.95, 0.005) == pytest.approx(
+        smallest_detectable_drop(cell, 0.95, 0.005)
+    )

@@ -25,16 +25,16 @@ from bench.gradient.angles import (
     batch_dissipation,
     dissipation_grid,
     euclidean_distance,
-    sampled_hardest_share,
     negative_means,
     positive_means,
     ratio_bounds,
     ratio_grid,
     sample_negatives,
     sample_positives,
+    sampled_hardest_share,
     shade_cells,
 )
-from bench.gradient.training import hold_out, take_snapshot, watch_training
+from bench.gradient.held_out import hold_out, take_snapshot, watch_training
 from bench.gradient.views import (
     batch_cosines,
     cosine_density,
@@ -45,14 +45,14 @@ from bench.gradient.views import (
     pair_cosines,
     required_ratios,
 )
-from bench.losses.paradigm import Paradigm, negative_weights, positive_ratio
-from bench.losses.paradigm import gradient_dissipation as loss_dissipation
+from bench.losses.paradigm_losses import Paradigm, negative_weights, positive_ratio
+from bench.losses.paradigm_losses import gradient_dissipation as loss_dissipation
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.dropout import set_dropout
 from bench.registry import discover
-from bench.reports.figures.of_files import gradient_figures
+from bench.reports.figures.probe_plots import gradient_figures
 from bench.stages import StageContext, TrainedMethod
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 from tests.support.paradigm import options
 
 # Sampled angles
@@ -138,7 +138,9 @@ def test_share_of_the_hardest() -> None:
     assert shares.shape == (6, 10)
     assert bool((shares >= 1 / 127).all() & (shares <= 1).all())
     assert bool((np.diff(shares, axis=0) > 0).all())  # a smaller temperature, a larger share
-    released = sampled_hardest_share(negative=negative_means(10), positive=0.5, least_dissipation=0.01, batches=200)
+    released = sampled_hardest_share(
+        negative=negative_means(10), positive=0.5, least_dissipation=0.01, batches=200
+    )
     assert released[:, 0] == pytest.approx(shares[:, 0], rel=1e-12)  # all batches count
     assert released[2:, -1].tolist() == [1, 1, 1, 1]  # none does
     assert shares[2, -1] < 0.1
@@ -154,7 +156,9 @@ def test_some_batches_count() -> None:
     expected = (e.max(axis=1) / e.sum(axis=1))[gd >= level].mean()
     got = sampled_hardest_share((tau,), column, positive=0.5, least_dissipation=level, batches=50)
     assert float(got[0, 0]) == pytest.approx(float(expected), rel=1e-9)
-    assert float(got[0, 0]) != pytest.approx(float(sampled_hardest_share((tau,), column, batches=50)[0, 0]), rel=1e-3)
+    assert float(got[0, 0]) != pytest.approx(
+        float(sampled_hardest_share((tau,), column, batches=50)[0, 0]), rel=1e-3
+    )
 
 
 def test_ratios_at_the_means_and_what_is_shaded() -> None:

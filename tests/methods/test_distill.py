@@ -15,7 +15,7 @@ from bench.card import OptionValue
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder
-from bench.training.distill import ContrastiveDistillation, Distillation
+from bench.training.distillation import ContrastiveDistillation, Distillation
 from bench.training.momentum import VectorQueue
 from tests.support.steps import cls_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, plan_on_toy, stages_of, train_alone

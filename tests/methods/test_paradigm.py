@@ -14,8 +14,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.losses.modified import LOSSES, ModifiedSteps
-from bench.losses.paradigm import (
+from bench.losses.modified_losses import LOSSES, ModifiedSteps
+from bench.losses.paradigm_losses import (
     ANGLE,
     DISSIPATIONS,
     RATIOS,
@@ -23,13 +23,13 @@ from bench.losses.paradigm import (
     Paradigm,
     arccon,
     gradient_dissipation,
-    unit_info_nce,
     mat,
     met,
     mpt,
     negative_weights,
     paradigm_loss,
     positive_ratio,
+    unit_info_nce,
 )
 from bench.methods.modified import modified_loss
 from bench.methods.paradigm import PairObjective, contrastive_loss

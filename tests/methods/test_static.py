@@ -23,11 +23,11 @@ from bench.card import BuildContext, OptionValue
 from bench.config.method_ids import parse_methods
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.execution.probing import add_cost_efficiency
-from bench.methods.static import principal_components, rank_weights, encode_tokens, strip_tokenizer
+from bench.execution.record_probes import add_cost_efficiency
+from bench.methods.static import encode_tokens, principal_components, rank_weights, strip_tokenizer
 from bench.nn.backbone import TransformerEncoder, load_backbone
-from bench.nn.export import export_encoder, load_encoder
-from bench.nn.static import StaticEncoder
+from bench.nn.encoder_folder import export_encoder, load_encoder
+from bench.nn.static_encoder import StaticEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes.cost import encoder_cost, table_parameters
 from bench.registry import discover

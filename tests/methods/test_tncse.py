@@ -18,18 +18,18 @@ from bench.data.suites import load_suite
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.eval.sts import predict_similarities, score_suite
-from bench.losses.twin import cross_nce, ltn, tower_nce
+from bench.losses.twin_losses import cross_nce, ltn, tower_nce
 from bench.methods.tncse_single import SingleObjective
 from bench.methods.twin import JointObjective
 from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, tokenize_rows
+from bench.nn.cross_attention import compute_twin_states, list_cael_layers
 from bench.nn.dropout import set_dropout
-from bench.nn.export import export_encoder
+from bench.nn.encoder_folder import export_encoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import wrap_chunk
-from bench.nn.twin import list_cael_layers, compute_twin_states
 from bench.registry import discover
-from bench.training.chunks import cls_states
-from bench.training.distill import Distillation
+from bench.training.batch_encoding import cls_states
+from bench.training.distillation import Distillation
 from bench.training.randomness import generator, own_random_state
 from bench.training.sentence_encoder import checkpoint_folder
 from tests.support.cli import Cli, records
@@ -237,7 +237,9 @@ def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
             for role in ("sub1", "sub2")
         ]
         ensemble = SumEncoder([TransformerEncoder(folder, "cls") for folder in folders])
-        (score,) = {s.value for s in score_suite(tasks, predict_similarities(ensemble, tasks)) if s.task == "avg"}
+        (score,) = {
+            s.value for s in score_suite(tasks, predict_similarities(ensemble, tasks)) if s.task == "avg"
+        }
         assert one.score("avg", metric=metric) == pytest.approx(score, abs=1e-6)
     assert one.score("avg") != one.score("avg", metric="spearman_last")
 

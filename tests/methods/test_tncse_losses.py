@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bench.losses.twin import cross_nce, ltn, nce_released, tensor_norm_ratio, tower_nce
+from bench.losses.twin_losses import cross_nce, ltn, nce_released, tensor_norm_ratio, tower_nce
 from tests.support.training import random
 
 TAU = 0.05
@@ -208,7 +208,9 @@ def test_norm_ratio_gradients() -> None:
     a, b = random(5, 3).requires_grad_(), random(5, 3, seed=1).requires_grad_()
     assert torch.autograd.gradcheck(tensor_norm_ratio, (a, b))
     for left, right in ((a, a.detach()), (a * 0, b), (a * 0, b * 0), (a, -a.detach())):
-        assert all(bool(part.isfinite().all()) for part in backward(tensor_norm_ratio(left, right).sum(), a, b))
+        assert all(
+            bool(part.isfinite().all()) for part in backward(tensor_norm_ratio(left, right).sum(), a, b)
+        )
     assert float(backward(tensor_norm_ratio(a, a.detach().clone()).sum(), a)[0].abs().max()) == 0
     with pytest.raises(ValueError, match=r"\(5, 3\) and \(4, 3\) must be two \(N, D\) of one shape"):
         tensor_norm_ratio(a, b[:4])

@@ -301,7 +301,7 @@ def test_sweep_shows_scores_and_ranks_and_draws_curves(
         names.extend(figure.name for figure in figures)
         return []
 
-    monkeypatch.setattr("bench.render.draw.draw_figures", draw)
+    monkeypatch.setattr("bench.render.figure_files.draw_figures", draw)
     code, _, err = cli("report", "--figures", "figures")
     assert code == 0, err
     drawn = {name.split("-toy-")[1] for name in names if "-unsee_architectures-toy-" in name}

@@ -18,9 +18,9 @@ from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 from bench.encoder import FloatArray
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.export import export_encoder
+from bench.nn.encoder_folder import export_encoder
+from bench.nn.hidden_states import average_by_position, select_last_state
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.nn.states import select_last_state, average_by_position
 from tests.support.architectures import tiny
 from tests.support.cli import Cli
 from tests.support.folders import sentence_transformers_folder
@@ -75,7 +75,7 @@ def test_batches_equal_each_sentence_alone(folders: dict[str, Path], kind: str, 
 def test_where_padding_is_read_nothing_is_padded(folders: dict[str, Path], tmp_path: Path) -> None:
     encoder = TransformerEncoder(folders["fnet"], "avg")
     assert (encoder.sees_padding, encoder.facts["batches"]) == (True, "of one length each")
-    assert [batch for batch in encoder._batches([[0] * n for n in (3, 2, 3, 3)], 6)] == [[1], [0, 2], [3]]
+    assert [batch for batch in encoder._batch_rows([[0] * n for n in (3, 2, 3, 3)], 6)] == [[1], [0, 2], [3]]
     assert "batches" not in TransformerEncoder(folders["deberta"], "avg").facts
     folder = sentence_transformers_folder(folders["fnet"], tmp_path / "st", mean=True)
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 64}')

@@ -23,11 +23,11 @@ from bench.data.toy import make_toy_task
 from bench.encoder import Encoder, FloatArray, PromptedEncoder
 from bench.errors import BenchError, DataError, InputError
 from bench.execution.model_card import escape_all_markdown
-from bench.nn import export as module
+from bench.nn import encoder_folder as module
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.decoders import EchoEncoder, OneWordEncoder
-from bench.nn.export import export_encoder, load_encoder
-from bench.nn.folder import hash_model
+from bench.nn.encoder_folder import export_encoder, load_encoder
+from bench.nn.model_folder import hash_model
 from bench.nn.prefix import PrefixedEncoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder

@@ -15,8 +15,8 @@ from torch import nn
 from transformers.models.auto import modeling_auto
 
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import read_folder_facts, list_model_types
-from bench.nn.states import is_layered
+from bench.nn.hidden_states import is_layered
+from bench.nn.model_folder import list_model_types, read_folder_facts
 from tests.support.zoo import ZOO
 
 
@@ -76,7 +76,7 @@ def test_a_damaged_file_says_nothing(
 
 def test_facts_are_read_without_torch(zoo: Callable[[str], Path]) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom bench.nn.folder import folder_facts\n"
+        "import sys\nfrom pathlib import Path\nfrom bench.nn.model_folder import folder_facts\n"
         "print(folder_facts(Path(sys.argv[1])).kind, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(zoo("bert"))], capture_output=True, text=True)

@@ -20,12 +20,12 @@ from bench.encoder import Encoder, FloatArray
 from bench.errors import InputError
 from bench.nn import backbone
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import hash_model, resolve_folder
-from bench.nn.halves import find_device
+from bench.nn.hidden_states import average_states, pool_states, select_mask_state
+from bench.nn.model_folder import hash_model, resolve_folder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.nn.states import select_mask_state, average_states, pool_states
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import length_sorted_batches
+from bench.nn.two_phase_encoding import find_device
 from bench.training.sentence_encoder import RecordingEncoder
 from tests.support.folders import copy, sentence_transformers_folder
 

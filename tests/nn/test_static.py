@@ -18,9 +18,9 @@ from tokenizers.pre_tokenizers import Whitespace
 from bench.card import BuildContext
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.nn.export import export_encoder
+from bench.nn.encoder_folder import export_encoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.nn.static import StaticEncoder, is_model2vec
+from bench.nn.static_encoder import StaticEncoder, is_model2vec
 from bench.probes.cost import table_parameters
 from bench.registry import discover
 from tests.support.cli import Cli

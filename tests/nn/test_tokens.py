@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bench.nn.tokens import wrap_chunk, pad_chunk, split_into_chunks, move_to_device, invert_order
+from bench.nn.tokens import invert_order, move_to_device, pad_chunk, split_into_chunks, wrap_chunk
 
 ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6]]
 
@@ -43,7 +43,9 @@ def test_chunks_hold_at_most_their_budget_and_say_whose_rows_they_have() -> None
     assert order == [1, 0, 2]
     assert [chunk.ids.shape for chunk in chunks] == [(2, 4), (1, 6)]
     rows = [row for chunk in chunks for row in chunk.ids.tolist()]
-    assert [rows[place][: len(row)] for place, row in zip(invert_order(order).tolist(), ROWS, strict=True)] == ROWS
+    assert [
+        rows[place][: len(row)] for place, row in zip(invert_order(order).tolist(), ROWS, strict=True)
+    ] == ROWS
     whole, order = split_into_chunks(ROWS, 0, 0)
     assert order == [0, 1, 2]
     assert whole[0].ids.shape == (3, 6)

@@ -14,8 +14,15 @@ from torch.nn import functional
 from transformers import DistilBertConfig, DistilBertModel
 
 from bench.errors import InputError
+from bench.nn.cross_attention import (
+    TwinStates,
+    check_towers,
+    compute_cross_context,
+    compute_twin_states,
+    list_cael_layers,
+    record_layer_states,
+)
 from bench.nn.tokens import wrap_chunk
-from bench.nn.twin import TwinStates, list_cael_layers, check_towers, compute_cross_context, record_layer_states, compute_twin_states
 from tests.support.twins import HEADS, HIDDEN, KINDS, LAYERS, LENGTHS, Kind, batch, tower
 
 
@@ -119,7 +126,9 @@ def test_cross_context_head_by_head(kind: Kind) -> None:
     ids, mask = batch()
     layer = 3
     with torch.no_grad():
-        (_, own), (_, other) = (record_layer_states(m, wrap_chunk(ids, mask), [layer]) for m in (first, second))
+        (_, own), (_, other) = (
+            record_layer_states(m, wrap_chunk(ids, mask), [layer]) for m in (first, second)
+        )
         towers = [m(ids, attention_mask=mask, output_hidden_states=True) for m in (first, second)]
         whole, row = compute_cross_context(own[0], other[0]), compute_cross_context(own[0], other[0], rows=1)
         for i, length in enumerate(LENGTHS):
@@ -172,7 +181,9 @@ def test_primitive_streams_are_the_plain_models(kind: Kind, mode: str, dropout: 
         for count, stream in itertools.product((0, 1, 2, 4), ("carry", "last")):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
-                out = compute_twin_states(first, second, wrap_chunk(ids, given), list_cael_layers(LAYERS, count), stream)
+                out = compute_twin_states(
+                    first, second, wrap_chunk(ids, given), list_cael_layers(LAYERS, count), stream
+                )
             assert torch.equal(out.first, plain[0])
             assert torch.equal(out.second, plain[1])
             assert (out.cross_first is None) == (out.cross_second is None) == (count == 0)
@@ -196,7 +207,9 @@ def test_eager_and_sdpa_agree(family: str) -> None:
     ids, mask = batch()
     with torch.no_grad():
         one, two = (
-            compute_twin_states(tower((family, name), 0), tower((family, name), 1), wrap_chunk(ids, mask), (2, 4))
+            compute_twin_states(
+                tower((family, name), 0), tower((family, name), 1), wrap_chunk(ids, mask), (2, 4)
+            )
             for name in ("eager", "sdpa")
         )
     for got, expected in zip(cross_of(one), cross_of(two), strict=True):

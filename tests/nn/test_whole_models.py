@@ -29,9 +29,9 @@ from bench.baselines.external import HuggingFace
 from bench.card import BuildContext
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone, silence_libraries
-from bench.nn.folder import hash_model, list_hashed_files
+from bench.nn.folder_checks import describe_unread_settings
+from bench.nn.model_folder import hash_model, list_hashed_files
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.nn.whole_folder import describe_unread_settings
 from tests.support.cli import Cli, refusal
 from tests.support.folders import sentence_transformers_folder
 

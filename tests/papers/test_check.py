@@ -11,16 +11,16 @@ import pytest
 
 from bench.config.spec import RunSpec
 from bench.config.sweeps import Backbone
-from bench.data.published import load_figures
+from bench.data.published_tables import load_figures
 from bench.errors import DataError, InputError
-from bench.papers import check
-from bench.papers import items as read
-from bench.papers.check import check_papers, check_item
+from bench.papers import item_checks
+from bench.papers import paper_items as read
 from bench.papers.flops import resolve_options
-from bench.papers.items import Item, select_items, load_items
-from bench.papers.places import lay_out_cells, parse_quantity
-from bench.papers.settings import compare_hyperparameters
-from bench.papers.work import PAPERS_BACKBONE, plan_item
+from bench.papers.hyperparameters import compare_hyperparameters
+from bench.papers.item_cells import lay_out_cells, parse_quantity
+from bench.papers.item_checks import check_item, check_papers
+from bench.papers.item_plan import PAPERS_BACKBONE, plan_item
+from bench.papers.paper_items import Item, load_items, select_items
 from tests.support.cli import Cli
 
 
@@ -87,7 +87,10 @@ PLANTED: dict[str, tuple[Item, str]] = {
         replace(load_items()["tncse:figure6"], probes=("alignment",)),
         "'probe:uniformity/value' is of a probe that it doesn't measure",
     ),
-    "a profile that is none": (replace(load_items()["tncse:figure6"], backbones=("bert",)), "no profile 'bert'"),
+    "a profile that is none": (
+        replace(load_items()["tncse:figure6"], backbones=("bert",)),
+        "no profile 'bert'",
+    ),
     "two figures in one cell": (replace(load_items()["tncse:table1"], columns=()), "one cell for both"),
     "no word on nothing": (Item("tncse", "x", "X"), "nothing is run, and it doesn't say why"),
     "nothing, and yet a run": (
@@ -125,7 +128,7 @@ def test_a_figure_that_stands_nowhere_and_a_profile_that_changes_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     left = {name: item for name, item in load_items().items() if name != "tncse:table5"}
-    monkeypatch.setattr(check, "load_items", lambda: MappingProxyType(left))
+    monkeypatch.setattr(item_checks, "load_items", lambda: MappingProxyType(left))
     lost = [line for line in check_papers() if "stands in no item" in line]
     assert len(lost) == 2
     assert all("Table 5 bert-base" in line for line in lost)
@@ -136,7 +139,7 @@ def test_a_figure_that_stands_nowhere_and_a_profile_that_changes_are_found(
         found = dict(real(method, profile))
         return found | {"lr": 1.0} if method == "tncse_d" else found
 
-    monkeypatch.setattr("bench.papers.settings.resolve_options", slower)
+    monkeypatch.setattr("bench.papers.hyperparameters.resolve_options", slower)
     found = check_item(load_items()["tncse:suppl-table1-1"])
     assert len([line for line in found if "tncse_d" in line and "here 1" in line]) == 2
 
@@ -170,13 +173,15 @@ def test_what_figures_5_7_8_and_9_of_the_gradient_paper_train() -> None:
 
 def test_settings_that_several_methods_share_are_compared_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
     item = load_items()["unsee:appendix-a"]
-    shared = next(s for s in compare_hyperparameters(item) if s.figure.metric == "learning_rate" and "," in s.option)
+    shared = next(
+        s for s in compare_hyperparameters(item) if s.figure.metric == "learning_rate" and "," in s.option
+    )
     assert shared.equal
     assert shared.option.count("unsee_") == 4
     other = {"unsee_vicreg": {"lr": 1.0}}
     real = resolve_options
     monkeypatch.setattr(
-        "bench.papers.settings.resolve_options",
+        "bench.papers.hyperparameters.resolve_options",
         lambda method, profile: {**real(method, profile), **other.get(method, {})},
     )
     assert not next(s for s in compare_hyperparameters(item) if s.option == shared.option).equal
@@ -228,7 +233,7 @@ def test_a_damaged_file_of_items_is_refused(
     text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tncse.toml").write_text(text)
-    monkeypatch.setattr("bench.papers.items.resources.files", lambda package: tmp_path)
+    monkeypatch.setattr("bench.papers.paper_items.resources.files", lambda package: tmp_path)
     with pytest.raises(DataError, match=said):
         read._read_paper("tncse")
 

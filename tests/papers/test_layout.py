@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bench.papers.items import Item, load_items
-from bench.papers.layout import ItemRecords, item_grid, matches_paper
-from bench.papers.places import lay_out_cells
-from bench.papers.work import PAPERS_BACKBONE
+from bench.papers.item_cells import lay_out_cells
+from bench.papers.item_layout import ItemRecords, item_grid, matches_paper
+from bench.papers.item_plan import PAPERS_BACKBONE
+from bench.papers.paper_items import Item, load_items
 from bench.records.record import RunRecord, Score
-from bench.render.grid import DASH, ScoreCell, Grid, Quoted
+from bench.render.grid import DASH, Grid, Quoted, ScoreCell
 
 BASE = RunRecord(
     profile="bert-base",

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bench.config import profiles
-from bench.data.published import PAPERS
-from bench.data.released import load_checkpoints
-from bench.papers.items import Item, load_items
+from bench.data.published_tables import PAPERS
+from bench.data.released_checkpoints import load_checkpoints
+from bench.papers.paper_items import Item, load_items
 from tests.support.cli import Cli, refusal
 from tests.support.released import hub_folder
 from tests.support.shortened import shortened

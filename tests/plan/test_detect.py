@@ -12,8 +12,8 @@ from scipy import stats
 
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
-from bench.plan.detect import Detection, PlannedPair, plan_detection
 from bench.plan.plan import Plan, make_plan
+from bench.plan.seed_power import Detection, PlannedPair, plan_detection
 from bench.records.record import Score
 from bench.stats.power import welch_power
 from tests.support.cli import Cli

@@ -11,7 +11,7 @@ import pytest
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.data.corpus import Corpus, read_corpus
-from bench.nn.folder import hash_model
+from bench.nn.model_folder import hash_model
 from bench.plan.plan import PlanInputs, make_plan
 
 
@@ -24,7 +24,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
         counted[path] += 1
         return read_corpus(path, exclude, column)
 
-    monkeypatch.setattr("bench.data.training.read_corpus", counting)
+    monkeypatch.setattr("bench.data.training_data.read_corpus", counting)
     return counted
 
 
@@ -59,7 +59,7 @@ def test_a_backbone_is_hashed_once_for_plans_that_share_what_was_read(
         hashed.append(path)
         return hash_model(path)
 
-    monkeypatch.setattr("bench.nn.folder.hash_model", counting)
+    monkeypatch.setattr("bench.nn.model_folder.hash_model", counting)
     own = RunSpec(parse_methods("simcse"), (1,), "mini")
     given = replace(own, backbone=str(tiny_bert))
     inputs = PlanInputs()

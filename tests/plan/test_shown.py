@@ -42,7 +42,9 @@ def test_it_says_what_the_plan_says(cli: Cli) -> None:
 def test_sources_of_a_method_without_a_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     load = profiles.load_profile
     monkeypatch.setattr(
-        profiles, "load_profile", lambda name: replace(load(name), methods={"simcse": load(name).methods["simcse"]})
+        profiles,
+        "load_profile",
+        lambda name: replace(load(name), methods={"simcse": load(name).methods["simcse"]}),
     )
     found = shown(cli, "distill:simcse", "--profile", "mini", "--set", "distill.batch_size=32")
     assert found["budget"] == ["9,600 sentences a training stage, a dev evaluation every 1,600"]

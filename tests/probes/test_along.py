@@ -12,14 +12,23 @@ from typing import Any
 import pytest
 
 from bench.errors import DataError
-from bench.execution.along import _ProbingBuilder
-from bench.execution.builder import EncoderBuilder
-from bench.probes.along import TrainingProbes, ProbedEvaluation, read_training_probes, write_training_probes
-from bench.reports.figures.of_along import training_probe_figures
-from bench.reports.tables.along import evaluation_grids, evaluation_relations, within_relations
+from bench.execution.encoder_builder import EncoderBuilder
+from bench.execution.training_probes import _ProbingBuilder
+from bench.probes.during_training import (
+    ProbedEvaluation,
+    TrainingProbes,
+    read_training_probes,
+    write_training_probes,
+)
+from bench.reports.figures.training_probe_plots import training_probe_figures
 from bench.reports.tables.relation import Rho
+from bench.reports.tables.training_probe_tables import (
+    evaluation_grids,
+    evaluation_relations,
+    within_relations,
+)
 from bench.stages import Stage
-from bench.stats.items import spearman_interval
+from bench.stats.item_statistics import spearman_interval
 from bench.stats.seeds import one_sample
 from tests.support.cli import Cli
 
@@ -94,7 +103,9 @@ def evaluated(seed: int, step: int, dev: float, energy: float) -> ProbedEvaluati
         "cls_energy": {"value": energy, "pooling": "cls"},
         "uniformity": {"value": -2 - 0.1 * ((7 * step + 3 * seed) % 11)},
     }
-    return ProbedEvaluation("m", seed, "joint", step, dev, probes, (f"{seed} sub", f"{seed} joint"), f"{seed} joint")
+    return ProbedEvaluation(
+        "m", seed, "joint", step, dev, probes, (f"{seed} sub", f"{seed} joint"), f"{seed} joint"
+    )
 
 
 def test_evaluations_of_one_training_count_as_one() -> None:
@@ -129,7 +140,9 @@ def test_the_table_of_evaluations() -> None:
     assert evaluation_grids([], "mini", "toy") == []
 
 
-def training(seed: int, energies: tuple[float, ...], stages: tuple[str, ...], key: str) -> list[ProbedEvaluation]:
+def training(
+    seed: int, energies: tuple[float, ...], stages: tuple[str, ...], key: str
+) -> list[ProbedEvaluation]:
     """A training whose dev score rises from step to step; uniformity rises once and falls."""
     shape = (0, 3, 1, 2, 4)
     found = [evaluated(seed, step, 0.1 * step, energy) for step, energy in enumerate(energies)]

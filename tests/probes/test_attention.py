@@ -16,13 +16,13 @@ from transformers import PreTrainedTokenizerFast
 from bench.data.toy import make_toy_task
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.hooks import find_towers, watch_towers
 from bench.nn.observer import ObservedTower, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import find_towers, watch_towers
 from bench.probes import attention_sink as sink
 from bench.probes.attention_sink import AttentionMass, attention_maps, attention_mass, token_classes
-from bench.probes.by_layer import LayerMeans
 from bench.probes.cls_energy import ClsEnergy, cls_energy
+from bench.probes.layer_means import LayerMeans
 from bench.probes.modulus import Modulus, Norms
 from bench.reports.figures.heatmaps import draw_heatmaps
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from bench.nn.backbone import TransformerEncoder, silence_libraries
+from bench.nn.hooks import find_towers, watch_towers
 from bench.nn.observer import LayerView, Observer
-from bench.nn.trace import find_towers, watch_towers
 from tests.support.zoo import ZOO
 
 WATCHED = [name for name in ZOO if name not in ("bart", "mamba", "t5")]
@@ -36,7 +36,7 @@ def eager(folder: Path, encoder: TransformerEncoder, texts: Sequence[str]) -> tu
     kind: Any = type(encoder.model)
     with silence_libraries(), torch.no_grad():
         model = kind.from_pretrained(folder, attn_implementation="eager").eval()
-        chunk = encoder._prepare(encoder.token_ids(texts))
+        chunk = encoder._prepare_rows(encoder.token_ids(texts))
         output = model(input_ids=chunk.ids, attention_mask=chunk.mask.long(), output_attentions=True)
     return list(output.attentions), chunk.mask
 

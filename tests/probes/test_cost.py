@@ -16,7 +16,7 @@ from bench.errors import BenchError, InputError
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.observer import ObservedTower
 from bench.probes import cost as module
-from bench.probes.cost import encoder_cost, count_gmacs, count_parameters, measure_speed
+from bench.probes.cost import count_gmacs, count_parameters, encoder_cost, measure_speed
 
 
 def small(**other: Any) -> BertModel:

@@ -17,7 +17,7 @@ from bench.data.tasks import PairTask
 from bench.data.toy import make_toy_task
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, InputError
-from bench.eval.embed import embed_sentences
+from bench.eval.embeddings import embed_sentences
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import DenoisedEncoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
@@ -25,11 +25,11 @@ from bench.nn.sum_encoder import SumEncoder
 from bench.probes import PROBES, cost, parse_probes
 from bench.probes.alignment import alignment, positive_pairs
 from bench.probes.attention_sink import PAPER_SENTENCE
-from bench.probes.data import ProbeData
 from bench.probes.density import compare_densities
+from bench.probes.interface import ProbeOptions
 from bench.probes.isotropy import isotropy
-from bench.probes.measure import measure_probes, drop_curves
-from bench.probes.probe import ProbeOptions
+from bench.probes.measurement import drop_curves, measure_probes
+from bench.probes.probe_data import ProbeData
 from bench.probes.uniformity import uniformity
 from tests.support.folders import sentence_transformers_folder
 

@@ -13,8 +13,15 @@ from bench.data.source import DataSource
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import DataError
-from bench.probes.overlap import LEVELS, audit_overlap, clean_score, sentence_key, read_training_lines, word_runs
-from bench.stats.items import spearman_interval
+from bench.probes.training_overlap import (
+    LEVELS,
+    audit_overlap,
+    clean_score,
+    read_training_lines,
+    sentence_key,
+    word_runs,
+)
+from bench.stats.item_statistics import spearman_interval
 
 TASK = PairTask(
     "T",
@@ -30,7 +37,9 @@ TASK = PairTask(
 
 
 def levels(*training: str) -> dict[str, tuple[int, int, int]]:
-    return {o.level: (o.sentences, o.touched_sentences, o.clean_pairs) for o in audit_overlap(training, [TASK])}
+    return {
+        o.level: (o.sentences, o.touched_sentences, o.clean_pairs) for o in audit_overlap(training, [TASK])
+    }
 
 
 def test_levels_by_hand() -> None:

@@ -17,9 +17,9 @@ from bench.data.toy import make_toy_task
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.probes import PROBES, parse_probes
-from bench.probes.data import ProbeData
-from bench.probes.measure import measure_probes, drop_curves
-from bench.probes.probe import VECTORS, ProbeColumn, ProbeInputs, Probe
+from bench.probes.interface import VECTORS, Probe, ProbeColumn, ProbeInputs
+from bench.probes.measurement import drop_curves, measure_probes
+from bench.probes.probe_data import ProbeData
 from bench.reports.tables.probes import ProbedRun, probe_grids
 from tests.support.cli import Cli
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bench.errors import DataError, NewerRecordError, NotComparableError
-from bench.execution import probing
-from bench.execution.builder import EncoderBuilder
+from bench.execution import record_probes
+from bench.execution.encoder_builder import EncoderBuilder
 from bench.probes import PROBES
 from bench.records.record import SCHEMA, RunRecord, Score, parse_record, record_to_json
-from bench.reports.tables.probes import ProbedRun, probed_runs, probe_grids
+from bench.reports.tables.probes import ProbedRun, probe_grids, probed_runs
 from tests.support.cli import Cli
 from tests.support.forge import forge
 
@@ -26,8 +26,8 @@ TOY = ("--suite", "toy")
 @pytest.fixture(autouse=True)
 def small_dev_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probe the toy pairs, not the mini world's dev set."""
-    monkeypatch.setattr(probing, "find_probe_suite", lambda _spec: "toy")
-    monkeypatch.setattr("bench.execution.cell.find_probe_suite", lambda _spec: "toy")
+    monkeypatch.setattr(record_probes, "find_probe_suite", lambda _spec: "toy")
+    monkeypatch.setattr("bench.execution.cell_run.find_probe_suite", lambda _spec: "toy")
 
 
 def stored(folder: Path) -> dict[str, tuple[bytes, bytes]]:
@@ -59,7 +59,7 @@ def test_probes_come_to_finished_records_from_cached_stages(
     before = stored(tmp_path)
     assert len(before) == 3
     assert all(b"probes" not in text for text, _ in before.values())
-    monkeypatch.setattr(EncoderBuilder, "_train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(EncoderBuilder, "_train_stage", lambda *_: pytest.fail("trained again"))
     code, out, err = cli(*run, "--probes", "all", "--dry-run")
     assert code == 0, err
     todo = [" ".join(line.split()) for line in out.splitlines()[:3]]
@@ -127,8 +127,8 @@ def test_probes_of_other_sentences_or_of_an_old_version_are_measured_again(
 ) -> None:
     run = ("run", "--methods", "noise", "--seeds", "1", *TOY, "--probes")
     cli(*run, "alignment,isotropy")
-    monkeypatch.setattr(probing, "VERSION", 2)
-    monkeypatch.setattr("bench.probes.measure.VERSION", 2)
+    monkeypatch.setattr(record_probes, "VERSION", 2)
+    monkeypatch.setattr("bench.probes.measurement.VERSION", 2)
     code, _, err = cli(*run, "alignment")
     assert (code, "probes in" in err) == (0, True)
     probes = json.loads(stored(tmp_path)["noise"][0])["probes"]
@@ -146,7 +146,7 @@ def test_probes_that_fail_leave_the_record_as_it_is(
         raise RuntimeError(f"no luck with {Path(__file__).resolve()}")
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.probes.measure.measure_probes", broken)
+        patch.setattr("bench.probes.measurement.measure_probes", broken)
         code, _, err = cli(*run, "--probes", "all")
     assert code == 1
     assert "noise seed 1 on toy: FAILED, probes: RuntimeError: no luck with" in err
@@ -283,7 +283,7 @@ def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
     assert parse_record(record_to_json(record), "x") == record
     (found,) = probed_runs([record])
     assert (found.average, found.value("cost", "gmac"), found.value("cost", "x", 1)) == (0.5, 0.5, None)
-    assert probing.add_cost_efficiency(record.probes, record)["cost"]["eta"] == 100
+    assert record_probes.add_cost_efficiency(record.probes, record)["cost"]["eta"] == 100
     with pytest.raises(NewerRecordError):
         parse_record(record_to_json(replace(record, schema=SCHEMA + 1)), "x")
 

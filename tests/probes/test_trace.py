@@ -20,10 +20,10 @@ from bench.baselines.whitening import WhitenedEncoder
 from bench.data.toy import make_toy_task
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.denoising import DenoisedEncoder
-from bench.nn.observer import LayerView, Observer, ObservedTower, UntraceableError
+from bench.nn.hooks import compute_attention_weights, find_towers, watch_towers
+from bench.nn.observer import LayerView, ObservedTower, Observer, UntraceableError
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import compute_attention_weights, find_towers, watch_towers
 from tests.support.folders import sentence_transformers_folder
 
 LAYERS, HEADS, SIZE = 3, 2, 16

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import BenchError, InputError
 from bench.probes.alignment import alignment, positive_pairs
-from bench.probes.density import compare_densities, gold_groups, density_overlap
+from bench.probes.density import compare_densities, density_overlap, gold_groups
 from bench.probes.isotropy import isotropy, spectrum
 from bench.probes.uniformity import uniformity
 

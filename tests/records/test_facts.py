@@ -13,11 +13,11 @@ import pytest
 
 from bench.comparison.confounders import describe_confounders
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.comparison.select import Group
+from bench.comparison.selection import Group
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.errors import DataError, NotComparableError
-from bench.execution import rerun
+from bench.execution import repetition
 from bench.gate.judge import judge
 from bench.plan.plan import Plan, make_plan
 from bench.records.fingerprint import (
@@ -25,11 +25,11 @@ from bench.records.fingerprint import (
     JUDGED,
     KEYED,
     Fact,
-    find_fact_differences,
-    hash_canonical_json,
-    explain_differences,
     compute_family_key,
     compute_record_key,
+    explain_differences,
+    find_fact_differences,
+    hash_canonical_json,
     specification_fields,
 )
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
@@ -289,13 +289,13 @@ def test_rerun_names_it(fact: Fact, plan: Plan, monkeypatch: pytest.MonkeyPatch)
     other, line = changed(fact)
     (job,) = plan.jobs
     asked = replace(plan, jobs=(replace(job, record=other),))
-    monkeypatch.setattr(rerun, "build_rerun_spec", lambda *_: asked.spec)
-    monkeypatch.setattr(rerun, "make_plan", lambda _: asked)
-    monkeypatch.setattr(rerun, "compare_notes", lambda *_: ())
-    monkeypatch.setattr(rerun, "run_plan", lambda *_, **__: pytest.fail("it ran"))
+    monkeypatch.setattr(repetition, "build_rerun_spec", lambda *_: asked.spec)
+    monkeypatch.setattr(repetition, "make_plan", lambda _: asked)
+    monkeypatch.setattr(repetition, "compare_notes", lambda *_: ())
+    monkeypatch.setattr(repetition, "run_plan", lambda *_, **__: pytest.fail("it ran"))
     kind = NotComparableError if fact.keyed else pytest.fail.Exception
     with pytest.raises(kind, match=re.escape(line) if fact.keyed else "it ran"):
-        rerun.rerun_record(BASE, data=None)
+        repetition.rerun_record(BASE, data=None)
 
 
 def test_an_older_arithmetic_says_which_version_adds_to_it() -> None:
@@ -313,7 +313,9 @@ def test_what_older_records_do_not_say_is_what_held_then() -> None:
     older = replace(BASE, evaluation={}, training={**training, "stages": {"joint": stage}})
     assert compute_record_key(older) == compute_record_key(BASE)
     del stage["numerics"]
-    assert [str(each) for each in find_fact_differences(older, BASE)] == ["arithmetic of training then 1, now 2"]
+    assert [str(each) for each in find_fact_differences(older, BASE)] == [
+        "arithmetic of training then 1, now 2"
+    ]
     stage |= {"ranks": 2, "precision": "bf16"}
     provenance = {**BASE.provenance, "transfer": {"solver": "sgd"}, "evaluation_precision": {"name": "fp16"}}
     assert specification_fields(replace(older, provenance=provenance)) == {
@@ -377,4 +379,7 @@ def test_a_fact_that_came_later_leaves_the_keys_of_earlier_records(name: str, fi
     earlier = [fact for fact in KEYED if not fact.later]
     assert compute_record_key(BASE) == hash_canonical_json({fact.name: fact.value(BASE) for fact in earlier})
     said = put("training", field, BY_NAME[name].default)(BASE)
-    assert (compute_record_key(said), compute_family_key(said)) == (compute_record_key(BASE), compute_family_key(BASE))
+    assert (compute_record_key(said), compute_family_key(said)) == (
+        compute_record_key(BASE),
+        compute_family_key(BASE),
+    )

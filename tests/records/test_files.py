@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.records import files
-from bench.records.files import temporary_path, create_folder_atomically, write_atomically
+from bench.records import filesystem as files
+from bench.records.filesystem import create_folder_atomically, temporary_path, write_atomically
 from bench.records.record import RecordPlace
 from bench.records.store import ResultStore
 
@@ -53,7 +53,7 @@ def test_what_a_kill_leaves_is_cleared(tmp_path: Path) -> None:
     path = store.path(place)
     path.parent.mkdir(parents=True)
     code = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom bench.records.files import write_whole\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom bench.records.filesystem import write_whole\n"
         "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\nwrite_whole(Path(sys.argv[1]), b'half')"
     )
     for clear in ("claim", "clear_leftovers"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.records import files as locks
+from bench.records import filesystem as locks
 
 
 def hold(path: Path, shared: bool, ready: object, done: object) -> None:

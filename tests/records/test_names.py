@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.errors import InputError
-from bench.records.files import check_new_name, check_new_campaign, find_name_fault, find_namesake, safe_name
+from bench.records.filesystem import (
+    check_new_campaign,
+    check_new_name,
+    find_name_fault,
+    find_namesake,
+    safe_name,
+)
 from bench.records.store import ResultStore
 
 PORTABLE = (

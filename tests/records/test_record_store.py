@@ -20,8 +20,8 @@ from bench.errors import (
     StorageError,
     UnreadableRecordError,
 )
-from bench.records.files import temporary_path
-from bench.records.record import RecordPlace, RunRecord, Score, parse_record, safe_name, record_to_json
+from bench.records.filesystem import temporary_path
+from bench.records.record import RecordPlace, RunRecord, Score, parse_record, record_to_json, safe_name
 from bench.records.store import ResultStore
 from tests.support.unreadable import unreadable
 

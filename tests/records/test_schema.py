@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from bench.schema import DEEPEST, Block, MapOf, Maybe, ListOf, Shape, is_count, find_fault, is_boolean, is_text, find_unwritable
+from bench.schema import (
+    DEEPEST,
+    Block,
+    ListOf,
+    MapOf,
+    Maybe,
+    Shape,
+    find_fault,
+    find_unwritable,
+    is_boolean,
+    is_count,
+    is_text,
+)
 
 BLOCK = Block({"a": is_count}, {"b": ListOf(MapOf(is_text), least=1), "c": Maybe(is_boolean)}, closed=True)
 

@@ -9,15 +9,15 @@ import pytest
 
 from bench.records.record import (
     RunRecord,
-    distinct_stages,
-    parse_record,
-    last_stages,
     count_training_sentences,
+    distinct_stages,
+    last_stages,
+    parse_record,
     record_to_json,
     sum_training_seconds,
 )
 from bench.records.store import ResultStore
-from bench.reports.tables.sweeps import stage_curves
+from bench.reports.tables.sweep_tables import stage_curves
 from tests.support.campaigns import make_record
 from tests.support.docs_commands import ROOT
 

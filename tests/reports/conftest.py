@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bench.config.sweep_manifest import Manifest
-from bench.probes.along import TrainingProbes, ProbedEvaluation, write_training_probes
+from bench.probes.during_training import ProbedEvaluation, TrainingProbes, write_training_probes
 from bench.reports.campaign import Campaign, make_campaign
 from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, kinds_record, make_record, with_last
 

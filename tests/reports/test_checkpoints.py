@@ -141,7 +141,9 @@ def test_the_cost_is_that_of_both_checkpoints(tmp_path: Path) -> None:
 
 def test_every_score_of_the_last_is_there_and_no_other(three: Campaign) -> None:
     source = replace(three, records=tuple(last_checkpoints(three.records)))
-    said = [row for row in csv.DictReader(io.StringIO(render_report(source, "csv"))) if row["method"] == "raised"]
+    said = [
+        row for row in csv.DictReader(io.StringIO(render_report(source, "csv"))) if row["method"] == "raised"
+    ]
     assert {row["metric"] for row in said} == {"spearman"}
     found = {(row["seed"], row["task"]): float(row["value"]) for row in said}
     assert found["1", "STS12"] == pytest.approx(0.69)

@@ -9,11 +9,17 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.render import svg
-from bench.render.critical_difference import ranking_labels, stack_bars, ranking_figure, split_sides, rank_ticks
+from bench.render.critical_difference import (
+    rank_ticks,
+    ranking_figure,
+    ranking_labels,
+    split_sides,
+    stack_bars,
+)
 from bench.render.figure import Figure
-from bench.render.marks import WIDTH
-from bench.render.picture import ranking_picture
-from bench.reports.formats.html import _figure_data
+from bench.render.latex_picture import ranking_picture
+from bench.render.svg_marks import WIDTH
+from bench.reports.formats.report_page import _figure_data
 from bench.stats.ranks import PairTest, rank_methods
 
 SCORES = (0.80, 0.79, 0.75, 0.74, 0.60, 0.59, 0.30)

@@ -15,7 +15,15 @@ import pytest
 
 from bench.gate.junit import format_junit
 from bench.gate.page import page
-from bench.gate.tables import format_gate_json, format_gate_markdown, format_gate_text, describe_cell_verdict, build_gate_grid, format_headline, describe_gate
+from bench.gate.tables import (
+    build_gate_grid,
+    describe_cell_verdict,
+    describe_gate,
+    format_gate_json,
+    format_gate_markdown,
+    format_gate_text,
+    format_headline,
+)
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
 from tests.support.chromium import chromium
 
@@ -234,7 +242,9 @@ def test_the_sentence_says_once_how_changes_are_accepted() -> None:
 def test_cells_that_do_not_compare_are_counted() -> None:
     other = replace(PASSED, status=Status.DIFFERENT, reasons=("other data",))
     assert format_headline(gate_of(PASSED, other)) == "NOT COMPARABLE, 1 of 2 cells"
-    assert describe_gate(gate_of(PASSED, other)).startswith("NOT COMPARABLE: fine on toy (profile mini) isn't")
+    assert describe_gate(gate_of(PASSED, other)).startswith(
+        "NOT COMPARABLE: fine on toy (profile mini) isn't"
+    )
 
 
 def test_notes_are_of_the_questions_that_were_asked() -> None:
@@ -250,7 +260,9 @@ def test_notes_are_of_the_questions_that_were_asked() -> None:
     assert "rescore: 12 records of the reference scored again from their predictions: equal to 1e-9." in notes
     assert "rescore: 1 record of the reference" in build_gate_grid(gate_of(words, rescored=1)).notes[1]
     assert f"closer on toy (profile mini): {WHY}." in notes
-    assert "drop of more than 1.5 points" in build_gate_grid(replace(gate_of(PASSED), tolerance=0.015)).notes[1]
+    assert (
+        "drop of more than 1.5 points" in build_gate_grid(replace(gate_of(PASSED), tolerance=0.015)).notes[1]
+    )
 
 
 def test_the_text_ends_with_the_sentence_and_markdown_begins_with_it() -> None:

@@ -18,7 +18,7 @@ from bench.config.sweep_manifest import Manifest, save_manifest
 from bench.errors import DataError, NotComparableError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
-from bench.reports.joined import CampaignRecord, merge_records, merge_sweeps
+from bench.reports.merge_campaigns import CampaignRecord, merge_records, merge_sweeps
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 from tests.support.forge import forge
@@ -85,7 +85,7 @@ def test_every_figure_has_all_campaigns(both: Cli, monkeypatch: pytest.MonkeyPat
         (Path("results") / name / "gradient").mkdir()
         grid = f"mu_pos,mu_neg,gd_infonce\n0.1,0.2,0.5\n0.1,0.4,{0.5 if name == 'a' else 0.6}\n"
         (Path("results") / name / "gradient" / "gradient-grid.csv").write_text(grid)
-    monkeypatch.setattr("bench.render.draw._FORMATS", {"svg": {"Date": None}})
+    monkeypatch.setattr("bench.render.figure_files._FORMATS", {"svg": {"Date": None}})
     code, _, err = both("report", "--campaign", "a,b", "--figures", "drawn")
     assert code == 0
     assert sorted(err.split()[1::2]) == sorted(map(str, Path("drawn").glob("*")))

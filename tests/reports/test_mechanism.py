@@ -13,12 +13,12 @@ from bench.errors import NotComparableError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.of_records import suite_figures
+from bench.reports.figures.suite_plots import suite_figures
 from bench.reports.report import render_report
 from bench.reports.tables.mechanism import all_relations, mechanism_grids
 from bench.reports.tables.relation import Relation, Rho, count_independent
 from bench.stats.coverage import find_coverage
-from bench.stats.items import spearman_interval
+from bench.stats.item_statistics import spearman_interval
 from tests.support.campaigns import HOSTILE, make_record
 
 ROOT = Path(__file__).parents[2]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.published import load_figures
+from bench.data.published_tables import load_figures
 from bench.errors import InputError
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
-from bench.render.grid import ScoreCell, Grid, Quoted, plain_text
+from bench.render.grid import Grid, Quoted, ScoreCell, plain_text
 from bench.reports.campaign import make_campaign
 from bench.reports.sections import table_grids
 from bench.reports.tables.categories import KINDS

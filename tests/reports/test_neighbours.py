@@ -75,7 +75,9 @@ def test_numbers_are_the_plan_s_at_the_pair_s_level(three: Campaign) -> None:
     assert first[half] == describe_seed_plan(plan_seeds(DETECT, close, level=level))
     assert first["if A - B is true"] == describe_seed_plan(plan_seeds(difference, close, level=level))
     assert second[half] == describe_seed_plan(plan_seeds(DETECT, far, level=1 - 0.05 / 2))
-    assert first[half] != describe_seed_plan(plan_seeds(DETECT, close, level=0.95))  # a pair that was chosen before
+    assert first[half] != describe_seed_plan(
+        plan_seeds(DETECT, close, level=0.95)
+    )  # a pair that was chosen before
 
 
 def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
@@ -87,7 +89,9 @@ def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
     paired = rows(campaign(tmp_path / "a", *seeds("a", *shared, stage="s"), *seeds("b", *near, stage="s")))
     apart = rows(campaign(tmp_path / "b", *seeds("a", *shared), *seeds("b", *near)))
     half = f"to show {format_score(DETECT)} points"
-    assert paired[0][half] == describe_seed_plan(plan_seeds(DETECT, spread_of_pairs(near, shared), level=0.95))
+    assert paired[0][half] == describe_seed_plan(
+        plan_seeds(DETECT, spread_of_pairs(near, shared), level=0.95)
+    )
     assert apart[0][half] == describe_seed_plan(plan_seeds(DETECT, spread_of_sides(near, shared), level=0.95))
     assert (" pairs " in paired[0][half], " per side " in apart[0][half]) == (True, True)
 

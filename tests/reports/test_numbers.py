@@ -14,7 +14,7 @@ import pytest
 
 from bench.records.store import ResultStore
 from bench.render.formats import Screen, csv_cell, grids_csv, render_grids, render_text
-from bench.render.grid import ScoreCell, Grid, Printed, hide_deviation, format_interval, plain_text
+from bench.render.grid import Grid, Printed, ScoreCell, format_interval, hide_deviation, plain_text
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.report import render_report
 from bench.reports.sections import TABLES, table_grids

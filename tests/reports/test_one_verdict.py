@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.records.record import RunRecord
-from bench.reports.figures.of_records import group_figures
+from bench.reports.figures.suite_plots import group_figures
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
 from bench.reports.tables.pairwise_tests import ABOVE, BELOW

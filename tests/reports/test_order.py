@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.data import published
+from bench.data import published_tables
 from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
-from bench.render.grid import ScoreCell, Grid, Quoted
+from bench.render.grid import Grid, Quoted, ScoreCell
 from bench.render.latex import escape_latex
-from bench.reports.figures.of_order import order_figures
-from bench.reports.figures.of_records import suite_figures
+from bench.reports.figures.setting_order_plots import order_figures
+from bench.reports.figures.suite_plots import suite_figures
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
-from bench.reports.tables import settings
-from bench.stats.items import spearman_interval
+from bench.reports.tables import method_order
+from bench.stats.item_statistics import spearman_interval
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.cli import Cli
 from tests.support.standings import campaign
@@ -153,7 +153,7 @@ def test_published_averages_by_their_names(tmp_path: Path) -> None:
 
 def test_tables_that_print_others_give_their_median(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The released checkpoints' own figures are no further table."""
-    lines = published.published_rows("sts7")
+    lines = published_tables.published_rows("sts7")
     table, readme = (line for line in lines if line.first.method == "jtcse" and line.first.backbone != BERT)
     assert (table.figures["avg"].text, readme.figures["avg"].text) == ("79.94", "79.95")
     records = runs("mini", {method: 0.1 * place for place, method in enumerate((*PRINTED, "jtcse"))})
@@ -166,7 +166,7 @@ def test_tables_that_print_others_give_their_median(tmp_path: Path, monkeypatch:
 
     assert figure() == Quoted("79.94", False, " [a] (1)")  # the footnote says that its mean is another
     other = replace(table, figures={"avg": replace(table.figures["avg"], paper="tncse", text="79.97")})
-    monkeypatch.setattr(settings, "published_rows", lambda suite: (*lines, other))
+    monkeypatch.setattr(method_order, "published_rows", lambda suite: (*lines, other))
     assert figure().text == "79.955"
 
 
@@ -184,9 +184,9 @@ def test_which_methods_are_compared(tmp_path: Path) -> None:
     grid, _ = tables(tmp_path, [*plain, *more])
     assert grid.rows[0][2] == "6"
     for name in ("cheap, sts7", "dear, sts7"):
-        assert f"Left out of {name}, {settings.SUPERVISED}: taught." in grid.notes
-        assert f"Left out of {name}, {settings.NOT_OURS}: hf:x." in grid.notes
-    assert f"Left out of cheap, sts7, {settings.PARAPHRASED}: edfse." in grid.notes
+        assert f"Left out of {name}, {method_order.SUPERVISED}: taught." in grid.notes
+        assert f"Left out of {name}, {method_order.NOT_OURS}: hf:x." in grid.notes
+    assert f"Left out of cheap, sts7, {method_order.PARAPHRASED}: edfse." in grid.notes
     grid, methods = tables(tmp_path, [*plain, *more], rank_supervised=True)
     assert grid.rows[0][2] == "7"
     assert methods.rows[0][0] == "taught"

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from bench.records.store import ResultStore
-from bench.render.draw import draw_figures
+from bench.render.figure_files import draw_figures
 from bench.render.formats import quote_formula
 from bench.render.grid import format_score
 from bench.render.latex import latex_document
-from bench.render.picture import ranking_picture
+from bench.render.latex_picture import ranking_picture
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.formats.paper import STYLES, PaperStyle
+from bench.reports.formats.paper_latex import STYLES, PaperStyle
 from bench.reports.report import TableOptions, all_figures, render_report
 from bench.reports.sections import SECTIONS, TABLES
 from bench.reports.tables.leaderboard import all_leaderboards
@@ -389,7 +389,7 @@ def test_every_figure_is_drawn_and_twice_the_same(
     """The command draws all, here as SVG alone; one figure of each kind becomes all three files, twice."""
     source, drawn = str(campaign.stores[0].root.parent), tmp_path / "drawn"
     with monkeypatch.context() as patch:
-        patch.setattr("bench.render.draw._FORMATS", {"svg": {"Date": None}})
+        patch.setattr("bench.render.figure_files._FORMATS", {"svg": {"Date": None}})
         code, _, err = cli("report", "--results", source, "--campaign", "camp", "--figures", str(drawn))
     assert code == 0, err
     figures = all_figures(make_campaign(campaign.stores[0], campaign.stores[0].records()))

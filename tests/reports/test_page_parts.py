@@ -14,10 +14,10 @@ import pytest
 
 from bench.records.record import RunRecord
 from bench.render import svg
+from bench.render.axis_limits import BEYOND
 from bench.render.figure import MOST_LINES, Figure, Series
-from bench.render.limits import BEYOND
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.of_records import suite_figures
+from bench.reports.figures.suite_plots import suite_figures
 from bench.reports.report import render_report
 from bench.reports.tables.cards import campaign_cards, split_links
 from bench.reports.tables.runs import encoder_parameters, run_tables
@@ -104,7 +104,9 @@ def test_a_card_holds_what_the_method_says(hostile: Campaign) -> None:
         "https://github.com/princeton-nlp/SimCSE",
     )
     assert all(card.card is None for name, card in found.items() if name != "simcse")
-    assert split_links("javascript:alert(1) data:x ftp://a//b") == (("javascript:alert(1) data:x ftp://a//b", ""),)
+    assert split_links("javascript:alert(1) data:x ftp://a//b") == (
+        ("javascript:alert(1) data:x ftp://a//b", ""),
+    )
     assert split_links("a/b") == (("a/b", ""),)  # a plug-in's: nobody knows whose repository that is
 
 
@@ -155,7 +157,9 @@ def test_a_band_reaches_from_the_lowest_to_the_highest_seed(tmp_path: Path) -> N
     page = render_report(standing(tmp_path, *records), "html")
     assert page.count('class="range c0"') == 2  # dev and loss; the ranks are equal
     assert "No losses are kept" not in page
-    assert "No losses are kept" in render_report(standing(tmp_path, make_record("a", 1, dict(SCORES))), "html")
+    assert "No losses are kept" in render_report(
+        standing(tmp_path, make_record("a", 1, dict(SCORES))), "html"
+    )
 
 
 def test_many_lines_have_a_panel_each_and_few_their_names_at_their_ends() -> None:
@@ -166,7 +170,9 @@ def test_many_lines_have_a_panel_each_and_few_their_names_at_their_ends() -> Non
     many = drawn(*(curve(i) for i in range(MOST_LINES + 1)))
     assert "leader" not in many
     assert many.count('class="axis"') > MOST_LINES
-    assert svg.legend_entries(Figure("f", "s", "t", "lines", "x", "y", (), tuple(map(curve, range(11))))) == []
+    assert (
+        svg.legend_entries(Figure("f", "s", "t", "lines", "x", "y", (), tuple(map(curve, range(11))))) == []
+    )
     heights = lines_of(drawn(curve(0), replace(curve(1), y=(1e6, 2e6, 3e6)), own=True))
     assert heights["line 0"] == heights["line 1"]  # axes of their own
 

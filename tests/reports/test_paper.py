@@ -18,15 +18,15 @@ from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.render.formats import select_columns, parse_columns
+from bench.render.formats import parse_columns, select_columns
 from bench.render.grid import Grid
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.choice import name_methods, paper_name
-from bench.reports.figures.of_records import suite_figures
-from bench.reports.formats.paper import PaperStyle, render_paper_tables
+from bench.reports.figures.suite_plots import suite_figures
+from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables
+from bench.reports.method_choice import name_methods, paper_name
 from bench.reports.report import TableOptions, render_report
-from bench.reports.tables.paper import PaperTable, paper_tables
+from bench.reports.tables.paper_tables import PaperTable, paper_tables
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.standings import alone, campaign, seeds
 
@@ -147,7 +147,9 @@ def test_columns_are_chosen_by_name_in_their_order() -> None:
     found = select_columns([first, other], parse_columns("avg, STS-B,CPU s"))
     assert [grid.header for grid in found] == [("method", "avg", "STSB", "cpu s"), ("method", "Avg.")]
     assert found[0].rows == (("x", "2", "1", "3"),)
-    assert select_columns([first, other], parse_columns("STSB")) == [Grid("a", ("method", "STSB"), (("x", "1"),), ())]
+    assert select_columns([first, other], parse_columns("STSB")) == [
+        Grid("a", ("method", "STSB"), (("x", "1"),), ())
+    ]
     assert select_columns([first], parse_columns("method,avg"))[0].header == ("method", "avg")
     assert select_columns([first], parse_columns(None)) == [first]
     for text in ("STSB,STS-B", "avg,", ""):
@@ -341,7 +343,9 @@ def test_one_label_for_two_tables_is_refused(tmp_path: Path) -> None:
 
 def test_hostile_names_are_inert_in_a_paper() -> None:
     grid = Grid("x", ("Model", "T"), tuple((name, "1") for name in HOSTILE), ())
-    text = render_paper_tables([PaperTable("x", grid, HOSTILE, HOSTILE[1], ("a\nb\x1b",))], PaperStyle(cites={HOSTILE[0]: "k"}))
+    text = render_paper_tables(
+        [PaperTable("x", grid, HOSTILE, HOSTILE[1], ("a\nb\x1b",))], PaperStyle(cites={HOSTILE[0]: "k"})
+    )
     assert r"\input{" not in text
     assert "% a\\nb\\x1b\n" in text
     assert text.replace("\n", "").isprintable()
@@ -352,6 +356,8 @@ def test_every_profile_has_a_title() -> None:
 
 
 def test_a_paper_is_a_document_too(tmp_path: Path) -> None:
-    whole = render_report(three(tmp_path), "latex", look=TableOptions(style=PaperStyle("acl")), standalone=True)
+    whole = render_report(
+        three(tmp_path), "latex", look=TableOptions(style=PaperStyle("acl")), standalone=True
+    )
     assert r"\usepackage{booktabs,graphicx,natbib}" in whole
     assert whole.endswith("\\end{document}\n")

@@ -10,7 +10,7 @@ import pytest
 
 from bench.cli.terminal import get_screen
 from bench.render.formats import FILE, Screen, render_text
-from bench.render.grid import BEST, SECOND, ScoreCell, Grid, Quoted, Value
+from bench.render.grid import BEST, SECOND, Grid, Quoted, ScoreCell, Value
 from bench.reports.campaign import Campaign
 from bench.reports.report import TableOptions, render_report
 from bench.reports.sections import TABLES
@@ -103,7 +103,9 @@ def test_hostile_names_steer_no_terminal(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     named = {method: f"{method}\x1b[2J\x07" for method in HOSTILE}
-    shown = render_report(replace(campaign, names=named), "text", name or None, TableOptions(screen=Screen(80, styled=True)))
+    shown = render_report(
+        replace(campaign, names=named), "text", name or None, TableOptions(screen=Screen(80, styled=True))
+    )
     bare = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert bare != shown
     assert bare.replace("\n", "").isprintable()

@@ -14,8 +14,8 @@ from bench.errors import InputError
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.of_records import suite_figures
-from bench.reports.figures.of_sweeps import sweep_figures
+from bench.reports.figures.suite_plots import suite_figures
+from bench.reports.figures.sweep_plots import sweep_figures
 from bench.reports.report import all_figures, render_report
 from bench.reports.sections import SECTIONS, TABLES, table_grids
 from tests.support.campaigns import make_record

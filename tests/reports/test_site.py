@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.records.store import ResultStore
-from bench.site.files import SiteOutput, open_site
+from bench.site.output import SiteOutput, open_site
 from tests.support.campaigns import make_record
 from tests.support.site import add, contents, dead_links, failed, make_site, read, real, small, times
 

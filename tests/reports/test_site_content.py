@@ -14,20 +14,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.comparison import browse
+from bench.comparison import ranked_items
 from bench.data.mteb_names import is_mteb
 from bench.data.tasks import PairSubset, PairTask
 from bench.data.toy import make_toy_task
-from bench.eval.rescore import load_record_tasks
+from bench.eval.rescoring import load_record_tasks
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
-from bench.reports.doubts import scan_campaign
 from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import make_leaderboard
 from bench.reports.tables.pairwise_tests import run_pairwise_tests
-from bench.site.pairs import compare_method_pairs
-from bench.site.seeds_used import rank_by_seed_count
+from bench.reports.unreadable_records import scan_campaign
+from bench.site.method_pairs import compare_method_pairs
+from bench.site.seed_steps import rank_by_seed_count
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.site import (
     RESULTS,
@@ -201,7 +201,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
         subset = PairSubset("all", (text,) * 3, ("So it does",) * 3, (0.0, 1.0, 2.0))
         return {"PLANTED": PairTask("PLANTED", (subset,))}
 
-    monkeypatch.setattr(browse, "load_record_tasks", tasks)
+    monkeypatch.setattr(ranked_items, "load_record_tasks", tasks)
     given = {"PLANTED": np.array([0.1, 0.3, 0.2], dtype=np.float32)}
     monkeypatch.setattr(ResultStore, "predictions", lambda store, record: given)
 

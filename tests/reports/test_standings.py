@@ -13,17 +13,24 @@ from scipy import stats
 from bench.comparison import item_bootstrap as item_draws
 from bench.records.store import ResultStore
 from bench.render import svg
-from bench.render.grid import ScoreCell, Grid
+from bench.render.grid import Grid, ScoreCell
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.of_records import suite_figures, group_figures
+from bench.reports.figures.suite_plots import group_figures, suite_figures
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
 from bench.reports.tables.boards import page_boards
-from bench.reports.tables.pairwise_tests import ABOVE, BELOW, NO_BOLD, PairwiseTests, baseline_daggers, run_pairwise_tests
-from bench.stats.hierarchical import variance_components
-from bench.stats.paired import paired_t
+from bench.reports.tables.pairwise_tests import (
+    ABOVE,
+    BELOW,
+    NO_BOLD,
+    PairwiseTests,
+    baseline_daggers,
+    run_pairwise_tests,
+)
+from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import seed_difference
-from bench.stats.suite import SuiteDraws
+from bench.stats.suite_draws import SuiteDraws
+from bench.stats.variance_components import variance_components
 from tests.support.standings import alone, campaign, seeds
 
 
@@ -82,7 +89,9 @@ def keep_draws(source: Campaign, rng: np.random.Generator) -> None:
     for record in source.records:
         centre = np.array([record.score("STS12"), record.score("STSB")])
         drawn = (centre + shared + 0.002 * rng.normal(size=shared.shape)).astype(np.float32)
-        item_draws._write_draws(item_draws.CampaignRun(source.stores[0], record), drawn, item_draws.SEED, print)
+        item_draws._write_draws(
+            item_draws.CampaignRun(source.stores[0], record), drawn, item_draws.SEED, print
+        )
 
 
 def test_draws_belong_to_the_averages_before_their_rounding(tmp_path: Path) -> None:
@@ -167,7 +176,10 @@ def test_nowhere_is_an_interval_of_width_0(tmp_path: Path) -> None:
     ]
     source = campaign(tmp_path, *records)
     page = render_report(source, "html")
-    texts = [page, *(render_report(replace(source, pairs=True), form, "significance") for form in ("csv", "json"))]
+    texts = [
+        page,
+        *(render_report(replace(source, pairs=True), form, "significance") for form in ("csv", "json")),
+    ]
     for text in (*texts, render_report(source, "latex"), render_report(source, "text", "gains")):
         ends = re.findall(r"\[([+-]?\d+\.\d+), ([+-]?\d+\.\d+)\]", text)
         assert all(low != high for low, high in ends)
@@ -307,7 +319,9 @@ def test_items_tell_methods_without_seeds_apart(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     for record, centre in zip(source.records[:3], (0.70, 0.60, 0.59), strict=True):
         drawn = (centre + 0.01 * rng.normal(size=(item_draws.DRAWS, 2))).astype(np.float32)
-        item_draws._write_draws(item_draws.CampaignRun(source.stores[0], record), drawn, item_draws.SEED, print)
+        item_draws._write_draws(
+            item_draws.CampaignRun(source.stores[0], record), drawn, item_draws.SEED, print
+        )
     source = campaign(tmp_path, *source.records)  # a report computes its tests once
     found = {(one.first, one.second): one for one in PairwiseTests(source, source.records).of().pairs}
     assert {pair[0] + pair[1]: one.test for pair, one in found.items() if "s" not in pair} == dict.fromkeys(

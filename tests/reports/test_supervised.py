@@ -10,15 +10,15 @@ import pytest
 
 from bench.comparison.confounders import describe_confounders
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.comparison.select import Group, sort_runs_by_seed
-from bench.records.record import RunRecord, parse_record, is_supervised, record_to_json
+from bench.comparison.selection import Group, sort_runs_by_seed
+from bench.records.record import RunRecord, is_supervised, parse_record, record_to_json
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.of_records import group_figures
+from bench.reports.figures.suite_plots import group_figures
 from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import all_leaderboards
-from bench.reports.tables.paper import paper_tables
-from bench.reports.tables.suites import sts7_grids
+from bench.reports.tables.paper_tables import paper_tables
+from bench.reports.tables.suite_tables import sts7_grids
 from tests.support.campaigns import make_record
 
 PAIRS = {"name": "nli_for_simcse.csv", "sha256": "d" * 64, "pairs": 275_601}
@@ -154,5 +154,8 @@ def test_a_comparison_says_so(store: ResultStore) -> None:
     top, plain, flagged = group(TOP), group(PLAIN[:4]), group(FLAGGED)
     one = "mine is supervised, it learned from labels, and b is not: no ranking of like with like."
     assert describe_confounders(top, plain)[0] == describe_confounders(plain, top)[0] == one
-    assert describe_confounders(top, flagged)[0] == "Both are supervised, mine and plug: they learned from labels."
+    assert (
+        describe_confounders(top, flagged)[0]
+        == "Both are supervised, mine and plug: they learned from labels."
+    )
     assert not any("supervised" in line for line in describe_confounders(plain, group(PLAIN[4:8])))

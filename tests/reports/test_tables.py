@@ -13,12 +13,12 @@ import pytest
 
 from bench.comparison import item_bootstrap as item_draws
 from bench.config.sweep_manifest import Manifest
-from bench.data.published import NO_TEXT, ablation_figures, load_figures, published_rows
+from bench.data.published_tables import NO_TEXT, ablation_figures, load_figures, published_rows
 from bench.errors import DataError, InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.render.formats import render_grids
-from bench.render.grid import ScoreCell, Grid, Quoted, mark_best
+from bench.render.grid import Grid, Quoted, ScoreCell, mark_best
 from bench.render.latex import escape_latex, latex_tables
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.records import round_averages
@@ -27,7 +27,7 @@ from bench.reports.sections import TABLES, table_grids
 from bench.reports.tables.boards import page_boards
 from bench.reports.tables.differences import EXACT
 from bench.reports.tables.pairwise_tests import ABOVE
-from bench.reports.tables.published import plausible_run, published_names, paper_text
+from bench.reports.tables.published_figures import paper_text, plausible_run, published_names
 from bench.stats.seeds import one_sample
 from tests.reports.conftest import OVERLAP
 from tests.support.campaigns import make_record, probes_of
@@ -187,7 +187,9 @@ def test_a_misprint_is_footnoted_where_it_touches(tmp_path: Path) -> None:
 def test_published_tables_are_whole() -> None:
     assert len(load_figures()) == 3910
     simcse = next(
-        line for line in published_rows("sts7") if (line.first.paper, line.first.method) == ("tncse", "simcse")
+        line
+        for line in published_rows("sts7")
+        if (line.first.paper, line.first.method) == ("tncse", "simcse")
     )
     assert {
         task: round(float(figure.text) / 100, 4) for task, figure in simcse.figures.items() if task != "avg"
@@ -313,7 +315,9 @@ def keep_draws(source: Campaign, centre: float) -> None:
     for record in source.records:
         spread = np.linspace(-0.01, 0.01, item_draws.DRAWS)[:, None]
         drawn = (centre + spread + np.zeros((1, 2))).astype(np.float32)
-        item_draws._write_draws(item_draws.CampaignRun(source.stores[0], record), drawn, item_draws.SEED, print)
+        item_draws._write_draws(
+            item_draws.CampaignRun(source.stores[0], record), drawn, item_draws.SEED, print
+        )
 
 
 def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:

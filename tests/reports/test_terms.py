@@ -8,18 +8,18 @@ from pathlib import Path
 
 from bench.comparison.confounders import describe_confounders
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.comparison.select import Group
+from bench.comparison.selection import Group
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.reports.records import LAST_NOTE
 from bench.reports.sections import table_grids
-from bench.reports.tables.paper import paper_tables
-from bench.reports.tables.terms import (
+from bench.reports.tables.paper_tables import paper_tables
+from bench.reports.tables.training_setup import (
     budget_notes,
-    selection_notes,
     member_notes,
     processor_notes,
+    selection_notes,
     setting_notes,
     text_notes,
     weight_notes,

@@ -14,7 +14,7 @@ import pytest
 from bench.data import hub, tar, word_vectors
 from bench.data.local_tasks import read_local_suite
 from bench.errors import BenchError, DataError, InputError
-from bench.probes import overlap
+from bench.probes import training_overlap
 from tests.support.cli import Cli, refusal
 from tests.support.hostile import everything
 from tests.support.hub import Hub, small_sts_files, tar_of, unsafe
@@ -238,10 +238,10 @@ def test_word_vectors_without_end_or_sense(
 
 
 def test_a_training_text_of_one_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlap, "_LONGEST", 1 << 16)
+    monkeypatch.setattr(training_overlap, "_LONGEST", 1 << 16)
     (tmp_path / "t.xz").write_bytes(lzma.compress(b"short\n" + bytes(1 << 20)))
     with pytest.raises(DataError, match=r"t\.xz:2: a line of more than 64 megabytes"):
-        list(overlap.read_training_lines(tmp_path / "t.xz"))
+        list(training_overlap.read_training_lines(tmp_path / "t.xz"))
 
 
 def test_a_local_task_reads_tables_alone(tmp_path: Path) -> None:

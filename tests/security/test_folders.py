@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.folder import hash_model, resolve_folder, read_layer_count
+from bench.nn.model_folder import hash_model, read_layer_count, resolve_folder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from tests.support.cli import Cli
 from tests.support.hostile import Edit, as_pickle, put, settings

@@ -13,7 +13,7 @@ import pytest
 import bench
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.export import export_encoder
+from bench.nn.encoder_folder import export_encoder
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from tests.support.cli import Cli

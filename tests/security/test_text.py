@@ -26,7 +26,7 @@ from bench.registry import METHODS
 from bench.render import svg
 from bench.render.figure import Figure, Series
 from bench.render.formats import grids_csv, markdown_escape, quote_formula
-from bench.render.grid import ScoreCell, Grid, Quoted
+from bench.render.grid import Grid, Quoted, ScoreCell
 from bench.render.latex import latex_tables
 from bench.reports.campaign import make_campaign
 from bench.reports.report import render_report

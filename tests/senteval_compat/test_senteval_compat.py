@@ -14,7 +14,7 @@ from bench import senteval_compat as senteval
 from bench.data.senteval import SOURCES
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
-from bench.eval.embed import embed_sentences
+from bench.eval.embeddings import embed_sentences
 from bench.eval.sgd import ClassifierSettings
 from bench.eval.sts import predict_similarities, score_task
 from bench.eval.transfer import Protocol, run_transfer_task

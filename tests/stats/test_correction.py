@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from scipy import stats
 
-from bench.stats.checks import make_generator
 from bench.stats.correction import Family, adjust_p_values, benjamini_hochberg, holm
+from bench.stats.inputs import make_generator
 
 P = {"simcse": 0.01, "whitening": 0.04, "untrained": 0.03, "diffcse": 0.005}
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.checks import make_generator
 from bench.stats.coverage import TABLE, CoverageRow, find_coverage, read_coverage, write_coverage
-from bench.stats.paired import paired_t
+from bench.stats.inputs import make_generator
+from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import welch
 
 PLAIN = CoverageRow("welch", "normal", 5, 5, None, "further seeds", 0.95, 0.9561, 20_000, 0.9522, 0.9597)
@@ -96,7 +96,8 @@ def test_sides_and_pairs_are_kept_apart() -> None:
 
 def test_the_first_target_of_a_design_is_its_own() -> None:
     assert (
-        find_coverage("welch", 5, 5, design="items dominate", rows=ROWS).target == "further seeds, further items"
+        find_coverage("welch", 5, 5, design="items dominate", rows=ROWS).target
+        == "further seeds, further items"
     )
     these = "further seeds, these items"
     assert find_coverage("welch", 5, 5, design="items dominate", target=these, rows=ROWS).target == these

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from bench.stats.checks import FloatArray, make_generator
-from bench.stats.descriptive import almost_stochastic_order, interquartile_mean, performance_profile
+from bench.stats.inputs import FloatArray, make_generator
+from bench.stats.summaries import almost_stochastic_order, interquartile_mean, performance_profile
 
 
 def test_iqm_by_hand() -> None:
-    assert interquartile_mean([[1, 2, 3, 100], [5, 6, 7, -9]]) == (2 + 3 + 5 + 6) / 4  # two of eight off at either end
+    assert (
+        interquartile_mean([[1, 2, 3, 100], [5, 6, 7, -9]]) == (2 + 3 + 5 + 6) / 4
+    )  # two of eight off at either end
     assert interquartile_mean([[1.0, 2.0, 6.0]]) == 3
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from bench.errors import InputError
-from bench.stats.design import RequestedTest, SeedDesign, SeedTest, choose_design, common_seeds
+from bench.stats.seed_design import RequestedTest, SeedDesign, SeedTest, choose_design, common_seeds
 
 FIVE = (1, 2, 3, 4, 5)
 

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW  # type: ignore[import-untyped]
 
-from bench.stats.checks import make_generator
 from bench.stats.equivalence import (
     DifferenceEstimate,
     DifferenceInterval,
@@ -17,10 +16,11 @@ from bench.stats.equivalence import (
     largest_possible_difference,
     predict_run_difference,
 )
-from bench.stats.hierarchical import variance_components
-from bench.stats.paired import paired_t
+from bench.stats.inputs import make_generator
+from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import one_sample, welch
-from bench.stats.suite import SuiteDraws
+from bench.stats.suite_draws import SuiteDraws
+from bench.stats.variance_components import variance_components
 
 A, B = [76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7]
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.checks import FloatArray, make_generator
 from bench.stats.equivalence import equivalence_test, estimate_from_interval
-from bench.stats.hierarchical import hierarchical_bootstrap, variance_components
-from bench.stats.suite import SuiteDraws, draw_suite
+from bench.stats.inputs import FloatArray, make_generator
+from bench.stats.suite_draws import SuiteDraws, draw_suite
+from bench.stats.variance_components import hierarchical_bootstrap, variance_components
 
 
 def constant_items(a: FloatArray, b: FloatArray, draws: int = 4000, pairs: int = 1000) -> SuiteDraws:

@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from bench.stats import resampling
-from bench.stats.checks import FloatArray, make_generator
 from bench.stats.correlations import CorrelationTest, partial_spearman, steiger, williams
-from bench.stats.items import item_difference, paired_bootstrap, spearman_interval
+from bench.stats.inputs import FloatArray, make_generator
+from bench.stats.item_statistics import item_difference, paired_bootstrap, spearman_interval
 from bench.stats.resampling import spearman_draws, spearman_rows
-from bench.stats.suite import draw_suite
+from bench.stats.suite_draws import draw_suite
 
 
 def graded(latent: FloatArray) -> FloatArray:
@@ -78,7 +78,9 @@ def test_draws_do_not_depend_on_how_many_are_held_at_a_time(monkeypatch: pytest.
     for chunk in (1, 61 * 2, 61 * 50):
         monkeypatch.setattr(resampling, "_CHUNK", chunk)
         np.testing.assert_array_equal(spearman_draws(rows, gold, make_generator(1, "draws"), 101), whole)
-        np.testing.assert_array_equal(spearman_draws(rows, gold, make_generator(1, "draws"), 100), whole[:100])
+        np.testing.assert_array_equal(
+            spearman_draws(rows, gold, make_generator(1, "draws"), 100), whole[:100]
+        )
 
 
 def test_rows_are_scipys_correlations() -> None:

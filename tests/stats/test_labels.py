@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, f1_score  # type: ignore[import-untyped]
 
-from bench.stats.checks import make_generator
+from bench.stats.inputs import make_generator
 from bench.stats.labels import average_precision, mcnemar, weighted_f1
 from bench.stats.resampling import draw_counts, mean_draws, resample_statistics
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.checks import FloatArray, make_generator
-from bench.stats.hierarchical import variance_components
-from bench.stats.paired import PairedDifference, paired_t, pairing_gain
+from bench.stats.inputs import FloatArray, make_generator
+from bench.stats.seed_pairs import PairedDifference, paired_t, pairing_gain
 from bench.stats.seeds import sign_flip, welch
-from bench.stats.suite import SuiteDraws
+from bench.stats.suite_draws import SuiteDraws
+from bench.stats.variance_components import variance_components
 
 
 def sample_of(a: FloatArray, b: FloatArray, noise: FloatArray, pairs: tuple[int, ...]) -> SuiteDraws:

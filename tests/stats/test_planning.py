@@ -7,8 +7,16 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
 
-from bench.stats.checks import make_generator
-from bench.stats.planning import SeedPlan, Range, detectable_difference, describe_seed_plan, paired_power, plan_seeds, compute_power_range
+from bench.stats.inputs import make_generator
+from bench.stats.planning import (
+    Range,
+    SeedPlan,
+    compute_power_range,
+    describe_seed_plan,
+    detectable_difference,
+    paired_power,
+    plan_seeds,
+)
 from bench.stats.power import welch_power
 from bench.stats.spread import Spread, spread_of_correlated, spread_of_pairs, spread_of_sides
 
@@ -118,7 +126,9 @@ def test_power_with_its_interval() -> None:
     for value, factor in ((found.value, 1.0), (found.low, high), (found.high, low)):
         assert value == pytest.approx(welch_power(1.0, 0.8 * factor, 0.4 * factor, 5, 3), rel=1e-12)
     assert compute_power_range(1.0, spread, 5).value == pytest.approx(welch_power(1.0, 0.8, 0.4, 5, 5))
-    assert compute_power_range(1.0, Spread("pairs", 0.5), 5, level=0.9).value == paired_power(1.0, 0.5, 5, 0.1)
+    assert compute_power_range(1.0, Spread("pairs", 0.5), 5, level=0.9).value == paired_power(
+        1.0, 0.5, 5, 0.1
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau, spearmanr
 
-from bench.stats.items import spearman_interval
+from bench.stats.item_statistics import spearman_interval
 from bench.stats.rank_correlation import rank_correlation
 
 

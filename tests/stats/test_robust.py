@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.checks import FloatArray, make_generator
-from bench.stats.descriptive import interquartile_mean
-from bench.stats.robust import (
+from bench.stats.inputs import FloatArray, make_generator
+from bench.stats.robustness import (
     IqmDifference,
     Superiority,
-    iqm_difference,
     find_outliers,
+    iqm_difference,
     outlier_limit,
     superiority_interval,
 )
+from bench.stats.summaries import interquartile_mean
 
 A = np.array([[0.71, 0.80], [0.73, 0.82], [0.60, 0.79], [0.74, 0.85], [0.72, 0.81]])
 B = np.array([[0.70, 0.78], [0.69, 0.80], [0.72, 0.79]])

@@ -9,18 +9,18 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.checks import FloatArray, make_generator
 from bench.stats.effects import cohen_d, hedges_g, probability_of_superiority
+from bench.stats.inputs import FloatArray, make_generator
 from bench.stats.power import welch_power
 from bench.stats.seeds import (
     ExactTest,
     exact_permutation,
+    judge_p_value,
     one_sample,
     satterthwaite,
     seed_difference,
     side_parts,
     sign_flip,
-    judge_p_value,
     welch,
 )
 
@@ -34,7 +34,9 @@ def normal(rng: np.random.Generator, n_a: int, n_b: int) -> tuple[FloatArray, Fl
 
 
 def test_streams_are_repeatable_and_apart() -> None:
-    draws = [make_generator(*stream).random(3).tolist() for stream in ((1, "a"), (1, "a"), (1, "b"), (2, "a"))]
+    draws = [
+        make_generator(*stream).random(3).tolist() for stream in ((1, "a"), (1, "a"), (1, "b"), (2, "a"))
+    ]
     assert draws[0] == draws[1]
     assert len({tuple(draw) for draw in draws}) == 3
 

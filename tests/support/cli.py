@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.config import StrictOption
+from bench.cli.strict_option import StrictOption
 from bench.records.record import RunRecord, parse_record, record_to_json
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -48,7 +48,8 @@ def records(folder: Path, campaign: str = "local") -> dict[str, RunRecord]:
     """All records of a campaign by their path below it."""
     root = folder / "results" / campaign
     return {
-        str(p.relative_to(root)): parse_record(p.read_text(), str(p)) for p in sorted(root.glob("*/*/*/*.json"))
+        str(p.relative_to(root)): parse_record(p.read_text(), str(p))
+        for p in sorted(root.glob("*/*/*/*.json"))
     }
 
 
@@ -56,7 +57,8 @@ def stable_bytes(folder: Path, campaign: str = "local") -> dict[str, bytes]:
     """Everything in a campaign that must repeat: records without timing, predictions as they are."""
     root = folder / "results" / campaign
     found = {
-        name: record_to_json(record, timing=False).encode() for name, record in records(folder, campaign).items()
+        name: record_to_json(record, timing=False).encode()
+        for name, record in records(folder, campaign).items()
     }
     return found | {str(p.relative_to(root)): p.read_bytes() for p in root.glob("*/*/*/*.npz")}
 

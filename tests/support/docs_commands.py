@@ -17,7 +17,7 @@ from bench.config.spec import ALL_METHODS, MethodRequest
 from bench.config.sweeps import find_sweep
 from bench.data.mteb_names import split_suites
 from bench.data.suites import SUITES
-from bench.papers.items import select_items
+from bench.papers.paper_items import select_items
 from bench.registry import discover
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from bench.encoder import FloatArray
-from bench.eval.rescore import load_record_tasks
-from bench.eval.suite import measure_of
+from bench.eval.rescoring import load_record_tasks
+from bench.eval.suite_measures import measure_of
 from bench.records.integrity import seal_record
 from bench.records.record import RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
@@ -27,7 +27,9 @@ def forge(path: Path, edit: Edit, seal: str = "recomputed") -> None:
     if seal == "stripped":
         del data["timing"]["record_sha256"]
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    path.write_text(record_to_json(seal_record(parse_record(text, str(path)))) if seal == "recomputed" else text)
+    path.write_text(
+        record_to_json(seal_record(parse_record(text, str(path)))) if seal == "recomputed" else text
+    )
 
 
 def add_points(record: dict[str, Any]) -> None:

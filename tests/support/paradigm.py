@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bench.card import OptionValue
-from bench.losses.modified import LOSSES
-from bench.losses.paradigm import arccon, unit_info_nce, met, mpt
+from bench.losses.modified_losses import LOSSES
+from bench.losses.paradigm_losses import arccon, met, mpt, unit_info_nce
 from bench.registry import discover
 
 Loss = Callable[..., Tensor]

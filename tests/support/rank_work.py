@@ -24,7 +24,13 @@ from bench.nn.backbone import IndexedRows, TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, TrainedMethod
 from bench.training import sentence_encoder
-from bench.training.distributed import is_first_process, average_gradients, count_processes, encode_array_shares, sum_over_processes
+from bench.training.distributed import (
+    average_gradients,
+    count_processes,
+    encode_array_shares,
+    is_first_process,
+    sum_over_processes,
+)
 from bench.training.loop import TrainSettings, order_batches
 
 SENTENCES = (
@@ -178,7 +184,9 @@ def facts(scratch: Path, progress: Progress | None) -> dict[str, Any]:
     if progress:
         progress(3)
     ours = float(torch.rand(()))
-    arrays = encode_array_shares(["a", "bbb", "cc"], lambda own: np.array([[len(s)] for s in own], np.float32))
+    arrays = encode_array_shares(
+        ["a", "bbb", "cc"], lambda own: np.array([[len(s)] for s in own], np.float32)
+    )
     return {
         "first": is_first_process(),
         "size": count_processes(),

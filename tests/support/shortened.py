@@ -11,9 +11,9 @@ import pytest
 
 from bench.config import profiles
 from bench.config.profiles import Budget
-from bench.config.sweeps import SWEEPS, Backbone, SweepPoint, Sweep
-from bench.data.mini import contrast, generator, tasks, text
-from bench.eval import rescore
+from bench.config.sweeps import SWEEPS, Backbone, Sweep, SweepPoint
+from bench.data.mini import generator, mini_tasks, minimal_pairs, world_text
+from bench.eval import rescoring
 from bench.execution import runner
 from bench.papers import flops as scale
 
@@ -41,7 +41,7 @@ def shortened() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(profiles, "load_profile", short)
-        patch.setattr(text, "SHIPPED", ())
+        patch.setattr(world_text, "SHIPPED", ())
         patch.setattr(generator, "TRAINING_SENTENCES", 1_400)
         patch.setattr(generator, "PAIRS", {"dev": 24, "test": 100})
         for name, sweep in SWEEPS.items():
@@ -55,7 +55,7 @@ def shortened() -> Iterator[None]:
 
 def forget_worlds() -> None:
     """Clear what modules keep of the world's sentences and of profiles."""
-    for module in (contrast, generator, tasks, text, rescore, runner, scale):
+    for module in (minimal_pairs, generator, mini_tasks, world_text, rescoring, runner, scale):
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
                 function.cache_clear()

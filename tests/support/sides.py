@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.comparison.select import Group
+from bench.comparison.selection import Group
 from bench.records.record import AVERAGE, RunRecord, Score, parse_record
 from bench.records.store import ResultStore
 

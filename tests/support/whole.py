@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench.nn.states import compute_last_states
-from bench.nn.twin import compute_twin_states
-from bench.training import chunks
+from bench.nn.cross_attention import compute_twin_states
+from bench.nn.hidden_states import compute_last_states
+from bench.training import batch_encoding
 
 
 @contextmanager
@@ -21,7 +21,9 @@ def plainly() -> Iterator[None]:
         return compute_twin_states(*given, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "share_embedding_lookup", lambda *_: nullcontext())
-        patch.setattr(chunks, "compute_last_states", lambda model, chunk, **_: compute_last_states(model, chunk))
-        patch.setattr(chunks, "compute_twin_states", twins)
+        patch.setattr(batch_encoding, "share_embedding_lookup", lambda *_: nullcontext())
+        patch.setattr(
+            batch_encoding, "compute_last_states", lambda model, chunk, **_: compute_last_states(model, chunk)
+        )
+        patch.setattr(batch_encoding, "compute_twin_states", twins)
         yield

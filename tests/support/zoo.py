@@ -23,7 +23,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from bench.data.mini.text import training_text
+from bench.data.mini.world_text import training_text
 from bench.data.source import World
 from bench.nn.backbone import silence_libraries
 

@@ -16,12 +16,12 @@ from transformers import AutoConfig, BertForMaskedLM, BertModel
 
 from bench.errors import BenchError
 from bench.nn.tokens import BUCKET
-from bench.records.fingerprint import find_fact_differences, compute_family_key
+from bench.records.fingerprint import compute_family_key, find_fact_differences
 from bench.registry import discover
 from bench.stages import TrainedMethod
 from bench.training import two_phase_step as compiled
-from bench.training.chunks import token_batch
-from bench.training.two_phase_step import CompiledHalf, Objective, compile_steps, compile_device_half
+from bench.training.batch_encoding import token_batch
+from bench.training.two_phase_step import CompiledHalf, Objective, compile_device_half, compile_steps
 from tests.support.cli import Cli, records
 from tests.support.rank_work import Gradients, Stop, in_float64
 from tests.support.ranks import CASES, arguments
@@ -246,7 +246,9 @@ def test_the_command_trains_compiled_steps(
     assert calls == [True] * 4
     (plain,), (made,) = (list(records(tmp_path, name).values()) for name in ("local", "made"))
     assert "compiled" not in plain.training
-    assert [str(each) for each in find_fact_differences(plain, made)] == ["compilation then none, now inductor"]
+    assert [str(each) for each in find_fact_differences(plain, made)] == [
+        "compilation then none, now inductor"
+    ]
     assert len({plain.key, made.key}) == len({compute_family_key(plain), compute_family_key(made)}) == 2
     one, other = (record.training["stages"]["simcse"] for record in (plain, made))
     assert one["key"] != other["key"]

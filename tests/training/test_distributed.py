@@ -16,10 +16,17 @@ from torch import Tensor, nn
 
 from bench import __main__ as command
 from bench.errors import BenchError, CellFailedError, InputError
-from bench.records.fingerprint import find_fact_differences, compute_family_key
-from bench.training import distributed, launch
-from bench.training.distributed import Ranks, broadcast_from_first, seed_draws, average_gradients, encode_shares, sum_over_processes
-from bench.training.launch import check_devices, run_processes
+from bench.records.fingerprint import compute_family_key, find_fact_differences
+from bench.training import distributed, process_group
+from bench.training.distributed import (
+    Ranks,
+    average_gradients,
+    broadcast_from_first,
+    encode_shares,
+    seed_draws,
+    sum_over_processes,
+)
+from bench.training.process_group import check_devices, run_processes
 from bench.training.randomness import own_random_state
 from tests.support.cli import Cli, records
 from tests.support.rank_work import Found, Gradients, Together
@@ -131,7 +138,11 @@ def test_alone_nothing_changes() -> None:
     average_gradients([parameter])
     assert parameter.grad.tolist() == [3.0, 3.0]
     seed_draws(1, "dropout")
-    assert (broadcast_from_first(lambda: 0.25), sum_over_processes(2.0), distributed.count_processes()) == (0.25, 2.0, 1)
+    assert (broadcast_from_first(lambda: 0.25), sum_over_processes(2.0), distributed.count_processes()) == (
+        0.25,
+        2.0,
+        1,
+    )
     given = rows(3, 1)
     assert encode_shares(given, lambda own: torch.tensor([[float(own is given)]])).item() == 1.0
 
@@ -222,7 +233,7 @@ def test_a_process_that_ended_without_a_word_was_interrupted_or_killed(
     theirs.close()
     ended = SimpleNamespace(join=lambda _timeout: None, exitcode=code)
     with pytest.raises(kind) as failed:
-        launch._collect_results({others: cast(Any, None), ours: cast(Any, ended)}, None)
+        process_group._collect_results({others: cast(Any, None), ours: cast(Any, ended)}, None)
     assert said in str(failed.value)
 
 
@@ -256,7 +267,7 @@ def test_a_record_says_in_which_process_the_training_failed(
         error.add_note("in process 1 of 2:\nTraceback (most recent call last):")
         raise error
 
-    monkeypatch.setattr(launch, "run_processes", diverged)
+    monkeypatch.setattr(process_group, "run_processes", diverged)
     code, _, err = cli(*arguments(tiny_bert, corpus), "--ranks", "2")
     assert (code, "FAILED, the loss is nan at step 2; try a smaller learning rate" in err) == (1, True), err
     (failed,) = records(tmp_path).values()

@@ -14,9 +14,9 @@ from transformers import DistilBertConfig, DistilBertModel
 
 from bench.nn.backbone import pad_rows
 from bench.nn.dropout import set_dropout
-from bench.nn.states import compute_last_states, is_layered
-from bench.nn.tokens import wrap_chunk, share_embedding_lookup
-from bench.training.chunks import cls_states, pooled_states, token_batch, twin_cls_states
+from bench.nn.hidden_states import compute_last_states, is_layered
+from bench.nn.tokens import share_embedding_lookup, wrap_chunk
+from bench.training.batch_encoding import cls_states, pooled_states, token_batch, twin_cls_states
 from bench.training.loop import TrainSettings, make_optimizer
 from bench.training.randomness import own_random_state
 from tests.support.rank_work import Found, Gradients, alone

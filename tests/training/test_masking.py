@@ -20,13 +20,13 @@ from bench.errors import BenchError, DataError, InputError
 from bench.nn import masked_lm
 from bench.nn.backbone import load_backbone, tokenize_rows
 from bench.nn.dropout import set_dropout
-from bench.nn.folder import resolve_folder
-from bench.nn.masked_lm import check_callable_layers, check_same_vocabulary, load_masked_lm, copy_mlm_head
-from bench.nn.states import build_attention_mask, run_layers
+from bench.nn.hidden_states import build_attention_mask, run_layers
+from bench.nn.masked_lm import check_callable_layers, check_same_vocabulary, copy_mlm_head, load_masked_lm
+from bench.nn.model_folder import resolve_folder
 from bench.nn.tokens import wrap_chunk
-from bench.training.masking import mask_tokens, mask_text
-from bench.training.mlm import MlmSettings, masked_accuracy
-from bench.training.pretrain import train_mlm_head, read_documents, read_pretraining_text
+from bench.training.masked_lm_training import MlmSettings, masked_accuracy
+from bench.training.masking import mask_text, mask_tokens
+from bench.training.pretraining import read_documents, read_pretraining_text, train_mlm_head
 from bench.training.randomness import generator
 from tests.support.cli import Cli
 
@@ -275,7 +275,9 @@ def test_a_head_in_a_given_time(tiny_bert: Path, tmp_path: Path) -> None:
 def test_texts_to_pretrain_on(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("one  two\n\nthree\n")
     (tmp_path / "t.txt.xz").write_bytes(lzma.compress(b"one  two\n\nthree\n"))
-    assert [read_pretraining_text(path).sentences for path in sorted(tmp_path.iterdir())] == [("one two", "three")] * 2
+    assert [read_pretraining_text(path).sentences for path in sorted(tmp_path.iterdir())] == [
+        ("one two", "three")
+    ] * 2
     with pytest.raises(InputError, match=r"t.md: not a text to pretrain on; expected a file .txt or .txt.xz"):
         read_pretraining_text(tmp_path / "t.md")
 

@@ -199,7 +199,10 @@ def test_a_tower_that_would_call_its_pooler_is_refused() -> None:
     )
     towers = nn.ModuleList([MPNetModel(config)])
     assert MasterWeights(towers) is not None
-    with train_at_precision(LOW), pytest.raises(InputError, match="a MPNetModel can't train in bfloat16 weights"):
+    with (
+        train_at_precision(LOW),
+        pytest.raises(InputError, match="a MPNetModel can't train in bfloat16 weights"),
+    ):
         MasterWeights(towers)
 
 

@@ -15,9 +15,9 @@ from bench.config import profiles
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.toy import make_toy_task
 from bench.errors import DataError, InputError
-from bench.nn.folder import hash_model
+from bench.nn.model_folder import hash_model
 from bench.training.prepared_text import PreparedText, load_prepared_text, prepare_text, save_prepared_text
-from bench.training.pretrain import PretrainSettings, pretrain
+from bench.training.pretraining import PretrainSettings, pretrain
 from tests.support.cli import Cli
 
 SETTINGS = PretrainSettings(

@@ -22,22 +22,22 @@ from transformers import AutoModelForMaskedLM, configuration_utils
 
 from bench.config import profiles
 from bench.data.corpus import Corpus, make_corpus
-from bench.data.mini import text as world_text
+from bench.data.mini import world_text
 from bench.data.mini.generator import draw_customs, sample_event
 from bench.data.mini.grammar import Draw, realise
-from bench.data.mini.text import pretraining_text
+from bench.data.mini.world_text import pretraining_text
 from bench.data.source import World
 from bench.data.toy import make_toy_task
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone, tokenize_rows
-from bench.nn.folder import hash_model
+from bench.nn.model_folder import hash_model
 from bench.nn.wordpiece import train_wordpiece
-from bench.training import mlm
+from bench.training import masked_lm_training
+from bench.training.masked_lm_training import length_pooled_batches, rate_by_time, warmup_rate
 from bench.training.masking import mask_tokens
 from bench.training.mixed_precision import train_at_precision
-from bench.training.mlm import length_pooled_batches, rate_by_time, warmup_rate
 from bench.training.prepared_text import count_cut_tokens
-from bench.training.pretrain import PretrainSettings, pretrain
+from bench.training.pretraining import PretrainSettings, pretrain
 from bench.training.spectral import compute_spectral_embeddings
 from tests.support.cli import Cli
 
@@ -132,7 +132,7 @@ def test_all_of_a_long_line_is_read_where_lines_are_split(
         seen.extend(rows)
         return [[1, 2.0]]
 
-    monkeypatch.setattr("bench.training.pretrain.train_mlm", train)
+    monkeypatch.setattr("bench.training.pretraining.train_mlm", train)
     settings = replace(SETTINGS, max_length=kept, steps=1)
     facts = pretrain(text, settings, seed=1, out=tmp_path / "m", command="c", split=True)
     lines = tokenizer(list(text.sentences), add_special_tokens=False)["input_ids"]
@@ -163,7 +163,10 @@ def test_lines_that_are_cut_are_counted_and_said() -> None:
     facts = count_cut_tokens(tokenizer, text, lines, tokenize_rows(tokenizer, lines, 5), 5, said.append)
     assert facts == {"lines": 2, "of": 3, "tokens": 4}
     assert said == ["toy.txt: 2 of 3 lines are longer than 5 tokens and are cut there, 22.2% of the tokens"]
-    assert count_cut_tokens(tokenizer, text, lines, tokenize_rows(tokenizer, lines, 9), 9, said.append)["lines"] == 0
+    assert (
+        count_cut_tokens(tokenizer, text, lines, tokenize_rows(tokenizer, lines, 9), 9, said.append)["lines"]
+        == 0
+    )
     assert len(said) == 1
 
 
@@ -209,7 +212,7 @@ def test_the_rate_follows_the_time() -> None:
 
 
 def test_losses_that_are_read_later_name_their_step() -> None:
-    losses = mlm._LossCurve(3)
+    losses = masked_lm_training._LossCurve(3)
     for loss in (4.0, 2.0, 3.0, 1.0):
         losses.add(torch.tensor(loss))
     assert losses.curve() == [[4, 2.5]]
@@ -298,7 +301,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(
     cli: Cli, tmp_path: Path, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("bench.training.pretrain.train_mlm", None)
+    monkeypatch.setattr("bench.training.pretraining.train_mlm", None)
     code, _, err = cli("pretrain", "--layers", "1", "--hidden", "16", "--steps", "2", "--out", out)
     assert (code, err.count("\n"), f"--out {out}: it can't be written: " in err) == (2, 1, True), err
 

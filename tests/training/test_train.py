@@ -20,8 +20,8 @@ from bench.execution.stage_cache import StageCache
 from bench.nn.dropout import set_dropout
 from bench.plan.job import assign_stage_keys
 from bench.stages import Stage, StageSpec
-from bench.training.chunks import cls_states
-from bench.training.loop import TrainSettings, order_batches, learning_rate, train
+from bench.training.batch_encoding import cls_states
+from bench.training.loop import TrainSettings, learning_rate, order_batches, train
 from bench.training.randomness import generator, own_random_state, stream_seed
 from tests.support.stages import ensure
 from tests.support.train import spec

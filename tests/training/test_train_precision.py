@@ -12,9 +12,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.records.fingerprint import find_fact_differences, compute_family_key
-from bench.training.chunks import cls_states
-from bench.training.mixed_precision import MasterWeights, use_full_float32, autocast_towers, train_at_precision, to_float32
+from bench.records.fingerprint import compute_family_key, find_fact_differences
+from bench.training.batch_encoding import cls_states
+from bench.training.mixed_precision import (
+    MasterWeights,
+    autocast_towers,
+    to_float32,
+    train_at_precision,
+    use_full_float32,
+)
 from tests.support.cli import Cli, records
 from tests.support.rank_work import Gradients, Stop
 from tests.support.ranks import CASES, arguments
@@ -119,7 +125,9 @@ def test_the_command_trains_in_bfloat16(cli: Cli, tmp_path: Path, tiny_bert: Pat
     code, _, err = cli(*low, "--campaign", "low")
     assert code == 0, err
     (full,), (made,) = (list(records(tmp_path, name).values()) for name in ("local", "low"))
-    assert [str(each) for each in find_fact_differences(full, made)] == ["training precision then fp32, now bf16"]
+    assert [str(each) for each in find_fact_differences(full, made)] == [
+        "training precision then fp32, now bf16"
+    ]
     assert len({full.key, made.key}) == len({compute_family_key(full), compute_family_key(made)}) == 2
     losses = [record.training["stages"]["simcse"]["last_loss"] for record in (full, made)]
     assert losses[1] == pytest.approx(losses[0], abs=0.05)

@@ -11,10 +11,10 @@ import pytest
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.toy import make_toy_task
 from bench.errors import BenchError
-from bench.nn.folder import hash_model
 from bench.nn.masked_lm import load_masked_lm
-from bench.training import watch
-from bench.training.pretrain import PretrainSettings, pretrain
+from bench.nn.model_folder import hash_model
+from bench.training import pretraining_watch
+from bench.training.pretraining import PretrainSettings, pretrain
 
 SETTINGS = PretrainSettings(
     layers=1, hidden=16, heads=2, vocabulary=150, max_length=24, steps=6, batch_size=8, lr=1e-3, warmup=0.25,
@@ -32,7 +32,7 @@ def test_a_killed_training_leaves_a_model_and_a_finished_one_none(
 ) -> None:
     out, kept = tmp_path / "m", tmp_path / "m-unfinished"
     pretrain(text, SETTINGS, seed=1, out=tmp_path / "whole", command="c")
-    monkeypatch.setattr(watch, "_SECONDS", 0.0)
+    monkeypatch.setattr(pretraining_watch, "_SECONDS", 0.0)
     said: list[str] = []
     steps: list[int] = []
 
@@ -58,7 +58,7 @@ def test_a_killed_training_leaves_a_model_and_a_finished_one_none(
 def test_a_training_that_learns_nothing_is_given_up(
     text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "TRIAL", 5)
+    monkeypatch.setattr(pretraining_watch, "TRIAL", 5)
     still = replace(SETTINGS, lr=1e-9)
     with pytest.raises(BenchError, match="after 5 steps, and how frequent each token is"):
         pretrain(text, still, seed=1, out=tmp_path / "m", command="c", give_up=True)
@@ -68,6 +68,6 @@ def test_a_training_that_learns_nothing_is_given_up(
 
 
 def test_what_is_learned() -> None:
-    watch.check_learned(6.64, 7.0)
+    pretraining_watch.check_learned(6.64, 7.0)
     with pytest.raises(BenchError):
-        watch.check_learned(6.66, 7.0)
+        pretraining_watch.check_learned(6.66, 7.0)

@@ -156,7 +156,10 @@ HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
     "something behind": (lambda files: archive.pack_files(files) + b"x", MAKER),
     "something before": (lambda files: b"#!/bin/sh\n" + archive.pack_files(files), "this is not a bundle"),
     "half of it": (lambda files: archive.pack_files(files)[:60_000], "bad.zip: it "),
-    "without its directory": (lambda files: archive.pack_files(files)[: directory(archive.pack_files(files))], MAKER),
+    "without its directory": (
+        lambda files: archive.pack_files(files)[: directory(archive.pack_files(files))],
+        MAKER,
+    ),
     "other rights": (lambda files: zipped(files, external_attr=0o100755 << 16), MAKER),
     "another date": (lambda files: zipped(files, date_time=(2026, 1, 1, 0, 0, 0)), MAKER),
     "an extra field": (lambda files: zipped(files, extra=b"\x01\x00\x02\x00ab"), MAKER),

@@ -169,13 +169,13 @@ def test_a_record_in_another_methods_folder(results: Cli) -> None:
 
 def test_edited_gold_scores(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from bench.data import toy
-    from bench.eval import rescore
+    from bench.eval import rescoring
 
     real = toy.make_toy_task()
     subset = real.subsets[0]
     flipped = type(subset)(subset.name, subset.first, subset.second, tuple(-gold for gold in subset.gold))
     other = type(real)(real.id, (flipped, *real.subsets[1:]))
-    monkeypatch.setattr(rescore, "_load_suite", lambda *asked: {other.id: other})
+    monkeypatch.setattr(rescoring, "_load_suite", lambda *asked: {other.id: other})
     assert {check for checks in found_by_verify(results).values() for check in checks} == {"data"}
 
 
@@ -259,7 +259,7 @@ def test_without_data_nothing_is_sealed(results: Cli, monkeypatch: pytest.Monkey
         raise InputError("suite 'toy' needs evaluation data")
 
     forge(ONE, lambda record: None, "stripped")
-    monkeypatch.setattr("bench.eval.rescore._load_suite", no_data)
+    monkeypatch.setattr("bench.eval.rescoring._load_suite", no_data)
     code, out, _ = results("verify", "--seal")
     assert (code, "sealed" in out.replace("unsealed", "")) == (1, False)
     assert "not checked: scores of toy: suite 'toy' needs evaluation data" in out

@@ -12,10 +12,10 @@ import pytest
 
 from bench.data.toy import make_toy_task
 from bench.errors import DataError
-from bench.exchange.bundle import list_distributions
+from bench.exchange.bundle_contents import list_distributions
 from bench.records.store import ResultStore
 from bench.verify import archive
-from bench.verify.sentences import check_sentences
+from bench.verify.sentence_checks import check_sentences
 from tests.support.bundles import edited, snapshot
 from tests.support.cli import Cli, refusal
 
@@ -76,7 +76,7 @@ def test_the_bytes_are_those_of_every_python() -> None:
 
 def test_no_path_of_the_machine_is_in_it(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     said = f'{{"unchecked": {{"scores: no file {work / "data" / "x.txt"}": 1}}}}\n'
-    monkeypatch.setattr("bench.exchange.bundle.verification_json", lambda verified: said)
+    monkeypatch.setattr("bench.exchange.bundle_contents.verification_json", lambda verified: said)
     assert cli(*MINE)[0] == 0
     found = archive.read_bundle(work / "new.zip").files["verify.json"]
     assert json.loads(found) == {"unchecked": {"scores: no file x.txt": 1}}

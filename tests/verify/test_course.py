@@ -15,7 +15,7 @@ import pytest
 from bench.records.record import RunRecord, parse_record
 from bench.stages import planned_sentences
 from bench.training.loop import order_batches
-from bench.verify.course import check_training
+from bench.verify.training_checks import check_training
 from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.verified import found_by_verify
@@ -83,7 +83,9 @@ CHOSEN: Stage = {"dev_curve": CURVE, "selected_step": 20, "selected_dev": 0.75}
     ],
 )
 def test_a_stage_that_contradicts_itself(values: Stage, said: list[str]) -> None:
-    found = [one for one in check_training(edited(**values)) if one[0] != "score"]  # that is of scores beside it
+    found = [
+        one for one in check_training(edited(**values)) if one[0] != "score"
+    ]  # that is of scores beside it
     assert [what for _, what, _ in found] == [f"stage simcse: {what}" for what in said]
     assert {check for check, *_ in found} <= {"training"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.records.files import walk_folder
+from bench.records.filesystem import walk_folder
 from tests.support.cli import Cli
 from tests.support.unreadable import unreadable
 from tests.support.verified import CAMPAIGN, NOISE, found_by_verify, where

@@ -15,7 +15,7 @@ from bench.config.sweeps import SWEEPS, Backbone
 from bench.plan.cells import make_cells
 from bench.registry import discover
 from bench.verify.findings import Verification
-from bench.verify.grids import verify_grids
+from bench.verify.sweep_checks import verify_grids
 from tests.support.cli import Cli
 
 CELL = ["4", "jtcse", "jtcse[caels=4]"]
@@ -87,7 +87,9 @@ def test_a_profile_that_is_unknown_here_is_said(tmp_path: Path) -> None:
 
 def test_bench_verify_looks_at_grids(results: Cli, tmp_path: Path) -> None:
     file = tmp_path / "results/local/sweeps/mini-caels.json"
-    save_manifest(Manifest("caels", "mini", ("toy",), (1,), (("4", "jtcse", "noise"),)), tmp_path / "results/local")
+    save_manifest(
+        Manifest("caels", "mini", ("toy",), (1,), (("4", "jtcse", "noise"),)), tmp_path / "results/local"
+    )
     code, out, _ = results("verify")
     assert (code, out.count("grid: ")) == (1, 1)
     assert "local/sweeps/mini-caels.json: grid: cell '4', 'jtcse' of sweep caels is of jtcse[caels=4]" in out

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.execution import rerun
+from bench.execution import repetition
 from bench.records import integrity
 from bench.records.record import safe_name
 from tests.support.cli import Cli
@@ -124,7 +124,7 @@ def test_what_nobody_foresaw_is_a_finding(results: Cli, monkeypatch: pytest.Monk
             raise KeyError("nobody foresaw\x1b this")
         return integrity.find_record_faults(record)
 
-    monkeypatch.setattr("bench.verify.records.find_record_faults", faults)
+    monkeypatch.setattr("bench.verify.record_checks.find_record_faults", faults)
     forge(TWO, add_points)
     assert found_by_verify(results) == {where(ONE): {"shape"}, where(TWO): {"score"}}
     out = results("verify")[1]
@@ -137,9 +137,9 @@ def test_a_repetition_that_fails_in_an_unknown_way(results: Cli, monkeypatch: py
     def failing(record: Any, **given: Any) -> Any:
         if record.seed == 1:
             raise ValueError("not enough values to unpack")
-        return rerun.rerun_record(record, **given)
+        return repetition.rerun_record(record, **given)
 
-    monkeypatch.setattr("bench.verify.sample.rerun_record", failing)
+    monkeypatch.setattr("bench.verify.rerun_sample.rerun_record", failing)
     code, out, err = results("verify", "--rerun", "9", "--choose", "1")
     said = f"{where(ONE)}: rerun: repeating it failed, ValueError: not enough values to unpack"
     assert (code, said in out, err.count("equal to the last digit")) == (1, True, 3)

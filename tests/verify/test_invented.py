@@ -54,7 +54,7 @@ def test_another_average_is_found_without_the_data(results: Cli, monkeypatch: py
     def no_data(*asked: object) -> None:
         raise InputError("suite 'toy' needs evaluation data")
 
-    monkeypatch.setattr("bench.eval.rescore._load_suite", no_data)
+    monkeypatch.setattr("bench.eval.rescoring._load_suite", no_data)
     assert found_by_verify(results) == {}
     forge(ONE, invented)
     assert found_by_verify(results) == {where(ONE): {"score"}}

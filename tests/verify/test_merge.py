@@ -19,10 +19,10 @@ from filelock import FileLock
 
 from bench.config import sweep_manifest as manifest
 from bench.data.toy import make_toy_task
-from bench.eval.suite import measure_of
-from bench.exchange import merge as merging
+from bench.eval.suite_measures import measure_of
+from bench.exchange import bundle_merge as merging
 from bench.records import integrity
-from bench.records.files import write_atomically
+from bench.records.filesystem import write_atomically
 from bench.records.record import RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
 from bench.verify import archive
@@ -490,7 +490,7 @@ def test_a_merge_that_is_stopped_goes_on(work: Path, cli: Cli, monkeypatch: pyte
             real(path, payload)
 
         with monkeypatch.context() as patch:
-            patch.setattr("bench.exchange.merge.write_atomically", stopping)
+            patch.setattr("bench.exchange.bundle_merge.write_atomically", stopping)
             code, _, err = cli(*MERGE)
         if code == 0:
             break
@@ -508,7 +508,7 @@ def test_a_merge_that_is_stopped_goes_on(work: Path, cli: Cli, monkeypatch: pyte
 
 KILLED = """
 import os, signal, sys
-from bench.exchange import merge
+from bench.exchange import bundle_merge
 from bench.cli.main import main
 
 real, left = merge.write_whole, [4]
@@ -559,7 +559,7 @@ def test_a_full_disk(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(28, os.strerror(28), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.exchange.merge.write_atomically", full)
+        patch.setattr("bench.exchange.bundle_merge.write_atomically", full)
         err = refusal(cli, *MERGE, code=1)
     assert "mine/seed-1/toy.json: the record can't be written: No space left on device" in err
     assert not list((work / "target").glob("local/*/*/*/*.json"))
@@ -578,7 +578,9 @@ def test_a_new_row_that_not_every_system_can_hold_is_refused(
 ) -> None:
     from bench.plan import plan as names
 
-    monkeypatch.setattr(names, "check_new_name", lambda *args, **more: None)  # as before there was such a check
+    monkeypatch.setattr(
+        names, "check_new_name", lambda *args, **more: None
+    )  # as before there was such a check
     line = f"run --methods noise,{name}=word_overlap --seeds 1 --suite toy --campaign old"
     assert cli(*line.split())[0] == 0
     code, _, err = cli("bundle", "old", "--out", "old.zip")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bench.errors import InputError
-from bench.execution.rerun import RerunDifference, rerun_record
+from bench.execution.repetition import RerunDifference, rerun_record
 from bench.records.record import RunRecord
-from bench.verify import sample
+from bench.verify import rerun_sample
 from bench.verify.findings import Verification
 from tests.support.cli import Cli
 from tests.support.forge import forge, forge_predictions
@@ -34,7 +34,10 @@ def test_another_cpu_excuses_no_made_up_predictions(results: Cli) -> None:
     code, out, _ = results("verify", "--rerun", "9")
     assert (code, out.count(": rerun: ")) == (1, 1)
     assert f"{where(WORDS)}: rerun: " in out
-    assert f", and other versions or hardware excuse {sample.UNTRAINED_BOUND} (2 scores differ, by up to " in out
+    assert (
+        f", and other versions or hardware excuse {rerun_sample.UNTRAINED_BOUND} (2 scores differ, by up to "
+        in out
+    )
     assert f"; {HINT}\n" in out
 
 
@@ -44,7 +47,7 @@ def test_what_hardware_changes_is_said_and_no_finding(results: Cli, monkeypatch:
         return [RerunDifference("scores", "TOY all spearman", 0.5, 0.5000001), *found], now
 
     real = rerun_record
-    monkeypatch.setattr(sample, "rerun_record", slightly)
+    monkeypatch.setattr(rerun_sample, "rerun_record", slightly)
     elsewhere(WORDS)
     code, out, _ = results("verify", str(WORDS), "--rerun", "1")
     said = (
@@ -70,8 +73,8 @@ def found(then: RunRecord, now: RunRecord, *scores: tuple[str, float | None, flo
     """What is wrong of a repetition that gave those scores."""
     verified, differences = Verification(), [RerunDifference("scores", *each) for each in scores]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sample, "rerun_record", lambda record, data: (differences, now))
-        sample.repeat_sample(verified, [("x.json", then)], 1, None, lambda line: None)
+        patch.setattr(rerun_sample, "rerun_record", lambda record, data: (differences, now))
+        rerun_sample.repeat_sample(verified, [("x.json", then)], 1, None, lambda line: None)
     assert len(verified.findings) + len(verified.unchecked) == 1
     return [finding.what for finding in verified.findings]
 
@@ -135,7 +138,7 @@ def test_a_repetition_of_nothing_is_not_passed(results: Cli, monkeypatch: pytest
         raise InputError("the backbone own isn't here")
 
     real = rerun_record
-    monkeypatch.setattr(sample, "rerun_record", refuses)
+    monkeypatch.setattr(rerun_sample, "rerun_record", refuses)
     code, out, _ = results("verify", str(WORDS), "--rerun", "1")
     none = "rerun: of the cells drawn none could run here (1); repeat one by itself: bench rerun takes"
     assert (code, f"{WORDS.name}: {none}" in out, "0 of 1 cells repeated: FAILED" in out) == (

@@ -14,7 +14,7 @@ from bench.errors import DataError
 from bench.records.integrity import find_seal_fault
 from bench.records.record import parse_record, record_to_json
 from bench.verify import archive
-from bench.verify.sentences import LEAST_WORDS
+from bench.verify.sentence_checks import LEAST_WORDS
 from bench.version import __version__
 from tests.support.bundles import NOISE, edited, snapshot
 from tests.support.cli import Cli, records, refusal

@@ -12,7 +12,7 @@ import pytest
 
 from bench.records.record import parse_record
 from bench.records.store import ResultStore
-from bench.verify.stages import plan_rerun, replace_stage_keys
+from bench.verify.stage_checks import plan_rerun, replace_stage_keys
 from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.verified import found_by_verify

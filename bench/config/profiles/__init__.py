@@ -15,7 +15,18 @@ from bench.card import MethodCard, OptionValue
 from bench.config.spec import METHOD_NAME
 from bench.errors import DataError, InputError, suggest_name, unknown_name
 from bench.records.environment import packed_backbone
-from bench.schema import Block, MapOf, OneOf, ListOf, accept_any, is_count, find_fault, is_label, is_number, is_option_value
+from bench.schema import (
+    Block,
+    ListOf,
+    MapOf,
+    OneOf,
+    accept_any,
+    find_fault,
+    is_count,
+    is_label,
+    is_number,
+    is_option_value,
+)
 
 DEFAULT = "mini"
 SUFFIX = ".toml"
@@ -23,7 +34,9 @@ SUFFIX = ".toml"
 
 def _is_option(value: Any) -> bool:
     """An option's value, or a stage's table of them."""
-    return is_option_value(value) or (isinstance(value, dict) and find_fault(value, MapOf(_is_option)) is None)
+    return is_option_value(value) or (
+        isinstance(value, dict) and find_fault(value, MapOf(_is_option)) is None
+    )
 
 
 def _is_positive(value: Any) -> bool:
@@ -35,7 +48,9 @@ def _is_term(value: Any) -> bool:
     return _is_positive(value) or is_label(value)
 
 
-_MADE = Block({"weights": is_label, "loss": ListOf(ListOf(is_number)), "masked_accuracy": is_number}, closed=True)
+_MADE = Block(
+    {"weights": is_label, "loss": ListOf(ListOf(is_number)), "masked_accuracy": is_number}, closed=True
+)
 _PROFILE = Block(
     {
         "summary": is_label,
@@ -43,9 +58,19 @@ _PROFILE = Block(
         "backbone": OneOf(
             (
                 Block({"name": is_label, "hub": is_label}, closed=True),
-                Block({"name": is_label, "package": is_label, "folder": is_label}, {"extra": is_label}, closed=True),
                 Block(
-                    {"name": is_label, "profile": is_label, "steps": _is_positive, "from": is_label, "text": is_label},
+                    {"name": is_label, "package": is_label, "folder": is_label},
+                    {"extra": is_label},
+                    closed=True,
+                ),
+                Block(
+                    {
+                        "name": is_label,
+                        "profile": is_label,
+                        "steps": _is_positive,
+                        "from": is_label,
+                        "text": is_label,
+                    },
                     {"made": _MADE},
                     closed=True,
                 ),
@@ -110,7 +135,7 @@ class Profile:
         note: What every table of this profile must say, or "".
         methods: Options of every method that differ from its card's defaults; a stage's in a table of
             its name. A method with a table here, even an empty one, takes the rest from its card.
-        pretrain: Sizes and rates of its own backbone (see :mod:`bench.training.pretrain`), or empty.
+        pretrain: Sizes and rates of its own backbone (see :mod:`bench.training.pretraining`), or empty.
         tuning: What ``bench tune`` tried: method, option, seed and [value, dev score] rows.
         budget: How long a method without a table here trains, or on equal terms every method; None for what
             its card says.
@@ -171,7 +196,9 @@ def load_shipped_profile(name: str) -> Profile:
 def _read_user_profile(path: Path) -> Profile:
     where, name = f"--profile {path}", path.name.removesuffix(SUFFIX)
     if name in profile_names() or not METHOD_NAME.fullmatch(name):
-        taken = "is the name of a profile of bench's own" if name in profile_names() else "can't name a profile"
+        taken = (
+            "is the name of a profile of bench's own" if name in profile_names() else "can't name a profile"
+        )
         raise InputError(
             f"'{name}' {taken}", where=where, expected="a file of another name, of letters, digits, _ . + -"
         )
@@ -270,7 +297,9 @@ class Budget:
 
     def terms(self, card: MethodCard) -> dict[str, OptionValue]:
         """Values of a method's options that every method's stages have."""
-        trained = {f"{stage}{name}": value for stage in _stage_prefixes(card) for name, value in self.equal.items()}
+        trained = {
+            f"{stage}{name}": value for stage in _stage_prefixes(card) for name, value in self.equal.items()
+        }
         return {
             option.name: option.parse(trained[option.name], f"the profile's equal terms: {option.name}")
             for option in card.options

@@ -215,7 +215,9 @@ def word_cosine(first: str, second: str) -> float:
     return float(len(a & b) / (len(a) * len(b)) ** 0.5)
 
 
-def draw_partner(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event, float] | None:
+def draw_partner(
+    world: Customs, draw: Draw, split: str, event: Event, grade: int
+) -> tuple[Event, float] | None:
     """An event whose likeness to ``event`` has this grade, and the share of more general words."""
     for _ in range(50):
         changed, general = _change_event(world, draw, split, event, grade)
@@ -224,7 +226,9 @@ def draw_partner(world: Customs, draw: Draw, split: str, event: Event, grade: in
     return None
 
 
-def _change_event(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event | None, float]:
+def _change_event(
+    world: Customs, draw: Draw, split: str, event: Event, grade: int
+) -> tuple[Event | None, float]:
     if grade == 5:
         return event, 0.0
     if grade == 4:

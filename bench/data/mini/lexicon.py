@@ -132,7 +132,9 @@ def _parse_topic(name: str, table: dict[str, Any]) -> Topic:
         tuple(table["subjects"].split()),
         tuple(map(_parse_words, table["agents"])),
         tuple(map(_parse_phrases, table["places"])),
-        tuple(Frame(_parse_words(f["verbs"]), tuple(map(_parse_words, f["objects"]))) for f in table["frames"]),
+        tuple(
+            Frame(_parse_words(f["verbs"]), tuple(map(_parse_words, f["objects"]))) for f in table["frames"]
+        ),
     )
 
 

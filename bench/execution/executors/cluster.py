@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.records.files import is_locked, lock_descriptor
+from bench.records.filesystem import is_locked, lock_descriptor
 
 WHERE = "--ray-address"
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0"}

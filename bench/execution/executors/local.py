@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from bench.config.plugins import load_plugins
 from bench.config.spec import Plugin
 from bench.errors import CellFailedError
-from bench.training.child_processes import wait_for_sigterm, hold_interrupts, exit_on_interrupt
+from bench.training.child_processes import exit_on_interrupt, hold_interrupts, wait_for_sigterm
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

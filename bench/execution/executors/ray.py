@@ -68,7 +68,9 @@ class RayTasks:
             if not self._count_slots(ray):
                 raise InputError(f"no node of the Ray cluster has {self._describe_resources()}", where=WHERE)
             packed = [ray.put((function, list(tasks)))]
-            start = _WorkerStart(lock, Path.cwd(), _worker_environment(), _library_versions(), self.plugins, packed)
+            start = _WorkerStart(
+                lock, Path.cwd(), _worker_environment(), _library_versions(), self.plugins, packed
+            )
             wanted = [needs(task) for task in tasks]
             for done in self._submit_tasks(ray, start, wanted, lambda index: begins(tasks[index])):
                 with _convert_ray_errors(ray):
@@ -79,7 +81,9 @@ class RayTasks:
         self, ray: Any, start: _WorkerStart, needs: Sequence[frozenset[str]], begins: Begins = begin_always
     ) -> Iterator[Any]:
         """Submit the tasks, as many at a time as there is room for, and yield references when done."""
-        work = ray.remote(_run_task).options(num_cpus=self.cpus, num_gpus=self._gpu_share, max_retries=RETRIES)
+        work = ray.remote(_run_task).options(
+            num_cpus=self.cpus, num_gpus=self._gpu_share, max_retries=RETRIES
+        )
         waiting, running = list(range(len(needs))), dict[Any, frozenset[str]]()
         alone = 0.0
         try:

@@ -124,7 +124,9 @@ class TrainedMethod:
 
 @add_sweep("A grid for the fault scripts?", "nowhere", "scale", name="fault")
 def fault_sweep(backbone: Backbone) -> Iterable[SweepPoint]:
-    return (SweepPoint(f"scale {scale}", "fault_trained", f"fault_trained[scale={scale}]") for scale in (1, 2))
+    return (
+        SweepPoint(f"scale {scale}", "fault_trained", f"fault_trained[scale={scale}]") for scale in (1, 2)
+    )
 
 
 importlib.import_module("bench_faults").begin()

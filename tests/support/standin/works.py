@@ -20,31 +20,31 @@ from bench.data.source import DataSource
 from bench.data.suites import load_transfer
 from bench.data.toy import make_toy_task
 from bench.encoder import Encoder
-from bench.eval.embed import stream_embeddings
+from bench.eval.embeddings import stream_embeddings
 from bench.eval.logistic import LogisticSolver
 from bench.eval.sgd import ClassifierSettings
 from bench.eval.sts import predict_similarities, score_suite
 from bench.eval.transfer import Protocol
 from bench.eval.transfer_suite import evaluate_transfer
 from bench.eval.vector_file import VectorFile
-from bench.gradient.training import watch_training
+from bench.gradient.held_out import watch_training
 from bench.gradient.views import dropout_views, embedding_figures
-from bench.nn import backbone, export
+from bench.nn import backbone, encoder_folder
 from bench.nn import tokens as batches
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.denoising import DenoisedEncoder
-from bench.nn.export import export_encoder, load_encoder
-from bench.nn.folder import resolve_folder
+from bench.nn.encoder_folder import export_encoder, load_encoder
+from bench.nn.model_folder import resolve_folder
 from bench.nn.precision import cast_encoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes import PROBES, cost
-from bench.probes.data import ProbeData
-from bench.probes.measure import measure_probes
-from bench.probes.probe import ProbeOptions
-from bench.training import mlm
+from bench.probes.interface import ProbeOptions
+from bench.probes.measurement import measure_probes
+from bench.probes.probe_data import ProbeData
+from bench.training import masked_lm_training
+from bench.training.masked_lm_training import MlmSettings
 from bench.training.mixed_precision import train_at_precision
-from bench.training.mlm import MlmSettings
-from bench.training.pretrain import PretrainSettings, train_mlm_head, pretrain
+from bench.training.pretraining import PretrainSettings, pretrain, train_mlm_head
 from bench.training.randomness import own_random_state
 from tests.support.standin.device import TALLY
 from tests.support.standin.methods import Case, Material, cases, context_of, uncounted
@@ -248,10 +248,10 @@ def _transfer(solver: str, wanted: set[str], material: Material, where: str, _: 
 
 def _export(material: Material, where: str, _: Callable[[int], None]) -> Any:
     found = {}
-    load = uncounted(export._load_transformer)
+    load = uncounted(encoder_folder._load_transformer)
     for name, encoder in (("one", _encoder(material, where)), ("sum", _summed(material, where))):
         folder = Path(tempfile.mkdtemp(dir=material.out)) / name
-        with patch.object(export, "_load_transformer", load):
+        with patch.object(encoder_folder, "_load_transformer", load):
             export_encoder(encoder, folder, "# A card\n")  # it looks whether what it wrote gives the same
             found[name] = load_encoder(folder, where).encode(toy_sentences()[:9]).tolist()
     return found
@@ -259,7 +259,9 @@ def _export(material: Material, where: str, _: Callable[[int], None]) -> Any:
 
 def _unrounded() -> AbstractContextManager[object]:
     """Curves of losses with all their digits."""
-    return patch.object(mlm, "round", lambda value, digits=0: value if digits else round(value), create=True)
+    return patch.object(
+        masked_lm_training, "round", lambda value, digits=0: value if digits else round(value), create=True
+    )
 
 
 def _pretrain(material: Material, where: str, progress: Callable[[int], None]) -> Any:

@@ -1,0 +1,123 @@
+"""``bench run --dry-run --detect``: how many seeds would show a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from bench.errors import InputError, printable
+from bench.render.grid import DASH, SCALE, Grid
+
+if TYPE_CHECKING:
+    from bench.plan.plan import Plan
+    from bench.plan.seed_power import Detection, Outlook, PlannedPair
+    from bench.stats.planning import Range
+
+
+def check_detection_options(
+    detect: float | None, spread: float | None, shard: str | None, *, dry: bool
+) -> None:
+    """Raise InputError for options of a plan without one."""
+    if detect is not None and not dry:
+        raise InputError("a run plans nothing", where="--detect", expected="--dry-run or --estimate as well")
+    if detect is not None and shard is not None:
+        what = "a shard has some of the seeds, and all of them are what shows a difference"
+        raise InputError(what, where="--detect", hint="leave out --shard")
+    if spread is not None and detect is None:
+        raise InputError("it says nothing alone", where="--spread", expected="--detect POINTS as well")
+
+
+def print_detection(plan: Plan, points: float, spread: float | None) -> None:
+    """Print how many seeds show a difference of so many points, and what the planned seeds show."""
+    from bench.cli.terminal import format_grids
+    from bench.plan.seed_power import plan_detection
+
+    found = plan_detection(plan, points, spread)
+    if not found.pairs:
+        click.echo("nothing to detect: a difference takes two methods")
+    elif any(pair.outlooks for pair in found.pairs):
+        click.echo("\n" + format_grids([detection_grid(found, spread)]).rstrip())
+    else:
+        click.echo("\n".join(_list_reasons(found)))
+
+
+def detection_grid(found: Detection, given: float | None) -> Grid:
+    """The table: a row a pair of methods on a suite, or one for each correlation that is assumed."""
+    header = ("suite", "methods", "design", "spread", "from", "needed", "planned", "shows from")
+    rows: list[tuple[str, ...]] = []
+    for pair in found.pairs:
+        place = (pair.suite, f"{printable(pair.first)}, {printable(pair.second)}")
+        if not pair.outlooks:
+            rows.append((*place, *(DASH,) * 4, str(pair.seeds or DASH), DASH))
+        rows += [(*place, *_outlook_cells(outlook, pair)) for outlook in pair.outlooks]
+    title = f"Seeds that show a difference of {found.points:g} points"
+    return Grid(title, header, tuple(rows), (_explain_columns(found), *_list_notes(found, given)))
+
+
+def _outlook_cells(outlook: Outlook, pair: PlannedPair) -> tuple[str, ...]:
+    from bench.stats.planning import describe_seed_plan
+
+    spread = outlook.spread
+    design = {"pairs": "pairs", "sides": "unpaired", "one side": "one has no seeds"}[spread.design]
+    if outlook.correlation is not None:
+        design += f", r = {outlook.correlation:g}"
+    size = f"{spread.a:.2f}" if spread.b is None else f"{spread.a:.2f}, {spread.b:.2f}"
+    counted = "pairs" if spread.design == "pairs" else "seeds"
+    source = (
+        "--spread" if spread.pilot is None else f"{spread.pilot} {counted} of {printable(pair.source or '')}"
+    )
+    shows = DASH if outlook.shows is None else _format_range(outlook.shows)
+    return design, size, source, describe_seed_plan(outlook.needed), str(pair.seeds), shows
+
+
+def _format_range(found: Range) -> str:
+    value, low, high = (
+        f"{x:.2f}" if x < SCALE else f">{SCALE:g}" for x in (found.value, found.low, found.high)
+    )
+    return value if found.low == found.high else f"{value} ({low} to {high})"
+
+
+def _explain_columns(found: Detection) -> str:
+    correction = f", corrected for {found.family} pairs of methods (Bonferroni)" if found.family > 1 else ""
+    known = any(one.spread.pilot is not None for pair in found.pairs for one in pair.outlooks)
+    brackets = "; in brackets: with the spread at both ends of its interval of 5 to 95%" if known else ""
+    return (
+        f"needed: for a chance of {found.power:.0%} to show it with 95% confidence{correction}. shows from: "
+        f"the smallest true difference, in points, that the planned seeds show with that chance{brackets}."
+    )
+
+
+def _list_notes(found: Detection, given: float | None) -> Iterator[str]:
+    if found.first is not None:
+        yield f"More than five methods: only {printable(found.first)} against each of the others."
+    shared: dict[str, list[str]] = {}
+    for pair in found.pairs:
+        if pair.shared is not None:
+            shared.setdefault(pair.shared, []).append(_name_pair(pair))
+    for why, names in shared.items():
+        yield f"Pairs, as their runs of a seed {why}: {'; '.join(dict.fromkeys(names))}."
+    if any(pair.outlooks for pair in found.pairs):
+        of = "seeds of each method; of pairs, over the differences of their scores"
+        yield f"spread: standard deviation in points over the {of}."
+    if shared and given is not None:
+        yield (
+            "r: how closely the scores of a pair move together, at most 1. After a few seeds, --detect "
+            "without --spread takes the spread of the pairs from their records."
+        )
+    yield from _list_reasons(found)
+
+
+def _list_reasons(found: Detection) -> Iterator[str]:
+    """Why pairs have no outlook, and what to do, a line a reason."""
+    whose: dict[str, list[str]] = {}
+    for pair in found.pairs:
+        if pair.reason is not None:
+            whose.setdefault(pair.reason, []).append(f"{_name_pair(pair)} on {pair.suite}")
+    for reason, names in whose.items():
+        yield f"{'; '.join(names)}: {reason}."
+
+
+def _name_pair(pair: PlannedPair) -> str:
+    return f"{printable(pair.first)} and {printable(pair.second)}"

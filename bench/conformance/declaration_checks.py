@@ -1,0 +1,174 @@
+"""Conformance of what a method says of itself: its card, its options, its stages, its keys."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from bench.card import SUPERVISED, Option, OptionValue
+from bench.config.spec import METHOD_NAME
+from bench.conformance.check_registry import register_check
+from bench.conformance.subject import Subject
+from bench.errors import InputError
+from bench.plan.plan import Plan
+from bench.records.filesystem import find_name_fault, safe_name
+from bench.stages import StageSpec, TrainedMethod
+
+KINDS = ("baseline", "method", "external", SUPERVISED)
+_UNKNOWN = "no_such_option"
+
+
+@register_check("card")
+def check_card_fields(subject: Subject) -> str | None:
+    """A complete card: kind baseline, method, external, supervised, a one-line summary, a version, equations.
+
+    Fill in the method's MethodCard.
+    """
+    card = subject.card
+    texts = (card.name, card.kind, card.summary, card.paper, card.code, *card.equations, *card.deviations)
+    wrong = (
+        (not card.summary.strip(), "no summary"),
+        (any("\n" in text for text in texts), "a text of several lines"),
+        (card.kind not in KINDS, f"kind '{card.kind}'"),
+        (type(card.version) is not int or card.version < 1, f"version {card.version!r}"),
+        (not any(line.strip() for line in card.equations), "no equations"),
+    )
+    return next((seen for bad, seen in wrong if bad), None)
+
+
+@register_check("path")
+def check_folder_name(subject: Subject) -> str | None:
+    """A portable name of letters, digits, _ . + - that begins with a letter or digit, at most 80.
+
+    It names a folder of records: choose another.
+    """
+    name = subject.card.name
+    if not METHOD_NAME.fullmatch(name):
+        return f"the name {name!r}"
+    return f"the folder '{safe_name(name)}' for it" if safe_name(name) != name else find_name_fault(name)
+
+
+@register_check("options")
+def check_option_defaults(subject: Subject) -> str | None:
+    """Options with a name of their own, a help line and a default that is one of their values.
+
+    Correct the Option on the card.
+    """
+    card, names = subject.card, [option.name for option in subject.card.options]
+    for option in card.options:
+        if names.count(option.name) > 1:
+            return f"two options '{option.name}'"
+        if not option.help.strip():
+            return f"no help for '{option.name}'"
+        try:
+            if option.parse(option.default, option.name) != option.default:
+                return f"'{option.name}' reads its default {option.default!r} as another value"
+        except InputError as error:
+            return f"the default of {error}"
+    for name in (*card.auxiliaries, *filter(None, (card.short_option,))):
+        if name not in names:
+            return f"the card names an option '{name}' that isn't among its options"
+    return None
+
+
+@register_check("refused options")
+def check_option_errors(subject: Subject) -> str | None:
+    """An unknown option, and a text for a number, to be refused.
+
+    Leave that to MethodCard.option and Option.parse.
+    """
+    try:
+        subject.card.option(_UNKNOWN, "here")
+    except InputError:
+        pass
+    else:
+        return f"option '{_UNKNOWN}' is taken"
+    for option in subject.card.options:
+        if type(option.default) in (int, float, bool):
+            try:
+                option.parse("two", option.name)
+            except InputError:
+                continue
+            return f"{option.name}=two is taken"
+    return None
+
+
+@register_check("keys")
+def check_key_stability(subject: Subject) -> str | None:
+    """Equal keys for equal settings.
+
+    Take no time, path or random value into a stage's config.
+    """
+    first, again = _collect_keys(subject.planned), _collect_keys(subject.plan())
+    names = [name for name, key in first.items() if again.get(name) != key]
+    return f"another key of {names[0]} in a second plan" if names else None
+
+
+def _collect_keys(plan: Plan) -> Mapping[str, str]:
+    keys = {f"the cell {job.cell.describe()}": job.key for job in plan.jobs}
+    for job in plan.jobs:
+        for number, stage in enumerate(job.cell.all_stages, start=1):
+            keys[f"stage {number} of {job.cell.describe()}"] = stage.key
+    return keys
+
+
+@register_check("stages", "train")
+def check_stages(subject: Subject) -> str | None:
+    """Stages with roles of their own, after their inputs, plain values as config, the same if asked again.
+
+    Make stages() a function of its options alone.
+    """
+    method = subject.method
+    assert isinstance(method, TrainedMethod)  # noqa: S101 - the check is of no other
+    for changed in ({}, *_list_choices(subject.card.options)):
+        options = MappingProxyType(dict(subject.cell().options) | changed)
+        try:
+            first, again = method.stages(options), method.stages(options)
+        except InputError:
+            continue  # a choice that doesn't go with the others' values
+        if seen := _find_stage_fault(first) or _compare_stages(first, again):
+            return seen + "".join(f" with {name}={value}" for name, value in changed.items())
+    return None
+
+
+def _list_choices(options: Sequence[Option]) -> Iterator[dict[str, OptionValue]]:
+    """Every choice of every option."""
+    for option in options:
+        turned = (not option.default,) if type(option.default) is bool else ()
+        yield from ({option.name: choice} for choice in (*option.choices, *turned))
+
+
+def _find_stage_fault(stages: Sequence[StageSpec]) -> str | None:
+    roles: list[str] = []
+    for stage in stages:
+        if stage.role in roles:
+            return f"two stages '{stage.role}'"
+        if any(other.role in stage.inputs and other.role not in roles for other in stages):
+            return f"stage '{stage.role}' before what it builds on"
+        if type(stage.version) is not int:
+            return f"version {stage.version!r} of stage '{stage.role}'"
+        for name, value in stage.config:
+            if not isinstance(value, str | int | float | bool):
+                return f"{name}={value!r} in the config of stage '{stage.role}'"
+        roles.append(stage.role)
+    return None
+
+
+def _compare_stages(*asked: Sequence[StageSpec]) -> str | None:
+    first, again = ([vars(stage) | {"train": None} for stage in stages] for stages in asked)
+    return None if first == again else "other stages from the same options, asked for once more"
+
+
+@register_check("workers", "train")
+def check_stage_pickling(subject: Subject) -> str | None:
+    """Training functions that a worker process finds by their name.
+
+    Train with a function at the top of the module, not a lambda or an inner one.
+    """
+    for stage in subject.cell().all_stages:
+        try:
+            pickle.dumps(stage.spec.train)
+        except Exception as error:  # pickle's errors are of many kinds
+            return f"of stage '{stage.spec.role}': {error}"
+    return None

@@ -1,0 +1,137 @@
+"""Minimal pairs: a sentence, a paraphrase by a synonym, and a distractor that no longer says the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bench.data.contrast_rules import (
+    RULES,
+    change_number,
+    insert_negation,
+    is_plain,
+    replace_antonym,
+    replace_synonym,
+    swap_places,
+    swap_roles,
+)
+from bench.data.contrast_words import Sentence
+from bench.data.text_lines import number_sentences
+from bench.errors import DataError, InputError
+
+PHENOMENA = ("negation", "swap", "number", "antonym", "order")
+"""Tasks of every contrast suite, in the tables' order."""
+NOTE = "Chance is 50, a tie counts half."
+LARGEST = 64 * 2**20
+Triple = tuple[str, str, str]
+"""A sentence, its paraphrase, its distractor."""
+
+_RULES = {"negation": insert_negation, "swap": swap_roles, "number": change_number, "order": swap_places}
+
+
+@dataclass(frozen=True)
+class ContrastTask:
+    """Minimal pairs of one phenomenon.
+
+    Args:
+        id: The phenomenon.
+        triples: The items.
+        text: What the items were made from: "rules", number of sentences, their sha256; or "mini/" with the
+            version of the generator, the world's seed, "".
+        reference: True if everybody else has the same text, or the text is the user's own.
+    """
+
+    id: str
+    triples: tuple[Triple, ...]
+    text: tuple[str, int, str]
+    reference: bool = True
+
+    @property
+    def items(self) -> int:
+        """Number of items."""
+        return len(self.triples)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Fingerprint of the version of the rules, of the text and of every item."""
+        facts = [RULES, self.id, self.text, self.triples]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def make_triple(phenomenon: str, text: str) -> Triple | None:
+    """Return the item that a sentence gives of a phenomenon, None where a rule isn't sure.
+
+    >>> make_triple("number", "Two dogs chase a ball.")
+    ('Two dogs chase a ball.', 'Two canines chase a ball.', 'Four dogs chase a ball.')
+    """
+    sentence = Sentence(text)
+    if not is_plain(sentence):
+        return None
+    place = None
+    if phenomenon == "antonym":
+        found = replace_antonym(sentence)
+        changed, place = found or (None, None)
+    else:
+        changed = _RULES[phenomenon](sentence)
+    if changed is None:
+        return None
+    same = replace_synonym(sentence, place)
+    return (text, same, changed) if same is not None else None
+
+
+def make_contrast_tasks(
+    sentences: Sequence[str], where: str, *, reference: bool = True
+) -> list[ContrastTask]:
+    """Make the tasks from sentences; of equal ones the first counts.
+
+    Args:
+        sentences: The sentences, white space normalised.
+        where: Where they come from, for the error.
+        reference: See :class:`ContrastTask`.
+
+    Raises:
+        DataError: a phenomenon of which they give no item.
+    """
+    distinct = list(dict.fromkeys(sentences))
+    text = ("rules", len(distinct), hashlib.sha256("\n".join(distinct).encode()).hexdigest())
+    tasks = []
+    for phenomenon in PHENOMENA:
+        found = (make_triple(phenomenon, sentence) for sentence in distinct)
+        tasks.append(ContrastTask(phenomenon, tuple(filter(None, found)), text, reference))
+    if lacking := [task.id for task in tasks if not task.items]:
+        raise DataError(
+            f"{len(distinct)} distinct sentences give no item of {', '.join(lacking)}",
+            where=where,
+            expected="a text in which every rule surely applies somewhere",
+            hint="docs/contrast.md lists the rules",
+        )
+    return tasks
+
+
+def read_contrast_text(path: Path) -> list[str]:
+    """Read a user's text, a sentence a line; empty lines are left out.
+
+    Raises:
+        InputError: no .txt, or no such file.
+        DataError: a file that is too large or not UTF-8 (file and line).
+    """
+    if path.suffix != ".txt" or not path.is_file():
+        what = "no such file" if path.suffix == ".txt" else f"'{path.suffix}' is not a format"
+        raise InputError(what, where=f"contrast:{path}", expected="a .txt, a sentence a line")
+    try:
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"the text has {path.stat().st_size:,} bytes", where=str(path), expected="64 MiB")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"this text can't be read: {error.strerror}", where=str(path)) from error
+    return [sentence for _, sentence in number_sentences(raw.split(b"\n"), str(path)) if sentence]
+
+
+def contrast_sentences(task: ContrastTask) -> Iterator[str]:
+    """All sentences of a task."""
+    for item in task.triples:
+        yield from item

@@ -1,0 +1,229 @@
+"""A training text of labelled pairs: sentence and positive, or sentence, positive and hard negative."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+from bench.data import pins
+from bench.data.corpus import Corpus, make_corpus
+from bench.data.delimited import (
+    JOINED,
+    QUOTED,
+    LongCells,
+    are_labels,
+    check_byte_order_mark,
+    check_last_name,
+    check_repeated_header,
+    check_separator_line,
+    count_quoted_cells,
+    csv_rows,
+    has_csv_quotes,
+    number_kind,
+    row_names_hint,
+    separator_hint,
+)
+from bench.data.tasks import MARK, is_invisible, normalise_spaces
+from bench.data.text_lines import LONGEST_MAGIC, check_returns, check_text_kind, encoding_error
+from bench.errors import DataError
+
+HEADERS = (
+    ("sentence", "sentence1", "sent0", "anchor", "query", "question", "premise", "text", "text1"),
+    ("positive", "sentence2", "sent1", "pos", "paraphrase", "answer", "hypothesis", "document", "text2"),
+    ("hard_negative", "hard_neg", "negative", "neg"),
+)
+"""Names of the first, second and third column, in a first row that names them."""
+_SCORES = (
+    *("score", "label", "similarity", "similarity_score", "relevant", "gold", "grade"),
+    *("gold_label", "class", "category", "relation"),
+)
+"""Names of columns without sentences."""
+COLUMNS = ("sentence", "positive", "hard negative")
+LONGEST = 10_000
+"""Characters of a sentence: a file with another separator is one long field."""
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
+"""Of ASCII, without white space; those of Latin-1 stand in real texts whose encoding was guessed."""
+_EXPECTED = "sentence, positive and perhaps hard negative, separated by "
+_SEPARATORS = {".tsv": "tabs", ".csv": "commas, quoted as Python's csv writes them"}
+_DELIMITERS = {".tsv": "\t", ".csv": ","}
+
+
+def read_pairs(path: Path) -> Corpus:
+    """Read a UTF-8 file of pairs or triplets, a row each, white space as in the evaluation data.
+
+    Args:
+        path: A ``.csv`` file, or a ``.tsv`` file, whose quotes are text unless a CSV writer wrote them. A
+            first row of names from HEADERS is left out.
+
+    Raises:
+        DataError: another ending, missing, not what its lock file says, without a pair, a column of numbers,
+            equal columns or rows, or (with the line) not UTF-8, a header with other columns, a row of another
+            number of columns, an empty, invisible or endless field, a control character.
+    """
+    if path.suffix.lower() not in _SEPARATORS:
+        raise DataError(
+            "pairs are read from .tsv and .csv",
+            where=str(path),
+            hint="write the two or three columns to a .csv, as Python's csv module does",
+        )
+    separator = path.suffix.lower()
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"the pairs can't be read: {error.strerror}", where=str(path)) from error
+    source = pins.check_pin(path, hashlib.sha256(raw).hexdigest())
+    check_text_kind(raw[:LONGEST_MAGIC], path)
+    try:
+        text = raw.decode("utf-8").removeprefix(MARK)
+    except UnicodeDecodeError as error:
+        raise encoding_error(path) from error
+    quoted = separator == ".tsv" and has_csv_quotes(text, path)
+    plain = separator == ".tsv" and not quoted
+    cells = LongCells()
+    lines = text.removesuffix("\n").split("\n") if text else []
+    if plain:
+        read = list(_tab_rows(lines, path))
+    else:
+        read = list(csv_rows((f"{line}\n" for line in lines), path, cells, _DELIMITERS[separator]))
+    while read and "".join(read[-1][1]) == "":
+        read.pop()  # empty lines at the end do no harm
+    rows = list(_check_rows(iter(read), path))
+    if not rows:
+        raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[separator])
+    _check_columns(rows, str(path))
+    if len(rows) == len(read) > 2:  # names that aren't known would hide a column of numbers below them
+        _check_columns(rows[1:], str(path), " but the first")
+    form = [QUOTED] if quoted else [count_quoted_cells(text)] if plain and '"' in text else []
+    form += [cells.note]
+    form += ["its first row is a pair too"] if len(rows) == len(read) else []
+    return replace(make_pairs(path.name, rows), source=source, form=", ".join(filter(None, form)))
+
+
+def make_pairs(name: str, rows: Sequence[Sequence[str]], world: dict[str, int] | None = None) -> Corpus:
+    """Return rows of two or three sentences as a training text, with the fingerprint of all columns.
+
+    >>> pairs = make_pairs("two.tsv", [("A cat sleeps.", "A cat naps."), ("It rains.", "Rain falls.")])
+    >>> pairs.sentences, pairs.partners, pairs.negatives
+    (('A cat sleeps.', 'It rains.'), ('A cat naps.', 'Rain falls.'), ())
+    """
+    sentences, partners, *negatives = zip(*rows, strict=True)
+    whole = make_corpus(name, ["\t".join(row) for row in rows], world)
+    return replace(whole, sentences=sentences, partners=partners, negatives=negatives[0] if negatives else ())
+
+
+def _tab_rows(lines: Sequence[str], path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(lines, start=1):
+        check_returns(line, f"{path}:{number}")
+        yield number, line.rstrip("\r").split("\t")
+
+
+def _check_rows(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
+    """Rows of one width, without the header; raises DataError with the line of the first that is none."""
+    width, names = 0, list[str]()
+    for number, row in rows:
+        where = f"{path}:{number}"
+        if not any(row):
+            raise DataError("this line is empty", where=where, expected="a pair or triplet a line")
+        check_byte_order_mark(row, where)
+        if not width:
+            check_separator_line(row, where)
+        if names:
+            check_repeated_header(row, names, where, JOINED)
+        if not 2 <= len(row) <= len(COLUMNS):
+            raise DataError(
+                f"this row has {len(row)} column{'s' * (len(row) != 1)}",
+                where=where,
+                expected=_EXPECTED + _SEPARATORS[path.suffix.lower()],
+                hint=separator_hint(row) or (None if row[-1] else "the row ends with a separator"),
+            )
+        if width and len(row) != width:
+            kinds = {2: "a pair", 3: "a triplet"}
+            raise DataError(
+                f"this row is {kinds[len(row)]}, and the first is {kinds[width]}",
+                where=where,
+                expected="pairs or triplets, not both",
+                hint=row_names_hint(len(row), width) if number == 2 and names else None,
+            )
+        first, width = not width, len(row)
+        if first and _is_header(row, where):
+            names = row
+            continue
+        yield [_check_field(text, name, where) for name, text in zip(COLUMNS, row, strict=False)]
+
+
+def _is_header(row: Sequence[str], where: str) -> bool:
+    """True for a row of names from HEADERS; raises DataError for other columns or another order."""
+    names = ["_".join(name.strip('"').lower().split()) for name in row]
+    known = {name for column in HEADERS for name in column}.union(_SCORES)
+    if sum(name in known for name in names) < 2:
+        return False
+    check_last_name(row, where)
+    if all(name in column for name, column in zip(names, HEADERS, strict=False)):
+        return True
+    scored = [name for name in names if name in _SCORES]
+    raise DataError(
+        f"the columns are {', '.join(row)}",
+        where=where,
+        expected="sentence, positive and perhaps hard_negative, in this order",
+        hint="scored pairs are for --dev local:FILE" if scored else None,
+    )
+
+
+def _check_columns(rows: Sequence[Sequence[str]], where: str, which: str = "") -> None:
+    """Raise DataError for a column of numbers or labels, equal columns, and rows that are all equal.
+
+    Args:
+        rows: The rows.
+        where: The file.
+        which: Words after "every row", for messages.
+    """
+    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=False))
+    for name, column in columns.items():
+        if kind := number_kind(column):
+            raise DataError(
+                f"the {name} of every row{which} is {kind}, such as {column[0]}",
+                where=where,
+                expected="a sentence in every column",
+                hint="leave out a column of scores, labels or ids; scored pairs are for --dev local:FILE",
+            )
+    for first, second in combinations(columns, 2):
+        if columns[first] == columns[second]:
+            raise DataError(
+                f"the {second} of every row{which} equals its {first}",
+                where=where,
+                expected="columns that differ",
+            )
+    if len(rows) > 1 and all(row == rows[0] for row in rows):
+        raise DataError(
+            f"all {len(rows):,} rows{which} are the same", where=where, expected="rows that differ"
+        )
+    for name, column in columns.items():
+        if are_labels(column):
+            shown = ", ".join(map(repr, sorted(set(column))[:4]))
+            raise DataError(
+                f"the {name} of every row{which} is one of {len(set(column))} words, such as {shown}",
+                where=where,
+                expected="a sentence in every column",
+                hint="leave out a column of labels",
+            )
+
+
+def _check_field(text: str, column: str, where: str) -> str:
+    """A field with its white space normalised; raises DataError where it can't be a sentence."""
+    if len(text) > LONGEST:
+        raise DataError(
+            f"the {column} has {len(text):,} characters", where=where, expected=f"at most {LONGEST:,}"
+        )
+    if found := _CONTROL.search(text):
+        raise DataError(
+            f"the {column} has the control character U+{ord(found[0]):04X}", where=where, expected="text"
+        )
+    if not (sentence := normalise_spaces(text)):
+        raise DataError(f"the {column} is empty", where=where)
+    if is_invisible(sentence):
+        raise DataError(f"the {column} has invisible characters alone", where=where, expected="a sentence")
+    return sentence

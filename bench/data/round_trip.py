@@ -1,0 +1,302 @@
+"""Round-trip translated copies of a training text: made in parts, with what they were made from next to them.
+
+``NAME.en-X-en.txt`` has a line a sentence, in the text's order; ``NAME.en-X-en.json`` is its provenance.
+Fingerprints of text and copy are those of :func:`bench.data.corpus.make_corpus`, as in records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from typing import Any, Protocol
+
+from filelock import FileLock, Timeout
+
+from bench.data.corpus import Corpus, make_corpus
+from bench.encoder import Progress
+from bench.errors import DataError, InputError
+from bench.records.filesystem import write_atomically
+
+MADE_BY = "bench data rtt"
+VERSION = 1  # raised when the same models and settings give other lines
+_HOPS = ("there", "back")
+
+
+@dataclass(frozen=True)
+class Translated:
+    """Translations, one for each sentence and in their order.
+
+    Args:
+        texts: White space is one blank between words; "" where the model gave nothing.
+        truncated: How many sentences were longer than the model takes, and were cut.
+        unfinished: How many translations reached the longest length without an end, and were cut.
+    """
+
+    texts: list[str]
+    truncated: int = 0
+    unfinished: int = 0
+
+
+class Translator(Protocol):
+    """One direction."""
+
+    def __call__(self, sentences: Sequence[str], progress: Progress | None = None) -> Translated:
+        """Translate; ``progress`` is called with finished sentences."""
+        ...
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """One copy of a training text, English to a pivot language and back.
+
+    Args:
+        corpus: The training text.
+        pivot: Code of the pivot language.
+        out: Folder of the copy; parts of an unfinished one are in a hidden folder there.
+        models: Facts of the two models, there and back: JSON values, fingerprints included.
+        settings: JSON values; with corpus, pivot, models and chunk they determine the lines.
+        versions: Of the packages; other versions never go on with parts, but leave a finished copy as it is.
+        chunk: Sentences a part: what an interruption can lose.
+    """
+
+    corpus: Corpus
+    pivot: str
+    out: Path
+    models: Sequence[Mapping[str, Any]]
+    settings: Mapping[str, Any]
+    versions: Mapping[str, str | None]
+    chunk: int
+
+    @property
+    def text(self) -> Path:
+        """The copy's file."""
+        return self.out / f"{self._file_stem}.txt"
+
+    @property
+    def provenance(self) -> Path:
+        """The file that says what the copy was made from."""
+        return self.out / f"{self._file_stem}.json"
+
+    @property
+    def parts(self) -> Path:
+        """Folder of the finished parts; its name holds the hash of all that they depend on."""
+        identity = {**self.identity(), "versions": dict(self.versions)}
+        return (
+            self.out
+            / f".{self._file_stem}.{_hash_bytes(json.dumps(identity, sort_keys=True).encode())[:16]}.parts"
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """Return what determines the lines."""
+        corpus = self.corpus
+        return {
+            "made_by": MADE_BY,
+            "version": VERSION,
+            "corpus": {"name": corpus.name, "sha256": corpus.sha256, "lines": len(corpus.sentences)},
+            "pivot": self.pivot,
+            "models": [dict(model) for model in self.models],
+            "settings": {**self.settings, "chunk": self.chunk},
+        }
+
+    def finished(self) -> dict[str, Any] | None:
+        """Return the provenance of the finished copy, or None where there is none yet.
+
+        Raises:
+            InputError: a file of that name is not a copy of ours, was changed since, or was made from another
+                text, with other models or other settings.
+        """
+        if not self.text.exists():
+            return None
+        hint = "move it away, or name another --out"
+        facts = read_provenance(self.text)
+        if facts is None:
+            raise InputError("this file was not made by bench data rtt", where=str(self.text), hint=hint)
+        now = self.identity()
+        differences = [text for name in now if (text := _format_difference(name, facts.get(name), now[name]))]
+        if differences:
+            raise InputError(
+                f"the copy here was made otherwise ({'; '.join(differences)})",
+                where=str(self.text),
+                hint=hint,
+            )
+        if _hash_bytes(self.text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
+            raise InputError("the copy was changed since it was made", where=str(self.text), hint=hint)
+        return facts
+
+    def pending(self) -> int:
+        """Return how many sentences still have to be translated."""
+        return sum(
+            len(chunk) for number, chunk in self._split_chunks() if self._read_part(number, chunk) is None
+        )
+
+    def abandoned(self) -> list[Path]:
+        """Return the folders of parts of this name that were made otherwise, and that nothing uses now."""
+        return sorted(
+            path for path in self.out.glob(f".{escape(self._file_stem)}.*.parts") if path != self.parts
+        )
+
+    def run(
+        self, load: Callable[[], tuple[Translator, Translator]], progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Translate what isn't translated yet, put the copy and its provenance in place; return the latter.
+
+        Stopped at any moment, it goes on from the last finished part.
+
+        Args:
+            load: Gives the two translators; called once, and only where something is left to translate.
+            progress: Called with finished translations, two a sentence.
+
+        Raises:
+            InputError: as :meth:`finished`, another process is at it, or the folder can't be written.
+        """
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.out / f".{self._file_stem}.lock", timeout=0):
+                return self.finished() or self._make_copy(load, progress)
+        except Timeout as error:
+            raise InputError("another process is making this copy", where=str(self.text)) from error
+        except OSError as error:
+            raise InputError(
+                f"can't be written: {error.strerror or error}",
+                where=str(self.out),
+                hint="finished parts are kept: fix this and run the same command again",
+            ) from error
+
+    def _make_copy(
+        self, load: Callable[[], tuple[Translator, Translator]], progress: Progress | None
+    ) -> dict[str, Any]:
+        self.parts.mkdir(exist_ok=True)
+        translators: tuple[Translator, Translator] | None = None
+        parts = []
+        for number, chunk in self._split_chunks():
+            part = self._read_part(number, chunk)
+            if part is None:
+                translators = translators or load()
+                part = _translate_chunk(chunk, translators, progress)
+                write_atomically(self._part_path(number), json.dumps(part, ensure_ascii=False).encode())
+            parts.append(part)
+        lines = [line for part in parts for line in part["lines"]]
+        total = {name: sum(part["counts"][name] for part in parts) for name in parts[0]["counts"]}
+        facts = {
+            **self.identity(),
+            "versions": dict(self.versions),
+            "copy": {"file": self.text.name, "sha256": _hash_lines(lines), "lines": len(lines), **total},
+            "seconds": round(sum(part["seconds"] for part in parts), 1),
+        }
+        # the text last: one without its provenance is never ours
+        write_atomically(self.provenance, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+        write_atomically(self.text, ("\n".join(lines) + "\n").encode())
+        shutil.rmtree(self.parts)
+        return facts
+
+    @property
+    def _file_stem(self) -> str:
+        return f"{Path(self.corpus.name).stem}.en-{self.pivot}-en"
+
+    def _split_chunks(self) -> list[tuple[int, Sequence[str]]]:
+        sentences = self.corpus.sentences
+        starts = range(0, len(sentences), self.chunk)
+        return [(number, sentences[start : start + self.chunk]) for number, start in enumerate(starts)]
+
+    def _part_path(self, number: int) -> Path:
+        return self.parts / f"{number:06}.json"
+
+    def _read_part(self, number: int, chunk: Sequence[str]) -> dict[str, Any] | None:
+        """Return a finished part, or None where there is none or it isn't as it was written."""
+        try:
+            part: dict[str, Any] = json.loads(self._part_path(number).read_text(encoding="utf-8"))
+            whole = len(part["lines"]) == len(chunk) and part["sha256"] == _hash_lines(part["lines"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return part if whole else None
+
+
+def read_provenance(text: Path) -> dict[str, Any] | None:
+    """Return what is next to a copy, or None if nothing of ours does.
+
+    Args:
+        text: The copy, ``NAME.txt``; its provenance is ``NAME.json``.
+
+    Raises:
+        DataError: it can't be read, or fields of it are missing.
+    """
+    path = text.with_suffix(".json")
+    if not path.exists():
+        return None
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(facts, dict) or facts.get("made_by") != MADE_BY:
+            return None
+        for block in ("corpus", "copy"):
+            if not isinstance(facts[block]["sha256"], str):
+                raise TypeError(block)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"the provenance next to the copy can't be read: {type(error).__name__} {error}",
+            where=str(path),
+            hint="make the copy again with bench data rtt",
+        ) from error
+    return facts
+
+
+def check_copy(text: Path) -> bool:
+    """True if a text is the copy that the provenance next to it describes, False where there is none.
+
+    Raises:
+        DataError: the copy was changed, or the provenance can't be read.
+    """
+    facts = read_provenance(text)
+    if facts is None:
+        return False
+    if _hash_bytes(text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
+        raise DataError(
+            "the copy was changed since it was made",
+            where=str(text),
+            expected=f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says",
+        )
+    return True
+
+
+def _translate_chunk(
+    sentences: Sequence[str], translators: tuple[Translator, Translator], progress: Progress | None
+) -> dict[str, Any]:
+    """Translate there and back; a sentence whose translation is empty, on either way, stands for itself."""
+    started = time.monotonic()
+    there, back = translators
+    first = there(sentences, progress)
+    full = [index for index, text in enumerate(first.texts) if text]
+    if progress and len(full) < len(sentences):
+        progress(len(sentences) - len(full))
+    second = back([first.texts[index] for index in full], progress)
+    lines = list(sentences)
+    for index, text in zip(full, second.texts, strict=True):
+        lines[index] = text or lines[index]
+    counts = {"empty": len(sentences) - sum(bool(text) for text in second.texts)}
+    for hop, done in zip(_HOPS, (first, second), strict=True):
+        counts |= {f"truncated_{hop}": done.truncated, f"unfinished_{hop}": done.unfinished}
+    seconds = time.monotonic() - started
+    return {"lines": lines, "sha256": _hash_lines(lines), "counts": counts, "seconds": seconds}
+
+
+def _format_difference(name: str, then: Any, now: Any) -> str | None:
+    """Say in a few words how two values of the identity differ, None if they don't."""
+    if then == now:
+        return None
+    if name != "settings" or not isinstance(then, dict):
+        return f"other {name}"
+    keys = [key for key in {**then, **now} if then.get(key) != now.get(key)]
+    return ", ".join(f"{key} then {then.get(key)}, now {now.get(key)}" for key in keys)
+
+
+def _hash_lines(lines: Sequence[str]) -> str:
+    return make_corpus("", lines).sha256
+
+
+def _hash_bytes(payload: bytes) -> str:
+    return hashlib.sha256(payload).hexdigest()

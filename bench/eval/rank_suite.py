@@ -1,0 +1,176 @@
+"""EvalRank (Wang, Kuo and Li 2022): does a sentence find its partner among all others?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.data.evalrank import RankTask
+from bench.data.source import DataSource
+from bench.data.suites import load_rank
+from bench.data.tasks import suite_average
+from bench.encoder import Encoder, FloatArray, PairScorer
+from bench.errors import BenchError
+from bench.eval.embeddings import Embeddings, embed_sentences, report_words
+from bench.eval.measure import Measure, MeasureContext, SuiteResult
+from bench.records.record import ALL, RunRecord, Score
+
+if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
+    from bench.eval.item_changes import ItemChange
+
+HITS = (1, 3)
+_TIE = 1e-6
+_EQUAL = 1e-6
+"""Vectors that differ by a smaller share of their length, as float32 rounds, are equal."""
+_BLOCK = 256
+Vectors = NDArray[np.float64]
+
+
+class RankSuite(Measure[RankTask]):
+    """Mean reciprocal rank and hits of each positive pair's partner, by cosine and by Euclidean distance."""
+
+    counted, metric, needs_torch, needs_vectors = "items", "mrr", False, True
+    moved_means = "Queries whose partner's rank by cosine changed most, by the reciprocal rank."
+
+    def load(self, source: DataSource) -> list[RankTask]:
+        """Make the task; see :func:`bench.data.suites.load_rank`."""
+        return load_rank(self.name, source)
+
+    def is_reference(self, task: RankTask) -> bool:
+        """True if the pairs have the committed fingerprints, or come with the program."""
+        return task.reference
+
+    def sentences(self, tasks: Sequence[RankTask]) -> Iterator[str]:
+        """Yield the background, in which all pairs are."""
+        return (sentence for task in tasks for sentence in task.background)
+
+    def measure(
+        self, encoder: Encoder | PairScorer, tasks: Sequence[RankTask], setting: MeasureContext
+    ) -> SuiteResult:
+        """Encode the background once and rank it for every query; kept are the ranks, by cosine first."""
+        if isinstance(encoder, PairScorer):
+            raise BenchError("this method compares pairs and has no vectors to rank by")
+        found = embed_sentences(encoder, self.sentences(tasks), progress=setting.progress)
+        report_words(encoder, found.rows)
+        predictions = {task.id: np.concatenate(task_ranks(task, found)).astype(np.float32) for task in tasks}
+        return SuiteResult(_rank_scores(tasks, predictions), predictions)
+
+    def rescore(
+        self, tasks: Sequence[RankTask], predictions: Mapping[str, FloatArray], record: RunRecord
+    ) -> tuple[Score, ...]:
+        """Score the ranks again."""
+        return _rank_scores(tasks, predictions)
+
+    def draws(
+        self,
+        task: RankTask,
+        rows: FloatArray,
+        record: RunRecord,
+        rng: np.random.Generator,
+        count: int,
+    ) -> NDArray[np.float64]:
+        """Mean reciprocal rank by cosine in draws of pairs, both directions of a pair together."""
+        from bench.stats.resampling import mean_draws
+
+        reciprocal = np.stack([1 / _read_ranks(task, row)[0] for row in rows])
+        return np.clip(mean_draws(reciprocal.reshape(len(rows), -1, 2).mean(2), rng, count), 0, 1)
+
+    def moved(
+        self, task: RankTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
+    ) -> list[ItemChange]:
+        """Return the queries whose reciprocal rank changed most."""
+        from bench.eval.item_changes import ItemChange
+
+        a, b = (_read_ranks(task, side)[0] for side in (one, other))
+        change = 1 / b - 1 / a
+        rows = [row for row in np.argsort(-np.abs(change), kind="stable")[:count].tolist() if change[row]]
+        return [
+            ItemChange(row + 1, f"{change[row]:+.3f}", f"{a[row]:g}", f"{b[row]:g}", "1", task.queries[row])
+            for row in rows
+        ]
+
+
+def task_ranks(task: RankTask, found: Embeddings) -> tuple[Vectors, Vectors]:
+    """Rank every query's partner in the background, by cosine and by Euclidean distance.
+
+    The cosine is that of vectors less the background's mean, as the released code has it ("centralization");
+    the distance is of the vectors as they are, scaled up together where the longest is shorter than 1.
+
+    Args:
+        task: The task.
+        found: Vectors of its background.
+
+    Returns:
+        (queries,) ranks each, see :func:`partner_ranks`.
+
+    Raises:
+        BenchError: all vectors are equal: everything ties, and each partner would have rank 1.
+    """
+    vectors = found.vectors[[found.rows[sentence] for sentence in task.background]].astype(np.float64)
+    rows = {sentence: row for row, sentence in enumerate(task.background)}
+    queries = np.array([[rows[one], rows[other]] for one, other in task.queries])
+    centred = vectors - vectors.mean(axis=0)
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    size = np.linalg.norm(vectors, axis=1).max()
+    if lengths.max() <= _EQUAL * size:
+        raise BenchError("all vectors are equal, so no rank is defined (a collapsed encoder?)")
+    centred /= np.maximum(lengths, 1e-8 * min(size, 1))
+    # What counts as a tie is small beside a length of 1, and would be all there is of shorter vectors
+    return partner_ranks(centred, queries), partner_ranks(vectors / min(size, 1), queries, distance=True)
+
+
+def partner_ranks(vectors: Vectors, queries: NDArray[np.intp], *, distance: bool = False) -> Vectors:
+    """Return the rank of each query's partner among all vectors, 1 for the best.
+
+    The rank is the number of vectors that are more similar to the query than its partner is, the query itself
+    among them, and at least 1: a partner that only the query beats has rank 1. Similarities that differ by
+    less than 1e-6 are equal, which is in the partner's favour.
+
+    Args:
+        vectors: (sentences, dim).
+        queries: (queries, 2) rows of a query and its partner.
+        distance: Compare by Euclidean distance, else by the dot product.
+
+    Returns:
+        (queries,) float64.
+
+    >>> unit = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    >>> partner_ranks(unit, np.array([[0, 2], [0, 1]])).tolist()
+    [1.0, 2.0]
+    """
+    squares = np.einsum("ij,ij->i", vectors, vectors)
+    ranks = np.empty(len(queries))
+    for start in range(0, len(queries), _BLOCK):
+        asked, wanted = queries[start : start + _BLOCK].T
+        similar = vectors[asked] @ vectors.T
+        if distance:
+            similar = -np.sqrt(np.maximum(squares[asked][:, None] + squares - 2 * similar, 0))
+        partner = similar[np.arange(len(asked)), wanted]
+        ranks[start : start + _BLOCK] = (similar > partner[:, None] + _TIE).sum(1)
+    return np.maximum(ranks, 1)
+
+
+def _read_ranks(task: RankTask, kept: FloatArray) -> tuple[Vectors, Vectors]:
+    """Kept ranks by cosine and by distance; raises BenchError for a wrong number, or what is no rank."""
+    if kept.shape != (2 * task.items,):
+        raise BenchError(f"{len(kept)} ranks for {task.items} queries", where=task.id, expected="two a query")
+    ranks = kept.astype(np.float64)
+    if not ((ranks >= 1) & (ranks <= len(task.background)) & (ranks == np.floor(ranks))).all():
+        raise BenchError("a prediction is not a rank", where=task.id)
+    return ranks[: task.items], ranks[task.items :]
+
+
+def _rank_scores(tasks: Sequence[RankTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
+    """MRR and hits of each task by cosine ("all") and by distance ("l2"), and the average."""
+    scores = []
+    for task in tasks:
+        for subset, ranks in zip((ALL, "l2"), _read_ranks(task, predictions[task.id]), strict=True):
+            scores.append(Score(task.id, subset, "mrr", float(np.mean(1 / ranks)), task.items))
+            scores += [
+                Score(task.id, subset, f"hits@{k}", float(np.mean(ranks <= k)), task.items) for k in HITS
+            ]
+    average = suite_average(s.value for s in scores if (s.subset, s.metric) == (ALL, "mrr"))
+    return (*scores, Score("avg", ALL, "mrr", average, len(tasks)))

@@ -1,0 +1,351 @@
+"""One folder that runs on a machine without network or pip: code, data, models and the command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from bench.config import profiles
+from bench.config.plugins import plugin_facts
+from bench.config.profiles import Profile
+from bench.data import senteval
+from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb
+from bench.data.pins import lock_file
+from bench.data.source import data_folder
+from bench.data.suites import MINI_SUITES, SUITES
+from bench.data.training_data import copy_files, uses_world
+from bench.errors import BenchError, InputError
+from bench.execution.encoder_builder import make_cell_backbones
+from bench.execution.record_probes import find_probe_suite
+from bench.nn.model_folder import PRETRAINING, ModelFolder, hash_model, list_hashed_files
+from bench.plan.cell import Cell
+from bench.plan.plan import Plan
+from bench.records.environment import CHECKOUT_FOLDERS, FILE, ROUNDED, collect_provenance
+from bench.stages import PAIRS, SICK
+from bench.version import __version__
+
+T = TypeVar("T")
+HERE = "$here"
+"""The folder, in words of the command that it holds."""
+DATA, MODELS, TEXTS, PLUGINS = "data", "models", "texts", "plugins"
+_CODE = Path(__file__).resolve().parents[1]
+_SCRIPT = """#!/bin/sh
+# made by bench pack; further options of bench run may follow
+here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH="$here" PYTHONSAFEPATH=1 BENCH_DATA="$here/data" HF_HUB_OFFLINE=1
+exec "${{PYTHON:-python3}}" -m bench {words} "$@"
+"""
+
+
+@dataclass
+class Packed:
+    """What was packed.
+
+    Args:
+        words: The command after ``bench``.
+        models: A line for each model.
+        bytes: Size of all files.
+        files: How many.
+    """
+
+    words: list[str]
+    models: list[str] = field(default_factory=list)
+    bytes: int = 0
+    files: int = 0
+
+
+def pack_run(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Packed:
+    """Write the folder; whatever it can't hold is refused before anything is written.
+
+    Args:
+        plan: What is to run there.
+        words: The command after ``bench``, without what names files.
+        out: The folder, new or empty.
+        half: Keep weights as float16.
+
+    Raises:
+        InputError: something in ``out``; a suite of the hub, a method that brings a model or is another
+            package's.
+        BenchError: weights too large for float16.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError("there is something already", where=f"--out {out}", expected="a new folder")
+    cells = [*{id(job.cell): job.cell for job in plan.jobs}.values()]
+    _check_packable(plan, cells)
+    cells = [make_cell_backbones(cell) for cell in cells]
+    files = [*_data_files(plan), *_text_files(plan)]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        found = _fill_folder(plan, cells, files, words, work, half)
+        work.chmod(0o755)
+        work.replace(out)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return found
+
+
+def _fill_folder(
+    plan: Plan,
+    cells: Sequence[Cell],
+    files: Sequence[tuple[Path, str]],
+    words: Sequence[str],
+    out: Path,
+    half: bool,
+) -> Packed:
+    found = Packed([*words])
+    _copy_code(out / "bench")
+    (out / DATA).mkdir()
+    for source, target in files:
+        _copy_file(source, out / target)
+    backbones = _write_models(plan, cells, out, half, found)
+    for _, _, named in _command_texts(plan):
+        found.words += named
+    for place, code in _plugin_files(plan).items():
+        _write_file(out / place, code)
+        found.words += ["--plugin", f"{HERE}/{place}"]
+    facts = collect_provenance(device="cpu", threads=1)
+    _write_file(out / "bench" / FILE, _encode_json({**facts["git"], "backbones": backbones}))
+    _write_file(
+        out / f"cse_bench-{__version__}.dist-info" / "METADATA",
+        f"Metadata-Version: 2.1\nName: cse-bench\nVersion: {__version__}\n".encode(),
+    )
+    script = out / "run.sh"
+    _write_file(script, _SCRIPT.format(words=" ".join(map(_quote_word, found.words))).encode())
+    script.chmod(0o755)
+    _write_file(out / "README", _format_readme(found, facts).encode())
+    sizes = [path.stat().st_size for path in out.rglob("*") if path.is_file()]
+    found.bytes, found.files = sum(sizes), len(sizes)
+    return found
+
+
+def _copy_code(target: Path) -> None:
+    """Copy the package; in a checkout three of its folders lie next to it."""
+    ignored = shutil.ignore_patterns("__pycache__", FILE)
+    shutil.copytree(_CODE, target, ignore=ignored)
+    for name in CHECKOUT_FOLDERS:
+        if not (target / name).exists():
+            shutil.copytree(_CODE.parent / name, target / name, ignore=ignored)
+
+
+def _check_packable(plan: Plan, cells: Sequence[Cell]) -> None:
+    if plan.spec.corpus is not None and plan.spec.corpus.is_dir():
+        raise InputError(
+            "a saved data set is not packed", where=f"--corpus {plan.spec.corpus}", expected="a file"
+        )
+    for suite in plan.suites:
+        elsewhere = suite.startswith(CONTRAST_TEXT) or (is_mteb(suite) and suite != STSB_MULTI)
+        if elsewhere and suite not in MINI_SUITES:
+            raise InputError(
+                f"suite '{suite}' can't be packed: its tasks are not below the data folder", where="--suite"
+            )
+    for cell in _iter_cells(cells):
+        name = cell.card.name
+        if cell.card.takes_path:
+            raise InputError(f"'{cell.method}' brings a model, which is not packed", where="--methods")
+        if "module" in (plugin_facts(name) or {}):
+            raise InputError(f"'{name}' is a package's, which is not packed", where="--methods")
+
+
+def _iter_cells(cells: Sequence[Cell]) -> Iterator[Cell]:
+    for cell in cells:
+        yield cell
+        yield from _iter_cells([member for _, member in cell.members])
+
+
+def _data_files(plan: Plan) -> Iterator[tuple[Path, str]]:
+    """Files of the suites, of the dev set and of what is probed, with their places in the folder."""
+    data, spec = data_folder(plan.spec.data), plan.spec
+    names = {*plan.suites, *([find_probe_suite(spec)] if spec.probes else [])}
+    if plan.training is not None:
+        names.add(spec.dev or profiles.load_profile(spec.profile).dev)
+    known = [SUITES.get(name) for name in sorted(names)]
+    own = (s for s in known if not s.embedded and not is_mteb(s.name))
+    tasks = sorted({task for s in own for task in s.reads or s.tasks})
+    if tasks and data is not None:
+        root = senteval.find_root(data)
+        for file in dict.fromkeys(senteval.iter_files(tuple(tasks))):
+            yield root / file, f"{DATA}/senteval/downstream/{file}"
+    if STSB_MULTI in names and data is not None:
+        for path in sorted((data / "stsb_multi").iterdir()):
+            yield path, f"{DATA}/stsb_multi/{path.name}"
+
+
+def _text_files(plan: Plan) -> Iterator[tuple[Path, str]]:
+    """The training text, SICK's sentences and copies, with what is kept next to them."""
+    spec, data = plan.spec, data_folder(plan.spec.data)
+    profile = profiles.load_profile(spec.profile)
+    if plan.training is None:
+        return
+    names = {stage.spec.text for job in plan.jobs for stage in job.cell.all_stages}
+    for path, folder, _ in _command_texts(plan):
+        yield from ((each, f"{folder}/{each.name}") for each in _companion_files(path))
+    for file in _profile_texts(profile, names, plan):
+        if data is not None:
+            yield from ((each, f"{DATA}/{each.relative_to(data)}") for each in _companion_files(data / file))
+
+
+def _command_texts(plan: Plan) -> list[tuple[Path, str, list[str]]]:
+    """The texts that the command names: file, folder in the packed one, and the words that name it there.
+
+    Those of one folder stay together, with what lies next to them; others stay apart.
+    """
+    spec = plan.spec
+    copies = (("--copy", f"{name}=", path) for name, path in spec.copies)
+    texts = [("--corpus", "", spec.corpus), ("--pairs", "", spec.pairs), *copies]
+    given = [(option, name, path, path.parent.resolve()) for option, name, path in texts if path is not None]
+    folders = _assign_folders((source for *_, source in given), TEXTS)
+    return [
+        (path, folders[source], [option, f"{name}{HERE}/{folders[source]}/{path.name}"])
+        for option, name, path, source in given
+    ]
+
+
+def _plugin_files(plan: Plan) -> dict[str, bytes]:
+    """The plug-in files by their places; none of a package, of which no method is packed."""
+    files = [plugin for plugin in plan.spec.plugins if plugin.path]
+    folders = _assign_folders((plugin.source for plugin in files), PLUGINS)
+    return {f"{folders[plugin.source]}/{plugin.name}": plugin.source for plugin in files}
+
+
+def _assign_folders(sources: Iterable[T], folder: str) -> dict[T, str]:
+    """A folder for each source, so that files of one name don't meet: FOLDER, FOLDER-2, ..."""
+    distinct = enumerate(dict.fromkeys(sources), 1)
+    return {source: folder if number == 1 else f"{folder}-{number}" for number, source in distinct}
+
+
+def _profile_texts(profile: Profile, names: set[str], plan: Plan) -> Iterator[Path]:
+    if uses_world(profile):
+        return
+    data = data_folder(plan.spec.data)
+    if plan.spec.corpus is None and names != {PAIRS}:
+        yield Path(profile.corpus["file"])
+    if plan.spec.pairs is None and PAIRS in names:
+        yield Path(profile.corpus["pairs"])
+    if any(name.endswith(SICK) for name in names):
+        yield Path(profile.corpus["sick"])
+    for path in copy_files(names, plan.spec, profile).values():
+        if path is not None and data is not None:
+            yield path.relative_to(data)
+
+
+def _companion_files(text: Path) -> Iterator[Path]:
+    yield from (path for path in (text, lock_file(text), text.with_suffix(".json")) if path.is_file())
+
+
+def _write_models(plan: Plan, cells: Sequence[Cell], out: Path, half: bool, found: Packed) -> dict[str, str]:
+    """Write the models and name them in the command; return what the profile's own backbone is here."""
+    own: dict[str, str] = {}
+    done: dict[str, tuple[str, str]] = {}
+    for cell in _iter_cells(cells):
+        models = [("", cell.model)] if cell.model else []
+        for option, model in (*models, *cell.auxiliaries):
+            first = model.sha256 not in done
+            if first:
+                done[model.sha256] = _write_model(model, out, half, found)
+            place, sha256 = done[model.sha256]
+            if option and dict(cell.options).get(option) != "backbone":
+                words = ["--set", f"{cell.card.name}.{option}={HERE}/{place}"]
+                found.words += words if words[1] not in found.words else []
+            elif not option and plan.spec.backbone is None and sha256 == model.sha256:
+                own[plan.spec.profile] = place
+            elif not option and first:
+                found.words += ["--backbone", f"{HERE}/{place}"]
+    return own
+
+
+def _write_model(model: ModelFolder, out: Path, half: bool, found: Packed) -> tuple[str, str]:
+    """Write a model's folder, unless it comes with the code; return its place and its hash there."""
+    if model.path.resolve().is_relative_to(_CODE):
+        found.models.append(f"in the code: {model.name}, sha256 {model.sha256}")
+        return f"bench/{model.path.resolve().relative_to(_CODE).as_posix()}", model.sha256
+    name = model.name.split("/")[-1]
+    place = f"{MODELS}/{name}"
+    if (out / place).exists():
+        place = f"{MODELS}/{model.sha256[:8]}/{name}"
+    files = [*list_hashed_files(model.path)]
+    whole = any(path.suffix == ".safetensors" for path in files)
+    for path in files:
+        if half and whole and path.suffix == ".bin":
+            continue  # the same weights once more
+        target = out / place / path.relative_to(model.path)
+        if half and path.suffix == ".safetensors":
+            _halve_weights(path, target)
+        else:
+            _copy_file(path, target)
+    for name in (ROUNDED, PRETRAINING):  # it was packed before; what it was made by
+        if (model.path / name).is_file():
+            _copy_file(model.path / name, out / place / name)
+    sha256 = hash_model(out / place)
+    line = f"{place}: {model.name}, sha256 {sha256}"
+    if sha256 != model.sha256:
+        facts = {"weights": "float16", "sha256": model.sha256}
+        _write_file(out / place / ROUNDED, _encode_json(facts))
+        line += f", its weights rounded to float16 from sha256 {model.sha256}: records name the new sha256"
+    found.models.append(line)
+    return place, sha256
+
+
+def _halve_weights(source: Path, target: Path) -> None:
+    """Write a file of safetensors with its floating-point numbers as float16."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(source)
+    wide = {
+        name for name, each in weights.items() if each.is_floating_point() and each.dtype != torch.float16
+    }
+    if not wide:
+        _copy_file(source, target)
+        return
+    halves = {name: each.half() if name in wide else each for name, each in weights.items()}
+    if any(not bool(halves[name].isfinite().all()) for name in wide):
+        raise BenchError(
+            "weights too large for float16", where=source.name, hint="pack them as they are: --weights same"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    save_file(halves, target, metadata={"format": "pt"})
+
+
+def _format_readme(found: Packed, facts: dict[str, object]) -> str:
+    git, versions = facts["git"], facts["versions"]
+    commit = git["commit"] if isinstance(git, dict) and git["commit"] else "unknown"
+    changed = isinstance(git, dict) and git["dirty"]
+    named = ", ".join(f"{name} {v}" for name, v in versions.items()) if isinstance(versions, dict) else ""
+    lines = [
+        "A run of bench for a machine without network or pip, made by bench pack.",
+        "",
+        f"    sh run.sh    # bench {' '.join(found.words)}",
+        "",
+        "$here is this folder. More options may follow, such as --device cuda --results DIR.",
+        f"bench {__version__}, commit {commit}{', with changes that are in no commit' if changed else ''}; "
+        "records made here say so.",
+        f"Made with Python {facts['python']}, {named}; other versions may change digits.",
+        *found.models,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _quote_word(word: str) -> str:
+    """A word for the script, in which $here alone is replaced."""
+    return f'"{HERE}"'.join(shlex.quote(part) if part else "" for part in word.split(HERE)) or "''"
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _encode_json(facts: object) -> bytes:
+    return (json.dumps(facts, indent=1) + "\n").encode()

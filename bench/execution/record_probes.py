@@ -1,0 +1,116 @@
+"""Probes in records: which records lack them, and adding them without changing a score."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from bench.config import profiles
+from bench.config.spec import RunSpec
+from bench.data.source import DataSource
+from bench.data.suites import load_suite
+from bench.encoder import Progress
+from bench.errors import BenchError
+from bench.execution.encoder_builder import EncoderBuilder
+from bench.plan.job import Job
+from bench.plan.plan import Plan
+from bench.probes.probe_data import VERSION, ProbeData
+from bench.records.record import RunRecord
+
+_OF_TRAINING = ("selected_step", "selected_dev", "last_loss")
+
+
+def find_probe_suite(spec: RunSpec) -> str:
+    """Suite whose sentences a run probes: the profile's dev set."""
+    return profiles.load_profile(spec.profile).dev
+
+
+@cache
+def load_probe_data(suite: str, source: DataSource) -> ProbeData:
+    """Read the sentences to probe.
+
+    Raises:
+        InputError: no such suite, or no data.
+        DataError: damaged data, or data that differ from the reference.
+    """
+    return ProbeData(suite, tuple(load_suite(suite, source)[1]))
+
+
+def find_unprobed_jobs(plan: Plan) -> list[Job]:
+    """Finished jobs whose records lack a probe that is asked for.
+
+    Raises:
+        InputError: the sentences to probe can't be read.
+    """
+    spec = plan.spec
+    data = load_probe_data(find_probe_suite(spec), DataSource.of_run(spec))
+    states = ((job, plan.states[job.place]) for job in plan.jobs)
+    done = ((job, state.record) for job, state in states if state.status == "done" and state.record)
+    return [job for job, record in done if find_missing_probes(record, spec.probes, data)]
+
+
+def find_missing_probes(record: RunRecord, names: tuple[str, ...], data: ProbeData) -> tuple[str, ...]:
+    """The names that a record lacks; all of them if its probes are of other sentences or another version."""
+    return tuple(name for name in names if name not in _valid_probes(record, data))
+
+
+def add_probes(
+    record: RunRecord,
+    names: tuple[str, ...],
+    data: ProbeData,
+    builder: EncoderBuilder,
+    progress: Progress | None,
+) -> RunRecord:
+    """Return a finished record with the named probes of its encoder; its scores stay as they are.
+
+    Args:
+        record: The record.
+        names: Of :data:`bench.probes.PROBES`.
+        data: The sentences.
+        builder: Builds the record's encoder, from cached stages where there are any.
+        progress: Called with finished sentences.
+
+    Raises:
+        BenchError: stages that had to be trained again gave a different encoder from the record's, or its
+            vectors aren't finite.
+    """
+    from bench.probes.measurement import drop_curves, measure_probes
+
+    encoder = builder.encoder()
+    _check_same_training(record, builder)
+    found = measure_probes(encoder, data, names, progress=progress)
+    probes = add_cost_efficiency(_valid_probes(record, data) | drop_curves(found.probes), record)
+    timing = {**record.timing, "probes": record.timing.get("probes", {}) | found.timing}
+    return replace(record, probes=probes, timing=timing)
+
+
+def find_finished_record(plan: Plan, job: Job) -> RunRecord | None:
+    """Return the finished record of exactly this job; raises as :meth:`ResultStore.finished`."""
+    record = plan.store.finished(job.place)
+    return record if record is not None and record.key == job.key else None
+
+
+def add_cost_efficiency(probes: dict[str, Any], record: RunRecord) -> dict[str, Any]:
+    """Add to the cost eta of the record's suite: its average x 100 a GMAC (JTCSE, Table VII)."""
+    cost, average = probes.get("cost", {}), record.score("avg")
+    if average is None or not cost.get("gmac"):  # 0: a table of token vectors
+        return probes
+    return {**probes, "cost": {**cost, "eta": 100 * average / cost["gmac"], "eta_suite": record.suite}}
+
+
+def _valid_probes(record: RunRecord, data: ProbeData) -> dict[str, Any]:
+    """The probes of a record if they are of these sentences and of this version."""
+    fits = record.probes.get("version") == VERSION and record.probes.get("data") == data.facts
+    return record.probes if fits else {}
+
+
+def _check_same_training(record: RunRecord, builder: EncoderBuilder) -> None:
+    then, now = record.training.get("stages", {}), builder.facts().get("stages", {})
+    for role, facts in now.items():
+        if any(then.get(role, {}).get(name) != facts.get(name) for name in _OF_TRAINING):
+            raise BenchError(
+                f"stage '{role}' was trained again and gave another encoder than the record's",
+                expected="the stages that the record was made with",
+                hint="run the cell again with --force",
+            )

@@ -1,0 +1,220 @@
+"""``bench tune``: one option of one method chosen on the dev set, with the same budget for every method."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from bench.card import OptionValue
+from bench.config import profiles
+from bench.config.profiles import zero_steps
+from bench.config.spec import Override, RunSpec
+from bench.encoder import Encoder
+from bench.errors import BenchError, CellFailedError, InputError
+from bench.execution.encoder_builder import EncoderBuilder
+from bench.execution.runner import choose_executor
+from bench.execution.sharing import choose_cells_per_gpu
+from bench.execution.stage_cache import StageCache
+from bench.nn.device import torch_threads
+from bench.plan.cells import budget_options, collect_user_options
+from bench.plan.plan import Plan, make_plan
+from bench.registry import METHODS
+
+MAX_VALUES = 6
+REPORTED_SEEDS = range(1, 11)
+_FLAGS = {
+    "backbone": "--backbone",
+    "corpus": "--corpus",
+    "text_column": "--text-column",
+    "pairs": "--pairs",
+    "dev": "--dev",
+    "world_seed": "--world-seed",
+    "device": "--device",
+    "ranks": "--ranks",
+    "train_precision": "--train-precision",
+    "compiled": "--compile",
+}
+"""What else a training depends on, by its field, and the option that gives it."""
+
+
+def tune_option(
+    spec: RunSpec,
+    option: str,
+    values: Sequence[str],
+    report: Callable[[float, float | str], None],
+    first: Sequence[str] = (),
+) -> str:
+    """Train once for every value and choose by the dev score of the selected checkpoint.
+
+    Where stages that train apart make the encoder together, it is the score of that encoder.
+
+    Args:
+        spec: One method, one seed, the profile.
+        option: The option to vary.
+        values: At most MAX_VALUES numbers.
+        report: Called with each value and its dev score, or why its training failed.
+        first: Those of the values to begin with. Then only the neighbours of the best are tried, until all of
+            its neighbours have been.
+
+    Returns:
+        The lines for the profile: the method's table with the value of the largest score, the earliest of
+        equals, and what else it was trained with; and the grid that it was chosen from.
+
+    Raises:
+        InputError: too many values or none, a value twice, a first one that is none of them, a reported seed,
+            a method that doesn't train.
+        CellFailedError: every value failed.
+    """
+    numbers, begin = _parse_grid(spec, values, first)
+    (request,) = spec.methods
+    _check_option_unset(spec, option)
+    outcomes: dict[float, float | str] = {}
+    waiting = [index for index, value in enumerate(numbers) if value in begin]
+    while waiting:
+        changed = (replace(request, options=(*request.options, (option, values[i]))) for i in waiting)
+        plans = [make_plan(replace(spec, methods=(each,))) for each in changed]
+        if not plans[0].jobs[0].cell.stages:
+            raise InputError(f"'{request.name}' doesn't train", where="bench tune")
+        executor = choose_executor(spec, partial(choose_cells_per_gpu, plans[0], len(plans)))
+        for index, outcome in executor.run(_measure_dev_score, list(zip(waiting, plans, strict=True))):
+            outcomes[numbers[index]] = outcome
+            report(numbers[index], outcome)
+        scores = {v: score for v in numbers if isinstance(score := outcomes.get(v), float)}
+        beside = _find_neighbours(max(scores, key=scores.__getitem__), numbers) if scores else numbers
+        waiting = [numbers.index(value) for value in beside if value not in outcomes]
+    if not scores:
+        raise CellFailedError("every value failed", where=request.name)
+    chosen = max(scores, key=scores.__getitem__)
+    rows = [f"[{value!r}, {score:.4f}]" for value, score in scores.items()]
+    failed = [f"# failed: {value!r}\n" for value in numbers if isinstance(outcomes.get(value), str)]
+    command = _build_command(spec, option, numbers, begin if first else [])
+    return (
+        f"{_format_table(spec, option, chosen)}\n"
+        f"[[tuning]] # {shlex.join(command)}\n"
+        f"method = {json.dumps(request.text)}\n"
+        f'option = "{option}"\nseed = {spec.seeds[0]}\ndev = [{", ".join(rows)}]\n{"".join(failed)}'
+    )
+
+
+def _format_table(spec: RunSpec, option: str, chosen: float) -> str:
+    """The method's table: the choice and what else was given, and lengths, as it may replace the budget's."""
+    (request,) = spec.methods
+    card, profile = METHODS.get(request.name).card, profiles.load_profile(spec.profile)
+    given = collect_user_options(request, card, spec, None)
+    replaces = profile.budget is not None and not profile.budget.equal and card.name not in profile.methods
+    lengths = budget_options(card, profile, {**given, option: chosen}) if replaces else {}
+    values = {option: chosen, **lengths, **zero_steps(given, lengths), **given}
+    return f"[methods.{request.name}]\n" + "".join(
+        f"{name} = {_format_toml_value(values[name])}\n" for name in values
+    )
+
+
+def _format_toml_value(value: OptionValue) -> str:
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def _build_command(spec: RunSpec, option: str, numbers: Sequence[float], begin: Sequence[float]) -> list[str]:
+    """The words that choose again."""
+    words = ["bench", "tune", spec.methods[0].text, "--profile", spec.profile, "--option", option]
+    words += ["--values", _join_numbers(numbers), *(["--first", _join_numbers(begin)] if begin else [])]
+    words += ["--seed", str(spec.seeds[0])]
+    words += [word for one in spec.overrides for word in ("--set", one.text)]
+    words += [word for name, file in spec.copies for word in ("--copy", f"{name}={file}")]
+    words += ["--accept-data"] if spec.accept_data else []
+    for name, flag in _FLAGS.items():
+        if (value := getattr(spec, name)) != getattr(RunSpec, name):
+            words += [flag, str(value)]
+    return words + [word for plugin in spec.plugins for word in ("--plugin", plugin.path or plugin.name)]
+
+
+def _check_option_unset(spec: RunSpec, option: str) -> None:
+    """Raise InputError where the option has a value already, which would win over those to be tried."""
+    (request,) = spec.methods
+    names = {request.name, request.alias}
+    taken = [
+        f"--set {one.text}" for one in spec.overrides if one.method in names and _option_name(one) == option
+    ]
+    taken += [request.text for name, _ in request.options if name == option]
+    if taken:
+        raise InputError(f"{option} is the option to choose", where=taken[0], expected="no value for it")
+
+
+def _option_name(override: Override) -> str:
+    return f"{override.stage}.{override.option}" if override.stage else override.option
+
+
+def _measure_dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
+    """Train one value's stages; return its dev score, or why the training failed."""
+    index, plan = task
+    spec, cell = plan.spec, plan.jobs[0].cell
+    cache = StageCache(spec.results / ".stages")
+    with torch_threads(spec.threads, needs_torch=True):
+        builder = EncoderBuilder(cell, spec.device, plan.training, cache)
+        try:
+            builder.folders()
+            score = _selected_dev_score(builder, plan)
+        except BenchError as error:
+            return index, str(error)
+    return index, "no dev evaluation: eval_every is more than the steps" if score is None else score
+
+
+def _selected_dev_score(builder: EncoderBuilder, plan: Plan) -> float | None:
+    """Dev score of the selected checkpoint, None without one; of stages trained apart that of their encoder.
+
+    Raises:
+        BenchError: an undefined correlation, or an encoder without vectors.
+    """
+    scores = [builder.cache.facts(stage)["selected_dev"] for stage in builder.cell.final_stages]
+    if None in scores or plan.training is None:
+        return None
+    if len(scores) == 1:
+        return float(scores[0])
+    from bench.eval.sts import dev_spearman
+
+    encoder = builder.encoder()
+    if not isinstance(encoder, Encoder):
+        raise BenchError(f"{builder.cell.method} has no vectors, so it has no dev score")
+    return dev_spearman(encoder, plan.training.dev)
+
+
+def _parse_grid(
+    spec: RunSpec, values: Sequence[str], first: Sequence[str]
+) -> tuple[list[float], list[float]]:
+    """Return the numbers to choose from and those to begin with; raises InputError."""
+    numbers = [_parse_number(text) for text in values]
+    if len(numbers) > MAX_VALUES or len(set(numbers)) < len(numbers):
+        raise InputError(
+            f"{len(numbers)} values", where="--values", expected=f"at most {MAX_VALUES}, each once"
+        )
+    if spec.seeds[0] in REPORTED_SEEDS:
+        raise InputError(
+            f"seed {spec.seeds[0]} is one of those that are reported", where="--seed", expected="another one"
+        )
+    begin = [_parse_number(text) for text in first] or numbers
+    if other := [value for value in begin if value not in numbers]:
+        raise InputError(f"{other[0]:g} is none of --values", where="--first", expected="some of them")
+    return numbers, begin
+
+
+def _find_neighbours(value: float, numbers: Sequence[float]) -> list[float]:
+    """The next smaller and the next larger of some numbers, where there are such."""
+    order = sorted(numbers)
+    at = order.index(value)
+    return order[max(0, at - 1) : at] + order[at + 1 : at + 2]
+
+
+def _join_numbers(numbers: Sequence[float]) -> str:
+    return ",".join(map(repr, numbers))
+
+
+def _parse_number(text: str) -> float:
+    """Convert a value; what is written as a whole number stays one, as some options take no other."""
+    try:
+        return int(text) if text.strip().isdecimal() else float(text)
+    except ValueError:
+        raise InputError(
+            f"'{text}' is not a number", where="--values", expected="numbers such as 1e-5,3e-5"
+        ) from None

@@ -1,0 +1,397 @@
+"""Encoders as folders that anybody can load: Hugging Face, sentence-transformers where it has the pooling.
+
+A folder says in ``bench.json`` how its one transformer is pooled. A sum of encoders is a folder of such
+folders with a ``twin.json``, which :func:`load_encoder` alone reads: sentence-transformers would have to run
+foreign code for it.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+
+from bench.encoder import Encoder
+from bench.errors import BenchError, DataError, InputError
+from bench.nn.backbone import TransformerEncoder, silence_libraries
+from bench.nn.decoders import TemplateEncoder
+from bench.nn.model_metadata import format_front_matter
+from bench.nn.prefix import DOCUMENT, QUERY, PrefixedEncoder
+from bench.nn.static_encoder import StaticEncoder, load_static, save_static
+from bench.nn.sum_encoder import SumEncoder
+from bench.records.filesystem import create_folder_atomically
+
+SCHEMA = 1
+SETTINGS, TWIN = "bench.json", "twin.json"
+TOLERANCE = 1e-6  # of the largest component, or of 1
+_POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask", "last", "weighted_mean")
+_FIRST_LAYERS = ("embedding", "layer1")
+_MODES = {
+    "cls": "pooling_mode_cls_token",
+    "avg": "pooling_mode_mean_tokens",
+    "last": "pooling_mode_lasttoken",
+    "weighted_mean": "pooling_mode_weightedmean_tokens",
+}  # sentence-transformers has these
+_KIND = "sentence_transformers.models"
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+_FRONT_MATTER = """---
+library_name: {library}
+pipeline_tag: sentence-similarity
+tags:
+- sentence-similarity
+- feature-extraction
+- cse-bench
+{about}---
+
+"""
+_WITH_SENTENCE_TRANSFORMERS = """
+## Loading
+
+```python
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer("DIR")
+vectors = model.encode(["A sentence.", "Another one."])
+```
+
+`bench.load("DIR")` (cse-bench) gives an encoder with the same vectors.
+"""
+_WITH_BENCH = """
+## Loading
+
+```python
+import bench  # cse-bench
+encoder = bench.load("DIR")
+vectors = encoder.encode(["A sentence.", "Another one."])
+```
+
+{why}
+"""
+_SUM = (
+    "The vector of a sentence is the sum of those of its parts, {terms}; each part is "
+    "a plain transformers folder."
+)
+_PLAIN = (
+    "The folder is a plain transformers folder. sentence-transformers has no such pooling: it would "
+    "silently take the mean of the tokens."
+)
+_SEES_PADDING = (
+    "The folder is a plain transformers folder. Padding changes this architecture's vectors: "
+    "sentence-transformers would give a sentence another vector beside a longer one."
+)
+
+
+def check_target(out: Path) -> None:
+    """Raise InputError if ``out`` exists and is not an empty folder."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
+
+
+def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, Any] | None = None) -> None:
+    """Write an encoder as a folder, whole or not at all, that gives the same vectors when it is loaded.
+
+    Args:
+        encoder: A transformer, with prompts or without, a table of token vectors, or a sum of such encoders.
+        out: Folder to write; it must not exist, or be empty.
+        card: Model card in markdown, without front matter; how to load the folder is added.
+        about: For the front matter, see :func:`bench.nn.model_metadata.format_front_matter`.
+
+    Raises:
+        InputError: the folder isn't empty; another kind of encoder, or one that its files don't determine.
+        BenchError: the folder can't be written.
+    """
+    check_target(out)
+    try:
+        with create_folder_atomically(out.resolve()) as folder:
+            _write_encoder(encoder, folder)
+            (folder / "README.md").write_text(
+                _format_readme(encoder, card, about or {}), "utf-8", newline="\n"
+            )
+            _check_reloaded(encoder, folder)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BenchError(f"the export can't be written: {reason}", where=f"--out {out}") from error
+
+
+def load_encoder(path: Path, device: str = "cpu") -> Encoder:
+    """Return the encoder of a folder that :func:`export_encoder` wrote; runs no code and no pickle from it.
+
+    Args:
+        path: The folder.
+        device: "cpu", "cuda" or "mps".
+
+    Raises:
+        InputError: no such folder, a newer schema, files missing or damaged.
+    """
+    if (path / SETTINGS).is_file() == (path / TWIN).is_file():
+        raise InputError(
+            f"'{path}' was not written by bench export",
+            expected=f"{SETTINGS} (one transformer) or {TWIN} (a sum of them) in it",
+            hint="evaluate other folders with bench run --methods hf:PATH or st:PATH",
+        )
+    if (path / SETTINGS).is_file():
+        return _load_part(path, device)
+    file = path / TWIN
+    values = _read_settings(file, {"parts": list, "weights": list}, kind="sum")
+    parts, weights = values["parts"], values["weights"]
+    if not all(_is_number(weight) for weight in weights) or len(weights) != len(parts):
+        raise _damage_error(path / TWIN, f"weights {weights!r}", "a finite number for each part")
+    if len(parts) < 2 or not all(isinstance(part, str) and _PART.fullmatch(part) for part in parts):
+        raise _damage_error(path / TWIN, f"parts {parts!r}", "the names of two or more folders next to it")
+    for part in parts:
+        if (path / part).resolve().parent != path.resolve():
+            raise _damage_error(path / TWIN, f"part {part!r} leads out of the folder", "a folder next to it")
+    return SumEncoder([_load_part(path / part, device) for part in parts], weights)
+
+
+def _exportable_parts(encoder: Encoder) -> tuple[Encoder, ...]:
+    """The encoder itself or the parts of a sum; raises InputError for a kind that no folder holds."""
+    parts = encoder.parts if isinstance(encoder, SumEncoder) else (encoder,)
+    for part in map(_strip_prompts, parts):
+        if isinstance(part, TemplateEncoder):
+            raise InputError(
+                f"the template '{part.template}' stands around a sentence, and neither "
+                "sentence-transformers nor bench keeps such a one in a decoder's folder",
+                expected="an encoder whose prompts stand before a sentence",
+                hint="its weights are those of the folder that it was made from: name the method with it",
+            )
+    kinds = TransformerEncoder | StaticEncoder
+    if names := {type(part).__name__ for part in parts if not isinstance(_strip_prompts(part), kinds)}:
+        raise InputError(
+            f"an encoder of the kind {' and '.join(sorted(names))} can't be exported",
+            expected="a transformer with a pooling, or a sum of such encoders",
+        )
+    return parts
+
+
+def _strip_prompts(part: Encoder) -> Any:
+    """What encodes behind the prompts."""
+    return part.base if isinstance(part, PrefixedEncoder) else part
+
+
+def _write_encoder(encoder: Encoder, folder: Path) -> None:
+    parts = _exportable_parts(encoder)
+    if not isinstance(encoder, SumEncoder):
+        _write_part(parts[0], folder)
+        return
+    names = [f"part-{number}" for number in range(1, len(parts) + 1)]
+    for name, part in zip(names, parts, strict=True):
+        (folder / name).mkdir()
+        _write_part(part, folder / name)
+    weights = list(encoder.weights)
+    _write_json(folder / TWIN, {"schema": SCHEMA, "kind": "sum", "parts": names, "weights": weights})
+
+
+def _write_part(part: Encoder, folder: Path) -> None:
+    if not isinstance(part, StaticEncoder):
+        _write_transformer(part, folder)
+        return
+    if part.without is not None or not part.normalize:
+        raise InputError("a Model2Vec encoder can't be exported", hint="copy its folder")
+    save_static(part.tokenizer, part.table, folder)
+    _write_json(folder / SETTINGS, {"schema": SCHEMA, "kind": "static", "dim": part.dim})
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{_KIND}.StaticEmbedding"},
+        {"idx": 1, "name": "1", "path": "1_Normalize", "type": f"{_KIND}.Normalize"},
+    ]
+    _write_json(folder / "modules.json", modules)
+
+
+def _write_transformer(part: Encoder, folder: Path) -> None:
+    encoder: TransformerEncoder = _strip_prompts(part)
+    model, tokenizer = encoder.model, copy.deepcopy(encoder.tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:  # it would save what the latest call cut and padded to
+        backend.no_truncation()
+        backend.no_padding()
+    tokenizer.model_max_length = encoder.max_length
+    tokenizer.padding_side = "right"  # as here: others would count positions from the padding
+    # transformers draws a pooler where a checkpoint has none: what isn't used is left out, never made up
+    drop = encoder.pooling != "pooler"
+    weights = {
+        name: weight
+        for name, weight in model.state_dict().items()
+        if not (drop and "pooler" in name.split("."))
+    }
+    with silence_libraries():
+        model.save_pretrained(folder, state_dict=weights)
+        tokenizer.save_pretrained(folder)
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors keeps others out
+    settings = {
+        "schema": SCHEMA,
+        "kind": "transformer",
+        "pooling": encoder.pooling,
+        "first_layer": encoder.first_layer,
+        "template": encoder.prompt.text if encoder.prompt else None,
+        "max_length": encoder.max_length,
+        "dim": encoder.dim,
+    }
+    if isinstance(part, PrefixedEncoder):
+        settings["prompts"] = part.used
+    _write_json(folder / SETTINGS, settings)
+    if _fits_sentence_transformers(encoder):
+        _write_sentence_transformers(encoder, folder)
+        if isinstance(part, PrefixedEncoder):
+            _write_prompts(part, folder)
+
+
+def _fits_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
+    if isinstance(encoder, StaticEncoder):
+        return True
+    return encoder.pooling in _MODES and not encoder.sees_padding
+
+
+def _write_prompts(encoder: PrefixedEncoder, folder: Path) -> None:
+    prompts = {kind or "any": text for kind, text in encoder.used.items()}
+    said = {"prompts": prompts, "default_prompt_name": "any", "similarity_fn_name": encoder.similarity}
+    _write_json(folder / "config_sentence_transformers.json", said)
+
+
+def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> None:
+    """Write sentence-transformers' three files; these class names load in old releases and in new ones."""
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{_KIND}.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{_KIND}.Pooling"},
+    ]
+    _write_json(folder / "modules.json", modules)
+    config: dict[str, Any] = {"max_seq_length": encoder.max_length, "do_lower_case": False}
+    if "add_pooling_layer" in inspect.signature(type(encoder.model).__init__).parameters:
+        config["model_args"] = {"add_pooling_layer": False}  # or it would warn of the pooler left out
+    _write_json(folder / "sentence_bert_config.json", config)
+    (folder / "1_Pooling").mkdir()
+    names = (*_MODES.values(), "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
+    modes = {name: name == _MODES[encoder.pooling] for name in names}
+    _write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.dim, **modes})
+
+
+def _check_reloaded(encoder: Encoder, folder: Path) -> None:
+    """Raise InputError unless the folder gives the encoder's vectors: a changed architecture is not in it."""
+    sentences = ["", "A sentence.", "Another one, of some more words.", "word " * 50]
+    expected = encoder.encode(sentences)
+    hint = "its files don't determine it, as after a change of its layers"
+    try:
+        found = load_encoder(folder, device=_strip_prompts(_exportable_parts(encoder)[0]).device).encode(
+            sentences
+        )
+    except InputError as error:
+        raise InputError(f"the encoder can't be exported: {error.what}", hint=hint) from error
+    scale = max(1.0, float(np.abs(expected).max()))
+    if not np.allclose(found, expected, rtol=0, atol=TOLERANCE * scale, equal_nan=True):
+        difference = float(np.abs(found - expected).max())
+        raise InputError(
+            f"the encoder can't be exported: reloading it changes its vectors by {difference:.1e}", hint=hint
+        )
+
+
+def _format_readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str:
+    """The card between its front matter and how the folder is loaded."""
+    if isinstance(encoder, SumEncoder):
+        terms = " + ".join(f"{w:g} x part-{i}" for i, w in enumerate(encoder.weights, start=1))
+        library, loading = "cse-bench", _WITH_BENCH.format(why=_SUM.format(terms=terms))
+    elif _fits_sentence_transformers(_strip_prompts(encoder)):
+        library, loading = "sentence-transformers", _WITH_SENTENCE_TRANSFORMERS
+    else:
+        why = _SEES_PADDING if _strip_prompts(encoder).pooling in _MODES else _PLAIN
+        library, loading = "transformers", _WITH_BENCH.format(why=why)
+    return _FRONT_MATTER.format(library=library, about=format_front_matter(about)) + card + loading
+
+
+def _load_part(folder: Path, device: str) -> Encoder:
+    """Load a folder of one encoder, a table or, as all other kinds are refused there, a transformer."""
+    file = folder / SETTINGS
+    if _parse_object(file).get("kind") != "static":
+        return _load_transformer(folder, device)
+    values = _read_settings(file, {"dim": int}, kind="static")
+    encoder = load_static(folder, device)
+    if encoder.dim != values["dim"]:
+        raise _damage_error(file, f"dim {values['dim']}", f"{encoder.dim}, as the table says")
+    encoder.facts["pooling_from"] = SETTINGS
+    return encoder
+
+
+def _load_transformer(folder: Path, device: str) -> Encoder:
+    file = folder / SETTINGS
+    types = {"pooling": str, "first_layer": str, "template": str | None, "max_length": int, "dim": int}
+    values = _read_settings(file, types, kind="transformer", optional={"prompts": dict})
+    for name, choices in (("pooling", _POOLINGS), ("first_layer", _FIRST_LAYERS)):
+        if values[name] not in choices:
+            raise _damage_error(file, f"{name} {values[name]!r}", f"one of {', '.join(choices)}")
+    template = values["template"]
+    if (template is not None) != (values["pooling"] == "mask") or not (template or "").isprintable():
+        raise _damage_error(file, f"template {template!r}", "text for pooling 'mask', else null")
+    if not (folder / "model.safetensors").is_file():
+        raise _damage_error(folder, "the weights are missing", "model.safetensors")
+    encoder = TransformerEncoder(
+        folder,
+        values["pooling"],
+        first_layer=values["first_layer"],
+        template="auto" if template is None else template,
+        device=device,
+    )
+    for name in ("max_length", "dim"):
+        found = getattr(encoder, name)
+        if found != values[name]:
+            raise _damage_error(file, f"{name} {values[name]}", f"{found}, as model and tokenizer say")
+    encoder.facts["pooling_from"] = SETTINGS
+    prompts = values.get("prompts")
+    if prompts is None:
+        return encoder
+    if set(prompts) != {"", QUERY, DOCUMENT} or not all(isinstance(text, str) for text in prompts.values()):
+        raise _damage_error(
+            file, f"prompts {prompts!r}", f"a text for each of '', '{QUERY}' and '{DOCUMENT}'"
+        )
+    return PrefixedEncoder(encoder, prompts[""], prompts[QUERY], prompts[DOCUMENT], source=SETTINGS)
+
+
+def _read_settings(
+    file: Path, types: dict[str, Any], *, kind: str, optional: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Read a settings file with exactly the fields schema, kind, those of ``types`` and any ``optional``."""
+    values = _parse_object(file)
+    schema = values.get("schema")
+    if type(schema) is not int or schema != SCHEMA:
+        raise _damage_error(
+            file, f"schema {schema!r}", f"schema {SCHEMA}", "another bench wrote it: upgrade cse-bench"
+        )
+    if values.get("kind") != kind:
+        raise _damage_error(file, f"kind {values.get('kind')!r}", f"kind '{kind}'")
+    types = types | {name: wanted for name, wanted in (optional or {}).items() if name in values}
+    if set(values) != {"schema", "kind", *types}:
+        raise _damage_error(file, f"fields {sorted(values)}", f"schema, kind, {', '.join(types)}")
+    for name, wanted in types.items():
+        if not isinstance(values[name], wanted) or isinstance(values[name], bool):
+            raise _damage_error(file, f"{name} {values[name]!r}", "a value of its type")
+    return values
+
+
+def _parse_object(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damage_error(file, "it can't be read", "JSON") from error
+    if not isinstance(values, dict):
+        raise _damage_error(file, "it holds no fields", "a JSON object")
+    return values
+
+
+def _damage_error(place: Path, what: str, expected: str, hint: str = "export the encoder again") -> DataError:
+    short = what if len(what) < 200 else f"{what[:200]}..."
+    return DataError(short, where=f"{place.parent.name}/{place.name}", expected=expected, hint=hint)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30
+
+
+def _write_json(file: Path, values: Any) -> None:
+    file.write_text(
+        json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8", newline="\n"
+    )

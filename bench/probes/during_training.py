@@ -1,0 +1,162 @@
+"""Probes along a training: at every dev evaluation, beside its score."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.errors import DataError
+from bench.records.filesystem import write_atomically
+from bench.schema import (
+    Block,
+    ListOf,
+    MapOf,
+    Maybe,
+    accept_any,
+    find_fault,
+    is_count,
+    is_label,
+    is_number,
+    is_text,
+    is_whole_number,
+)
+
+if TYPE_CHECKING:
+    from bench.encoder import Encoder
+    from bench.probes.interface import ProbeOptions
+    from bench.probes.probe_data import ProbeData
+    from bench.stages import StageContext
+
+EvaluationLog = list[tuple[float, dict[str, Any]]]
+"""Dev score and probes of each evaluation, in their order."""
+
+
+@dataclass(frozen=True)
+class ProbedEvaluation:
+    """An encoder at a dev evaluation of its training.
+
+    Args:
+        method: Method id.
+        seed: Its seed.
+        stage: Role of the stage.
+        step: Optimiser steps so far.
+        dev: The dev score, in the metric's unit.
+        probes: See :mod:`bench.probes.measurement`.
+        stages: Keys of the stages that were trained for the method.
+        key: Key of this stage.
+    """
+
+    method: str
+    seed: int | None
+    stage: str
+    step: int
+    dev: float
+    probes: dict[str, Any]
+    stages: tuple[str, ...]
+    key: str
+
+
+@dataclass(frozen=True)
+class TrainingProbes:
+    """Dev evaluations of some trainings.
+
+    Args:
+        profile: Profile.
+        dev: Suite of the dev score.
+        evaluations: The evaluations, of a training in their order.
+    """
+
+    profile: str
+    dev: str
+    evaluations: tuple[ProbedEvaluation, ...]
+
+
+_SHAPE = Block(
+    {
+        "profile": is_label,
+        "dev": is_label,
+        "evaluations": ListOf(
+            Block(
+                {
+                    **{
+                        "method": is_label,
+                        "seed": Maybe(is_count),
+                        "stage": is_label,
+                        "step": is_count,
+                        "dev": is_number,
+                    },
+                    **{"probes": Block({"data": Block({"tasks": MapOf(accept_any), "sentences": is_count})})},
+                    **{"stages": ListOf(is_text), "key": is_text},
+                },
+                closed=True,
+            )
+        ),
+        "schema": is_whole_number,
+        "sha256": is_text,
+    },
+    closed=True,
+)
+_SCHEMA = 1
+
+
+def write_training_probes(path: Path, found: TrainingProbes) -> None:
+    """Write evaluations into a sealed JSON file, whole or not at all; raises OSError."""
+    body = _canonical_json({**asdict(found), "schema": _SCHEMA})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sealed = {**json.loads(body), "sha256": hashlib.sha256(body.encode("utf-8")).hexdigest()}
+    write_atomically(path, (_canonical_json(sealed) + "\n").encode("utf-8"))
+
+
+def read_training_probes(path: Path) -> TrainingProbes:
+    """Read what :func:`write_along` wrote.
+
+    Raises:
+        DataError: not such a file, or one that was changed since.
+    """
+    hint = "write it anew with `bench probe METHOD --along --out FILE`, or move it away"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"this is not JSON: {error}", where=str(path), hint=hint) from error
+    if (place := find_fault(data, _SHAPE)) is not None or data["schema"] != _SCHEMA:
+        raise DataError(f"no probes along trainings: {place or 'schema'}", where=str(path), hint=hint)
+    body = _canonical_json({name: part for name, part in data.items() if name != "sha256"})
+    if hashlib.sha256(body.encode("utf-8")).hexdigest() != data["sha256"]:
+        raise DataError("this file was changed since it was written", where=str(path), hint=hint)
+    found = (ProbedEvaluation(**{**one, "stages": tuple(one["stages"])}) for one in data["evaluations"])
+    return TrainingProbes(data["profile"], data["dev"], tuple(found))
+
+
+def _canonical_json(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def probe_evaluations(
+    context: StageContext, data: ProbeData, names: Sequence[str], options: ProbeOptions, found: EvaluationLog
+) -> StageContext:
+    """Return a stage's context whose dev evaluations measure the named probes too.
+
+    An evaluation is scored first, then probed: as it draws no random number and changes no weight, the
+    training goes on as it would without.
+
+    Args:
+        context: The context.
+        data: The sentences.
+        names: Of :data:`bench.probes.PROBES`.
+        options: How.
+        found: Gets the dev score and the probes of each evaluation.
+    """
+    from bench.probes.measurement import drop_curves, measure_probes
+    from bench.training.sentence_encoder import RecordingEncoder
+
+    def dev_score(encoder: Encoder, *select: str) -> float:
+        score = context.dev_score(encoder, *select)
+        own = encoder.encoder if isinstance(encoder, RecordingEncoder) else encoder
+        found.append((score, drop_curves(measure_probes(own, data, names, options).probes)))
+        return score
+
+    return replace(context, dev_score=dev_score)

@@ -1,0 +1,192 @@
+"""Overlap audit: which test sentences occur in a training text, and what a score is without them.
+
+There are three levels; each includes the one before:
+
+- ``exact``: the same string (after SentEval's white-space normalisation);
+- ``sentence_key``: the same letters and digits, that is, equal after lower-casing and dropping all but [a-z0-9];
+- ``near``: ``sentence_key``, or a run of eight words ([a-z0-9]+, lower-cased) in common.
+
+A pair is touched if either of its sentences is.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.data.tasks import PairTask
+from bench.data.text_lines import LONGEST_MAGIC, check_text_kind, number_sentences
+from bench.encoder import FloatArray
+from bench.errors import DataError
+from bench.eval.sts import spearman
+from bench.stats.item_statistics import spearman_interval
+
+LEVELS = ("exact", "key", "near")
+RUN = 8  # words
+MIN_CLEAN_PAIRS = 50
+_LONGEST = 1 << 26  # bytes of a line, unpacked
+_NOT_KEY = re.compile(r"[^a-z0-9]+")
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(frozen=True)
+class TaskOverlap:
+    """Overlap of one task with one training text at one level.
+
+    Args:
+        task: Task id.
+        level: One of LEVELS.
+        sentences: Distinct test sentences, at ``exact`` as strings, else by their letters and digits.
+        touched_sentences: Those of them that the training text touches.
+        pairs: All pairs.
+        clean: bool (pairs,), True where neither sentence is touched, in the order of the predictions.
+    """
+
+    task: str
+    level: str
+    sentences: int
+    touched_sentences: int
+    pairs: int
+    clean: NDArray[np.bool_]
+
+    @property
+    def clean_pairs(self) -> int:
+        """Pairs of which neither sentence is touched."""
+        return int(self.clean.sum())
+
+
+@dataclass(frozen=True)
+class CleanScore:
+    """Spearman on the clean pairs of a task, with its 95% interval; all None under 50 pairs."""
+
+    task: str
+    n: int
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def sentence_key(sentence: str) -> str:
+    """Return a sentence in lower case with [a-z0-9] only; may be empty.
+
+    >>> sentence_key("It's 4 O'clock!")
+    'its4oclock'
+    """
+    return _NOT_KEY.sub("", sentence.lower())
+
+
+def word_runs(sentence: str) -> Iterator[str]:
+    """Yield every run of eight words, joined by blanks; nothing for a shorter sentence.
+
+    >>> list(word_runs("One, two, three four five six seven eight nine."))
+    ['one two three four five six seven eight', 'two three four five six seven eight nine']
+    """
+    words = _WORD.findall(sentence.lower())
+    for start in range(len(words) - RUN + 1):
+        yield " ".join(words[start : start + RUN])
+
+
+def read_training_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text without empty ones; see :func:`training_rows`."""
+    yield from (sentence for _, sentence in read_training_rows(path) if sentence)
+
+
+def read_training_rows(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield number and sentence of every line of a UTF-8 text (``.xz`` is unpacked on the way).
+
+    Raises:
+        DataError: missing, unreadable, of another kind, or as :func:`bench.data.text_lines.number_sentences`.
+    """
+    try:
+        with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as stream:
+            check_text_kind(stream.peek(LONGEST_MAGIC), path)
+            yield from number_sentences(_read_short_lines(stream, path), str(path))
+    except (OSError, lzma.LZMAError, EOFError) as error:
+        raise DataError(f"the training text can't be read: {error}", where=str(path)) from error
+
+
+def _read_short_lines(stream: BinaryIO | lzma.LZMAFile, path: Path) -> Iterator[bytes]:
+    count = 0
+    while line := stream.readline(_LONGEST):
+        count += 1
+        if len(line) == _LONGEST:
+            raise DataError("a line of more than 64 megabytes", where=f"{path}:{count}")
+        yield line
+
+
+def audit_overlap(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverlap]:
+    """Compare a training text with test sets; the text is streamed, only the test sets are kept in memory.
+
+    Args:
+        training: Sentences or lines of the training text.
+        tasks: Test sets.
+
+    Returns:
+        One entry for each task and level, in that order.
+
+    >>> from bench.data.tasks import PairSubset
+    >>> subset = PairSubset("all", ("A man sings.", "It rains."), ("A cat.", "It pours."), (1.0, 4.0))
+    >>> [(found.level, found.clean_pairs) for found in audit_overlap(["a man sings"], [PairTask("T", (subset,))])]
+    [('exact', 2), ('key', 1), ('near', 1)]
+    """
+    sentences = {sentence for task in tasks for pair in task.all_pairs() for sentence in pair}
+    keys = {sentence: sentence_key(sentence) for sentence in sentences}
+    wanted_keys = set(keys.values()) - {""}
+    by_run: defaultdict[str, set[str]] = defaultdict(set)
+    for sentence in sentences:
+        for run in word_runs(sentence):
+            by_run[run].add(keys[sentence])
+    exact: set[str] = set()
+    same_key: set[str] = set()
+    near: set[str] = set()
+    for line in training:
+        if line in sentences:
+            exact.add(line)
+        line_key = sentence_key(line)
+        if line_key in wanted_keys:
+            same_key.add(line_key)
+        for run in word_runs(line):
+            if run in by_run:
+                near |= by_run[run]
+    near |= same_key
+    by_key = {sentence for sentence in sentences if keys[sentence] in same_key}
+    touched = {
+        "exact": exact,
+        "key": exact | by_key,  # text without letters and digits has no key
+        "near": exact | {sentence for sentence in sentences if keys[sentence] in near},
+    }
+    return [_task_overlap(task, level, touched[level], keys) for task in tasks for level in LEVELS]
+
+
+def clean_score(task: PairTask, overlap: TaskOverlap, predictions: FloatArray) -> CleanScore:
+    """Score the clean pairs alone.
+
+    Args:
+        task: The task.
+        overlap: Its overlap at one level.
+        predictions: (pairs,) similarities from a record.
+    """
+    clean = overlap.clean
+    if overlap.clean_pairs < MIN_CLEAN_PAIRS:
+        return CleanScore(task.id, overlap.clean_pairs, None, None, None)
+    gold = np.concatenate([np.asarray(subset.gold) for subset in task.subsets])
+    value = spearman(predictions[clean], gold[clean])
+    return CleanScore(task.id, overlap.clean_pairs, value, *spearman_interval(value, overlap.clean_pairs))
+
+
+def _task_overlap(task: PairTask, level: str, touched: set[str], keys: dict[str, str]) -> TaskOverlap:
+    pairs = list(task.all_pairs())
+    present = {sentence for pair in pairs for sentence in pair}
+    clean = np.array([first not in touched and second not in touched for first, second in pairs], dtype=bool)
+    # below "exact" sentences that differ in punctuation or case alone count once
+    alike = {sentence: sentence for sentence in present} if level == "exact" else keys
+    counts = [len({alike[sentence] for sentence in part}) for part in (present, present & touched)]
+    return TaskOverlap(task.id, level, counts[0], counts[1], len(pairs), clean)

@@ -1,0 +1,267 @@
+"""Seeds and items together, the set of tasks fixed. The runs of a method are its seeds.
+
+A checkpoint is scored on all tasks, so its errors on them are related: whole seed rows are resampled, never
+the seeds of one task by themselves.
+
+What is shown for seeds and items is shown for seeds. But items add degrees of freedom, so that components of
+variance alone may give a narrower interval than the seeds alone, with two pairs less than half as wide, and
+cover too little. So the wider of both is the interval. An item that is hard for one seed alone adds to both
+parts: where items count most, it is a little too wide.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from bench.stats.effects import probability_of_superiority
+from bench.stats.inputs import FloatArray, check_level
+from bench.stats.seed_pairs import ROUNDING
+from bench.stats.seeds import least_p, satterthwaite, side_parts
+from bench.stats.suite_draws import SuiteDraws
+
+
+@dataclass(frozen=True)
+class HierarchicalDifference:
+    """The difference of two methods' suite averages under resampling of seeds and items: descriptive.
+
+    Args:
+        difference: mean(a) - mean(b) over seeds and tasks.
+        low: Lower end of the percentile interval.
+        high: Upper end.
+        superiority: P(A > B) of the observed seeds' suite averages; a tie counts half.
+        superiority_low: Lower end of its percentile interval.
+        superiority_high: Upper end.
+        draws: Number of draws.
+        n_a: Seeds of a.
+        n_b: Seeds of b.
+    """
+
+    difference: float
+    low: float
+    high: float
+    superiority: float
+    superiority_low: float
+    superiority_high: float
+    draws: int
+    n_a: int
+    n_b: int
+
+
+@dataclass(frozen=True)
+class ComponentsDifference:
+    """The difference of two methods' suite averages with an interval from the components of its variance.
+
+    Args:
+        difference: mean(a) - mean(b) over seeds and tasks.
+        low: Lower end of the t interval.
+        high: Upper end.
+        t: The difference over its standard error; None where nothing varies.
+        df: Satterthwaite's degrees of freedom; None where nothing varies.
+        p: Two-sided p; where nothing varies, 1 for a difference of 0, else 0. Where seeds don't vary, no less
+            than ``bench.stats.seeds.least_p``.
+        seeds: Variance that the seeds add: s_a^2 / n_a + s_b^2 / n_b, or s_d^2 / n of pairs.
+        items: Variance that the items add, from the bootstrap.
+        n_a: Seeds of a.
+        n_b: Seeds of b.
+        paired: Whether the seeds are pairs.
+        minimum_p: The smallest p that the test can give: 0, as t has no bound, but ``least_p`` where seeds
+            don't vary.
+        also: (error, df) of the narrower of the two intervals; at another level it may be the wider one.
+    """
+
+    difference: float
+    low: float
+    high: float
+    t: float | None
+    df: float | None
+    p: float
+    seeds: float
+    items: float
+    n_a: int
+    n_b: int
+    paired: bool
+    minimum_p: float = 0.0
+    also: tuple[tuple[float, float], ...] = ()
+
+
+def hierarchical_bootstrap(
+    sample: SuiteDraws, a: str, b: str, rng: np.random.Generator, level: float = 0.95
+) -> HierarchicalDifference:
+    """Bootstrap of whole seed rows, and of items within each task; both methods see the same items in a draw.
+
+    Descriptive: a percentile interval over few seeds is too narrow, and no command prints it;
+    ``variance_components`` gives the interval. The measured coverage of both is in ``bench.stats.coverage``,
+    methods "hierarchical" and "components".
+
+    Args:
+        sample: Draws of the items of both methods, from ``suite_draws``.
+        a: Name of one method in it, of at least two seeds.
+        b: Name of the other, of at least two seeds.
+        rng: The generator of the draws of seeds.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        The difference with percentile intervals of it and of P(A > B).
+
+    Raises:
+        ValueError: fewer than two seeds on a side, a name that is not in the sample, or a bad level.
+
+    >>> from bench.stats.inputs import make_generator
+    >>> seeds = np.array([[0.80], [0.82], [0.70], [0.72]])  # two of each method, on one task
+    >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
+    >>> sample = SuiteDraws(runs, ("STSB",), (50,), seeds, np.stack([seeds] * 500))
+    >>> found = hierarchical_bootstrap(sample, "a", "b", make_generator(1, "seeds"))
+    >>> round(found.difference, 3), round(found.low, 3), round(found.high, 3), found.superiority
+    (0.1, 0.08, 0.12, 1.0)
+    """
+    check_level(level)
+    (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
+    n_a, n_b, draws = len(seen_a), len(seen_b), len(draws_a)
+    if min(n_a, n_b) < 2:
+        raise ValueError(f"{n_a} against {n_b} seeds; expected at least 2 per side")
+    first = np.take_along_axis(draws_a.mean(2), rng.integers(0, n_a, (draws, n_a)), axis=1)
+    second = np.take_along_axis(draws_b.mean(2), rng.integers(0, n_b, (draws, n_b)), axis=1)
+    ends = [(1 - level) / 2, (1 + level) / 2]
+    low, high = np.quantile(first.mean(1) - second.mean(1), ends)
+    above = (np.sign(first[:, :, None] - second[:, None, :]).mean((1, 2)) + 1) / 2
+    above_low, above_high = np.quantile(above, ends)
+    return HierarchicalDifference(
+        float(seen_a.mean() - seen_b.mean()),
+        float(low),
+        float(high),
+        probability_of_superiority(seen_a.mean(1), seen_b.mean(1)),
+        float(above_low),
+        float(above_high),
+        draws,
+        n_a,
+        n_b,
+    )
+
+
+def variance_components(
+    sample: SuiteDraws,
+    a: str,
+    b: str,
+    *,
+    deterministic_a: bool = False,
+    deterministic_b: bool = False,
+    paired: bool = False,
+    level: float = 0.95,
+) -> ComponentsDifference:
+    """Interval of the difference for further seeds and further items: seed variance plus item variance.
+
+    V = s_a^2 / n_a + s_b^2 / n_b + sum over tasks of v_t / T^2, with s^2 the variance of the suite average
+    over seeds and v_t that of the difference in task t over a bootstrap of its items. In pairs, the seeds'
+    part is that of the differences, s_d^2 / n. The interval is difference -+ t sqrt(V), with Satterthwaite's
+    (1946) degrees of freedom V^2 / sum of (component^2 / its own): n - 1 for seeds (of two sides together
+    where they are uneven, see ``bench.stats.seeds.side_parts``), pairs - 1 for a task; p
+    is that of t = difference / sqrt(V). Where the seeds alone give a wider interval, theirs is taken, and
+    the larger p (see the head of this module). The measured coverage is in ``bench.stats.coverage``, methods
+    "components" and "components, paired".
+
+    Args:
+        sample: Draws of the items of both methods, from ``suite_draws``.
+        a: Name of one method in it, of at least two seeds.
+        b: Name of the other, of at least two seeds.
+        deterministic_a: a has no seeds: one run, without seed variance.
+        deterministic_b: The same of b.
+        paired: Run i of both is a pair; ``bench.stats.seed_pairs`` says when.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        The difference, its t interval and p, and the components.
+
+    Raises:
+        ValueError: a side with fewer than two seeds that isn't deterministic, or a deterministic one with
+            more than one run, pairs of different numbers, a name that is not in the sample, or a bad level.
+
+    >>> seeds = np.array([[0.80], [0.84], [0.70], [0.72]])  # two of each method; here items add nothing
+    >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
+    >>> sample = SuiteDraws(runs, ("STSB",), (50,), seeds, np.stack([seeds] * 9))
+    >>> found = variance_components(sample, "a", "b", paired=True)
+    >>> round(found.difference, 3), round(found.low, 3), round(found.high, 3), round(found.df, 1)
+    (0.11, -0.017, 0.237, 1.0)
+    """
+    check_level(level)
+    (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
+    x, y = seen_a.mean(1), seen_b.mean(1)
+    if paired:
+        seeds = [_seed_variance(_pair_differences(x, y), False, f"{a} - {b}")]
+    else:
+        seeds = [_seed_variance(x, deterministic_a, a), _seed_variance(y, deterministic_b, b)]
+        seeds = seeds if deterministic_a or deterministic_b else side_parts(*seeds)
+    tasks = (draws_a.mean(1) - draws_b.mean(1)).var(axis=0, ddof=1) / len(sample.tasks) ** 2
+    parts = np.r_[[part for part, _ in seeds], tasks]
+    freedom = np.r_[[own for _, own in seeds], np.asarray(sample.pairs) - 1]
+    difference = float(seen_a.mean() - seen_b.mean())
+    return _combine_parts(
+        difference, parts, freedom, len(seeds), (len(x), len(y)), paired=paired, level=level
+    )
+
+
+def _combine_parts(
+    difference: float,
+    parts: FloatArray,
+    freedom: FloatArray,
+    own: int,
+    runs: tuple[int, int],
+    *,
+    paired: bool,
+    level: float,
+) -> ComponentsDifference:
+    """The wider interval and the larger p of all parts of the variance, and of the seeds' ``own`` alone."""
+    least = 0.0 if parts[:own].any() or runs == (1, 1) else least_p(*runs, paired=paired)
+    kept = [parts[:n] for n in (own, len(parts)) if parts[:n].any()]
+    found = sorted((_t_test(difference, some, freedom[: len(some)], level) for some in kept), reverse=True)
+    half, error, df, _ = found[0] if found else (0.0, 0.0, None, 0.0)
+    return ComponentsDifference(
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        t=difference / error if error else None,
+        df=df,
+        p=max([*(p for *_, p in found), least]) if found or difference else 1.0,
+        seeds=float(parts[:own].sum()),
+        items=float(parts[own:].sum()),
+        n_a=runs[0],
+        n_b=runs[1],
+        paired=paired,
+        minimum_p=least,
+        also=tuple((error, df) for _, error, df, _ in found[1:]),
+    )
+
+
+def _t_test(
+    difference: float, parts: FloatArray, freedom: FloatArray, level: float
+) -> tuple[float, float, float, float]:
+    """Half the interval, its standard error, Satterthwaite's degrees of freedom and p of some parts."""
+    variance = float(parts.sum())
+    df = float(satterthwaite([*zip(parts, freedom, strict=True)]))
+    error = math.sqrt(variance)
+    half = float(stats.t.ppf((1 + level) / 2, df)) * error
+    return half, error, df, float(2 * stats.t.sf(abs(difference) / error, df))
+
+
+def _pair_differences(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Differences of pairs; those that agree but for rounding are made equal."""
+    if len(x) != len(y):
+        raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
+    d = x - y
+    even = np.ptp(d) <= ROUNDING * float(np.abs([x, y]).max())
+    return np.full_like(d, d.mean()) if even else d
+
+
+def _seed_variance(averages: FloatArray, deterministic: bool, name: str) -> tuple[float, int]:
+    """Return the variance of the mean over seeds and its degrees of freedom."""
+    if deterministic != (len(averages) == 1):
+        expected = "1 of a deterministic method" if deterministic else "at least 2 seeds"
+        raise ValueError(f"{name} has {len(averages)} run(s); expected {expected}")
+    if deterministic:
+        return 0.0, 1
+    if not np.ptp(averages):  # the variance of equal numbers may be 1e-33
+        return 0.0, len(averages) - 1
+    return float(averages.var(ddof=1) / len(averages)), len(averages) - 1

@@ -1,0 +1,202 @@
+"""A batch through a transformer in chunks of like length: less padding, the same states.
+
+A step has two halves. :func:`token_batch` is the host's: Python and lists become tensors. What takes its
+result is the device's: tensors in, tensors out. Functions that take token rows do both.
+
+Where several processes train together, each encodes a share (:mod:`bench.training.distributed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bench.nn.architecture import count_positions
+from bench.nn.cross_attention import TwinStates, compute_twin_states
+from bench.nn.hidden_states import compute_last_states, pool_states, select_mask_state
+from bench.nn.tokens import (
+    BUCKET,
+    Chunk,
+    TokenBatch,
+    default_batch_tokens,
+    move_to_device,
+    share_embedding_lookup,
+    split_into_chunks,
+)
+from bench.training.distributed import deal_rows, gather_shares, use_own_draws
+from bench.training.mixed_precision import autocast_towers, to_float32
+from bench.training.two_phase_step import get_compile_mode
+
+TwinClsStates = TwinStates
+"""Of [CLS] alone, (B, H) each."""
+
+
+class ChunkShapes(NamedTuple):
+    """The shapes that a device's half gets.
+
+    Args:
+        budget: Padded tokens a chunk may hold; 0 keeps the batch in one chunk, as it comes.
+        multiple: Padded lengths are multiples of this.
+        masked: A chunk has its mask of attention where nothing is padded too: one graph for both.
+        once: Embeddings are looked up once for all chunks. Else each looks up its own, whose gradient needs
+            no table of ids that only this batch has.
+    """
+
+    budget: int
+    multiple: int
+    masked: bool
+    once: bool
+
+
+def choose_chunk_shapes(device: torch.device | str) -> ChunkShapes:
+    """Small chunks of like length on a CPU, large ones on a GPU, a single one where steps are compiled."""
+    kind = torch.device(device).type
+    if get_compile_mode() != "none":
+        return ChunkShapes(0, BUCKET, masked=True, once=False)
+    if kind in ("cuda", "mps"):
+        return ChunkShapes(default_batch_tokens(kind), BUCKET, masked=True, once=False)
+    return ChunkShapes(default_batch_tokens(kind), 1, masked=False, once=True)
+
+
+def token_batch(
+    rows: Sequence[list[int]],
+    pad_id: int,
+    model: Any,
+    *,
+    budget: int | None = None,
+    once: bool = True,
+) -> TokenBatch:
+    """The host's half: this process's share of the rows, in chunks of like length, on the CPU.
+
+    Args:
+        rows: B token rows.
+        pad_id: Id to pad with.
+        model: What will read them: its device decides, see :func:`shapes_for`.
+        budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
+        once: Look the embeddings up once for all chunks, where that pays.
+    """
+    shapes, room = choose_chunk_shapes(model.device), count_positions(model)
+    share = deal_rows([len(row) for row in rows])
+    own = [rows[i] for i in share.own]
+    tokens = shapes.budget if budget is None else budget
+    chunks, order = split_into_chunks(
+        own, pad_id, tokens, multiple=shapes.multiple, room=room, masked=shapes.masked
+    )
+    where = [0] * len(order)
+    for position, row in enumerate(order):
+        where[row] = position
+    place = torch.tensor([at // len(own) * len(own) + where[at % len(own)] for at in share.place])
+    known = torch.tensor(sorted({pad_id}.union(*own))) if once and shapes.once else None
+    return TokenBatch(chunks, place, known)
+
+
+def batch_states(model: Any, batch: TokenBatch, pooling: str = "cls") -> Tensor:
+    """The device's half of :func:`pooled_states`."""
+
+    def encode(chunk: Chunk) -> Tensor:
+        with autocast_towers(chunk.ids.device):
+            last = compute_last_states(model, chunk, cls_only=pooling == "cls")
+        return pool_states((to_float32(last),), chunk.mask, pooling)
+
+    return _encode_chunks([model], batch, encode)
+
+
+def batch_mask_states(model: Any, batch: TokenBatch, mask_id: int) -> Tensor:
+    """States of each row's first mask token, (B, H), with gradient: the device's half."""
+
+    def encode(chunk: Chunk) -> Tensor:
+        with autocast_towers(chunk.ids.device):
+            last = compute_last_states(model, chunk)
+        return to_float32(select_mask_state(last, chunk.ids, mask_id))
+
+    return _encode_chunks([model], batch, encode)
+
+
+def batch_twin_states(
+    first: Any, second: Any, batch: TokenBatch, *, caels: Sequence[int] = (), cross_stream: str = "carry"
+) -> TwinClsStates:
+    """The device's half of :func:`twin_cls_states`."""
+
+    def encode(chunk: Chunk) -> Tensor:
+        with autocast_towers(chunk.ids.device):
+            twin = compute_twin_states(first, second, chunk, tuple(caels), cross_stream, cls_only=True)
+        states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
+        return torch.cat([to_float32(each) for each in states if each is not None], dim=1)
+
+    columns = _encode_chunks([first, second], batch, encode).chunk(4 if caels else 2, dim=1)
+    return TwinClsStates(columns[0], columns[1], *(columns[2:] or (None, None)))
+
+
+def _encode_chunks(models: Sequence[Any], batch: TokenBatch, encode: Callable[[Chunk], Tensor]) -> Tensor:
+    """What ``encode`` makes of the chunks, joined, of all processes: row i for row i of the batch."""
+    with use_own_draws(), ExitStack() as stack:
+        for model in {id(model): model for model in models}.values():  # both towers may be one
+            stack.enter_context(share_embedding_lookup(model, batch.known))
+        own = torch.cat([encode(chunk) for chunk in batch.chunks])
+    return gather_shares(own)[batch.place]
+
+
+def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: int | None = None) -> Tensor:
+    """First-token states of the last layer, with gradient; see :func:`pooled_states`."""
+    return pooled_states(model, rows, pad_id, "cls", budget=budget)
+
+
+def prompted_states(
+    model: Any, rows: Sequence[list[int]], tokenizer: Any, *, budget: int | None = None
+) -> Tensor:
+    """State of each row's mask token in the last layer, (B, H), with gradient; see :func:`pooled_states`."""
+    batch = token_batch(rows, tokenizer.pad_token_id, model, budget=budget, once=False)
+    return batch_mask_states(model, move_to_device(batch, model.device), tokenizer.mask_token_id)
+
+
+def pooled_states(
+    model: Any, rows: Sequence[list[int]], pad_id: int, pooling: str, *, budget: int | None = None
+) -> Tensor:
+    """A vector of each row from the last layer's states, with gradient.
+
+    At dropout 0 the result and its gradient don't depend on the chunks (up to rounding); with dropout the
+    masks follow the chunks' order, which depends on the rows' lengths alone.
+
+    Args:
+        model: A transformer that returns ``last_hidden_state``.
+        rows: B token rows.
+        pad_id: Id to pad with.
+        pooling: "cls" or "avg", see :func:`bench.nn.hidden_states.pool_states`.
+        budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
+
+    Returns:
+        (B, H), row i for ``rows[i]``.
+    """
+    batch = token_batch(rows, pad_id, model, budget=budget)
+    return batch_states(model, move_to_device(batch, model.device), pooling)
+
+
+def twin_cls_states(
+    first: Any,
+    second: Any,
+    rows: Sequence[list[int]],
+    pad_id: int,
+    *,
+    caels: Sequence[int] = (),
+    cross_stream: str = "carry",
+    budget: int | None = None,
+) -> TwinClsStates:
+    """First-token states of two towers, and of their cross streams where there are CAELs, with gradient.
+
+    Args:
+        first: The first tower; takes ids and mask, returns ``last_hidden_state``.
+        second: The second tower.
+        rows: B token rows, the same for both.
+        pad_id: Id to pad with.
+        caels: Layers with cross-attention, from 1 (see :func:`bench.nn.cross_attention.list_cael_layers`).
+        cross_stream: "carry" or "last".
+        budget: As for :func:`pooled_states`.
+    """
+    batch = token_batch(rows, pad_id, first, budget=budget)
+    return batch_twin_states(
+        first, second, move_to_device(batch, first.device), caels=caels, cross_stream=cross_stream
+    )

@@ -1,0 +1,263 @@
+"""How a masked language model is trained: its loss in two halves, its batches, its rates."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bench.errors import BenchError, InputError
+from bench.nn.hidden_states import compute_last_states
+from bench.nn.masked_lm import compute_lm_logits
+from bench.nn.tokens import Chunk, move_to_device, pad_chunk
+from bench.training.masking import MaskedText, mask_text
+from bench.training.mixed_precision import autocast_towers, to_float32
+from bench.training.randomness import generator
+from bench.training.two_phase_step import Objective, prepare_steps
+
+_CURVE_EVERY = 100
+_POOL = 16  # batches whose sentences are sorted by length together: less padding, still random
+
+
+@dataclass(frozen=True)
+class MlmSettings:
+    """How a masked language model is trained.
+
+    Args:
+        max_length: Tokens a line keeps, specials included.
+        steps: Optimiser steps.
+        batch_size: Sentences a step.
+        lr: Peak learning rate; linear warm-up, then linear decay to 0.
+        warmup: Share of the steps in which the rate rises.
+        mask: Share of the tokens to predict; of these 80% are masked, 10% replaced, 10% kept.
+        weight_decay: AdamW's, on all parameters.
+    """
+
+    max_length: int
+    steps: int
+    batch_size: int
+    lr: float
+    warmup: float
+    mask: float
+    weight_decay: float
+
+
+class MlmObjective(Objective):
+    """Token rows to the mean cross-entropy of the masked tokens, of which every batch has one.
+
+    Args:
+        model: A BertForMaskedLM.
+        tokenizer: Its tokenizer.
+        share: Share of the tokens to predict.
+        draws: The generator that chooses them.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, share: float, draws: torch.Generator) -> None:
+        super().__init__()
+        self.model, self.tokenizer, self.share, self.draws = model, tokenizer, share, draws
+
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[Chunk, MaskedText]:
+        """The rows padded to the longest, with some of their tokens masked."""
+        chunk = pad_chunk(batch, self.tokenizer.pad_token_id, masked=self.device.type == "cuda")
+        masked = mask_text(chunk.ids, self.tokenizer, self.share, self.draws, at_least_one=True)
+        return chunk._replace(ids=masked.inputs), masked
+
+    def compute(self, prepared: tuple[Chunk, MaskedText]) -> Tensor:
+        """The head sees the chosen tokens alone."""
+        chunk, masked = prepared
+        with autocast_towers(chunk.ids.device):
+            states = compute_last_states(self.model.bert, chunk)
+            logits = to_float32(self.model.cls(states.flatten(0, 1)[masked.places]))
+        return nn.functional.cross_entropy(logits, masked.targets)
+
+
+def train_mlm(
+    model: Any,
+    tokenizer: Any,
+    rows: Sequence[Any],
+    settings: MlmSettings,
+    *,
+    seed: int,
+    end: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    watch: Callable[[int, Callable[[], list[list[float]]]], None] | None = None,
+) -> list[list[float]]:
+    """Train for all steps, or until a point in time; return (step, mean loss of the last hundred) pairs.
+
+    Args:
+        model: A BertForMaskedLM on its device; its mode stays as it is.
+        tokenizer: Its tokenizer.
+        rows: Token rows.
+        settings: Rates, batches, and the steps where no time is given.
+        seed: For order and masks.
+        end: Stop at the first step that ends then, on time.monotonic's clock, whatever the settings say; the
+            rate follows the time that is gone.
+        progress: Called with the sentences of each finished step.
+        watch: Called after each step with its number and what returns the pairs so far.
+
+    Raises:
+        BenchError: a loss that is not finite (naming the step), or no time left.
+        InputError: less than a batch.
+    """
+    if len(rows) < settings.batch_size:
+        what = f"{len(rows)} lines to train on don't fill a batch of {settings.batch_size}"
+        raise InputError(what, expected="a longer text")
+    objective = MlmObjective(model, tokenizer, settings.mask, generator(seed, "pretrain/mask"))
+    order = length_pooled_batches([len(row) for row in rows], settings.batch_size, seed)
+    kind = objective.device.type
+    optimizer = _build_optimizer(model, settings, fused=kind != "cpu")
+    clock, losses = _Clock(settings, end), _LossCurve(1 if kind == "cpu" else _CURVE_EVERY)
+    most = settings.steps if end is None else sys.maxsize
+    steps = prepare_steps(
+        objective, lambda: [rows[index] for index in next(order)], most, ahead=kind == "cuda"
+    )
+    with closing(steps):
+        for step, (sentences, prepared) in enumerate(steps, start=1):
+            loss = objective.compute(prepared)
+            losses.add(loss.detach())
+            for group in optimizer.param_groups:
+                group["lr"] = clock.rate(step)
+            optimizer.zero_grad(set_to_none=True)
+            torch.autograd.backward(loss)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            if progress:
+                progress(sentences)
+            if watch:
+                watch(step, losses.curve)
+            if clock.over():
+                break
+    return losses.curve()
+
+
+def _build_optimizer(model: nn.Module, settings: MlmSettings, *, fused: bool) -> torch.optim.AdamW:
+    """AdamW; not fused on a CPU, where that rounds otherwise, so finished weights could not be made again."""
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=settings.lr,
+        betas=(0.9, 0.98),
+        weight_decay=settings.weight_decay,
+        fused=fused or None,
+    )
+
+
+class _Clock:
+    """The rate of each step, and when a training by time is over.
+
+    Args:
+        settings: Rates, and the steps of a training by steps.
+        end: See :func:`train_mlm`.
+    """
+
+    def __init__(self, settings: MlmSettings, end: float | None) -> None:
+        self._settings, self._end, self._begin = settings, end, time.monotonic()
+        if end is not None and end <= self._begin:
+            raise BenchError("the time was over before the first step", hint="give more --minutes")
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, counted from 1."""
+        if self._end is None:
+            return warmup_rate(self._settings, step)
+        return rate_by_time(self._settings, (time.monotonic() - self._begin) / (self._end - self._begin))
+
+    def over(self) -> bool:
+        """True at the end of a training by time."""
+        return self._end is not None and time.monotonic() >= self._end
+
+
+class _LossCurve:
+    """The losses of all steps, read from the device a few at a time.
+
+    Args:
+        every: Steps between readings.
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self._waiting: list[Tensor] = []
+        self._read: list[float] = []
+
+    def add(self, loss: Tensor) -> None:
+        """Add a step's; raises BenchError for one that is not finite, at the next reading."""
+        self._waiting.append(loss)
+        if len(self._waiting) == self._every:
+            self._fetch()
+
+    def curve(self) -> list[list[float]]:
+        """Step and mean loss of the last hundred steps, at every hundredth step and the last one."""
+        self._fetch()
+        ends = [*range(_CURVE_EVERY, len(self._read), _CURVE_EVERY), len(self._read)]
+        parts = [(end, self._read[max(0, end - _CURVE_EVERY) : end]) for end in ends]
+        return [[end, round(sum(recent) / len(recent), 4)] for end, recent in parts]
+
+    def _fetch(self) -> None:
+        values = torch.stack(self._waiting).tolist() if self._waiting else []
+        for step, loss in enumerate(values, start=len(self._read) + 1):
+            if not math.isfinite(loss):
+                raise BenchError(f"the loss is {loss} at step {step}", hint="try a smaller learning rate")
+        self._read += values
+        self._waiting = []
+
+
+def warmup_rate(settings: MlmSettings, step: int) -> float:
+    """Learning rate of a step, counted from 1: linear warm-up, then linear decay to 0 after the last."""
+    warm = max(1, round(settings.warmup * settings.steps))
+    if step <= warm:
+        return settings.lr * step / warm
+    return settings.lr * (settings.steps - step + 1) / (settings.steps - warm + 1)
+
+
+def rate_by_time(settings: MlmSettings, gone: float) -> float:
+    """The same for a share of the time that is gone, 0 to 1."""
+    if gone < settings.warmup:
+        return settings.lr * gone / settings.warmup
+    return settings.lr * max(0.0, 1 - gone) / max(1e-9, 1 - settings.warmup)
+
+
+def length_pooled_batches(lengths: Sequence[int], batch_size: int, seed: int) -> Iterator[list[int]]:
+    """Yield batches without end: random pools, sorted by length inside, the pool's batches shuffled."""
+    order = generator(seed, "pretrain/order")
+    size = batch_size * _POOL
+    while True:
+        permutation = torch.randperm(len(lengths), generator=order).tolist()
+        for start in range(0, len(permutation), size):
+            pool = sorted(permutation[start : start + size], key=lengths.__getitem__)
+            cut = [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
+            yield from (cut[i] for i in torch.randperm(len(cut), generator=order).tolist())
+
+
+def frequency_loss(rows: Sequence[Any]) -> float:
+    """Loss of a model that knows how frequent each token is and nothing else: their entropy, in nats.
+
+    Args:
+        rows: Token rows, lists or arrays, whose first and last token are special and not counted.
+
+    >>> round(frequency_loss([[2, 7, 3], [2, 8, 3]]), 4)
+    0.6931
+    """
+    counts = np.bincount(np.concatenate([np.asarray(row[1:-1], dtype=np.int64) for row in rows]))
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+@torch.inference_mode()
+def masked_accuracy(model: Any, tokenizer: Any, rows: Sequence[list[int]], share: float, seed: int) -> float:
+    """Share of masked tokens that a masked language model restores, 0 to 1."""
+    draws, device, total = generator(seed, "pretrain/unseen"), torch.device(model.device), 0
+    right = torch.zeros((), dtype=torch.long, device=device)
+    for start in range(0, len(rows), 32):
+        chunk = pad_chunk(rows[start : start + 32], tokenizer.pad_token_id, masked=device.type == "cuda")
+        masked = mask_text(chunk.ids, tokenizer, share, draws, at_least_one=True)
+        chunk, masked = move_to_device((chunk._replace(ids=masked.inputs), masked), device)
+        logits = compute_lm_logits(model, chunk).flatten(0, 1)[masked.places]
+        right += (logits.argmax(-1) == masked.targets).sum()
+        total += len(masked.targets)
+    return int(right) / total

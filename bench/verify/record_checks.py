@@ -1,0 +1,303 @@
+"""Verify records: each from its own file and predictions, and each campaign as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.data.suites import SUITES
+from bench.encoder import FloatArray
+from bench.errors import (
+    BenchError,
+    DataError,
+    InputError,
+    NotComparableError,
+    UnreadableRecordError,
+    storage_reason,
+)
+from bench.eval.rescoring import check_average, load_record_tasks, rescore_record
+from bench.eval.suite_measures import SuiteTask, measure_of
+from bench.gate.reference_encoders import find_encoder_folder
+from bench.nn.model_folder import hash_model
+from bench.plan.plan import PlanInputs
+from bench.records.environment import plugin_file_hashes
+from bench.records.integrity import AGAIN, find_record_copies, find_record_faults, find_seal_fault
+from bench.records.record import EXTERNAL, RunRecord, parse_record
+from bench.records.store import ResultStore
+from bench.registry import METHODS
+from bench.verify.card_checks import check_metadata
+from bench.verify.findings import MAKE_READABLE, REPORT_BUG, Problem, Verification
+from bench.verify.record_paths import (
+    describe_non_file,
+    find_record_files,
+    find_stray_files,
+    side_files,
+    unchecked_folders,
+)
+from bench.verify.stage_checks import PlannedRerun, plan_rerun, replace_stage_keys
+from bench.verify.sweep_checks import verify_grids
+from bench.verify.training_checks import check_training
+
+SIDE_SCORES = "scores beside a suite's own, of which no predictions are kept:"
+NOTES = "notes of records:"
+TRAININGS = "what trainings gave beside the encoder:"
+PROBES = "what probes found"
+SIDE_FILES = "files of other commands beside the records:"
+SIDE_PREFIXES = (SIDE_SCORES, NOTES, TRAININGS, PROBES, SIDE_FILES)
+"""What lines begin with that leave no score of a suite in doubt."""
+_EDITED = "the record was edited, or scored by another program: run the cell again"
+
+
+@dataclass(frozen=True)
+class VerifySettings:
+    """How records are verified.
+
+    Args:
+        data: Evaluation data; default BENCH_DATA, then ./data.
+        seal: Seal what has no seal and no fault.
+        plugins: sha256 of the plug-in files at hand, by the files' names.
+        progress: Called with finished records.
+        inputs: What is read of the data, once for all records.
+    """
+
+    data: Path | None = None
+    seal: bool = False
+    plugins: Mapping[str, str] = field(default_factory=dict)
+    progress: Callable[[int], None] = lambda _: None
+    inputs: PlanInputs = field(default_factory=PlanInputs)
+
+
+def verify_records(
+    target: Path, settings: VerifySettings
+) -> tuple[Verification, list[tuple[str, RunRecord]]]:
+    """Verify every record at or below a path.
+
+    Args:
+        target: A results folder, a campaign, a folder below it, or a record's file.
+        settings: How.
+
+    Returns:
+        What was found; and the finished records without a finding, by their files' names.
+
+    Raises:
+        InputError: no records.
+    """
+    verified, readable = Verification(), dict[str, RunRecord]()
+    base = target.absolute() if target.is_dir() else target.absolute().parent
+    campaigns, there = find_record_files(target)
+    for path, wrong in unchecked_folders(there):
+        verified.add(path.absolute().relative_to(base).as_posix(), [wrong])
+    for root, files in campaigns.items():
+        store = ResultStore(root.parent, root.name)
+        of_campaign: dict[str, RunRecord] = {}
+        for file in files:
+            where = file.relative_to(base).as_posix()
+            verified.records.append(where)
+            record = _verify_file(store, file, where, settings, verified)
+            if record is not None:
+                of_campaign[where] = record
+            settings.progress(1)
+        _check_copies(of_campaign, verified)
+        if base in (root, *root.parents):
+            external = (record.place for record in of_campaign.values() if record.name in EXTERNAL)
+            kept = {find_encoder_folder(store, place) for place in external}
+            for stray in find_stray_files(root, files, kept):
+                hint = "delete it, or move it out of the results folder"
+                name = stray.relative_to(base).as_posix()
+                verified.add(name, [("stray", "no record names this file", hint)])
+            verify_grids(root, base, verified)
+            for name in side_files(root):
+                verified.unchecked[f"{SIDE_FILES} {name}"] += 1
+        readable |= of_campaign
+    found = {finding.where for finding in verified.findings}
+    return verified, [(where, r) for where, r in readable.items() if where not in found and r.status == "ok"]
+
+
+def _check_copies(records: Mapping[str, RunRecord], verified: Verification) -> None:
+    names = {id(record): where for where, record in records.items()}
+    for first, second, why in find_record_copies(list(records.values())):
+        what = f"this and {names[id(first)]} {why}"
+        verified.add(names[id(second)], [("copy", what, "delete the copy: it is no further result")])
+
+
+def _verify_file(
+    store: ResultStore, file: Path, where: str, settings: VerifySettings, verified: Verification
+) -> RunRecord | None:
+    """Check one file; None where it can't be read at all, or not be checked to the end."""
+    try:
+        return _verify_record(store, file, where, settings, verified)
+    except Exception as error:  # what nobody foresaw of one record hides no finding on another
+        if storage_reason(error):  # no record's fault: it can't be sealed
+            raise
+        what = f"checking it failed, {type(error).__name__}: {error}"
+        verified.add(where, [("shape", what, REPORT_BUG)])
+        return None
+
+
+def _verify_record(
+    store: ResultStore, file: Path, where: str, settings: VerifySettings, verified: Verification
+) -> RunRecord | None:
+    try:
+        if odd := describe_non_file(file):
+            raise BenchError(odd)
+        text = file.read_text(encoding="utf-8")
+        record = parse_record(text, str(file))
+    except OSError as error:  # it may be whole
+        verified.add(where, [("shape", f"it can't be read: {error.strerror}", MAKE_READABLE)])
+        return None
+    except UnicodeDecodeError as error:
+        verified.add(where, [("shape", str(error), AGAIN)])
+        return None
+    except BenchError as error:
+        what = str(BenchError(error.what, expected=error.expected))
+        verified.add(where, [("shape", what, error.hint or AGAIN)])
+        return None
+    wrong = [
+        *_check_place(store, file, record),
+        *check_metadata(record, verified),
+        *_check_plugin_files(record, settings, verified),
+    ]
+    wrong += [*_check_encoder(find_encoder_folder(store, record.place), record), *check_training(record)]
+    _count_unverifiable(record, verified)
+    scores = verified.scores
+    if not any(check == "place" for check, *_ in wrong):  # else its predictions are not those next to it
+        wrong += _check_scores(store, record, settings, verified)
+    seal = find_seal_fault(record, text)
+    run = None
+    try:
+        run = _plan_record_rerun(record, settings, verified) if not wrong else None
+    except DataError as error:
+        wrong.append(("method", error.what, error.hint or AGAIN))
+    sound = not wrong and verified.scores > scores  # never sealed without a look at its scores
+    if settings.seal and seal is not None and seal.check == "unsealed" and sound:
+        store.seal(replace_stage_keys(record, run.keys) if run and run.keys else record)
+        verified.sealed.append(where)
+    elif seal is not None:
+        wrong.append((seal.check, seal.what, seal.hint or AGAIN))
+    elif run is not None:
+        wrong += run.wrong(record)
+        verified.unchecked.update(run.doubts(record, settings.inputs))
+    verified.add(where, wrong)
+    return record
+
+
+def _check_place(store: ResultStore, file: Path, record: RunRecord) -> Iterator[Problem]:
+    """What a record says against itself and its place."""
+    for fault in find_record_faults(record):
+        yield fault.check, fault.what, fault.hint or AGAIN
+    if store.path(record.place) != file:
+        what = f"this record of {record.method} is in another's place"
+        yield "place", what, "move the copy out of the results folder"
+    if record.status != "ok":
+        yield "score", f"the cell failed: {record.reason}", AGAIN
+
+
+def _count_unverifiable(record: RunRecord, verified: Verification) -> None:
+    """Count what a record says and nothing in it shows: only training again, or probing again, would."""
+    if record.training.get("stages"):
+        verified.unchecked[f"{TRAININGS} losses, dev scores, seconds"] += 1
+    if record.probes:
+        verified.unchecked[PROBES] += 1
+
+
+def _check_plugin_files(
+    record: RunRecord, settings: VerifySettings, verified: Verification
+) -> Iterator[Problem]:
+    """What the plug-in files at hand say against a record that came from some."""
+    for method, sha256 in plugin_file_hashes(record.provenance).items():
+        file = str(record.provenance["plugins"][method]["file"])
+        at_hand = settings.plugins.get(file)
+        if at_hand is None:
+            verified.unchecked[f"plug-in {file} of {method}: not at hand, name it with --plugin"] += 1
+        elif at_hand != sha256:
+            what = f"{file} at hand is not the file that {method} came from (sha256 {sha256[:12]})"
+            yield "method", what, "name that file with --plugin"
+        else:
+            what = f"options, labels, notes and trainings of {method}: code of the plug-in {file} isn't run"
+            verified.unchecked[what] += 1
+
+
+def _check_encoder(folder: Path, record: RunRecord) -> Iterator[Problem]:
+    """What the encoder that is kept next to a record says against it."""
+    if not folder.is_dir() or record.name not in EXTERNAL:
+        return
+    try:
+        found = hash_model(folder)
+    except BenchError as error:
+        yield "weights", error.what, error.hint or AGAIN
+        return
+    if found != (record.backbone or {}).get("sha256"):
+        yield "weights", "the encoder next to it is not the one that it is of", AGAIN
+
+
+def _check_scores(
+    store: ResultStore, record: RunRecord, settings: VerifySettings, verified: Verification
+) -> Iterator[Problem]:
+    """What predictions and gold scores say against a record."""
+    if record.status != "ok":
+        return
+    predictions = _read_predictions(store, record)
+    if isinstance(predictions, tuple):
+        yield predictions
+        return
+    try:
+        tasks = load_record_tasks(record, settings.data)
+    except NotComparableError as error:
+        yield "data", error.what, "name the data that it was measured on with --data"
+        return
+    except BenchError as error:
+        verified.unchecked[f"scores of {record.suite}: {error.what}"] += len(record.scores)
+        yield from (("score", wrong, _EDITED) for wrong in check_average(record))
+        return
+    yield from _check_item_counts(record, tasks)
+    if record.suite in SUITES.names() and list(predictions) != list(tasks):
+        yield "predictions", "their tasks are in another order than the suite's", AGAIN
+    found = rescore_record(record, tasks, predictions)
+    verified.scores += found.checked
+    for kind in found.unchecked:
+        verified.unchecked[f"scores of {record.suite} of which no predictions are kept: {kind}"] += 1
+    for kind in found.beside:
+        verified.unchecked[f"{SIDE_SCORES} {record.suite} {kind}"] += 1
+    yield from (("score", wrong, _EDITED) for wrong in found.wrong)
+
+
+def _check_item_counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Problem]:
+    """How many items its tasks are said to have, which the hash of their data doesn't show to a reader."""
+    counted = measure_of(record.suite).counted
+    for name, task in tasks.items():
+        said = {unit: record.tasks[name][unit] for unit in ("pairs", "items") if unit in record.tasks[name]}
+        if said != {counted: task.items}:
+            stated = " and ".join(f"{number} {unit}" for unit, number in said.items()) or "nothing counted"
+            yield "tasks", f"{name} is said to have {stated}, and has {task.items} {counted}", AGAIN
+
+
+def _read_predictions(store: ResultStore, record: RunRecord) -> dict[str, FloatArray] | Problem:
+    """A record's predictions, or what is wrong with them."""
+    if record.predictions is None:
+        return "predictions", "it names no predictions, so nothing shows its scores", AGAIN
+    if odd := describe_non_file(store.path(record.place).with_suffix(".npz")):
+        return "predictions", f"beside it is {odd}", AGAIN
+    try:
+        return store.predictions(record)
+    except UnreadableRecordError as error:
+        return "predictions", error.what, MAKE_READABLE
+    except BenchError as error:
+        return "predictions", error.what, error.hint or "run the cell again"
+
+
+def _plan_record_rerun(
+    record: RunRecord, settings: VerifySettings, verified: Verification
+) -> PlannedRerun | None:
+    """The run that repeats a record, None where that can't be told; raises DataError as :func:`planned`."""
+    if record.name not in METHODS.names():  # that is said already
+        return None
+    try:
+        return plan_rerun(record, settings.data, settings.inputs)
+    except DataError:
+        raise
+    except BenchError as error:
+        untrained = NOTES if isinstance(error, InputError) else "specification of records:"
+        about = "keys of training stages:" if record.training.get("stages") else untrained
+        verified.unchecked[f"{about} {error.what}"] += 1
+        return None

@@ -1,0 +1,200 @@
+r"""Tables as a paper prints them, in LaTeX; names are inert in it.
+
+They need \usepackage{booktabs,graphicx}; style acl what ACL's own style loads besides (natbib).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bench.config.method_ids import split_outside_brackets
+from bench.errors import InputError, not_one_of, printable
+from bench.render.grid import BEST, SECOND, ScoreCell, Value, format_score, plain_text
+from bench.render.latex import escape_latex, latex_document
+from bench.reports.tables.paper_tables import PaperTable
+
+STYLES = ("booktabs", "acl")
+_KEY = re.compile(r"[A-Za-z0-9:_.-]+")
+_ONE_COLUMN = 46  # characters of ACL's column in \small
+_ACL = r"""\documentclass[11pt,twocolumn]{article}
+\usepackage[a4paper,margin=2.5cm]{geometry}
+\usepackage{booktabs,graphicx,natbib}
+\setlength{\columnsep}{6mm}
+\begin{document}
+"""
+
+
+@dataclass(frozen=True)
+class PaperStyle:
+    r"""How a paper's tables look.
+
+    Args:
+        name: One of STYLES.
+        caption: In the place of the caption that says what was done: LaTeX, as it is.
+        label: For ``\ref``, or "".
+        cites: Key of the paper of a method, by its id.
+    """
+
+    name: str = STYLES[0]
+    caption: str | None = None
+    label: str = ""
+    cites: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_style(
+    name: str | None, caption: str | None, label: str | None, cites: str | None, methods: Sequence[str]
+) -> PaperStyle | None:
+    """Return what the options ask for, None if none of them is given.
+
+    Args:
+        name: One of STYLES.
+        caption: LaTeX.
+        label: A label.
+        cites: ``METHOD=KEY,...``.
+        methods: Methods that can be cited.
+
+    Raises:
+        InputError: a label or key with other characters than letters, digits and ``:_.-``; an unknown method.
+    """
+    if (name, caption, label, cites) == (None, None, None, None):
+        return None
+    if label is not None:
+        _check_key(label, "--label")
+    keys: dict[str, str] = {}
+    for entry in split_outside_brackets(cites) if cites is not None else ():
+        method, equals, key = entry.rpartition("=")
+        if not equals:
+            raise InputError(f"'{entry}' names no key", where="--cite", expected="METHOD=KEY,METHOD=KEY")
+        if method not in methods:
+            raise not_one_of(f"no row of '{method}'", method, methods, where="--cite")
+        if method in keys:
+            raise InputError(f"'{method}' is cited twice", where="--cite")
+        keys[method] = _check_key(key, "--cite")
+    return PaperStyle(name or STYLES[0], caption, label or "", keys)
+
+
+def _check_key(key: str, where: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise InputError(f"'{key}' is no key", where=where, expected="letters, digits and : _ . -")
+    return key
+
+
+def render_paper_tables(found: Sequence[PaperTable], look: PaperStyle, *, standalone: bool = False) -> str:
+    """Return a float for each table; ``standalone`` makes them a document.
+
+    Raises:
+        InputError: one caption or label for several tables.
+    """
+    if len(found) > 1 and (look.label or look.caption is not None):
+        raise InputError(
+            f"{len(found)} tables, of {', '.join(table.suite for table in found)}",
+            where="--label" if look.label else "--caption",
+            hint="choose one with --suite",
+        )
+    body = "\n".join(_table_float(table, look) for table in found)
+    return latex_document(body, _ACL if look.name == "acl" else None) if standalone else body
+
+
+def _table_float(table: PaperTable, look: PaperStyle) -> str:
+    acl = look.name == "acl"
+    place = "table*" if acl and _line_width(table) > _ONE_COLUMN else "table"
+    said = look.caption if look.caption is not None else _typeset_p(escape_latex(table.caption))
+    caption = [rf"\caption{{{said}}}", *([rf"\label{{{look.label}}}"] if look.label else [])]
+    tabular = _tabular_lines(table, look)
+    return "\n".join(
+        [
+            *(f"% {printable(remark)}" for remark in table.remarks),
+            rf"\begin{{{place}}}[t]",
+            r"\centering" + r"\small" * acl,
+            *([] if acl else [*caption, r"\medskip"]),
+            *([r"\setlength{\tabcolsep}{4pt}"] if acl else []),
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+            *tabular[:-1],
+            f"{tabular[-1]}}}",
+            *(caption if acl else []),
+            rf"\end{{{place}}}",
+            "",
+        ]
+    )
+
+
+def _line_width(table: PaperTable) -> int:
+    """About how many a line has."""
+    lines = [table.grid.header, *(tuple(map(plain_text, row)) for row in table.grid.rows)]
+    return sum(max(map(len, column)) + 1 for column in zip(*lines, strict=True))
+
+
+def _typeset_p(text: str) -> str:
+    r"""Return p and its bound as mathematics.
+
+    >>> print(_typeset_p(r"at p $\leq$ 0.05, p \textgreater{} 0.05"))
+    at $p \leq 0.05$, $p > 0.05$
+    """
+    text = re.sub(r"\bp \$\\leq\$ (\d\.\d+)", r"$p \\leq \1$", text)
+    return re.sub(r"\bp \\textgreater\{\} (\d\.\d+)", r"$p > \1$", text)
+
+
+def _tabular_lines(table: PaperTable, look: PaperStyle) -> list[str]:
+    grid = table.grid
+    columns = [[row[place] for row in grid.rows] for place in range(1, len(grid.header))]
+    measured = [any(isinstance(cell, ScoreCell) for cell in column) for column in columns]
+    made = [_column_cells(column) for column in columns]
+    heads = (escape_latex(name) for name in grid.header[1:])
+    first, *others = [escape_latex(grid.header[0]), *(rf"\multicolumn{{1}}{{c}}{{{head}}}" for head in heads)]
+    cite = r"\citep" if look.name == "acl" else r"\cite"
+    lines: list[str] = []
+    for number_of, (heading, row) in enumerate(grid.lines):
+        if heading is not None:
+            lines += [r"\midrule"] * bool(lines)
+            lines += [
+                rf"\multicolumn{{{len(row)}}}{{c}}{{\textit{{{escape_latex(heading)}}}}} \\",
+                r"\midrule",
+            ]
+        key = look.cites.get(table.methods[number_of])
+        name = escape_latex(plain_text(row[0])) + (f"~{cite}{{{key}}}" if key else "")
+        guard = "{}" if name.startswith("*") else ""  # or it would belong to the line break before it
+        lines.append(" & ".join([guard + name, *(column[number_of] for column in made)]) + r" \\")
+    return [
+        rf"\begin{{tabular}}{{l{''.join('r' if one else 'c' for one in measured)}}}",
+        r"\toprule",
+        " & ".join([first, *others]) + r" \\",
+        r"\midrule",
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def _column_cells(cells: Sequence[Value]) -> list[str]:
+    """Cells of one column: what some lack, a sign or a deviation, leaves its room there, so digits align."""
+    scores = [cell for cell in cells if isinstance(cell, ScoreCell)]
+    sign = max((cell.sign for cell in scores), key=len, default="")
+    spread = max((format_score(cell.sd) for cell in scores if cell.sd is not None), key=len, default="")
+    return [_latex_cell(cell, sign, spread) for cell in cells]
+
+
+def _latex_cell(cell: Value, sign: str, spread: str) -> str:
+    if not isinstance(cell, ScoreCell) or cell.mean is None:
+        shown = plain_text(cell)
+        return r"\multicolumn{1}{c}{--}" if shown == "-" else escape_latex(shown.replace("-", "\N{EN DASH}"))
+    shown = format_score(cell.mean).replace("-", "$-$")
+    text = {BEST: rf"\textbf{{{shown}}}", SECOND: rf"\underline{{{shown}}}"}.get(cell.mark, shown)
+    if sign:
+        text += _superscript(cell.sign) if cell.sign else rf"\phantom{{{_superscript(sign)}}}"
+    if spread and cell.sd is None:
+        text += rf"\phantom{{{_deviation_text('', spread)}}}"
+    elif spread:
+        own = format_score(cell.sd)
+        text += _deviation_text("0" * (len(spread) - len(own)), own)
+    return text
+
+
+def _superscript(sign: str) -> str:
+    return rf"$^{{{escape_latex(sign).strip('$')}}}$"
+
+
+def _deviation_text(room: str, deviation: str) -> str:
+    """A deviation, with room for the digits that others have before the point."""
+    return r"{\scriptsize$\pm$" + (rf"\phantom{{{room}}}" if room else "") + f"{deviation}}}"

@@ -1,0 +1,136 @@
+"""The whole campaign as one page: no request leaves it, and any text in it is inert."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from bench.render import svg
+from bench.render.axis_limits import BEYOND
+from bench.render.figure import Figure
+from bench.render.grid import SCALE, Grid, Quoted, ScoreCell, format_score
+from bench.render.template import own_file, page_environment
+from bench.reports.campaign import Campaign
+from bench.reports.records import UNREADABLE, describe_provenance
+from bench.reports.tables.boards import Board
+from bench.reports.tables.cards import campaign_cards
+from bench.reports.tables.differences import PAIR_HEADER, method_differences
+from bench.reports.tables.pairwise_tests import LEVEL
+from bench.reports.tables.runs import run_tables
+from bench.reports.unreadable_records import list_unreadable
+from bench.version import __version__
+
+_MOST_DATA = 300  # points that a figure repeats as a table
+_MOST_RECORDS = 5  # links of a leaderboard's row; below the seeds are all
+
+
+@dataclass(frozen=True)
+class PagePart:
+    """A part of the page: tables and figures under a heading."""
+
+    id: str
+    title: str
+    boards: tuple[Board, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+def render_campaign_page(campaign: Campaign, parts: Sequence[PagePart], missing: Sequence[str]) -> str:
+    """Return a campaign's page as one file.
+
+    A whole page (one with leaderboards) has every run below the seeds, and in the place of tables all pairs
+    of methods and the methods' cards.
+
+    Args:
+        campaign: Where the parts come from.
+        parts: Its parts.
+        missing: What it could show, why it doesn't, and what makes it.
+    """
+    text = (
+        report_environment()
+        .get_template("report.html")
+        .render(
+            **page_context(campaign, parts, missing),
+            **own_file("style", "report.css"),
+            **own_file("script", "report.js", "figures.js"),
+        )
+    )
+    return text.strip() + "\n"
+
+
+@cache
+def report_environment() -> Environment:
+    """Return what pages with tables and figures are made with."""
+    made = page_environment()
+    made.filters |= {
+        "svg": _svg_markup,
+        "legend": _legend_markup,
+        "number": format_score,
+        "data": _figure_data,
+        "interval": _interval_text,
+    }
+    made.tests |= {
+        "cell": lambda value: isinstance(value, ScoreCell),
+        "quoted": lambda value: isinstance(value, Quoted),
+    }
+    return made
+
+
+def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequence[str]) -> dict[str, Any]:
+    """Return all that the template of a campaign's page says, see :func:`html`."""
+    whole = any(part.boards for part in parts)
+    return {
+        "campaign": campaign,
+        "parts": parts,
+        "missing": missing,
+        "remarks": [
+            *dict.fromkeys(note for r in campaign.records for note in r.notes),
+            *list_unreadable(campaign),
+        ],
+        "count": sum(record.status != UNREADABLE for record in campaign.records),
+        "facts": describe_provenance(campaign.records, campaign.name),
+        "level": f"{100 * LEVEL:g}%",
+        "version": __version__,
+        "scale": SCALE,
+        "runs": run_tables(campaign) if whole else {},
+        "has_runs": any(part.id == "seeds" for part in parts),
+        "differences": method_differences(campaign) if whole else [],
+        "pair_header": PAIR_HEADER,
+        "cards": campaign_cards(campaign) if whole else [],
+        "beyond": BEYOND,
+        "most": _MOST_RECORDS,
+    }
+
+
+def _svg_markup(figure: Figure) -> Markup:
+    return Markup(svg.draw_svg(figure))  # noqa: S704 - it escapes every text
+
+
+def _legend_markup(figure: Figure) -> list[tuple[Markup, str]]:
+    return [(Markup(mark), name) for mark, name in svg.legend_entries(figure)]  # noqa: S704 - our own
+
+
+def _interval_text(ends: tuple[float, float] | None) -> str:
+    return "-" if ends is None else f"[{SCALE * ends[0]:.2f}, {SCALE * ends[1]:.2f}]"
+
+
+def _figure_data(figure: Figure) -> list[tuple[str, ...]]:
+    """A figure's points as rows (series or row, x, y), where they are few."""
+    points = [(one.name, x, y) for one in figure.series for x, y in zip(one.x, one.y, strict=True)]
+    if len(points) > _MOST_DATA:
+        return []
+    if figure.kind in ("strip", "ranking"):
+        return [(figure.rows[int(row)], name, f"{value:.2f}") for name, value, row in points]
+    if any(one.band for one in figure.series):
+        ends = [
+            f"{low:.4g} to {high:.4g}"
+            for one in figure.series
+            for low, high in one.band or zip(one.y, one.y, strict=True)
+        ]
+        return [(name, f"{x:.4g}", f"{y:.4g}", end) for (name, x, y), end in zip(points, ends, strict=True)]
+    return [(name, f"{x:.4g}", f"{y:.4g}") for name, x, y in points]
