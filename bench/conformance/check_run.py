@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.config.plugins import load_plugin, read_plugin
 from bench.config.spec import ALL_METHODS
+from bench.conformance import declaration_checks, encoder_checks  # noqa: F401 - they add their checks
 from bench.conformance.check_registry import CHECKS, Check
 from bench.conformance.subject import Subject, preserve_random_states
 from bench.encoder import Encoder
