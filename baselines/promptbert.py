@@ -16,13 +16,7 @@ from bench.errors import BenchError, InputError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.recipe import (
-    ADAMW_EPS,
-    TEXT_OPTION,
-    TrainedOnce,
-    init_linear,
-    prompt_training_options,
-)
+from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, init_linear, prompt_training_options
 
 PROMPT_POOLING_OPTION = Option(
     "pooling",

@@ -243,8 +243,7 @@ def _freeze_layers(encoder: Any, *, embeddings: bool, layers: int) -> None:
     if embeddings:
         if not isinstance(getattr(encoder, "embeddings", None), torch.nn.Module):
             raise InputError(
-                f"{type(encoder).__name__} has no layer called embeddings",
-                hint="set freeze_embeddings=false",
+                f"{type(encoder).__name__} has no layer called embeddings", hint="set freeze_embeddings=false"
             )
         encoder.embeddings.requires_grad_(False)
     if layers:

@@ -12,13 +12,7 @@ from bench.lazy import torch
 from bench.methods.twin import LTN_SCALE, NCE_FORM, TAU, Rows, pooler_layer, repeat_each_row
 from bench.registry import add_method
 from bench.stages import StageContext
-from bench.training.recipe import (
-    CLS_VIEWS,
-    POOLING_OPTION,
-    TEXT_OPTION,
-    TRAINING_OPTIONS,
-    TrainedOnce,
-)
+from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
 
 
 class SingleObjective(training.Objective):

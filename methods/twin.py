@@ -86,10 +86,7 @@ JOINT_OPTIONS = (
         minimum=0,
     ),
     Option(
-        "ltn_input",
-        "pooler",
-        "what LTN takes the norms of: the pooler's output, or [CLS]",
-        ("pooler", "cls"),
+        "ltn_input", "pooler", "what LTN takes the norms of: the pooler's output, or [CLS]", ("pooler", "cls")
     ),
 )
 _ELSEWHERE = ("rtt", "sick", "pooling")  # the text that a stage sees, and what the encoder is asked for

@@ -1,7 +1,7 @@
-"""What the procedures of this folder were measured to do: how often intervals hold, and tests are wrong.
+"""Measured coverage of intervals, and measured error rates of tests.
 
-``coverage.csv`` beside this file is written by ``benchmarks/coverage.py``. Each row is a simulation of one
-procedure in one setting. Whoever prints an interval quotes the row that fits it: :func:`measured`.
+``benchmarks/coverage.py`` writes ``coverage.csv``. Each row is a simulation of one procedure in one setting.
+Code that prints an interval quotes the row that fits it, from :func:`find_coverage`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("coverage.csv")
-TOLERANCE = 0.02  # of a nominal 95%, 93 to 97% are as promised
+TOLERANCE = 0.02  # a nominal 95% may be 93 to 97%
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,15 @@ class CoverageRow:
 
     Args:
         method: The procedure, such as "welch" or "paired t".
-        design: How the scores were drawn, such as "normal" or "collapse".
+        design: Distribution of the scores, such as "normal" or "collapse".
         n_a: Seeds of a, or pairs.
         n_b: Seeds of b; 1 for the one score of a deterministic method.
-        correlation: Of the pairs; None where the sides are independent.
-        target: What the interval or test is asked to speak for, such as "further seeds".
-        nominal: What it promises: the level of an interval, the error rate of a test. None for a rule that
-            promises nothing.
-        measured: The share of simulations in which the interval held the true value, or the test was wrong.
+        correlation: Of the pairs; None for independent sides.
+        target: Population of the statement, such as "further seeds".
+        nominal: Level of an interval, or error rate of a test; None for a rule that claims neither.
+        measured: Share of simulations whose interval held the true value, or whose test was wrong.
         simulations: Their number.
-        low: Lower end of the 99% interval of ``find_coverage`` (Clopper and Pearson).
+        low: Lower end of the 99% interval of ``measured`` (Clopper and Pearson).
         high: Upper end.
     """
 
@@ -50,10 +49,9 @@ class CoverageRow:
 
     @property
     def keeps(self) -> bool | None:
-        """Whether it keeps its promise to 2 points; None where it makes none.
+        """True if the procedure is at most 2 points worse than nominal; None for a rule without a level.
 
-        An interval may hold more often than promised, and a test be wrong more seldom: that errs on the safe
-        side.
+        A wider interval and a test that is wrong more seldom count as kept: they err on the safe side.
         """
         if self.nominal is None:
             return None
@@ -62,12 +60,12 @@ class CoverageRow:
 
     @property
     def exact(self) -> bool | None:
-        """Whether it is within 2 points of its promise on both sides; None where it makes none."""
+        """True if the measured rate is within 2 points of the nominal one; None for a rule without a level."""
         return None if self.nominal is None else abs(self.measured - self.nominal) <= TOLERANCE
 
 
 def write_coverage(rows: Iterable[CoverageRow], path: Path = TABLE) -> None:
-    """Write rows as CSV, the first line their names.
+    """Write rows as CSV under a header.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -78,11 +76,11 @@ def write_coverage(rows: Iterable[CoverageRow], path: Path = TABLE) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([field.name for field in fields(CoverageRow)])
-        writer.writerows(["" if cell is None else cell for cell in astuple(row)] for row in rows)
+        writer.writerows(map(astuple, rows))
 
 
 def read_coverage(path: Path = TABLE) -> tuple[CoverageRow, ...]:
-    """Read what :func:`write` wrote, in its order.
+    """Read the rows that :func:`write_coverage` wrote, in their order.
 
     >>> next(row.method for row in read_coverage())
     'welch'
@@ -91,9 +89,7 @@ def read_coverage(path: Path = TABLE) -> tuple[CoverageRow, ...]:
         return tuple(_parse_row(cells) for cells in csv.DictReader(file))
 
 
-@cache
-def _load_table() -> tuple[CoverageRow, ...]:
-    return read_coverage()
+_load_table = cache(read_coverage)
 
 
 def find_coverage(
@@ -108,70 +104,70 @@ def find_coverage(
 ) -> CoverageRow:
     """Return the row that fits a procedure and its numbers of seeds.
 
-    The row with the nearest numbers, by the sum of |log(n / measured n)| of both sides; of two as near, the
-    one with fewer seeds. Two sides of equal spread may be turned round. A side without seeds fits only rows
-    of one, where the method has any. A row carries its own n, so that what is quoted can be said of these:
-    "with 5 seeds per side".
+    The row has the nearest numbers, by the sum of |log(n / measured n)| over both sides. A tie goes to the
+    row with fewer seeds. Sides of equal spread are exchangeable. A side without seeds fits rows with one
+    score, where the method has any.
 
     Args:
         method: The procedure, as the table names it.
-        n_a: Seeds of a, or pairs. Where spreads are unequal, of the side with the larger one.
+        n_a: Seeds of a, or pairs; of the side with the larger spread where spreads are unequal.
         n_b: Seeds of b; 1 for a deterministic method.
-        correlation: Of the pairs: the nearest that was measured. None: only rows of independent sides, if the
-            method has any.
-        design: How scores are spread; default the method's first, its plain one.
-        target: What it is to speak for; default the method's first in that design.
-        rows: The table; default the one beside this file.
+        correlation: Of the pairs: the nearest measured one. None: rows of independent sides, if there are any.
+        design: Distribution of the scores; default the method's first.
+        target: Population; default the method's first in that design.
+        rows: The table; default ``coverage.csv``.
 
     Raises:
-        ValueError: no row of that method, design and target, or numbers below 1.
+        ValueError: an unknown combination of method, design and target, or numbers below 1.
 
-    >>> found = find_coverage("welch", 7, 20)
-    >>> found.n_a, found.n_b
+    >>> row = find_coverage("welch", 7, 20)
+    >>> row.n_a, row.n_b
     (5, 10)
     >>> round(find_coverage("paired t", 5, 5, correlation=0.97).correlation, 2)
     0.99
     """
     if min(n_a, n_b) < 1:
         raise ValueError(f"{n_a} against {n_b} seeds; expected at least 1")
-    found = [row for row in (_load_table() if rows is None else rows) if row.method == method]
-    found = _filter_rows(found, "design", design)
-    found = _filter_rows(found, "target", target)
-    if not found:
+    table = _load_table() if rows is None else rows
+    fitting = [row for row in table if row.method == method]
+    fitting = _filter_rows(fitting, "design", design)
+    fitting = _filter_rows(fitting, "target", target)
+    if not fitting:
         raise ValueError(f"no coverage was measured of '{method}' (design {design}, target {target})")
     if correlation is None:
-        found = [row for row in found if row.correlation is None] or found
+        fitting = [row for row in fitting if row.correlation is None] or fitting
     else:
-        found = _nearest_correlation(found, correlation)
-    alone = min(n_a, n_b) == 1
-    found = [row for row in found if (row.n_b == 1) == alone] or found
-    return min(found, key=lambda row: (_seed_distance(row, n_a, n_b), row.n_a + row.n_b))
+        fitting = _nearest_correlation(fitting, correlation)
+    fixed_score = min(n_a, n_b) == 1
+    fitting = [row for row in fitting if (row.n_b == 1) == fixed_score] or fitting
+    return min(fitting, key=lambda row: (_seed_distance(row, n_a, n_b), row.n_a + row.n_b))
 
 
-def _filter_rows(rows: list[CoverageRow], name: str, value: str | None) -> list[CoverageRow]:
-    """The rows with a value; of the first row's where none is given."""
-    wanted = getattr(rows[0], name) if rows and value is None else value
-    return [row for row in rows if getattr(row, name) == wanted]
+def _filter_rows(rows: list[CoverageRow], field: str, value: str | None) -> list[CoverageRow]:
+    """Return the rows with a value; default that of the first row."""
+    wanted = getattr(rows[0], field) if rows and value is None else value
+    return [row for row in rows if getattr(row, field) == wanted]
 
 
 def _nearest_correlation(rows: list[CoverageRow], correlation: float) -> list[CoverageRow]:
-    """Rows of the correlation nearest by Fisher's z; independent sides where the method has no pairs."""
-    known = {row.correlation for row in rows if row.correlation is not None}
-    if not known:
+    """Return the rows of the nearest correlation by Fisher's z; all rows of a method that has no pairs."""
+    measured = {row.correlation for row in rows if row.correlation is not None}
+    if not measured:
         return rows
     z = math.atanh(min(max(correlation, 0.0), 0.999))
-    nearest = min(known, key=lambda value: abs(math.atanh(value) - z))
+    nearest = min(measured, key=lambda value: abs(math.atanh(value) - z))
     return [row for row in rows if row.correlation == nearest]
 
 
 def _seed_distance(row: CoverageRow, n_a: int, n_b: int) -> float:
-    """How far a row's numbers of seeds are from others."""
-    ways = [(row.n_a, row.n_b), (row.n_b, row.n_a)][: 1 if row.design.startswith("spread") else 2]
-    return round(min(abs(math.log(n_a / one)) + abs(math.log(n_b / other)) for one, other in ways), 9)
+    distance = abs(math.log(n_a / row.n_a)) + abs(math.log(n_b / row.n_b))
+    if not row.design.startswith("spread"):
+        distance = min(distance, abs(math.log(n_a / row.n_b)) + abs(math.log(n_b / row.n_a)))
+    return round(distance, 9)
 
 
 def _parse_row(cells: dict[str, str]) -> CoverageRow:
-    def number(name: str) -> float | None:
+    def parse_number(name: str) -> float | None:
         return float(cells[name]) if cells[name] else None
 
     return CoverageRow(
@@ -179,9 +175,9 @@ def _parse_row(cells: dict[str, str]) -> CoverageRow:
         cells["design"],
         int(cells["n_a"]),
         int(cells["n_b"]),
-        number("correlation"),
+        parse_number("correlation"),
         cells["target"],
-        number("nominal"),
+        parse_number("nominal"),
         float(cells["measured"]),
         int(cells["simulations"]),
         float(cells["low"]),

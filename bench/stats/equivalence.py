@@ -1,10 +1,10 @@
-"""What the data leave possible: are two methods equal within a margin, is a claimed lead supported?
+"""Equality within a margin, claimed leads, and the differences that the data cannot rule out.
 
-A test that shows no difference shows no equality either. Here the hypotheses are turned round: that the true
-difference is as large as the margin, or smaller than the claim, is what the data must refute.
+A test that finds no significant difference is no evidence of equality. Here the null hypotheses are reversed:
+the true difference is as large as the margin, or smaller than the claim. The data have to refute that.
 
-All functions take an :class:`Estimate`: a difference, its standard error and its degrees of freedom. Any t
-interval gives one (:func:`estimate`): Welch's, Student's, the paired one, those of variance components.
+All functions take a :class:`DifferenceEstimate`. :func:`estimate_from_interval` makes one from any t interval:
+Welch's, Student's, the paired one, those of variance components.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Literal, Protocol
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.inputs import check_level, check_scores
+from bench.stats.inputs import check_level, check_sides
 from bench.stats.seeds import satterthwaite, side_parts
 
 
 class DifferenceInterval(Protocol):
-    """A difference with a t interval, such as ``SeedDifference`` or ``ComponentsDifference``."""
+    """A difference a - b with a t interval, such as ``SeedDifference``; ``df`` is None if nothing varies."""
 
     @property
     def difference(self) -> float:
-        """The difference, a - b."""
+        """The difference."""
 
     @property
     def low(self) -> float:
@@ -37,7 +37,7 @@ class DifferenceInterval(Protocol):
 
     @property
     def df(self) -> float | None:
-        """Degrees of freedom; None where nothing varies."""
+        """Degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class DifferenceEstimate:
 
     Args:
         difference: a - b.
-        error: Its standard error; 0 where nothing varies.
-        df: Degrees of freedom of the error; infinite for a normal one, and where nothing varies.
-        also: (error, df) of further t intervals that have to hold; which is the widest depends on the level.
+        error: Its standard error; 0 if nothing varies.
+        df: Degrees of freedom of the error; infinite for a normal error, and if nothing varies.
+        also: (error, df) of further t intervals that have to hold; the widest one depends on the level.
     """
 
     difference: float
@@ -57,7 +57,7 @@ class DifferenceEstimate:
     also: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError for numbers that no estimate can have."""
+        """Raise ValueError for impossible numbers."""
         for error, df in self._errors:
             if not (math.isfinite(self.difference) and 0 <= error < math.inf and df > 0):
                 raise ValueError(f"difference={self.difference}, error={error}, df={df}")
@@ -67,38 +67,39 @@ class DifferenceEstimate:
         return ((self.error, self.df), *self.also)
 
     def half(self, share: float) -> float:
-        """How far the quantile of a share, in (0, 1), lies above the difference."""
-        quantiles = (error * float(stats.t.ppf(share, df)) if error else 0.0 for error, df in self._errors)
-        return max(quantiles, key=abs)
+        """Return the distance from the difference to the quantile of a share, in (0, 1)."""
+        distances = [error and error * float(stats.t.ppf(share, df)) for error, df in self._errors]
+        return max(distances, key=abs)
 
     def below(self, value: float) -> float:
-        """The p of the one-sided test whose rejection shows a true difference below a value."""
-        away = self.difference - value
+        """Return the p of the one-sided test that the true difference is below a value."""
+        distance = self.difference - value
         return max(
-            float(stats.t.cdf(away / error, df)) if error else float(away >= 0) for error, df in self._errors
+            float(stats.t.cdf(distance / error, df)) if error else float(distance >= 0)
+            for error, df in self._errors
         )
 
     def above(self, value: float) -> float:
-        """The p of the one-sided test whose rejection shows a true difference above a value."""
+        """Return the p of the one-sided test that the true difference is above a value."""
         return replace(self, difference=-self.difference).below(-value)
 
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Whether a difference is smaller than a margin.
+    """The verdict on equality within a margin.
 
     Args:
-        verdict: "equal within" where the data show a true difference between -margin and margin, "different"
-            where they show one beyond, else "not shown".
+        verdict: "equal within": significantly inside (-margin, margin). "different": significantly outside.
+            "not shown": neither.
         margin: The margin, in the scores' unit.
-        level: 1 less the error rate alpha of every test here.
+        level: 1 - alpha, the error rate of every test here.
         p_lower: p of the test that the true difference is -margin or less.
         p_upper: p of the test that it is margin or more.
-        p_different: p of the test that it is within the margin, two-sided.
+        p_different: p of the two-sided test that it is within the margin.
         low: Lower end of the interval of level 1 - 2 alpha, and lower bound of level 1 - alpha.
         high: Upper end, and upper bound.
-        largest: The largest absolute difference that the data leave possible, the larger of |low| and |high|:
-            a bound of level 1 - alpha, and the smallest margin with the verdict "equal within".
+        largest: The larger of |low| and |high|: a bound of the absolute difference, of level 1 - alpha. It is
+            the smallest margin with the verdict "equal within".
     """
 
     verdict: Literal["equal within", "not shown", "different"]
@@ -119,15 +120,15 @@ class Equivalence:
 
 @dataclass(frozen=True)
 class Claim:
-    """Whether the data support a lead of at least some size.
+    """The verdict on a claimed lead.
 
     Args:
-        verdict: "supported" where the data show a true difference of the size or more, "contradicted" where
-            they show a smaller one, else "not supported".
+        verdict: "supported": significantly as large as claimed. "contradicted": significantly smaller.
+            "not supported": neither.
         size: The claimed difference, a - b.
-        level: 1 less the error rate alpha of both tests.
-        p: p of the test that the true difference is smaller than claimed: small speaks for the claim.
-        p_against: p of the test that it is as large as claimed: small speaks against it.
+        level: 1 - alpha, the error rate of both tests.
+        p: p of the test that the true difference is smaller than claimed: a small p supports the claim.
+        p_against: p of the test that it is as large as claimed: a small p contradicts the claim.
         low: Lower bound of the true difference, of level 1 - alpha.
         high: Upper bound, of level 1 - alpha.
     """
@@ -142,77 +143,64 @@ class Claim:
 
 
 def estimate_from_interval(
-    found: DifferenceInterval, level: float = 0.95, also: tuple[tuple[float, float], ...] = ()
+    interval: DifferenceInterval, level: float = 0.95, also: tuple[tuple[float, float], ...] = ()
 ) -> DifferenceEstimate:
     """Return the difference, standard error and degrees of freedom behind a t interval.
 
     error = (high - low) / (2 t), with t the quantile of (1 + level) / 2 at the interval's degrees of freedom.
 
     Args:
-        found: What ``welch``, ``one_sample``, ``seed_difference``, ``paired_t`` or ``variance_components``
-            returned; not a bootstrap's percentile interval.
-        level: The level it was computed at.
-        also: (error, df) of other intervals that have to hold too, as ``variance_components`` gives them.
+        interval: Result of ``welch``, ``one_sample``, ``seed_difference``, ``paired_t`` or
+            ``variance_components``; a bootstrap's percentile interval is no t interval.
+        level: Its level.
+        also: (error, df) of other intervals that have to hold too, from ``variance_components``.
 
     Raises:
-        ValueError: a bad level, or ends that are not finite.
+        ValueError: a bad level, or infinite ends.
 
     >>> from bench.stats.seeds import welch
-    >>> found = estimate_from_interval(welch([1, 2, 3], [2, 4, 5, 6]))
-    >>> found.difference, round(found.error**2, 4), round(found.df, 2)  # 1 / 3 + 35 / 48
+    >>> estimate = estimate_from_interval(welch([1, 2, 3], [2, 4, 5, 6]))
+    >>> estimate.difference, round(estimate.error**2, 4), round(estimate.df, 2)  # 1 / 3 + 35 / 48
     (-2.25, 1.0625, 4.85)
     """
     check_level(level)
-    if found.df is None:
-        return DifferenceEstimate(found.difference, 0.0, math.inf, also)
-    t = float(stats.t.ppf((1 + level) / 2, found.df))
-    return DifferenceEstimate(found.difference, (found.high - found.low) / (2 * t), found.df, also)
+    if interval.df is None:
+        return DifferenceEstimate(interval.difference, 0.0, math.inf, also)
+    t = float(stats.t.ppf((1 + level) / 2, interval.df))
+    return DifferenceEstimate(interval.difference, (interval.high - interval.low) / (2 * t), interval.df, also)
 
 
-def largest_possible_difference(found: DifferenceEstimate, level: float = 0.95) -> float:
-    """The largest absolute difference that the data leave possible, at a level.
+def largest_possible_difference(estimate: DifferenceEstimate, level: float = 0.95) -> float:
+    """Return the largest absolute difference that the data cannot rule out, in the scores' unit.
 
-    The larger of |difference - t error| and |difference + t error|, with t the quantile of the level: the
-    true absolute difference lies above it in at most 1 - level of all repetitions.
-
-    Args:
-        found: The difference.
-        level: Level of the bound, in (0.5, 1).
-
-    Returns:
-        A number of at least 0, in the scores' unit.
-
-    Raises:
-        ValueError: a bad level.
+    The larger of |difference - t error| and |difference + t error|, with t the quantile of the level, in
+    (0.5, 1). The true absolute difference lies above it in at most 1 - level of all repetitions.
 
     >>> round(largest_possible_difference(DifferenceEstimate(-0.05, 0.61, 8)), 2)
     1.18
     """
     _check_one_sided_level(level)
-    return abs(found.difference) + found.half(level)
+    return abs(estimate.difference) + estimate.half(level)
 
 
-def equivalence_test(found: DifferenceEstimate, margin: float, level: float = 0.95) -> Equivalence:
+def equivalence_test(estimate: DifferenceEstimate, margin: float, level: float = 0.95) -> Equivalence:
     """Two one-sided tests of equality within a margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15).
 
-    "Equal within" where both t tests, of difference <= -margin and of difference >= margin, have p <= alpha:
-    the interval of level 1 - 2 alpha lies inside the margin. "Different" where the two-sided interval of the
-    level lies outside; a difference from 0 alone is not enough for that. Either is wrong in at most alpha of
-    all repetitions (measured: ``bench.stats.coverage``, method "equivalence").
+    "Equal within": both t tests, of difference <= -margin and of difference >= margin, have p <= alpha, so the
+    interval of level 1 - 2 alpha is inside the margin. "Different": the two-sided interval of the level is
+    outside the margin. Either is wrong in at most alpha of all repetitions (measured:
+    ``bench.stats.coverage``, method "equivalence").
 
     Args:
-        found: The difference.
+        estimate: The difference.
         margin: The largest difference that counts as equal, above 0; chosen before the scores are seen.
         level: 1 - alpha, in (0.5, 1).
 
-    Returns:
-        The verdict, its p values, and what the data leave possible.
-
     Raises:
-        ValueError: a margin that is not above 0, or a bad level.
+        ValueError: a margin or a level out of its range.
 
-    >>> said = equivalence_test(DifferenceEstimate(-0.05, 0.08, 4), margin=0.3)
-    >>> said.verdict, round(said.p, 3), round(said.largest, 2)
+    >>> result = equivalence_test(DifferenceEstimate(-0.05, 0.08, 4), margin=0.3)
+    >>> result.verdict, round(result.p, 3), round(result.largest, 2)
     ('equal within', 0.018, 0.22)
     >>> equivalence_test(DifferenceEstimate(-0.05, 0.61, 8), margin=0.3).verdict
     'not shown'
@@ -220,36 +208,32 @@ def equivalence_test(found: DifferenceEstimate, margin: float, level: float = 0.
     _check_one_sided_level(level)
     if not 0 < margin < math.inf:
         raise ValueError(f"margin={margin}; expected a number above 0")
-    alpha, half = 1 - level, found.half(level)
-    lower, upper = found.above(-margin), found.below(margin)
-    beyond = min(1.0, 2 * min(found.above(margin), found.below(-margin)))
+    alpha, half = 1 - level, estimate.half(level)
+    lower, upper = estimate.above(-margin), estimate.below(margin)
+    beyond = min(1.0, 2 * min(estimate.above(margin), estimate.below(-margin)))
     verdict: Literal["equal within", "not shown", "different"] = "not shown"
     if max(lower, upper) <= alpha:
         verdict = "equal within"
     elif beyond <= alpha:
         verdict = "different"
-    ends = (found.difference - half, found.difference + half)
-    return Equivalence(
-        verdict, margin, level, lower, upper, beyond, *ends, largest_possible_difference(found, level)
-    )
+    ends = (estimate.difference - half, estimate.difference + half)
+    largest = largest_possible_difference(estimate, level)
+    return Equivalence(verdict, margin, level, lower, upper, beyond, *ends, largest)
 
 
-def claim_test(found: DifferenceEstimate, size: float, level: float = 0.95) -> Claim:
+def claim_test(estimate: DifferenceEstimate, size: float, level: float = 0.95) -> Claim:
     """Test a claimed lead: "a is better than b by at least ``size``".
 
-    Two one-sided t tests, each at alpha: that the true difference is smaller than claimed, and that it is
-    not. A size below 0 asks for non-inferiority: -0.3 for "a is at most 0.3 worse".
+    Two one-sided t tests, each at alpha: the true difference is smaller than claimed, and it is as large. A
+    size below 0 asks for non-inferiority: -0.3 for "a is at most 0.3 worse".
 
     Args:
-        found: The difference a - b.
+        estimate: The difference a - b.
         size: The claimed difference.
         level: 1 - alpha, in (0.5, 1).
 
-    Returns:
-        The verdict, its p values and the two bounds.
-
     Raises:
-        ValueError: a size that is not finite, or a bad level.
+        ValueError: an infinite size, or a bad level.
 
     >>> lead = DifferenceEstimate(2.36, 0.55, 5)
     >>> claim_test(lead, 0.9).verdict, claim_test(lead, 2.0).verdict, claim_test(lead, 4.0).verdict
@@ -258,20 +242,20 @@ def claim_test(found: DifferenceEstimate, size: float, level: float = 0.95) -> C
     _check_one_sided_level(level)
     if not math.isfinite(size):
         raise ValueError(f"size={size}; expected a finite number")
-    p, against, half = found.above(size), found.below(size), found.half(level)
+    p, against, half = estimate.above(size), estimate.below(size), estimate.half(level)
     verdict: Literal["supported", "not supported", "contradicted"] = "not supported"
     if p <= 1 - level:
         verdict = "supported"
     elif against <= 1 - level:
         verdict = "contradicted"
-    return Claim(verdict, size, level, p, against, found.difference - half, found.difference + half)
+    return Claim(verdict, size, level, p, against, estimate.difference - half, estimate.difference + half)
 
 
 def predict_run_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Where the difference of one further run of each method would lie: a prediction interval.
+    """Return a prediction interval (low, high) for the difference of one further run of each method.
 
-    To check a published difference of two single checkpoints: outside of it, other seeds alone do not explain
-    the difference to ours. The runs are unpaired: difference -+ t sqrt(V) with V = s_a^2 (1 + 1 / n_a) +
+    It checks a published difference of two single checkpoints: outside of it, other seeds do not explain the
+    gap to ours. The runs are unpaired: difference -+ t sqrt(V) with V = s_a^2 (1 + 1 / n_a) +
     s_b^2 (1 + 1 / n_b) and Satterthwaite's degrees of freedom of V.
 
     Args:
@@ -279,21 +263,19 @@ def predict_run_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> t
         b: The same of the other; one of both has seeds.
         level: Level of the interval, in (0, 1).
 
-    Returns:
-        (low, high); both the difference itself where nothing varies.
-
     Raises:
-        ValueError: too few seeds, another shape, a score that is not finite, or a bad level.
+        ValueError: too few seeds, another shape, an infinite score, or a bad level.
 
     >>> low, high = predict_run_difference([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
     >>> round(low, 2), round(high, 2)
     (-0.4, 1.68)
     """
-    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
+    x, y = check_sides(a, b)
     check_level(level)
     if len(x) == len(y) == 1:
         raise ValueError("one run of each method; expected at least two seeds of one of them")
-    parts = [(float(s.var(ddof=1)) * (1 + 1 / len(s)), len(s) - 1) for s in (x, y) if len(s) > 1]
+    sides = [side for side in (x, y) if len(side) > 1]
+    parts = [(float(side.var(ddof=1)) * (1 + 1 / len(side)), len(side) - 1) for side in sides]
     difference, total = float(x.mean() - y.mean()), sum(part for part, _ in parts)
     if total == 0:
         return difference, difference

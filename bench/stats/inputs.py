@@ -1,4 +1,4 @@
-"""What every statistic requires of its input, and its random generators."""
+"""Checks of arguments that all statistics share, and their random generators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_scores(values: ArrayLike, name: str, least: int) -> FloatArray:
     """Return (runs,) finite scores, one per seed.
 
     Raises:
-        ValueError: another shape, fewer than ``least``, or a score that is not finite.
+        ValueError: another shape, fewer than ``least``, or an infinite score.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
@@ -35,11 +35,25 @@ def check_scores(values: ArrayLike, name: str, least: int) -> FloatArray:
     return _check_finite(array, name)
 
 
+def check_sides(
+    a: ArrayLike, b: ArrayLike, least: int = 1, *, paired: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """Return the (runs,) scores of two sides; pairs need equal numbers.
+
+    Raises:
+        ValueError: as ``check_scores``, or pairs of different numbers.
+    """
+    x, y = check_scores(a, "a", least), check_scores(b, "b", least)
+    if paired and len(x) != len(y):
+        raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
+    return x, y
+
+
 def check_table(values: ArrayLike, name: str) -> FloatArray:
     """Return a (runs, tasks) table of finite scores.
 
     Raises:
-        ValueError: another shape, an empty one, or a score that is not finite.
+        ValueError: another shape, an empty table, or an infinite score.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or not array.size:
@@ -51,7 +65,7 @@ def check_items(predictions: ArrayLike, gold: ArrayLike, where: str = "") -> tup
     """Return predictions as (runs, pairs), a single run as one row, and gold scores as (pairs,).
 
     Raises:
-        ValueError: shapes that don't fit, fewer than ``MIN_PAIRS`` pairs, or a value that is not finite.
+        ValueError: shapes that differ, fewer than ``MIN_PAIRS`` pairs, or an infinite value.
     """
     rows = np.atleast_2d(np.asarray(predictions, dtype=np.float64))
     scores = np.asarray(gold, dtype=np.float64)

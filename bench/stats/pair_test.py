@@ -1,4 +1,4 @@
-"""The test of one pair of methods among many, by what the two share; it is fast, as there are many pairs."""
+"""A fast test of one pair of methods among many, paired or unpaired as the design says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from bench.stats.inputs import FloatArray, check_level, check_scores
+from bench.stats.inputs import FloatArray, check_level, check_sides
 from bench.stats.ranks import PairTest
 from bench.stats.seeds import ROUNDING, least_p, satterthwaite, side_parts
 
@@ -28,70 +28,66 @@ def pair_test(
     parts: Sequence[tuple[float, int]] = (),
     level: float | None = 0.95,
 ) -> PairTest:
-    """Test two methods by what they share; only the caller knows it, and decides before any score is read.
+    """Test two methods by their design, which the caller decides before any score is read.
 
-    Paired t where the runs are pairs, Welch's test where they aren't, Student's against a deterministic
-    method, and the bootstrap of the items between two deterministic ones: p and interval are those of
-    ``paired_t``, ``seed_difference`` and ``item_difference`` in ``bench.stats``. One thing differs. The
-    smallest p that draws of items can give, 2 / (draws + 1), would survive no correction over many pairs; so
-    where no draw lies beyond 0, p is the tail of a normal distribution with the draws' standard deviation,
-    where that is smaller; an interval beyond their reach is that of all draws and of this distribution. With
-    ``parts`` tests speak for items too, as ``variance_components``; constant seeds have the p of ``least_p``.
+    The test is the paired t test for pairs of runs, otherwise Welch's, Student's against a deterministic
+    method, and the bootstrap of the items between two deterministic ones. p and interval are those of
+    ``paired_t``, ``seed_difference`` and ``item_difference``, with one exception. The smallest p of a
+    bootstrap, 2 / (draws + 1), is too large for a correction over many pairs. If all draws are on one side of
+    0, p is the smaller of it and the tail of a normal distribution with the draws' standard deviation; an
+    interval beyond the draws' reach spans all draws and that distribution's interval. With ``parts`` tests
+    hold for items too, as ``variance_components``; constant seeds have the p of ``least_p``.
 
     Args:
         a: (runs,) scores of one method.
         b: (runs,) scores of the other; if they are pairs, its seeds in the same order.
-        deterministic: Whether each has no seeds; it then has one run.
+        deterministic: Whether each is without seeds; it then has one run.
         paired: True if run i of both has the same seed and shares trained stages or batches.
         items: (draws,) differences a - b in draws of items, for two deterministic methods.
-        parts: (variance, degrees of freedom) that the items of each task add to the difference; empty to
-            speak for these items alone. Two deterministic methods don't need them.
-        level: Confidence level of the interval, in (0, 1); None for none, which is faster.
+        parts: (variance, degrees of freedom) that the items of each task add to the difference; empty for a
+            statement about these items. Two deterministic methods need none.
+        level: Confidence level of the interval, in (0, 1); None for a faster test without interval.
 
     Returns:
-        The test, without a p where a method with seeds has a single run, or two deterministic ones no draws.
+        The test. p is None for a single run of a method with seeds, and for two deterministic methods
+        without draws.
 
     Raises:
-        ValueError: a deterministic method with several runs, pairs of different numbers, another shape, a
-            score that is not finite, or a bad level.
+        ValueError: a deterministic method with several runs, pairs of different numbers, another shape, an
+            infinite score, or a bad level.
 
     >>> pair_test([70.1, 72.3, 71.0], [70.0, 72.1, 70.7], paired=True).p < 0.08 < 0.8
     True
     >>> pair_test([70.5], [70.0, 72.0, 71.0]).test
     'one seed'
     """
-    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
+    x, y = check_sides(a, b)
     if level is not None:
         check_level(level)
-    for name, runs, alone in zip("ab", (x, y), deterministic, strict=True):
-        if alone and len(runs) != 1:
+    for name, runs, is_deterministic in zip("ab", (x, y), deterministic, strict=True):
+        if is_deterministic and len(runs) != 1:
             raise ValueError(f"{name} has {len(runs)} runs; expected 1 of a deterministic method")
     difference = float(x.mean() - y.mean())
     if all(deterministic):
-        return (
-            PairTest(difference, None, NO_DRAWS)
-            if items is None
-            else _item_bootstrap_test(items, difference, level)
-        )
-    if any(len(runs) < 2 and not alone for runs, alone in zip((x, y), deterministic, strict=True)):
+        if items is None:
+            return PairTest(difference, None, NO_DRAWS)
+        return _item_bootstrap_test(items, difference, level)
+    if (len(x) == 1 and not deterministic[0]) or (len(y) == 1 and not deterministic[1]):
         return PairTest(difference, None, ONE_SEED)
     least = least_p(len(x), len(y), paired=paired)
     if paired:
-        return _t_test(*_pair_variance(x, y, difference), parts, PAIRED, level, least)
-    sides = [_mean_variance(runs) for runs in (x, y) if len(runs) > 1]
-    seeds = sides if any(deterministic) else side_parts(*sides)
-    shown = difference if any(variance for variance, _ in seeds) else float(x[0] - y[0])
-    return _t_test(shown, seeds, parts, STUDENT if any(deterministic) else WELCH, level, least)
-
-
-def _pair_variance(x: FloatArray, y: FloatArray, difference: float) -> tuple[float, list[tuple[float, int]]]:
-    """The difference, and its variance over pairs: none for differences that agree but for rounding."""
-    if len(x) != len(y):
-        raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
-    rounding = ROUNDING * float(np.abs([x, y]).max())
-    if np.ptp(x - y) <= rounding:
-        return 0.0 if abs(difference) <= rounding else difference, []
-    return difference, [_mean_variance(x - y)]
+        check_sides(x, y, paired=True)
+        rounding = ROUNDING * float(np.abs([x, y]).max())
+        if np.ptp(x - y) > rounding:
+            return _t_test(difference, [_mean_variance(x - y)], parts, PAIRED, level, least)
+        difference = 0.0 if abs(difference) <= rounding else difference
+        return _t_test(difference, [], parts, PAIRED, level, least)
+    seeds = [_mean_variance(runs) for runs in (x, y) if len(runs) > 1]
+    if not any(variance for variance, _ in seeds):
+        difference = float(x[0] - y[0])
+    if any(deterministic):
+        return _t_test(difference, seeds, parts, STUDENT, level, least)
+    return _t_test(difference, side_parts(*seeds), parts, WELCH, level, least)
 
 
 def _mean_variance(runs: FloatArray) -> tuple[float, int]:
@@ -99,8 +95,8 @@ def _mean_variance(runs: FloatArray) -> tuple[float, int]:
     n = len(runs)
     if np.ptp(runs) <= ROUNDING * float(np.abs(runs).max()):
         return 0.0, n - 1
-    apart = runs - runs.sum() / n
-    return float(apart @ apart) / (n - 1) / n, n - 1
+    deviations = runs - runs.sum() / n
+    return float(deviations @ deviations) / (n - 1) / n, n - 1
 
 
 def _t_test(
@@ -112,7 +108,7 @@ def _t_test(
     least: float,
 ) -> PairTest:
     """A t test of a difference with independent parts of variance; degrees of freedom after Satterthwaite."""
-    own = _t_test(difference, seeds, (), test, level, least) if items else None
+    by_seeds = _t_test(difference, seeds, (), test, level, least) if items else None
     parts, test = (*seeds, *items), test + AND_ITEMS * bool(items)
     variance = sum(part for part, _ in parts)
     if variance == 0:
@@ -121,14 +117,14 @@ def _t_test(
     df = satterthwaite([(part / variance, freedom) for part, freedom in parts])
     error = math.sqrt(variance)
     p = 2 * float(stdtr(df, -abs(difference) / error))
-    if own is not None and own.p is not None:
-        p = max(p, own.p)  # what holds for seeds and items holds for seeds
+    if by_seeds is not None and by_seeds.p is not None:
+        p = max(p, by_seeds.p)  # a statement on seeds and items includes the one on seeds
     if level is None:
         return PairTest(difference, p, test)
     half = float(stdtrit(df, (1 + level) / 2)) * error
     low, high = difference - half, difference + half
-    if own is not None and own.interval is not None:
-        low, high = min(low, own.interval[0]), max(high, own.interval[1])
+    if by_seeds is not None and by_seeds.interval is not None:
+        low, high = min(low, by_seeds.interval[0]), max(high, by_seeds.interval[1])
     return PairTest(difference, p, test, (low, high))
 
 
@@ -137,11 +133,13 @@ def _item_bootstrap_test(items: ArrayLike, difference: float, level: float | Non
     from bench.stats.item_statistics import item_difference  # scipy.stats is slow to load
 
     values = np.asarray(items, dtype=np.float64)
-    found = item_difference(values, difference, 0, 0.5 if level is None else level)
-    spread, p, ends = float(np.std(values, ddof=1)), found.p, (found.low, found.high)
-    if p == found.minimum_p:
+    bootstrap = item_difference(values, difference, 0, 0.5 if level is None else level)
+    spread, p, ends = float(np.std(values, ddof=1)), bootstrap.p, (bootstrap.low, bootstrap.high)
+    if p == bootstrap.minimum_p:
         p = min(p, 2 * float(ndtr(-abs(difference) / spread))) if spread else 0.0
-    if level is not None and 1 - level < found.minimum_p:
+    if level is None:
+        return PairTest(difference, p, ITEMS)
+    if 1 - level < bootstrap.minimum_p:
         half = float(ndtri((1 + level) / 2)) * spread
         ends = min(difference - half, float(values.min())), max(difference + half, float(values.max()))
-    return PairTest(difference, p, ITEMS, None if level is None else ends)
+    return PairTest(difference, p, ITEMS, ends)

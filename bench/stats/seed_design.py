@@ -15,7 +15,7 @@ Seeds = tuple[int, ...]
 
 PAIRED_TESTS = ("paired", "sign-flip")
 LEAST_COMMON = 3
-"""Seeds in common that make pairs where each side has others too, if they are half of the smaller side's."""
+"""Seeds in common that make pairs if each side has other seeds too, and if they are half of the smaller side."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class SeedDesign:
     """The test over seeds and the seeds of both sides.
 
     Args:
-        test: The test; "student" where a side has no seeds.
+        test: The test; "student" if a side has no seeds.
         seeds: Seeds of the first and of the second side that the test uses. Both are equal in a paired test.
         left_out: Seeds of both sides that the test leaves out.
-        too_few: Seeds in common that are pairs, but too few for a paired test; 0 elsewhere.
+        too_few: Seeds in common that are pairs, but too few for a paired test; otherwise 0.
     """
 
     test: SeedTest
@@ -47,7 +47,7 @@ def common_seeds(a: Sequence[int], b: Sequence[int]) -> tuple[Seeds, Seeds]:
     ((2, 3), (2, 3))
     """
     both = set(a) & set(b)
-    return tuple(seed for seed in a if seed in both), tuple(seed for seed in b if seed in both)
+    return tuple(filter(both.__contains__, a)), tuple(filter(both.__contains__, b))
 
 
 def choose_design(
@@ -62,10 +62,10 @@ def choose_design(
 ) -> SeedDesign:
     """Choose the test over seeds and the seeds that it uses.
 
-    "auto" is the paired t test where the runs of a seed are pairs and enough seeds are in common. Equal seeds
-    on both sides are enough. Other sides need three seeds in common, and half of the seeds of the smaller
-    side; the test leaves out the rest. Without pairs, "auto" is Welch's test of all runs. It is Student's
-    test against a side without seeds, which counts as a fixed score.
+    "auto" is the paired t test if the runs of a seed are pairs and enough seeds are in common. Equal seeds on
+    both sides are enough. Other sides need three seeds in common, and half of the seeds of the smaller side;
+    the test leaves out the rest. Without pairs, "auto" is Welch's test of all runs. It is Student's test
+    against a side without seeds, which counts as a fixed score.
 
     Args:
         a: Seeds of one side in rising order; empty for a deterministic method.
@@ -84,26 +84,28 @@ def choose_design(
     >>> choose_design([1, 2, 3, 4, 5], [1, 2, 3], pairs=True)
     SeedDesign(test='paired', seeds=((1, 2, 3), (1, 2, 3)), left_out=((4, 5), ()), too_few=0)
     """
-    first, second = tuple(a), tuple(b)
-    every = first, second
-    if not first or not second:
+    all_seeds = tuple(a), tuple(b)
+    if not all(all_seeds):
         if asked not in ("auto", "welch"):
             raise InputError(
                 f"no {asked} test against a method without seeds", where=where, hint="leave out --test"
             )
-        return SeedDesign("student", every)
-    if asked == "permutation" and len(first) + len(second) > MAX_SEEDS:
+        return SeedDesign("student", all_seeds)
+    if asked == "permutation" and len(a) + len(b) > MAX_SEEDS:
         raise InputError(
             f"no permutation test of more than {MAX_SEEDS} seeds", where=where, hint="use --test welch"
         )
     if asked in ("welch", "permutation"):
-        return SeedDesign(asked, every)
-    common = common_seeds(first, second)
-    used = (
-        common if pairs and _are_enough(len(common[0]), min(len(first), len(second)), pair_subset) else every
-    )
+        return SeedDesign(asked, all_seeds)
+    common, smaller_side = common_seeds(a, b), min(len(a), len(b))
+    count = len(common[0])
+    is_enough = 2 * count >= smaller_side and count >= LEAST_COMMON
+    if pairs and (is_enough or (pair_subset and count == smaller_side)):
+        used = common
+    else:
+        used = all_seeds
     if asked == "auto" and (not pairs or used[0] != used[1]):
-        return SeedDesign("welch", every, too_few=len(common[0]) if pairs else 0)
+        return SeedDesign("welch", all_seeds, too_few=count if pairs else 0)
     if used[0] != used[1]:
         raise InputError(
             f"{names[0]} and {names[1]} have different seeds, so their runs are no pairs",
@@ -114,16 +116,9 @@ def choose_design(
         raise InputError(
             f"no sign-flip test of more than {MAX_SEEDS} pairs", where=where, hint="use --test paired"
         )
-    left_out = _exclude_seeds(first, used[0]), _exclude_seeds(second, used[0])
+    left_out = _exclude_seeds(all_seeds[0], used[0]), _exclude_seeds(all_seeds[1], used[1])
     return SeedDesign("sign-flip" if asked == "sign-flip" else "paired", used, left_out)
 
 
-def _are_enough(common: int, fewest: int, pair_subset: bool) -> bool:
-    """Return True if this many seeds in common are worth leaving out the others of the smaller side."""
-    if pair_subset and common == fewest:
-        return True
-    return common >= LEAST_COMMON and 2 * common >= fewest
-
-
-def _exclude_seeds(seeds: Seeds, used: Seeds) -> Seeds:
-    return tuple(seed for seed in seeds if seed not in used)
+def _exclude_seeds(seeds: Seeds, excluded: Seeds) -> Seeds:
+    return tuple(seed for seed in seeds if seed not in excluded)

@@ -1,8 +1,8 @@
 """Pairs of seeds: the two runs of a pair share what the seed decides, so it cancels in their difference.
 
-When pairs are valid: run i of both methods starts from the same trained stage, or sees the same batches in
-the same order. The same number behind "seed" is not enough. What the records say of stages and batches
-decides it, before any score is read: to choose by the correlation that was found is to choose by the result.
+Pairs are valid if run i of both methods starts from the same trained stage, or sees the same batches in the
+same order. An equal number behind "seed" does not suffice. The records of stages and batches decide it before
+any score is read: a choice by the observed correlation would be a choice by the result.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.inputs import FloatArray, check_level, check_scores
-from bench.stats.seeds import least_p, welch
-
-ROUNDING = 4 * float(np.finfo(np.float64).eps)  # of the largest score: what two subtractions may be off
+from bench.stats.inputs import FloatArray, check_level, check_sides
+from bench.stats.seeds import ROUNDING, least_p, welch
 
 
 @dataclass(frozen=True)
@@ -28,15 +26,13 @@ class PairedDifference:
         difference: mean(a - b), in the scores' unit.
         low: Lower end of its confidence interval.
         high: Upper end.
-        t: The t statistic; None where the differences don't vary.
-        df: Its degrees of freedom, n - 1; None where the differences don't vary.
-        p: Two-sided p; where the differences don't vary, 1 for a difference of 0, else ``least_p``.
+        t: The t statistic; None for constant differences.
+        df: Its degrees of freedom, n - 1; None for constant differences.
+        p: Two-sided p; for constant differences 1 if they are 0, otherwise ``least_p``.
         n: Pairs.
-        correlation: Pearson's correlation of the pairs; None where a side doesn't vary, and for two pairs, of
-            which it is always 1 or -1.
+        correlation: Pearson's correlation of the pairs; None for a constant side, and for two pairs.
         sd: Standard deviation of the differences.
-        minimum_p: The smallest p that the test can give: 0, as t has no bound, but ``least_p`` where the
-            differences don't vary.
+        minimum_p: The smallest attainable p: 0, and ``least_p`` for constant differences.
     """
 
     difference: float
@@ -60,49 +56,38 @@ class PairedDifference:
         """Seeds of b."""
         return self.n
 
-    def turned(self) -> PairedDifference:
-        """The same for b - a."""
-        t = None if self.t is None else -self.t
-        ends = (-self.difference, -self.high, -self.low)
-        return PairedDifference(*ends, t, self.df, self.p, self.n, self.correlation, self.sd, self.minimum_p)
-
 
 def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifference:
     """Student's paired t test and interval (Student 1908, Biometrika 6).
 
     t = mean(d) / (s_d / sqrt n) with d_i = a_i - b_i and n - 1 degrees of freedom. Exact for normal
-    differences, whatever the correlation r of the pairs and however unequal the two spreads. Equal spreads
-    give s_d^2 = 2 s^2 (1 - r): with five pairs and r = 0.99 the interval is an eighth as wide as Welch's,
-    with r = 0 a little wider, as it has half the degrees of freedom. Differences that agree but for rounding
-    don't vary. The measured coverage is in ``bench.stats.coverage``, method "paired t".
+    differences, whatever the correlation r of the pairs and the two spreads. Equal spreads give
+    s_d^2 = 2 s^2 (1 - r): with five pairs and r = 0.99 the interval is an eighth as wide as Welch's, with r = 0
+    a little wider. Differences that agree but for rounding count as constant. The measured coverage is in
+    ``bench.stats.coverage``, method "paired t".
 
     Args:
         a: (runs,) scores of one method, at least two.
-        b: (runs,) scores of the other; run i of both is a pair. The head of this module says when.
+        b: (runs,) scores of the other; run i of both is a valid pair.
         level: Confidence level of the interval, in (0, 1).
 
-    Returns:
-        The difference, its interval and its p.
-
     Raises:
-        ValueError: fewer than two pairs, numbers that differ, another shape, a score that is not finite, or a
-            bad level.
+        ValueError: fewer than two pairs, different numbers, another shape, an infinite score, or a bad level.
 
-    >>> found = paired_t([76.1, 76.4, 75.9, 76.3, 76.0], [75.8, 76.2, 75.7, 76.1, 75.7])
-    >>> round(found.difference, 2), round(found.low, 2), round(found.high, 2), round(found.p, 4)
+    >>> test = paired_t([76.1, 76.4, 75.9, 76.3, 76.0], [75.8, 76.2, 75.7, 76.1, 75.7])
+    >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2), round(test.p, 4)
     (0.24, 0.17, 0.31, 0.0006)
     """
-    x, y = _check_pairs(a, b)
+    x, y = check_sides(a, b, 2, paired=True)
     check_level(level)
     d, n, r = x - y, len(x), _pair_correlation(x, y)
     difference = float(d.mean())
     rounding = ROUNDING * float(np.abs([x, y]).max())
     if np.ptp(d) <= rounding:
-        equal = abs(difference) <= rounding
-        shown = 0.0 if equal else difference
         least = least_p(n, n, paired=True)
-        p = 1.0 if equal else least
-        return PairedDifference(shown, shown, shown, None, None, p, n, r, 0.0, least)
+        if abs(difference) <= rounding:
+            return PairedDifference(0.0, 0.0, 0.0, None, None, 1.0, n, r, 0.0, least)
+        return PairedDifference(difference, difference, difference, None, None, least, n, r, 0.0, least)
     sd = float(d.std(ddof=1))
     t = difference / (sd / math.sqrt(n))
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n)
@@ -111,21 +96,11 @@ def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifferenc
 
 
 def pairing_gain(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> float | None:
-    """What pairing gains: the width of Welch's interval divided by that of the paired one.
+    """Return the width of Welch's interval divided by that of the paired one; None for constant differences.
 
-    4 means that the paired interval is a quarter as wide; below 1 it is the wider one. For equal spreads it
-    is about t(2n - 2) / (t(n - 1) sqrt(1 - r)), with t the quantile for these degrees of freedom.
-
-    Args:
-        a: (runs,) scores of one method.
-        b: (runs,) scores of the other, in pairs.
-        level: Confidence level of both intervals.
-
-    Returns:
-        The ratio; None where the differences don't vary.
-
-    Raises:
-        ValueError: as ``paired_t``.
+    4 means that the paired interval is a quarter as wide; below 1 it is the wider one. For equal spreads the
+    gain is about t(2n - 2) / (t(n - 1) sqrt(1 - r)), with t the quantile for these degrees of freedom.
+    Arguments and errors are those of ``paired_t``.
 
     >>> round(pairing_gain([76.1, 76.4, 75.9, 76.3, 76.0], [75.8, 76.2, 75.7, 76.1, 75.7]), 1)
     4.8
@@ -134,15 +109,7 @@ def pairing_gain(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> float | Non
     return None if pairs.df is None else (sides.high - sides.low) / (pairs.high - pairs.low)
 
 
-def _check_pairs(a: ArrayLike, b: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    x, y = check_scores(a, "a", least=2), check_scores(b, "b", least=2)
-    if len(x) != len(y):
-        raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
-    return x, y
-
-
 def _pair_correlation(x: FloatArray, y: FloatArray) -> float | None:
-    """Pearson's correlation; None where it is undefined or can only be 1 or -1."""
     if len(x) < 3 or min(np.ptp(x), np.ptp(y)) <= ROUNDING * float(np.abs([x, y]).max()):
-        return None
+        return None  # undefined, or always 1 or -1
     return float(np.clip(np.corrcoef(x, y)[0, 1], -1, 1))

@@ -1,4 +1,4 @@
-"""Statistics over seeds: they hold for a method, trained again. Scores are (runs,), one per seed."""
+"""Statistics over seeds: they hold for a method that is trained again. Scores are (runs,), one per seed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
-from bench.stats.inputs import FloatArray, check_level, check_scores
+from bench.stats.inputs import FloatArray, check_level, check_scores, check_sides
 
 MAX_SEEDS = 40  # of both sides together in an exact test: a million half sums
 UNEVEN, FEW = 2, 5
-"""Against ``UNEVEN`` times as many seeds or more, fewer than ``FEW`` lend a test their degrees of freedom."""
+"""A side with fewer than ``FEW`` seeds, against ``UNEVEN`` times as many, gives a test its degrees of freedom."""
 VariancePart = tuple[Any, int]
 """A variance, or an array of them, and its degrees of freedom."""
 _LEAST_SPREAD = 1e-70
-ROUNDING = 4 * float(np.finfo(np.float64).eps)  # of the largest score: what sums of the same parts may be off
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
+"""Of the largest score: the rounding error of sums of the same parts, and of two subtractions."""
 _TIE = 1e-10  # of the largest score: sums that differ by less are one sum, rounded differently
 
 
@@ -31,13 +32,12 @@ class SeedDifference:
         difference: mean(a) - mean(b), in the scores' unit.
         low: Lower end of its confidence interval.
         high: Upper end.
-        t: The t statistic; None where no score varies.
-        df: Its degrees of freedom; None where no score varies.
-        p: Two-sided p; where no score varies, 1 for equal means, else ``least_p``.
+        t: The t statistic; None for constant scores.
+        df: Its degrees of freedom; None for constant scores.
+        p: Two-sided p; for constant scores 1 if the means are equal, otherwise ``least_p``.
         n_a: Seeds of a.
         n_b: Seeds of b; 1 for a fixed score.
-        minimum_p: The smallest p that the test can give: 0, as t has no bound, but ``least_p`` where no score
-            varies.
+        minimum_p: The smallest attainable p: 0, and ``least_p`` for constant scores.
     """
 
     difference: float
@@ -50,8 +50,8 @@ class SeedDifference:
     n_b: int
     minimum_p: float = 0.0
 
-    def turned(self) -> SeedDifference:
-        """The same for b - a."""
+    def reverse(self) -> SeedDifference:
+        """Return the difference b - a."""
         t = None if self.t is None else -self.t
         ends = (-self.difference, -self.high, -self.low)
         return SeedDifference(*ends, t, self.df, self.p, self.n_b, self.n_a, self.minimum_p)
@@ -64,7 +64,7 @@ class ExactTest:
     Args:
         difference: mean(a) - mean(b), in the scores' unit.
         p: Two-sided p, twice the smaller one-sided, at most 1.
-        minimum_p: The smallest p that these numbers of seeds can give.
+        minimum_p: The smallest attainable p with these numbers of seeds.
         n_a: Seeds of a.
         n_b: Seeds of b.
     """
@@ -77,7 +77,7 @@ class ExactTest:
 
 
 def is_uneven(n_a: int, n_b: int) -> bool:
-    """Whether one side has fewer than ``FEW`` seeds and the other ``UNEVEN`` times as many, or two and three.
+    """Return True if a side has fewer than ``FEW`` seeds and the other ``UNEVEN`` times as many, or 2 and 3.
 
     >>> is_uneven(4, 7), is_uneven(10, 4), is_uneven(5, 10), is_uneven(2, 3)
     (False, True, False, True)
@@ -89,13 +89,12 @@ def is_uneven(n_a: int, n_b: int) -> bool:
 def side_parts(a: VariancePart, b: VariancePart) -> list[VariancePart]:
     """Return the parts of the variance of a difference between independent sides, with degrees of freedom.
 
-    They are both sides', for Satterthwaite's degrees of freedom. Of sides as :func:`uneven` says they are one
-    part with the smaller side's, as in textbooks: Satterthwaite's are too many wherever the smaller side's
-    variance comes out small by chance, and Welch's p is too small where it is small already, which is where a
-    correction for many comparisons reads it. Of equal methods with equal spread, 3 and 10 seeds had a p of
-    0.0005 or less 4.6 times as often as they should, 2 and 10 seeds 18 times; of twenty such methods, half of
-    them with the fewer seeds, some two were called different in 9% and 24%. With 5 and 10 seeds it was 4%
-    (benchmarks/ranks.py).
+    Usually these are both sides, for Satterthwaite's degrees of freedom. Uneven sides (:func:`is_uneven`) are
+    one part with the smaller side's degrees of freedom, as in textbooks. Satterthwaite's are too many if the
+    smaller side's variance is small by chance, so Welch's smallest p values, which a correction for many
+    comparisons reads, are too small. For equal methods with equal spread, 3 and 10 seeds had p <= 0.0005 4.6
+    times too often, 2 and 10 seeds 18 times. Of twenty such methods, half of them with fewer seeds, at least
+    one pair was significant in 9% and 24% of simulations; with 5 and 10 seeds in 4% (benchmarks/ranks.py).
 
     Args:
         a: Variance of one side's mean, or an array of them, and its degrees of freedom, seeds - 1.
@@ -120,78 +119,73 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
     """Welch's t test and interval for independent seeds with unequal variances (Welch 1947, Biometrika 34).
 
     t = (mean a - mean b) / sqrt(s_a^2 / n_a + s_b^2 / n_b) with Satterthwaite's degrees of freedom, or with
-    the smaller side's where it has few seeds and the other many (:func:`uneven`). Where neither
-    side varies, the interval is the observed difference itself, and p that of ``least_p``. It holds less than
-    promised where single runs collapse; where the sides are pairs it is far too wide. The measured coverage
-    is in ``bench.stats.coverage``, method "welch".
+    the smaller side's for uneven sides (:func:`is_uneven`). If both sides are constant, the interval is the
+    observed difference and p that of ``least_p``. The interval covers too little if single runs collapse, and
+    is far too wide for pairs. The measured coverage is in ``bench.stats.coverage``, method "welch".
 
     Args:
         a: (runs,) scores of one method, at least two seeds.
         b: (runs,) scores of the other, at least two seeds.
         level: Confidence level of the interval, in (0, 1).
 
-    Returns:
-        The difference, its interval and its p.
-
     Raises:
-        ValueError: fewer than two seeds on a side, another shape, a score that is not finite, a bad level.
+        ValueError: fewer than two seeds on a side, another shape, an infinite score, or a bad level.
 
-    >>> found = welch([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
-    >>> round(found.difference, 2), round(found.low, 2), round(found.high, 2), round(found.p, 3)
+    >>> test = welch([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
+    >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2), round(test.p, 3)
     (0.64, 0.21, 1.07, 0.01)
     """
-    x, y = check_scores(a, "a", least=2), check_scores(b, "b", least=2)
+    x, y = check_sides(a, b, 2)
     check_level(level)
+    seeds = len(x), len(y)
     if not (_has_spread(x) or _has_spread(y)):
-        return _without_spread(float(x[0] - y[0]), len(x), len(y))
-    var_x, var_y = (float(one.var(ddof=1)) / len(one) for one in (x, y))
+        return _constant_difference(float(x[0] - y[0]), *seeds)
+    var_x, var_y = float(x.var(ddof=1)) / len(x), float(y.var(ddof=1)) / len(y)
     df = satterthwaite(side_parts((var_x, len(x) - 1), (var_y, len(y) - 1)))
-    return _t_difference(float(x.mean() - y.mean()), math.sqrt(var_x + var_y), df, level, (len(x), len(y)))
+    return _t_difference(float(x.mean() - y.mean()), math.sqrt(var_x + var_y), df, level, seeds)
 
 
 def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifference:
-    """Student's t test and interval of a method's seeds against a score without seeds.
+    """Student's t test and interval of a method's seeds against the score of a deterministic method.
 
-    For a deterministic method, which has one score and no variance over seeds. Don't use it for a single seed
-    of a method that has seeds: that score varies.
+    A single seed of a method with seeds is no fixed score: it varies.
 
     Args:
         a: (runs,) scores, at least two seeds.
         fixed: The deterministic score.
         level: Confidence level of the interval, in (0, 1).
 
-    Returns:
-        The difference, its interval and its p.
-
     Raises:
-        ValueError: fewer than two seeds, another shape, a score that is not finite, a bad level.
+        ValueError: fewer than two seeds, another shape, an infinite score, or a bad level.
 
-    >>> found = one_sample([76.1, 76.4, 75.9, 76.3, 76.0], fixed=75.0)
-    >>> round(found.difference, 2), round(found.low, 2), round(found.high, 2)
+    >>> test = one_sample([76.1, 76.4, 75.9, 76.3, 76.0], fixed=75.0)
+    >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2)
     (1.14, 0.88, 1.4)
     """
     x = check_scores(a, "a", least=2)
     value = float(check_scores([fixed], "fixed", least=1)[0])
     check_level(level)
     if not _has_spread(x):
-        return _without_spread(float(x[0]) - value, len(x), 1)
+        return _constant_difference(float(x[0]) - value, len(x), 1)
     error = float(x.std(ddof=1)) / math.sqrt(len(x))
     return _t_difference(float(x.mean()) - value, error, len(x) - 1.0, level, (len(x), 1))
 
 
 def seed_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
-    """Welch's test of two methods' seeds; Student's where a side is the one score of a deterministic method.
+    """Welch's test of two methods' seeds; Student's if a side is the one score of a deterministic method.
 
-    Arguments, result and errors are those of ``welch`` and ``one_sample``.
+    Arguments and errors are those of ``welch`` and ``one_sample``.
 
-    >>> found = seed_difference([75.0], [76.1, 76.4, 75.9, 76.3, 76.0])
-    >>> round(found.difference, 2), round(found.low, 2), round(found.high, 2)
+    >>> test = seed_difference([75.0], [76.1, 76.4, 75.9, 76.3, 76.0])
+    >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2)
     (-1.14, -1.4, -0.88)
     """
-    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
+    x, y = check_sides(a, b)
     if len(y) == 1:
         return one_sample(x, float(y[0]), level)
-    return one_sample(y, float(x[0]), level).turned() if len(x) == 1 else welch(x, y, level)
+    if len(x) == 1:
+        return one_sample(y, float(x[0]), level).reverse()
+    return welch(x, y, level)
 
 
 def exact_permutation(a: ArrayLike, b: ArrayLike) -> ExactTest:
@@ -203,35 +197,35 @@ def exact_permutation(a: ArrayLike, b: ArrayLike) -> ExactTest:
 
     Args:
         a: (runs,) scores of one method.
-        b: (runs,) scores of the other; the seeds need not correspond.
-
-    Returns:
-        The difference, its p, and the smallest p that these numbers of seeds can give.
+        b: (runs,) scores of the other; the seeds may differ.
 
     Raises:
-        ValueError: another shape, no seed on a side, more than 40 in all, or a score that is not finite.
+        ValueError: another shape, an empty side, more than 40 seeds in all, or an infinite score.
 
-    >>> found = exact_permutation([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
-    >>> round(found.p, 4), round(found.minimum_p, 4)
+    >>> test = exact_permutation([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
+    >>> round(test.p, 4), round(test.minimum_p, 4)
     (0.0159, 0.0079)
     """
-    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
-    pool, tie = _center_pool(np.concatenate([x, y]))
+    x, y = check_sides(a, b)
+    pool = np.concatenate([x, y])
+    _check_exact(len(pool))
+    tie = _TIE * float(np.abs(pool).max())
+    pool = pool - pool.mean()
     splits = math.comb(len(pool), len(x))
     half = len(pool) // 2
     (first, first_sizes), (second, second_sizes) = _subset_sums(pool[:half]), _subset_sums(pool[half:])
     observed, above, below = pool[: len(x)].sum(), 0, 0
     for size in range(max(0, len(x) - half), min(len(x), len(pool) - half) + 1):
-        one, other = first[first_sizes == len(x) - size], np.sort(second[second_sizes == size])
-        above += _count_at_least(one, other, observed - tie)
-        below += _count_at_least(-one, -other[::-1], -observed - tie)
+        sums, sorted_sums = first[first_sizes == len(x) - size], np.sort(second[second_sizes == size])
+        above += _count_at_least(sums, sorted_sums, observed - tie)
+        below += _count_at_least(-sums, -sorted_sums[::-1], -observed - tie)
     return _build_exact_test(float(x.mean() - y.mean()), above, below, splits, len(x), len(y))
 
 
 def sign_flip(a: ArrayLike, b: ArrayLike, *, same_order: bool) -> ExactTest:
     """Exact sign-flip test of the mean paired difference, over all 2^n signs (Fisher's randomisation test).
 
-    Pairs are only valid where seed i of both methods saw the same data in the same order. Its smallest p is
+    Pairs are valid only if seed i of both methods saw the same data in the same order. The smallest p is
     2 / 2^n: 0.0625 for five seeds, 0.031 for six.
 
     Args:
@@ -239,24 +233,18 @@ def sign_flip(a: ArrayLike, b: ArrayLike, *, same_order: bool) -> ExactTest:
         b: (runs,) scores of the other, its seeds in the same order.
         same_order: True if the runs of each pair share their data order; only the caller can know.
 
-    Returns:
-        The difference, its p, and the smallest p that so many pairs can give.
-
     Raises:
-        ValueError: the runs share no data order, their numbers differ, no pair or more than 40,
-            another shape, or a score that is not finite.
+        ValueError: runs without a common data order, different numbers, an empty side, more than 40 pairs,
+            another shape, or an infinite score.
 
-    >>> found = sign_flip([3, 4, 5, 6, 7, 8], [2, 2, 4, 4, 6, 6], same_order=True)
-    >>> found.difference, found.p
+    >>> test = sign_flip([3, 4, 5, 6, 7, 8], [2, 2, 4, 4, 6, 6], same_order=True)
+    >>> test.difference, test.p
     (1.5, 0.03125)
     """
-    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
+    x, y = check_sides(a, b)
     if not same_order:
-        raise ValueError(
-            "the seeds do not share a data order, so they are not pairs; use exact_permutation or welch"
-        )
-    if len(x) != len(y):
-        raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
+        raise ValueError("the seeds do not share a data order; use exact_permutation or welch")
+    check_sides(x, y, paired=True)
     _check_exact(len(x))
     differences = x - y
     tie = _TIE * float(np.abs(np.concatenate([x, y])).max())
@@ -271,7 +259,7 @@ def sign_flip(a: ArrayLike, b: ArrayLike, *, same_order: bool) -> ExactTest:
 def judge_p_value(
     p: float, minimum_p: float, alpha: float = 0.05
 ) -> Literal["differs", "not shown", "cannot show"]:
-    """Return what a p says at an error rate: "cannot show" where the test could not have reached it.
+    """Return the verdict of a p at an error rate: "cannot show" if the test could not have reached it.
 
     Raises:
         ValueError: a p outside [0, 1] or below its minimum, or an error rate outside (0, 1).
@@ -287,6 +275,28 @@ def judge_p_value(
     return "differs" if p <= alpha else "not shown"
 
 
+def least_p(n_a: int, n_b: int, *, paired: bool = False) -> float:
+    """Return the smallest p of an exact test, which constant differences get.
+
+    A t test is undefined for them, and 0 would be wrong: with accuracies of 80% on 100 items two pairs of runs
+    of equal methods have the same difference, other than 0, in one of 22 comparisons.
+
+    Args:
+        n_a: Seeds of a, or pairs.
+        n_b: Seeds of b, or pairs; a single one is a fixed score.
+        paired: Whether they are pairs.
+
+    Returns:
+        2 / 2^n for n pairs, and for n seeds against a fixed score; otherwise 2 / C(n_a + n_b, n_a); at most 1.
+
+    >>> least_p(5, 5), least_p(5, 5, paired=True), least_p(5, 1)
+    (0.007936507936507936, 0.0625, 0.0625)
+    """
+    if paired or min(n_a, n_b) == 1:
+        return min(1.0, 2 / 2 ** max(n_a, n_b))
+    return min(1.0, 2 / math.comb(n_a + n_b, n_a))
+
+
 def _has_spread(scores: FloatArray) -> bool:
     """True if the scores differ by more than the rounding of their averages."""
     return bool(np.ptp(scores) > max(_LEAST_SPREAD, ROUNDING * float(np.abs(scores).max())))
@@ -295,34 +305,12 @@ def _has_spread(scores: FloatArray) -> bool:
 def _t_difference(
     difference: float, error: float, df: float, level: float, seeds: tuple[int, int]
 ) -> SeedDifference:
-    """A t test of a difference with this standard error."""
     t, half = difference / error, float(stdtrit(df, (1 + level) / 2)) * error
     p = 2 * float(stdtr(df, -abs(t)))
     return SeedDifference(difference, difference - half, difference + half, t, df, p, *seeds)
 
 
-def least_p(n_a: int, n_b: int, *, paired: bool = False) -> float:
-    """The smallest p of an exact test, which is what differences show that don't vary at all.
-
-    A t test has no answer to them. That no spread was seen does not make it 0: with accuracies of 80% on 100
-    items two pairs of runs of equal methods have the same difference, not 0, in one of 22 comparisons.
-
-    Args:
-        n_a: Seeds of a, or pairs.
-        n_b: Seeds of b, or pairs; a single one is a fixed score.
-        paired: Whether they are pairs.
-
-    Returns:
-        2 / 2^n for n pairs, or n seeds against a fixed score; else 2 / C(n_a + n_b, n_a); at most 1.
-
-    >>> least_p(5, 5), least_p(5, 5, paired=True), least_p(5, 1)
-    (0.007936507936507936, 0.0625, 0.0625)
-    """
-    alone = paired or min(n_a, n_b) == 1
-    return min(1.0, 2 / (2 ** max(n_a, n_b) if alone else math.comb(n_a + n_b, n_a)))
-
-
-def _without_spread(difference: float, n_a: int, n_b: int) -> SeedDifference:
+def _constant_difference(difference: float, n_a: int, n_b: int) -> SeedDifference:
     least = least_p(n_a, n_b)
     p = 1.0 if difference == 0 else least
     return SeedDifference(difference, difference, difference, None, None, p, n_a, n_b, least)
@@ -331,12 +319,6 @@ def _without_spread(difference: float, n_a: int, n_b: int) -> SeedDifference:
 def _check_exact(n: int) -> None:
     if n > MAX_SEEDS:
         raise ValueError(f"{n} seeds in an exact test; expected at most {MAX_SEEDS}; use welch")
-
-
-def _center_pool(pool: FloatArray) -> tuple[FloatArray, float]:
-    """Return the pool about its mean, and how far apart rounding alone may put two sums of it."""
-    _check_exact(len(pool))
-    return pool - pool.mean(), _TIE * float(np.abs(pool).max())
 
 
 def _subset_sums(values: FloatArray) -> tuple[FloatArray, np.ndarray[tuple[int], np.dtype[np.int64]]]:

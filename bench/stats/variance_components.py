@@ -1,12 +1,12 @@
-"""Seeds and items together, the set of tasks fixed. The runs of a method are its seeds.
+"""Seeds and items together, for a fixed set of tasks. The runs of a method are its seeds.
 
-A checkpoint is scored on all tasks, so its errors on them are related: whole seed rows are resampled, never
-the seeds of one task by themselves.
+A checkpoint is scored on all tasks, so its errors on them are related: whole seed rows are resampled, instead
+of the seeds of each task separately.
 
-What is shown for seeds and items is shown for seeds. But items add degrees of freedom, so that components of
-variance alone may give a narrower interval than the seeds alone, with two pairs less than half as wide, and
-cover too little. So the wider of both is the interval. An item that is hard for one seed alone adds to both
-parts: where items count most, it is a little too wide.
+A statement on seeds and items includes the one on seeds. But items add degrees of freedom, so the interval
+of the variance components may be narrower than that of the seeds, with two pairs less than half as wide, and
+cover too little. So the interval is the wider of both. An item that is hard for a single seed adds to both
+parts: if items dominate, the interval is a little too wide.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import numpy as np
 from scipy import stats
 
 from bench.stats.effects import probability_of_superiority
-from bench.stats.inputs import FloatArray, check_level
-from bench.stats.seed_pairs import ROUNDING
-from bench.stats.seeds import least_p, satterthwaite, side_parts
+from bench.stats.inputs import FloatArray, check_level, check_sides
+from bench.stats.seeds import ROUNDING, VariancePart, least_p, satterthwaite, side_parts
 from bench.stats.suite_draws import SuiteDraws
 
 
@@ -59,17 +58,15 @@ class ComponentsDifference:
         difference: mean(a) - mean(b) over seeds and tasks.
         low: Lower end of the t interval.
         high: Upper end.
-        t: The difference over its standard error; None where nothing varies.
-        df: Satterthwaite's degrees of freedom; None where nothing varies.
-        p: Two-sided p; where nothing varies, 1 for a difference of 0, else 0. Where seeds don't vary, no less
-            than ``bench.stats.seeds.least_p``.
+        t: The difference over its standard error; None if nothing varies.
+        df: Satterthwaite's degrees of freedom; None if nothing varies.
+        p: Two-sided p; for constant seeds at least ``least_p``; if nothing varies, 1 for a difference of 0.
         seeds: Variance that the seeds add: s_a^2 / n_a + s_b^2 / n_b, or s_d^2 / n of pairs.
         items: Variance that the items add, from the bootstrap.
         n_a: Seeds of a.
         n_b: Seeds of b.
         paired: Whether the seeds are pairs.
-        minimum_p: The smallest p that the test can give: 0, as t has no bound, but ``least_p`` where seeds
-            don't vary.
+        minimum_p: The smallest attainable p: 0, and ``least_p`` for constant seeds.
         also: (error, df) of the narrower of the two intervals; at another level it may be the wider one.
     """
 
@@ -93,34 +90,31 @@ def hierarchical_bootstrap(
 ) -> HierarchicalDifference:
     """Bootstrap of whole seed rows, and of items within each task; both methods see the same items in a draw.
 
-    Descriptive: a percentile interval over few seeds is too narrow, and no command prints it;
-    ``variance_components`` gives the interval. The measured coverage of both is in ``bench.stats.coverage``,
-    methods "hierarchical" and "components".
+    Descriptive: a percentile interval over few seeds is too narrow. ``variance_components`` gives the interval
+    that commands print. The measured coverage of both is in ``bench.stats.coverage``, methods "hierarchical"
+    and "components".
 
     Args:
-        sample: Draws of the items of both methods, from ``suite_draws``.
+        sample: Draws of the items of both methods, from ``draw_suite``.
         a: Name of one method in it, of at least two seeds.
         b: Name of the other, of at least two seeds.
         rng: The generator of the draws of seeds.
         level: Confidence level, in (0, 1).
 
-    Returns:
-        The difference with percentile intervals of it and of P(A > B).
-
     Raises:
-        ValueError: fewer than two seeds on a side, a name that is not in the sample, or a bad level.
+        ValueError: fewer than two seeds on a side, an unknown name, or a bad level.
 
     >>> from bench.stats.inputs import make_generator
     >>> seeds = np.array([[0.80], [0.82], [0.70], [0.72]])  # two of each method, on one task
     >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
     >>> sample = SuiteDraws(runs, ("STSB",), (50,), seeds, np.stack([seeds] * 500))
-    >>> found = hierarchical_bootstrap(sample, "a", "b", make_generator(1, "seeds"))
-    >>> round(found.difference, 3), round(found.low, 3), round(found.high, 3), found.superiority
+    >>> result = hierarchical_bootstrap(sample, "a", "b", make_generator(1, "seeds"))
+    >>> round(result.difference, 3), round(result.low, 3), round(result.high, 3), result.superiority
     (0.1, 0.08, 0.12, 1.0)
     """
     check_level(level)
-    (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
-    n_a, n_b, draws = len(seen_a), len(seen_b), len(draws_a)
+    (observed_a, draws_a), (observed_b, draws_b) = sample.select(a), sample.select(b)
+    n_a, n_b, draws = len(observed_a), len(observed_b), len(draws_a)
     if min(n_a, n_b) < 2:
         raise ValueError(f"{n_a} against {n_b} seeds; expected at least 2 per side")
     first = np.take_along_axis(draws_a.mean(2), rng.integers(0, n_a, (draws, n_a)), axis=1)
@@ -130,10 +124,10 @@ def hierarchical_bootstrap(
     above = (np.sign(first[:, :, None] - second[:, None, :]).mean((1, 2)) + 1) / 2
     above_low, above_high = np.quantile(above, ends)
     return HierarchicalDifference(
-        float(seen_a.mean() - seen_b.mean()),
+        float(observed_a.mean() - observed_b.mean()),
         float(low),
         float(high),
-        probability_of_superiority(seen_a.mean(1), seen_b.mean(1)),
+        probability_of_superiority(observed_a.mean(1), observed_b.mean(1)),
         float(above_low),
         float(above_high),
         draws,
@@ -155,83 +149,68 @@ def variance_components(
     """Interval of the difference for further seeds and further items: seed variance plus item variance.
 
     V = s_a^2 / n_a + s_b^2 / n_b + sum over tasks of v_t / T^2, with s^2 the variance of the suite average
-    over seeds and v_t that of the difference in task t over a bootstrap of its items. In pairs, the seeds'
+    over seeds and v_t that of the difference in task t over a bootstrap of its items. For pairs, the seeds'
     part is that of the differences, s_d^2 / n. The interval is difference -+ t sqrt(V), with Satterthwaite's
-    (1946) degrees of freedom V^2 / sum of (component^2 / its own): n - 1 for seeds (of two sides together
-    where they are uneven, see ``bench.stats.seeds.side_parts``), pairs - 1 for a task; p
-    is that of t = difference / sqrt(V). Where the seeds alone give a wider interval, theirs is taken, and
-    the larger p (see the head of this module). The measured coverage is in ``bench.stats.coverage``, methods
-    "components" and "components, paired".
+    (1946) degrees of freedom V^2 / sum of (component^2 / its own): n - 1 for seeds
+    (``bench.stats.seeds.side_parts`` for uneven sides), pairs - 1 for a task; p is that of
+    t = difference / sqrt(V). If the seeds have a wider interval, it and the larger p are taken. The measured
+    coverage is in ``bench.stats.coverage``, methods "components" and "components, paired".
 
     Args:
-        sample: Draws of the items of both methods, from ``suite_draws``.
+        sample: Draws of the items of both methods, from ``draw_suite``.
         a: Name of one method in it, of at least two seeds.
         b: Name of the other, of at least two seeds.
-        deterministic_a: a has no seeds: one run, without seed variance.
+        deterministic_a: a is one run without seed variance.
         deterministic_b: The same of b.
         paired: Run i of both is a pair; ``bench.stats.seed_pairs`` says when.
         level: Confidence level, in (0, 1).
 
-    Returns:
-        The difference, its t interval and p, and the components.
-
     Raises:
-        ValueError: a side with fewer than two seeds that isn't deterministic, or a deterministic one with
-            more than one run, pairs of different numbers, a name that is not in the sample, or a bad level.
+        ValueError: fewer than two seeds of a method with seeds, several runs of a deterministic one, pairs of
+            different numbers, an unknown name, or a bad level.
 
     >>> seeds = np.array([[0.80], [0.84], [0.70], [0.72]])  # two of each method; here items add nothing
     >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
     >>> sample = SuiteDraws(runs, ("STSB",), (50,), seeds, np.stack([seeds] * 9))
-    >>> found = variance_components(sample, "a", "b", paired=True)
-    >>> round(found.difference, 3), round(found.low, 3), round(found.high, 3), round(found.df, 1)
+    >>> result = variance_components(sample, "a", "b", paired=True)
+    >>> round(result.difference, 3), round(result.low, 3), round(result.high, 3), round(result.df, 1)
     (0.11, -0.017, 0.237, 1.0)
     """
     check_level(level)
-    (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
-    x, y = seen_a.mean(1), seen_b.mean(1)
+    (observed_a, draws_a), (observed_b, draws_b) = sample.select(a), sample.select(b)
+    x, y = observed_a.mean(1), observed_b.mean(1)
     if paired:
         seeds = [_seed_variance(_pair_differences(x, y), False, f"{a} - {b}")]
     else:
         seeds = [_seed_variance(x, deterministic_a, a), _seed_variance(y, deterministic_b, b)]
-        seeds = seeds if deterministic_a or deterministic_b else side_parts(*seeds)
-    tasks = (draws_a.mean(1) - draws_b.mean(1)).var(axis=0, ddof=1) / len(sample.tasks) ** 2
-    parts = np.r_[[part for part, _ in seeds], tasks]
-    freedom = np.r_[[own for _, own in seeds], np.asarray(sample.pairs) - 1]
-    difference = float(seen_a.mean() - seen_b.mean())
-    return _combine_parts(
-        difference, parts, freedom, len(seeds), (len(x), len(y)), paired=paired, level=level
-    )
-
-
-def _combine_parts(
-    difference: float,
-    parts: FloatArray,
-    freedom: FloatArray,
-    own: int,
-    runs: tuple[int, int],
-    *,
-    paired: bool,
-    level: float,
-) -> ComponentsDifference:
-    """The wider interval and the larger p of all parts of the variance, and of the seeds' ``own`` alone."""
-    least = 0.0 if parts[:own].any() or runs == (1, 1) else least_p(*runs, paired=paired)
-    kept = [parts[:n] for n in (own, len(parts)) if parts[:n].any()]
-    found = sorted((_t_test(difference, some, freedom[: len(some)], level) for some in kept), reverse=True)
-    half, error, df, _ = found[0] if found else (0.0, 0.0, None, 0.0)
+        if not (deterministic_a or deterministic_b):
+            seeds = side_parts(*seeds)
+    task_variance = (draws_a.mean(1) - draws_b.mean(1)).var(axis=0, ddof=1) / len(sample.tasks) ** 2
+    parts = np.r_[[variance for variance, _ in seeds], task_variance]
+    freedom = np.r_[[degrees for _, degrees in seeds], np.asarray(sample.pairs) - 1]
+    difference = float(observed_a.mean() - observed_b.mean())
+    by_seeds, n_a, n_b = len(seeds), len(x), len(y)
+    seeds_vary = bool(parts[:by_seeds].any())
+    least = 0.0 if seeds_vary or (n_a, n_b) == (1, 1) else least_p(n_a, n_b, paired=paired)
+    # the interval of the seeds and that of all parts, the wider one first
+    tests = [_t_test(difference, parts[:n], freedom[:n], level) for n in (by_seeds, len(parts)) if parts[:n].any()]
+    tests.sort(reverse=True)
+    half, error, df, _ = tests[0] if tests else (0.0, 0.0, None, 0.0)
+    p_values = [p for *_, p in tests]
     return ComponentsDifference(
         difference=difference,
         low=difference - half,
         high=difference + half,
         t=difference / error if error else None,
         df=df,
-        p=max([*(p for *_, p in found), least]) if found or difference else 1.0,
-        seeds=float(parts[:own].sum()),
-        items=float(parts[own:].sum()),
-        n_a=runs[0],
-        n_b=runs[1],
+        p=max([*p_values, least]) if tests or difference else 1.0,
+        seeds=float(parts[:by_seeds].sum()),
+        items=float(parts[by_seeds:].sum()),
+        n_a=n_a,
+        n_b=n_b,
         paired=paired,
         minimum_p=least,
-        also=tuple((error, df) for _, error, df, _ in found[1:]),
+        also=tuple((error, df) for _, error, df, _ in tests[1:]),
     )
 
 
@@ -248,14 +227,13 @@ def _t_test(
 
 def _pair_differences(x: FloatArray, y: FloatArray) -> FloatArray:
     """Differences of pairs; those that agree but for rounding are made equal."""
-    if len(x) != len(y):
-        raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
+    check_sides(x, y, paired=True)
     d = x - y
-    even = np.ptp(d) <= ROUNDING * float(np.abs([x, y]).max())
-    return np.full_like(d, d.mean()) if even else d
+    is_constant = np.ptp(d) <= ROUNDING * float(np.abs([x, y]).max())
+    return np.full_like(d, d.mean()) if is_constant else d
 
 
-def _seed_variance(averages: FloatArray, deterministic: bool, name: str) -> tuple[float, int]:
+def _seed_variance(averages: FloatArray, deterministic: bool, name: str) -> VariancePart:
     """Return the variance of the mean over seeds and its degrees of freedom."""
     if deterministic != (len(averages) == 1):
         expected = "1 of a deterministic method" if deterministic else "at least 2 seeds"

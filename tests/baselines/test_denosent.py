@@ -143,11 +143,7 @@ def test_what_the_denoising_loss_trains(tiny_bert: Path, tiny_mlm: Path) -> None
     made, batch, tokenizer = made_from(tiny_bert, tiny_mlm, contrastive_weight=0.0)
     found = gradients_of(made, made(batch))
     reached = {name for name, gradient in found.items() if bool(gradient.any())}
-    assert {
-        "head.weight",
-        "encoder.encoder.layer.0.output.dense.weight",
-        "lm_head.bias",
-    } <= reached
+    assert {"head.weight", "encoder.encoder.layer.0.output.dense.weight", "lm_head.bias"} <= reached
     # one vector alone is read: what it is asked with and which of one it is doesn't matter
     size = 16
     for n in range(2):

@@ -27,14 +27,7 @@ from bench.training.subword_edits import (
     reverse_subwords,
     shuffle_subwords,
 )
-from tests.support.steps import (
-    cls_of,
-    gradients_of,
-    nce_by_loops,
-    objective_of,
-    same_step,
-    under_head,
-)
+from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, random, train_alone
 
 ROW = [2, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 11, 3]  # 11 subwords, one of them twice

@@ -14,13 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines.rankcse import (
-    consistency_loss,
-    list_mle,
-    list_net,
-    off_diagonal,
-    rank_loss,
-)
+from bench.baselines.rankcse import consistency_loss, list_mle, list_net, off_diagonal, rank_loss
 from bench.card import OptionValue
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, InputError

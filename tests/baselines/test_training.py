@@ -103,11 +103,7 @@ REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
         {"shortest_sentence": 300},
         "crop.shortest_sentence: no sentence has 300 characters or more and 250 or fewer; expected at most",
     ),
-    (
-        "esimcse",
-        {"max_length": 36},
-        "max_length 36 grows to 45 tokens with the repeated ones, the model tak",
-    ),
+    ("esimcse", {"max_length": 36}, "max_length 36 grows to 45 tokens with the repeated ones, the model tak"),
     ("esimcse", {"momentum": 1.5}, "momentum 1.5; expected 0 to 1"),
     ("mixcse", {"mix": 1.5}, "mixcse.mix: mix 1.5; expected 0 to 1"),
     (
@@ -127,11 +123,7 @@ REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
         {"augs": "sf+xx"},
         "pcl.augs: there is no edit 'xx'; expected of sf, rv, de, rp, dp, joined by +",
     ),
-    (
-        "promptbert",
-        {"max_length": 31},
-        "max_length 31 and a template are longer than the model's longest",
-    ),
+    ("promptbert", {"max_length": 31}, "max_length 31 and a template are longer than the model's longest"),
     ("promptbert", {"template2": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
     ("promptbert", {"dropout": 2.0}, "dropout 2.0; expected 0 or more and less than 1"),
     ("rankcse", {"alpha": 1.5}, "alpha 1.5; expected 0 to 1"),

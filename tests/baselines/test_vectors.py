@@ -477,11 +477,7 @@ def test_the_counts_are_of_the_text_that_is_given(cli: Cli, tmp_path: Path) -> N
     ("name", "content", "message"),
     [
         (None, b"", "error: --methods vectors:nowhere.txt: 'nowhere.txt' is not a file; expected {form}\n"),
-        (
-            "g.bin",
-            b"3 2\n\xff\xfe\xfd\n",
-            "error: {path}:2: 0 fields after the word; expected {form}\n",
-        ),
+        ("g.bin", b"3 2\n\xff\xfe\xfd\n", "error: {path}:2: 0 fields after the word; expected {form}\n"),
         (
             "g.zip",
             b"PK\x03\x04 \x00 \xff",

@@ -33,15 +33,7 @@ from bench.losses.paradigm_losses import (
 )
 from bench.methods.modified import modified_loss
 from bench.methods.paradigm import PairObjective, contrastive_loss
-from tests.support.paradigm import (
-    BATCHES,
-    CONTRASTIVE,
-    EXACT,
-    Loss,
-    gradients,
-    options,
-    views,
-)
+from tests.support.paradigm import BATCHES, CONTRASTIVE, EXACT, Loss, gradients, options, views
 from tests.support.steps import nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, train_alone
 

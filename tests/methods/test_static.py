@@ -118,12 +118,7 @@ def same_up_to_signs(found: NDArray[np.floating], expected: Matrix) -> None:
 
 @pytest.mark.parametrize(
     ("pooling", "weighting", "dimensions", "a"),
-    [
-        ("cls", "sif", 256, 1e-4),
-        ("avg", "sif", 5, 0.5),
-        ("cls", "zipf", 8, 1e-4),
-        ("avg", "none", 0, 1e-4),
-    ],
+    [("cls", "sif", 256, 1e-4), ("avg", "sif", 5, 0.5), ("cls", "zipf", 8, 1e-4), ("avg", "none", 0, 1e-4)],
 )
 def test_tables_and_sentences_equal_a_transcription(
     bert: Path, tmp_path: Path, pooling: str, weighting: str, dimensions: int, a: float
