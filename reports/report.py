@@ -110,7 +110,7 @@ def _latex_report(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -
 
 def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
-    from bench.reports.figures.probe_plots import file_figures
+    from bench.reports.figures.campaign_files import file_figures
     from bench.reports.figures.setting_order_plots import order_figures
     from bench.reports.figures.suite_plots import suite_figures
     from bench.reports.figures.sweep_plots import sweep_figures

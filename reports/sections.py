@@ -1,6 +1,6 @@
 """The one list of views: ``--table``, its help, the page and the printed report all read it.
 
-A view is one file of :mod:`bench.reports.tables` and one entry here. The list itself loads nothing heavy: the
+A view is one file, of :mod:`bench.reports.tables` or of a feature's folder, and one entry here. The list itself loads nothing heavy: the
 help of the command line reads it.
 """
 
@@ -26,7 +26,7 @@ class Section:
         title: Its heading.
         missing: Why there may be nothing to show.
         hint: What makes it.
-        make: Its tables' function, "MODULE.FUNCTION" in :mod:`bench.reports.tables`; empty for figures alone.
+        make: Its tables' function, "MODULE.FUNCTION"; empty for figures alone.
         table: Its name for ``--table`` if that is not ``name``; with ``:SWEEP`` where it takes one.
         printed: True if a report prints it without ``--table``; the page always has it.
         selected: True if it is of the checkpoints that the dev set chose, and of no others.
@@ -53,41 +53,49 @@ class Section:
         """Return its tables, none where there is nothing to show."""
         if not self.make or (self.of_sweeps and not campaign.sweeps):
             return []
-        module, _, function = self.make.partition(".")
-        made: list[Grid] = getattr(import_module(f"bench.reports.tables.{module}"), function)(campaign)
+        module, _, function = self.make.rpartition(".")
+        made: list[Grid] = getattr(import_module(module), function)(campaign)
         return made
 
 
+_TABLES = "bench.reports.tables"
 _RUN, _PROBES = "bench run makes records", "bench run --probes all adds them"
 SECTIONS = (
-    Section("leaderboard", "Leaderboard", "no record", _RUN, "leaderboard.leaderboard_grids", printed=True),
+    Section(
+        "leaderboard",
+        "Leaderboard",
+        "no record",
+        _RUN,
+        f"{_TABLES}.leaderboard.leaderboard_grids",
+        printed=True,
+    ),
     Section(
         "sts7",
         "STS tasks",
         "no record of suite sts7",
         "bench run --suite sts7 makes them",
-        "suite_tables.sts7_grids",
+        f"{_TABLES}.suite_tables.sts7_grids",
     ),
     Section(
         "transfer",
         "Transfer tasks",
         "no record of suite transfer7",
         "bench run --suite transfer7 makes them",
-        "suite_tables.transfer_grids",
+        f"{_TABLES}.suite_tables.transfer_grids",
     ),
     Section(
         "metrics",
         "Metrics of retrieval",
         "no suite has retrieval tasks",
         "bench run --suite tncse-retrieval makes records of some",
-        "metrics.metric_grids",
+        f"{_TABLES}.metrics.metric_grids",
     ),
     Section(
         "categories",
         "Kinds of task",
         "no suite has several kinds of task",
         "bench run --suite unsee makes records of seven",
-        "categories.category_grids",
+        f"{_TABLES}.categories.category_grids",
     ),
     Section("seeds", "Seeds", "no finished record", _RUN),
     Section(
@@ -95,21 +103,21 @@ SECTIONS = (
         "Differences",
         "no two methods of one suite finished (supervised ones are not tested)",
         _RUN,
-        "differences.significance_grids",
+        f"{_TABLES}.differences.significance_grids",
     ),
     Section(
         "neighbours",
         "Neighbours",
         "no two methods that stand next to each other were tested",
         _RUN,
-        "neighbours.neighbour_grids",
+        f"{_TABLES}.neighbours.neighbour_grids",
     ),
     Section(
         "checkpoints",
         "Choice of checkpoint",
         "no record has the scores of a last checkpoint",
         "bench run keeps them where a method trains and the suite is of sentence pairs",
-        "checkpoints.checkpoint_grids",
+        f"{_TABLES}.checkpoints.checkpoint_grids",
         selected=True,
     ),
     Section(
@@ -117,7 +125,7 @@ SECTIONS = (
         "Published figures and ours",
         "no paper prints a figure of these methods on these suites",
         "bench show METHOD says what papers print",
-        "published_figures.published_grids",
+        f"{_TABLES}.published_figures.published_grids",
     ),
     Section(
         "order",
@@ -125,19 +133,26 @@ SECTIONS = (
         "no two settings (a profile with a suite, or what papers print on a backbone) have four methods in "
         "common",
         "bench report --campaign A,B joins campaigns",
-        "order.order_grids",
+        f"{_TABLES}.order.order_grids",
     ),
-    Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grids"),
-    Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables", selected=True),
+    Section("efficiency", "Efficiency", "no record", _RUN, f"{_TABLES}.efficiency.efficiency_grids"),
     Section(
-        "mechanism", "Mechanism", "no record has probes", _PROBES, "mechanism.mechanism_grids", selected=True
+        "probes", "Probes", "no record has probes", _PROBES, f"{_TABLES}.probes.probe_tables", selected=True
+    ),
+    Section(
+        "mechanism",
+        "Mechanism",
+        "no record has probes",
+        _PROBES,
+        f"{_TABLES}.mechanism.mechanism_grids",
+        selected=True,
     ),
     Section(
         "along",
         "Mechanism along training",
         "no file along*.json in the campaign's folder",
         "bench probe METHOD --along --out results/CAMPAIGN/along.json",
-        "training_probe_tables.training_probe_tables",
+        "bench.training_probes.tables.training_probe_tables",
     ),
     Section("attention", "Attention", "no record has the probe attention_sink", _PROBES, selected=True),
     Section("cosines", "Cosines", "no predictions are kept with the records", _RUN),
@@ -147,14 +162,14 @@ SECTIONS = (
         "Gains of the modified losses",
         "no loss ran both as it was and modified",
         "bench run --methods mhe,m_mhe makes such a pair",
-        "gains.gain_grids",
+        f"{_TABLES}.gains.gain_grids",
     ),
     Section(
         "sweeps",
         "Sweeps",
         "no sweep ran here",
         "bench sweep NAME runs one",
-        "ablation.ablation_grids",
+        f"{_TABLES}.ablation.ablation_grids",
         table="ablation:SWEEP",
         printed=True,
         of_sweeps=True,
@@ -170,10 +185,16 @@ SECTIONS = (
         "Overlap with training text",
         "no file overlap*.csv in the campaign's folder",
         "bench data overlap TEXT --format csv > results/CAMPAIGN/overlap.csv",
-        "overlap_tables.overlap_grids",
+        f"{_TABLES}.overlap_tables.overlap_grids",
     ),
-    Section("methods", "Methods", "no record", _RUN, "cards.card_grids"),
+    Section("methods", "Methods", "no record", _RUN, f"{_TABLES}.cards.card_grids"),
 )
+FILE_FIGURES = (
+    "bench.reports.figures.probe_plots.probe_file_figures",
+    "bench.training_probes.figures.training_probe_figures",
+    "bench.gradient.figures.campaign_gradient_figures",
+)
+"""What makes the figures of files that other commands write into a campaign's folder."""
 TABLES = {section.table or section.name: section for section in SECTIONS if section.make}
 """Sections by their name for ``--table``."""
 

@@ -18,14 +18,14 @@ import pytest
 from bench.records.environment import CHECKOUT_FOLDERS
 from tests.support.house import ROOT, module_files
 
-FEATURES = ("gate", "papers", "gradient", "verify", "exchange", "site")
+FEATURES = ("training_probes", "gate", "gradient", "papers", "verify", "exchange", "site", "conformance")
 """Rooms that a run does without: no room but those of FEATURES and FACE imports one."""
-FACE = ("conformance", "cli", "__main__", "__init__")
+FACE = ("__main__", "__init__")
 ROOMS = (  # each imports only from those before it; a room is a folder or a module of bench/
     *("errors", "version", "schema", "encoder", "card", "stages", "registry", "stats", "records"),
     *("config", "data", "render", "lazy", "nn", "losses", "eval", "senteval_compat", "comparison"),
     *("training", "probes"),
-    *("plan", "reports", "baselines", "methods", "execution"),
+    *("plan", "reports", "baselines", "methods", "execution", "cli"),
     *FEATURES,
     *FACE,  # the last is what `import bench` offers; no room imports it
 )
@@ -116,7 +116,7 @@ def test_a_room_is_imported_by_its_public_names() -> None:
     sources = {name: path.read_text(encoding="utf-8") for name, path in module_files().items()}
     assert [found for name, source in sources.items() for found in private_imports(name, source)] == []
     assert list(private_imports("plan.plan", "from bench.nn.model_folder import _parts")) == [
-        "plan.plan -> nn.folder._parts"
+        "plan.plan -> nn.model_folder._parts"
     ]
 
 

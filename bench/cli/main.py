@@ -9,41 +9,47 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 
 import click
 
 from bench.cli import completion
-from bench.cli.bundle import bundle_command
-from bench.cli.check import check_command
-from bench.cli.compare import compare_command
-from bench.cli.conformance import conformance_command
-from bench.cli.data import data_command
-from bench.cli.diff import diff_command
-from bench.cli.encode import encode_command
-from bench.cli.export import export_command
-from bench.cli.gradient import gradient_command
-from bench.cli.history import history_command
-from bench.cli.init import init_command
-from bench.cli.merge import merge_command
-from bench.cli.pack import pack_command
-from bench.cli.probe import probe_command
-from bench.cli.report import report_command
-from bench.cli.reproduce import reproduce_command
-from bench.cli.rerun import rerun_command
-from bench.cli.run import run_command
-from bench.cli.show import list_command, show_command
-from bench.cli.site import site_command
-from bench.cli.stats import stats_command
 from bench.cli.strict_option import strict_option
-from bench.cli.sweep import sweep_command
-from bench.cli.train import pretrain_command, tune_command
-from bench.cli.unpack import unpack_command
-from bench.cli.verify import verify_command
-from bench.cli.watch import watch_command
 from bench.errors import BenchError, TerminatedError, printable, storage_reason
 from bench.version import __version__
 
+COMMANDS = (
+    "bench.cli.compare.compare_command",
+    "bench.cli.data.data_command",
+    "bench.cli.diff.diff_command",
+    "bench.cli.encode.encode_command",
+    "bench.cli.export.export_command",
+    "bench.cli.init.init_command",
+    "bench.cli.probe.probe_command",
+    "bench.cli.report.report_command",
+    "bench.cli.rerun.rerun_command",
+    "bench.cli.run.run_command",
+    "bench.cli.show.list_command",
+    "bench.cli.show.show_command",
+    "bench.cli.stats.stats_command",
+    "bench.cli.sweep.sweep_command",
+    "bench.cli.train.pretrain_command",
+    "bench.cli.train.tune_command",
+    "bench.cli.watch.watch_command",
+    "bench.conformance.command.conformance_command",
+    "bench.exchange.command.bundle_command",
+    "bench.exchange.command.merge_command",
+    "bench.exchange.command.pack_command",
+    "bench.exchange.command.unpack_command",
+    "bench.gate.command.check_command",
+    "bench.gate.command.history_command",
+    "bench.gradient.command.gradient_command",
+    "bench.papers.command.reproduce_command",
+    "bench.site.command.site_command",
+    "bench.verify.command.verify_command",
+)
+"""Where each command is: a feature's in its folder, the others here."""
 EXAMPLES = {
     "": "bench run --methods untrained,simcse --seeds 1-3",
     "bundle": "bench bundle local --plugin method.py --out local.bench.zip",
@@ -193,35 +199,7 @@ def _print_error(error: Exception, cause: BaseException | None = None) -> int:
     return code
 
 
-for command in (
-    bundle_command,
-    check_command,
-    compare_command,
-    conformance_command,
-    data_command,
-    diff_command,
-    encode_command,
-    export_command,
-    gradient_command,
-    history_command,
-    init_command,
-    list_command,
-    merge_command,
-    pack_command,
-    pretrain_command,
-    probe_command,
-    report_command,
-    reproduce_command,
-    rerun_command,
-    run_command,
-    show_command,
-    site_command,
-    stats_command,
-    sweep_command,
-    tune_command,
-    unpack_command,
-    verify_command,
-    watch_command,
-):
-    cli.add_command(command)
+for path in COMMANDS:
+    module, _, name = path.rpartition(".")
+    cli.add_command(getattr(import_module(module), name))
 add_examples(cli)

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.papers.item_plan import MEASURED, SAMPLED
 from bench.plan.plan import Plan
 from bench.records.record import safe_name
+
+SAMPLED, MEASURED = "gradient-grid.csv", "gradient.json"
+"""Files of the sampled angles, and of a watched training."""
 
 HARDEST = "gradient-hardest.csv"
 CLS = "cls"

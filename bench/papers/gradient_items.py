@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from bench.gradient.figures import JOINT, select_gradient_figures
+from bench.gradient.run import MEASURED
 from bench.papers.item_layout import item_remarks, item_title
-from bench.papers.item_plan import MEASURED
 from bench.papers.paper_items import Item
 from bench.render.figure import Figure, Series
 from bench.render.grid import DASH, Grid
-from bench.reports.figures.gradient_runs import JOINT
-from bench.reports.figures.probe_plots import select_gradient_figures
 
 T = TypeVar("T")
 _MOST = 9

@@ -13,6 +13,7 @@ from bench.config.spec import MethodRequest, RunSpec
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import Backbone
 from bench.errors import InputError
+from bench.gradient.run import MEASURED, SAMPLED
 from bench.nn.model_folder import ModelFolder, resolve_folder
 from bench.papers import flops as scale
 from bench.papers.item_cells import ItemCell, cell_methods, lay_out_cells
@@ -23,11 +24,8 @@ from bench.records.record import RecordPlace as Kept
 from bench.records.record import safe_name, sum_training_seconds
 from bench.records.store import ResultStore
 from bench.registry import discover
+from bench.reports.campaign import GRADIENT
 
-GRADIENT = "gradient"
-"""Folder of what ``bench gradient`` measures, in the campaign's."""
-SAMPLED, MEASURED = "gradient-grid.csv", "gradient.json"
-"""Its files: of the sampled angles, of a watched training."""
 PAPERS_BACKBONE = Backbone(layers=12, pooler=True)
 """BERT-base and RoBERTa-base, also where their folders aren't here."""
 

@@ -193,7 +193,9 @@ def variance_components(
     seeds_vary = bool(parts[:by_seeds].any())
     least = 0.0 if seeds_vary or (n_a, n_b) == (1, 1) else least_p(n_a, n_b, paired=paired)
     # the interval of the seeds and that of all parts, the wider one first
-    tests = [_t_test(difference, parts[:n], freedom[:n], level) for n in (by_seeds, len(parts)) if parts[:n].any()]
+    tests = [
+        _t_test(difference, parts[:n], freedom[:n], level) for n in (by_seeds, len(parts)) if parts[:n].any()
+    ]
     tests.sort(reverse=True)
     half, error, df, _ = tests[0] if tests else (0.0, 0.0, None, 0.0)
     p_values = [p for *_, p in tests]

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 
-from bench.cli.gradient import gradient_command as command
 from bench.data.toy import make_toy_task
 from bench.errors import BenchError, InputError
 from bench.gradient.angles import (
@@ -34,6 +33,8 @@ from bench.gradient.angles import (
     sampled_hardest_share,
     shade_cells,
 )
+from bench.gradient.command import gradient_command as command
+from bench.gradient.figures import gradient_figures
 from bench.gradient.held_out import hold_out, take_snapshot, watch_training
 from bench.gradient.views import (
     batch_cosines,
@@ -50,7 +51,6 @@ from bench.losses.paradigm_losses import gradient_dissipation as loss_dissipatio
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.dropout import set_dropout
 from bench.registry import discover
-from bench.reports.figures.probe_plots import gradient_figures
 from bench.stages import StageContext, TrainedMethod
 from bench.stats.inputs import make_generator
 from tests.support.paradigm import options

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from bench.config.sweep_manifest import Manifest
-from bench.probes.during_training import ProbedEvaluation, TrainingProbes, write_training_probes
 from bench.reports.campaign import Campaign, make_campaign
+from bench.training_probes.evaluations import ProbedEvaluation, TrainingProbes, write_training_probes
 from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, kinds_record, make_record, with_last
 
 OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"

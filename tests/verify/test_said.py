@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from bench.cli.site import _verify_campaign
 from bench.data import pins
 from bench.execution.repetition import build_rerun_spec, compare_notes, find_repeating_job
 from bench.plan.plan import make_plan
 from bench.records.record import parse_record
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
+from bench.site.command import _verify_campaign
 from bench.verify.card_checks import check_metadata
 from bench.verify.findings import Verification
 from tests.support.cli import Cli, records

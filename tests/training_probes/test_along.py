@@ -13,23 +13,23 @@ import pytest
 
 from bench.errors import DataError
 from bench.execution.encoder_builder import EncoderBuilder
-from bench.execution.training_probes import _ProbingBuilder
-from bench.probes.during_training import (
+from bench.reports.tables.relation import Rho
+from bench.stages import Stage
+from bench.stats.item_statistics import spearman_interval
+from bench.stats.seeds import one_sample
+from bench.training_probes.evaluations import (
     ProbedEvaluation,
     TrainingProbes,
     read_training_probes,
     write_training_probes,
 )
-from bench.reports.figures.training_probe_plots import training_probe_figures
-from bench.reports.tables.relation import Rho
-from bench.reports.tables.training_probe_tables import (
+from bench.training_probes.figures import evaluation_figures
+from bench.training_probes.run import _ProbingBuilder
+from bench.training_probes.tables import (
     evaluation_grids,
     evaluation_relations,
     within_relations,
 )
-from bench.stages import Stage
-from bench.stats.item_statistics import spearman_interval
-from bench.stats.seeds import one_sample
 from tests.support.cli import Cli
 
 SMALL = ("--suite", "toy", "--dev", "toy", "--set", "simcse.steps=6", "--set", "simcse.eval_every=2",
@@ -257,7 +257,7 @@ def test_lines_are_the_rows_of_the_table(tmp_path: Path) -> None:
         for p in training(2, (0.5,) * 5, ("c",), "c")
     ]
     write_training_probes(tmp_path / "along.json", TrainingProbes("mini", "toy", (*one, *two, *mean)))
-    energy, uniformity = training_probe_figures(tmp_path / "along.json")
+    energy, uniformity = evaluation_figures(tmp_path / "along.json")
     assert [line.name for line in energy.series] == ["m, joint", "m, sub1"]  # "other" pools no [CLS]
     assert [line.name for line in uniformity.series] == ["m, joint", "m, sub1", "other"]
     assert energy.series[0].x == pytest.approx((0.1, 0.2, 0.3, 0.4, 0.5))

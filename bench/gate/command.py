@@ -1,4 +1,4 @@
-"""``bench check``."""
+"""``bench check`` and ``bench history``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bench.cli.options import (
     campaign_option,
     check_device,
     data_option,
+    format_option,
     level_option,
     load_plugin_options,
     plugin_option,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from bench.plan.plan import Plan
     from bench.records.record import RunRecord
     from bench.records.store import ResultStore
-
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FORMATS = ("text", "markdown", "html", "json")
@@ -360,3 +360,24 @@ def _exit_with_verdict(gate: Gate) -> None:
             hint=f"the same command with --update --why TEXT{alone} takes them as the new reference",
         )
     sys.exit(gate.exit_code)
+
+
+@click.command()
+@click.argument("folder", type=PATH, metavar="FOLDER")
+@strict_option(
+    "--methods", help="Only these, comma-separated ids as in the table; 'average' is that over the cells."
+)
+@format_option("text", "markdown", "html", "csv", "json")
+def history_command(folder: Path, methods: str | None, form: str) -> None:
+    """Print scores over builds, with the limits of the gate, from the verdicts that a folder keeps.
+
+    FOLDER has files of `bench check --json`, at any depth. Builds stand in the order of their dates. html is
+    one file with a chart a cell; csv and json have scores in the metric's unit, other formats in points.
+    """
+    from bench.config.method_ids import split_outside_brackets
+    from bench.gate.history_page import render_history
+    from bench.gate.verdict_history import read_history
+
+    found = read_history(folder)
+    chosen = None if methods is None else split_outside_brackets(methods)
+    click.echo(render_history(found, found.lines(chosen), form), nl=False)

@@ -1,22 +1,119 @@
-"""Figures of ``bench gradient``'s runs: each alone, and several of one folder together."""
+"""Figures of what ``bench gradient`` writes: sampled angles, each run alone, and several runs of one folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.comparison.selection import group_by
 from bench.records.record import safe_name
+from bench.records.store import ResultStore
 from bench.render.figure import Figure, Series
-from bench.reports.campaign import GRADIENT, read_json
+from bench.reports.campaign import GRADIENT, Campaign, read_json, read_table
+from bench.reports.figures.campaign_files import check_figures
 
 JOINT = "gradient-runs"
 """Begins the names of figures of several runs."""
 _WHEN = {"before": "before training", "after": "after training"}
 _LEMMA_BINS = 30
+_GRID = ("mu_pos", "mu_neg")
+_HARDEST = ("mu_neg", "tau", "share", "share_released")
+_RUNS = "*/gradient.json"
+"""Files of measured trainings; those of one folder share figures."""
+_MOST_CELLS = 50  # a side of a drawn grid
+_NAMES = {
+    "gd": "Gradient dissipation",
+    "ratio": "Ratio of positive to negative",
+    "shaded": "Where the ratio doesn't matter",
+}
+
+
+def campaign_gradient_figures(campaign: Campaign) -> list[tuple[ResultStore, list[Figure]]]:
+    """Return the figures of each store's folder of gradients; raises DataError for a damaged file."""
+    names = (*_SAMPLED, _RUNS)
+    files = [file for name in names for file in campaign.files(f"{GRADIENT}/{name}")]
+    return [
+        (
+            store,
+            select_gradient_figures(store.root / GRADIENT, [path for home, path in files if home is store]),
+        )
+        for store in campaign.stores
+    ]
+
+
+def gradient_figures(folder: Path) -> list[Figure]:
+    """Return the figures of what ``bench gradient`` wrote into a folder; raises DataError if damaged."""
+    return select_gradient_figures(
+        folder, [p for name in (*_SAMPLED, _RUNS) for p in sorted(folder.glob(name))]
+    )
+
+
+def select_gradient_figures(folder: Path, files: Sequence[Path]) -> list[Figure]:
+    """Return the figures of some of the files in such a folder; raises DataError for a damaged one."""
+    sampled, runs = ([p for p in files if (p.name in _SAMPLED) == alone] for alone in (True, False))
+    return _folder_figures(folder, sampled, runs)
+
+
+def _folder_figures(folder: Path, sampled: Iterable[Path], runs: Sequence[Path]) -> list[Figure]:
+    found = [figure for path in sampled for figure in check_figures(path, partial(_SAMPLED[path.name], path))]
+    found += [figure for path in runs for figure in check_figures(path, partial(run_figures, path))]
+    return found + check_figures(folder, partial(joint_figures, runs))
+
+
+def _sampled_grids(path: Path) -> Iterator[Figure]:
+    """Gradient dissipation and ratios over the means of the angles (gradient paradigm, Figures 2, 4, 10)."""
+    table = read_table(path, _GRID)
+    source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
+    rows, columns = (
+        _thin_values(sorted({float(line[key]) for line in table}, reverse=key == "mu_pos")) for key in _GRID
+    )
+    at = {(float(line["mu_pos"]), float(line["mu_neg"])): line for line in table}
+    labels = tuple(f"{angle:.2f}" for angle in rows), tuple(f"{angle:.2f}" for angle in columns)
+    axes = "mean angle of negatives", "mean angle of positives"
+    for key in table[0]:
+        if key not in _GRID:
+            kind, _, loss = key.partition("_")
+            file = f"gradient-{safe_name(key.replace('_', '-'))}"
+            title = f"{_NAMES.get(kind, kind)}: {loss.replace('_', ' ')}"
+            cells = tuple(tuple(float(at[(p, n)][key]) for n in columns) for p in rows)
+            yield Figure(file, "gradient", title, "heat", *axes, source, (), *labels, cells)
+
+
+def _thin_values(values: Sequence[float]) -> list[float]:
+    """At most _MOST_CELLS of them, ends included."""
+    if len(values) <= _MOST_CELLS:
+        return list(values)
+    return [values[round(i)] for i in np.linspace(0, len(values) - 1, _MOST_CELLS)]
+
+
+def _hardest_shares(path: Path) -> Iterator[Figure]:
+    """Share of the hardest negative by temperature (Figure 3)."""
+    table = read_table(path, _HARDEST)
+    source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
+    axes = "mean angle of negatives", "share"
+    for key, how in (("share", "as the paper writes it"), ("share_released", "as the released code")):
+        series = tuple(
+            Series(f"tau {tau}", *_columns([(line["mu_neg"], line[key]) for line in lines]))
+            for tau, lines in group_by(table, lambda line: line["tau"]).items()
+        )
+        name, title = f"gradient-hardest-{key.replace('_', '-')}", f"Share of the hardest negative, {how}"
+        yield Figure(name, "gradient", title, "lines", *axes, source, series)
+
+
+def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return tuple(float(x) for x, _ in pairs), tuple(float(y) for _, y in pairs)
+
+
+_SAMPLED: dict[str, Callable[[Path], Iterable[Figure]]] = {
+    "gradient-grid.csv": _sampled_grids,
+    "gradient-hardest.csv": _hardest_shares,
+}
+"""Files of sampled angles and what makes their figures."""
 
 
 @dataclass(frozen=True)

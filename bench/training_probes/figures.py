@@ -7,14 +7,22 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.comparison.selection import group_by
-from bench.probes.during_training import ProbedEvaluation, read_training_probes
 from bench.records.record import safe_name
+from bench.records.store import ResultStore
 from bench.render.figure import Figure, Series
 from bench.render.grid import SCALE
+from bench.reports.campaign import ALONG, Campaign
+from bench.reports.figures.campaign_files import figures_by_file
 from bench.reports.tables.relation import QUANTITIES, ProbeQuantity
+from bench.training_probes.evaluations import ProbedEvaluation, read_training_probes
 
 
-def training_probe_figures(path: Path) -> Iterator[Figure]:
+def training_probe_figures(campaign: Campaign) -> list[tuple[ResultStore, list[Figure]]]:
+    """Return the figures of each file of probes along trainings, with the campaign's store."""
+    return figures_by_file(campaign, ALONG, evaluation_figures)
+
+
+def evaluation_figures(path: Path) -> Iterator[Figure]:
     """Yield a figure a quantity from a file of ``bench probe --along --out``; raises DataError if damaged."""
     kept = read_training_probes(path)
     source = (f"file: {path.name}", f"profile: {kept.profile}", f"dev set: {kept.dev}")

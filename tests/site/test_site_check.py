@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli.site import _verify_campaign
 from bench.records.store import ResultStore
+from bench.site.command import _verify_campaign
 
 RESULTS = Path(__file__).parents[2] / "results"
 

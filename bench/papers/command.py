@@ -274,6 +274,7 @@ def _describe_item(item: Item) -> list[Grid]:
 def _measure_gradient(made: ItemPlan, show: bool) -> list[Figure]:
     """Measure what ``bench gradient`` does for an item and isn't there yet; return its figures."""
     from bench.gradient.run import (
+        MEASURED,
         check_same_stage,
         check_watched_plan,
         measure_training,
@@ -281,7 +282,7 @@ def _measure_gradient(made: ItemPlan, show: bool) -> list[Figure]:
         write_sampled,
     )
     from bench.papers.gradient_items import item_figures
-    from bench.papers.item_plan import MEASURED, gradient_folder, watched_folder
+    from bench.papers.item_plan import gradient_folder, watched_folder
     from bench.records.store import ResultStore
 
     store = ResultStore(made.spec.results, made.spec.campaign)

@@ -55,8 +55,8 @@ def gradient_command(
     except OSError as error:
         raise InputError(f"the figures can't be written: {error.strerror}", where=f"--out {out}") from error
     if figures is not None:
+        from bench.gradient.figures import gradient_figures
         from bench.render.figure_files import draw_figures
-        from bench.reports.figures.probe_plots import gradient_figures
 
         for path in draw_figures(gradient_figures(out), figures):
             click.echo(f"figure: {path}", err=True)

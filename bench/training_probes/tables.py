@@ -8,7 +8,6 @@ from statistics import fmean
 
 from bench.comparison.selection import group_by
 from bench.errors import NotComparableError
-from bench.probes.during_training import ProbedEvaluation, read_training_probes
 from bench.render.grid import DASH, Grid, format_score
 from bench.reports.campaign import ALONG, Campaign
 from bench.reports.tables.probes import describe_sentences
@@ -24,6 +23,7 @@ from bench.reports.tables.relation import (
 from bench.reports.tables.relation_grid import RelationWords, relation_grid, rho_ends, rho_value
 from bench.stats.inputs import MIN_PAIRS
 from bench.stats.seeds import one_sample
+from bench.training_probes.evaluations import ProbedEvaluation, read_training_probes
 
 WORDS = RelationWords(
     "evaluations",
