@@ -1,4 +1,4 @@
-"""Figures of what ``bench gradient`` writes: sampled angles, each run alone, and several runs of one folder."""
+"""Figures of `bench gradient`: sampled angles, and held-out text before, during and after training."""
 
 from __future__ import annotations
 

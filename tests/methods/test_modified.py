@@ -420,7 +420,12 @@ def test_options_reach_the_loss() -> None:
         ]
     table += [
         ("m_mhe", {"w": False, "r": False}, ModifiedSteps(True, nu=10.0), "released"),
-        ("m_vicreg", {"kernel": "power"}, ModifiedSteps(True, True, True, ratio=1.5, kernel="power"), "released"),
+        (
+            "m_vicreg",
+            {"kernel": "power"},
+            ModifiedSteps(True, True, True, ratio=1.5, kernel="power"),
+            "released",
+        ),
         (
             "m_barlow",
             {"kernel": "power", "kernel_power": 2.0},

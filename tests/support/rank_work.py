@@ -160,11 +160,11 @@ def in_float64() -> Iterator[None]:
         return model.double(), tokenizer
 
     place: Any = backbone  # whoever imported load_backbone by name calls this
-    place._load = load
+    place._load_whole_model = load
     try:
         yield
     finally:
-        place._load = _PLAINLY
+        place._load_whole_model = _PLAINLY
 
 
 @cache
