@@ -191,8 +191,8 @@ ENCODING = (
         "half_of_the_length",
         "truncation",
         BACKBONE,
-        "return token_rows(self.tokenizer, sentences, self.max_length)",
-        "return token_rows(self.tokenizer, sentences, self.max_length // 2)",
+        "return tokenize_rows(self.tokenizer, sentences, self.max_length)",
+        "return tokenize_rows(self.tokenizer, sentences, self.max_length // 2)",
         RECOMPUTE,
     ),
     Mutation(
@@ -257,8 +257,8 @@ DRAWS = (
         "dropout_in_dev",
         "dropout",
         LOOP,
-        "    module.eval()\n    with in_float32():",
-        "    with in_float32():",
+        "    module.eval()\n    with use_full_float32():",
+        "    with use_full_float32():",
     ),
     Mutation(
         "no_dropout_after_dev",
@@ -304,7 +304,9 @@ LOSS = (
         "pairs = [(states.first, states.second)]",
         "pairs = [(states.first, states.first)]",
     ),
-    Mutation("sign_of_the_norm_loss", "loss", LOSSES, "(-cosine.log() * norm", "(cosine.log() * norm"),
+    Mutation(
+        "sign_of_the_norm_loss", "loss", LOSSES, "(-cosine.log() * tensor_norm", "(cosine.log() * tensor_norm"
+    ),
     Mutation(
         "targets_shuffled",
         "labels shuffled",
@@ -342,10 +344,10 @@ LOSS = (
         "EMA reversed",
         MOMENTUM,
         "torch._foreach_mul_(slow, self.momentum)\n"
-        "        torch._foreach_add_(slow, [master_of(each) for "
+        "        torch._foreach_add_(slow, [get_master(each) for "
         "each in followed.values()], alpha=1 - self.momentum)",
         "torch._foreach_mul_(slow, 1 - self.momentum)\n"
-        "        torch._foreach_add_(slow, [master_of(each) for "
+        "        torch._foreach_add_(slow, [get_master(each) for "
         "each in followed.values()], alpha=self.momentum)",
     ),
 )

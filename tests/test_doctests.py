@@ -20,7 +20,7 @@ SOURCES = {
 """Every module by the name under which it is imported."""
 PLUMBING = (  # public functions among statistics and losses that compute none
     *("run_scores", "table", "items", "check_level", "check_draws", "caption"),
-    *("check_views", "check_form", "no_loss"),
+    *("check_views", "check_form", "zero_loss"),
 )
 
 

@@ -105,7 +105,7 @@ def compute_twin_states(
         cross_stream: "carry": the stream starts as the states that enter the first CAEL, passes from CAEL to
             CAEL and skips the layers between. "last": the last CAEL alone, its residual from the primitive
             stream.
-        cls_only: The primitive streams' [CLS] alone, (B, 1, H); see :func:`bench.nn.hidden_states.compute_last_states`.
+        cls_only: The primitive streams' [CLS] alone, (B, 1, H).
 
     Raises:
         InputError: with CAELs, towers that don't fit (see :func:`check_towers`), positions outside the layers
@@ -158,7 +158,7 @@ def check_towers(first: Any, second: Any) -> None:
 def record_layer_states(
     model: Any, chunk: Chunk, positions: Sequence[int], *, cls_only: bool = False
 ) -> tuple[Tensor, list[LayerRecord]]:
-    """:func:`bench.nn.hidden_states.compute_last_states`, and the records of the layers at ``positions`` (from 1)."""
+    """Return a model's last states, and the records of the layers at ``positions`` (from 1)."""
     states, records = model.embeddings(input_ids=chunk.ids), []
     mask, layers = build_attention_mask(model.config, chunk, states.dtype), list(model.encoder.layer)
     for position, layer in enumerate(layers, start=1):

@@ -28,8 +28,8 @@ def end_prompt_sentence(sentence: str) -> str:
     It ends with a full stop unless it ends with one of . ? " ', its double quotes become single ones, and a
     question mark at its end becomes a full stop.
 
-    >>> end_prompt_sentence('He said "why?"'), end_prompt_sentence("Is it?"), end_prompt_sentence("A dog"), end_prompt_sentence("")
-    ("He said 'why?'", 'Is it.', 'A dog.', '')
+    >>> [end_prompt_sentence(text) for text in ('He said "why?"', "Is it?", "A dog", "")]
+    ["He said 'why?'", 'Is it.', 'A dog.', '']
     """
     if sentence and sentence[-1] not in ".?\"'":
         sentence += "."

@@ -50,7 +50,7 @@ def run_processes(
     plugins: Sequence[Plugin] = (),
     progress: Say | None = None,
 ) -> Any:
-    """Run ``work`` in fresh (spawned) processes that are joined (:func:`bench.training.distributed.join_process_group`).
+    """Run ``work`` in fresh (spawned) processes that form one group.
 
     Args:
         work: A function that pickles; every process runs it.

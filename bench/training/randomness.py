@@ -102,8 +102,9 @@ def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed:
             )
         set_dropout(model, _HALF)
         if needed and probability > 0 and not _find_random_modules(model, rows):
+            layer_kinds = ", ".join(_list_layer_kinds(model))
             raise InputError(
-                f"{type(model).__name__} has no dropout in its layers ({', '.join(_list_layer_kinds(model))}), by "
+                f"{type(model).__name__} has no dropout in its layers ({layer_kinds}), by "
                 "which the two views of a sentence would differ",
                 where=where,
                 expected="a backbone with dropout",

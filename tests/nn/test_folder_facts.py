@@ -76,8 +76,8 @@ def test_a_damaged_file_says_nothing(
 
 def test_facts_are_read_without_torch(zoo: Callable[[str], Path]) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom bench.nn.model_folder import folder_facts\n"
-        "print(folder_facts(Path(sys.argv[1])).kind, 'torch' in sys.modules)"
+        "import sys\nfrom pathlib import Path\nfrom bench.nn.model_folder import read_folder_facts\n"
+        "print(read_folder_facts(Path(sys.argv[1])).kind, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(zoo("bert"))], capture_output=True, text=True)
     assert done.stdout.split() == ["bert", "False"]
