@@ -51,7 +51,7 @@ class CellTask:
         training: Training text and dev set, None where no method trains.
         wait: Wait for a process that computes the same cell instead of answering "busy".
         running: Folder of the run's events, None for none.
-        besides: Its work but for training, for the events: see :func:`bench.execution.events.count_cell_work`.
+        besides: Its other work, for the events: see :func:`bench.execution.events.count_cell_work`.
     """
 
     jobs: tuple[Job, ...]

@@ -167,8 +167,9 @@ def build_model_card(
     rows += [("Computes", line) for line in card.equations]
     rows += [("Deviation", line) for line in card.deviations]
     rows += [(f"Option {name}", str(value)) for name, value in cell.options]
+    title, name, summary = map(escape_all_markdown, (cell.describe(), card.name, card.summary))
     parts = [
-        f"# {escape_all_markdown(cell.describe())}\n\n{escape_all_markdown(card.name)}: {escape_all_markdown(card.summary)}\n",
+        f"# {title}\n\n{name}: {summary}\n",
         _format_section("Method", rows),
         _format_section("Encoder", _encoder_rows(cell, builder, checkpoint)),
     ]

@@ -339,7 +339,8 @@ class RunMonitor:
         """How the run as a whole stands."""
         failed = sum(stand.news.get("state") in ("failed", "conflict") for stand in self.ended.values())
         planned = max(sum(self.planned.values()), len(self.ended))
-        done = f"{len(self.ended)} of {_format_count(planned)} cells done{f', {failed} failed' if failed else ''}"
+        done = f"{len(self.ended)} of {_format_count(planned)} cells done"
+        done += f", {failed} failed" if failed else ""
         if not self.alive:
             return f"{done}; stopped: its process is gone"
         return f"{done}, {self.left()} left"

@@ -102,7 +102,7 @@ def describe_weight_difference(profile: Profile, models: Iterable[ModelFolder | 
 
 
 def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
-    """Return what :func:`bench.nn.model_folder.read_layer_count` does, also of a backbone that is still to be made."""
+    """Count layers and pooler like :func:`read_layer_count`, also of a backbone that is still to be made."""
     if model.sha256:
         return read_layer_count(model.path)
     layers, _ = read_layer_count(

@@ -82,8 +82,7 @@ class RunRecord:
             that doesn't train. Scores are those of the checkpoint selected on the dev set; the metric
             "spearman_last" gives the last checkpoint's.
         notes: What every table with this record must say.
-        probes: What :mod:`bench.probes.measurement` found, by probe; "version" and "data" say how and on what.
-            They come after the scores and change none; how long they took is in timing.
+        probes: Results of :mod:`bench.probes.measurement` by probe; "version" and "data" say how and on what.
         provenance: Versions, commit, device, threads: facts that repeat when the run is repeated.
         timing: Wall and CPU seconds, date, processor: facts that don't.
     """
