@@ -139,7 +139,7 @@ class Case:
             for side, start, n in zip("ab", (first, second), self.setting.n, strict=True)
         }
         own = replace(sample, rows=rows)
-        (seen_a, draws_a), (seen_b, draws_b) = own.of("a"), own.of("b")
+        (seen_a, draws_a), (seen_b, draws_b) = own.select("a"), own.select("b")
         differences = draws_a.mean(1) - draws_b.mean(1)
         low, high = np.quantile(differences.mean(1), [ALPHA / 2, 1 - ALPHA / 2])
         self.scores.append((seen_a.mean(1), seen_b.mean(1)))
@@ -254,7 +254,7 @@ def items_alone(sizes: Sizes) -> Iterator[CoverageRow]:
             sample = draw_suite({"a": {"t": a}, "b": {"t": b}}, {"t": gold}, rng, 5 * DRAWS)
             found = paired_bootstrap(sample, "a", "b")["avg"]
             held.setdefault("paired bootstrap", []).append(found.low <= 0 <= found.high)
-            (seen, drawn), (other, _) = sample.of("a"), sample.of("b")
+            (seen, drawn), (other, _) = sample.select("a"), sample.select("b")
             low, high = np.quantile(drawn[:, 0, 0], [ALPHA / 2, 1 - ALPHA / 2])
             held.setdefault("item bootstrap, one run", []).append(bool(low <= true <= high))
             low, high = spearman_interval(float(seen[0, 0]), size)

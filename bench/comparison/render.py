@@ -45,7 +45,8 @@ def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) ->
         still, by = "the pairs don't vary" if _is_paired(c) else "no score varies over seeds", "an exact test"
     if f.said == "cannot show":
         return (
-            f"{start}{who} cannot show a difference between {c.first} and {c.second} at {format_percent(c.level)}: "
+            f"{start}{who} cannot show a difference between {c.first} and {c.second} at "
+            f"{format_percent(c.level)}: "
             f"{still and f'{still}, and '}the smallest p that {by} can give{after} is "
             f"{format_p_value(f.final_minimum)}{_describe_possible_difference(f)}"
         )
@@ -54,7 +55,8 @@ def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) ->
         size += f", {format_percent(f.final_level)} interval {format_difference_interval(*f.interval)}"
     size += f"{still and f', and {still}'}, {format_p_clause(f.final_p)} by {by}{after}"
     if f.said == "not shown":
-        return f"{start}{who} show no difference between {c.first} and {c.second}: {size}{_describe_possible_difference(f)}"
+        size += _describe_possible_difference(f)
+        return f"{start}{who} show no difference between {c.first} and {c.second}: {size}"
     winner = c.first if f.difference > 0 else c.second
     rest = "" if f.speaks_for == "items" else f", from {who}"
     rest += _describe_assumption(f) if f is c.headline else ""
@@ -250,15 +252,14 @@ def _describe_claim(said: Claim, who: str, scope: str) -> str:
 def _describe_published(c: Comparison) -> list[str]:
     lines = []
     for one in c.answers.published:
-        says = (
-            "other seeds alone can make it"
-            if one.inside
-            else "other seeds alone hardly make it: something else differs too"
-        )
+        place = "outside: other seeds alone hardly make it: something else differs too"
+        if one.inside:
+            place = "inside: other seeds alone can make it"
+        ends = format_difference_interval(one.low, one.high)
         lines.append(
-            f"Published: {format_points(one.difference)} points ({one.source}). If each were trained once more, the "
-            f"difference of these two runs would lie in {format_difference_interval(one.low, one.high)} with a chance of "
-            f"{format_percent(c.level)}; the published one lies {'inside' if one.inside else 'outside'}: {says}."
+            f"Published: {format_points(one.difference)} points ({one.source}). If each were trained once "
+            f"more, the difference of these two runs would lie in {ends} with a chance of "
+            f"{format_percent(c.level)}; the published one lies {place}."
         )
     if c.asked.published and not c.answers.published:
         lines.append("Published: not checked, as our runs give no spread over seeds.")
@@ -311,14 +312,15 @@ def _describe_design(c: Comparison, level: SeedLevel) -> list[str]:
         r = "" if pairs.correlation is None else f" with a correlation of {pairs.correlation:+.2f}"
         wide = "" if pairs.gain is None else f", {_format_width_ratio(pairs.gain)}"
         lines.append(
-            f"Pairs: {pairs.n}{r}. Welch's interval, which ignores them, is {format_difference_interval(d.low, d.high)}{wide}."
+            f"Pairs: {pairs.n}{r}. Welch's interval, which ignores them, is "
+            f"{format_difference_interval(d.low, d.high)}{wide}."
         )
     if exact := level.exact.get(AVERAGE):
         kind = "sign flips" if design.paired or design.test == "student" else "the permutation of runs"
         equal = "" if design.paired or design.test == "student" else ", but equal spreads"
         lines.append(
-            f"The exact test by {kind} needs no normal scores{equal}: {format_p_clause(exact.p)}; the smallest that it "
-            f"can give with so many seeds is {format_p_value(exact.minimum_p)}."
+            f"The exact test by {kind} needs no normal scores{equal}: {format_p_clause(exact.p)}; the "
+            f"smallest that it can give with so many seeds is {format_p_value(exact.minimum_p)}."
         )
     if (row := level.unequal) and row.keeps is False:
         lines.append(
@@ -373,7 +375,8 @@ def _describe_effect_sizes(c: Comparison, level: SeedLevel) -> list[str]:
         narrow = f", too narrow: {describe_coverage(method)}" if method.keeps is False else ""
         lines.append(
             f"Without the lowest and the highest quarter of scores (interquartile means) the difference is "
-            f"{format_points(d.difference)} points, bootstrap interval {format_difference_interval(d.low, d.high)}{narrow}."
+            f"{format_points(d.difference)} points, bootstrap interval "
+            f"{format_difference_interval(d.low, d.high)}{narrow}."
         )
     if level.aso is None:
         lines.append(f"Almost stochastic order: left out, it needs {LEAST_SEEDS} seeds per side.")
@@ -414,8 +417,8 @@ def _describe_plan(c: Comparison, plan: SeedPlan | None, power: Range | None) ->
         line = f"to show {detect} on these {name_items(c)} with a chance of {POWER:.0%} takes {found}{at}"
     else:
         line = (
-            f"how many seeds show {detect} on these {name_items(c)} with a chance of {POWER:.0%} {found}{at}; "
-            "so small a pilot is none to plan from"
+            f"how many seeds show {detect} on these {name_items(c)} with a chance of {POWER:.0%} {found}{at}"
+            "; so small a pilot is none to plan from"
         )
     at_hand = format_sample_sizes(c).removesuffix(" against a method without seeds")
     return [
@@ -429,14 +432,14 @@ def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
     drawn = f"paired bootstrap, {d.draws:,} draws"
     if c.headline.speaks_for == "items":
         lines = [
-            f"The smallest p that it can give is {format_p_value(d.minimum_p)} ({drawn}). It says nothing of other "
-            "seeds."
+            f"The smallest p that it can give is {format_p_value(d.minimum_p)} ({drawn}). It says nothing of "
+            "other seeds."
         ]
     else:
         lines = [
-            f"For {name_checkpoints(c)} on further {name_items(c)}: interval {format_difference_interval(d.low, d.high)}, "
-            f"{format_p_clause(d.p)}, the smallest possible {format_p_value(d.minimum_p)} ({drawn}). It says nothing of "
-            "other seeds."
+            f"For {name_checkpoints(c)} on further {name_items(c)}: interval "
+            f"{format_difference_interval(d.low, d.high)}, {format_p_clause(d.p)}, the smallest possible "
+            f"{format_p_value(d.minimum_p)} ({drawn}). It says nothing of other seeds."
         ]
     if any(pair.williams for pair in level.checkpoints):
         size = max(find_coverage(name, 1, 1).measured for name in ("williams", "steiger"))
@@ -461,5 +464,6 @@ def _describe_tasks(c: Comparison) -> str:
     return (
         f"Tasks: judge a single task by its corrected p ({test}, corrected by Benjamini-Hochberg over the "
         f"{len(c.corrected_tasks)} tasks). The tasks' intervals{exact} over "
-        f"{'seeds' if of_seeds else 'items'} agree with it: they are at {' and '.join(map(format_percent, levels))}."
+        f"{'seeds' if of_seeds else 'items'} agree with it: they are at "
+        f"{' and '.join(map(format_percent, levels))}."
     )

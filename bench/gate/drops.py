@@ -113,8 +113,8 @@ def name_test(design: SeedDesign) -> str:
 def choose_sides(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> Sides:
     """Choose the runs that are compared, and the test, from the seeds alone.
 
-    ``choose_seed_design`` chooses. Runs of the seeds that both sides have are pairs where these are enough; the
-    others aren't compared. Elsewhere Welch's test compares all runs. A single run has no test.
+    ``choose_seed_design`` chooses. Runs of the seeds that both sides have are pairs where these are enough;
+    the others aren't compared. Elsewhere Welch's test compares all runs. A single run has no test.
 
     Args:
         key: The cell.
@@ -132,7 +132,8 @@ def choose_sides(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) 
     has_test = min(len(then), len(now)) > 1
     if not has_test and list_record_seeds(one) != list_record_seeds(other):
         raise InputError(
-            f"{cell_name(key)} has seeds {list_record_seeds(then)} in the reference and {list_record_seeds(now)} here",
+            f"{cell_name(key)} has seeds {list_record_seeds(then)} in the reference and "
+            f"{list_record_seeds(now)} here",
             expected="two seeds or more on both sides, or one that both have",
         )
     machines = [{tuple(machine_facts(record).items()) for record in side} for side in (one, other)]

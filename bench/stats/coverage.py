@@ -60,7 +60,7 @@ class CoverageRow:
 
     @property
     def exact(self) -> bool | None:
-        """True if the measured rate is within 2 points of the nominal one; None for a rule without a level."""
+        """True if the measured rate is within 2 points of nominal; None for a rule without a level."""
         return None if self.nominal is None else abs(self.measured - self.nominal) <= TOLERANCE
 
 
@@ -112,7 +112,7 @@ def find_coverage(
         method: The procedure, as the table names it.
         n_a: Seeds of a, or pairs; of the side with the larger spread where spreads are unequal.
         n_b: Seeds of b; 1 for a deterministic method.
-        correlation: Of the pairs: the nearest measured one. None: rows of independent sides, if there are any.
+        correlation: Of the pairs: the nearest measured one. None: rows of independent sides, if any.
         design: Distribution of the scores; default the method's first.
         target: Population; default the method's first in that design.
         rows: The table; default ``coverage.csv``.

@@ -3,8 +3,8 @@
 A test that finds no significant difference is no evidence of equality. Here the null hypotheses are reversed:
 the true difference is as large as the margin, or smaller than the claim. The data have to refute that.
 
-All functions take a :class:`DifferenceEstimate`. :func:`estimate_from_interval` makes one from any t interval:
-Welch's, Student's, the paired one, those of variance components.
+All functions take a :class:`DifferenceEstimate`. :func:`estimate_from_interval` makes one from any t
+interval: Welch's, Student's, the paired one, those of variance components.
 """
 
 from __future__ import annotations
@@ -188,9 +188,9 @@ def largest_possible_difference(estimate: DifferenceEstimate, level: float = 0.9
 def equivalence_test(estimate: DifferenceEstimate, margin: float, level: float = 0.95) -> Equivalence:
     """Two one-sided tests of equality within a margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15).
 
-    "Equal within": both t tests, of difference <= -margin and of difference >= margin, have p <= alpha, so the
-    interval of level 1 - 2 alpha is inside the margin. "Different": the two-sided interval of the level is
-    outside the margin. Either is wrong in at most alpha of all repetitions (measured:
+    "Equal within": both t tests, of difference <= -margin and of difference >= margin, have p <= alpha, so
+    the interval of level 1 - 2 alpha is inside the margin. "Different": the two-sided interval of the level
+    is outside the margin. Either is wrong in at most alpha of all repetitions (measured:
     ``bench.stats.coverage``, method "equivalence").
 
     Args:

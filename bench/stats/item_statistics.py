@@ -98,7 +98,7 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
     >>> found.low < found.difference < found.high, found.n, round(found.minimum_p, 4)
     (True, 40, 0.01)
     """
-    (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
+    (seen_a, draws_a), (seen_b, draws_b) = sample.select(a), sample.select(b)
     observed = seen_a.mean(0) - seen_b.mean(0)
     differences = draws_a.mean(1) - draws_b.mean(1)
     result = {

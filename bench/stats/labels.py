@@ -72,8 +72,8 @@ def wilson_interval(share: float, items: int, level: float = 0.95) -> tuple[floa
     Raises:
         ValueError: a share outside [0, 1], or no items.
 
-    >>> [round(end, 4) for end in wilson_interval(0.9, 10)], [round(end, 4) for end in wilson_interval(0.0, 100)]
-    ([0.5958, 0.9821], [0.0, 0.037])
+    >>> [round(end, 4) for end in (*wilson_interval(0.9, 10), *wilson_interval(0.0, 100))]
+    [0.5958, 0.9821, 0.0, 0.037]
     """
     if not 0 <= share <= 1 or items < 1:
         raise ValueError(f"a share of {share} of {items} items; expected 0 to 1 of at least one")

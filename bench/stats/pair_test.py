@@ -64,9 +64,7 @@ def pair_test(
     x, y = check_sides(a, b)
     if level is not None:
         check_level(level)
-    for name, runs, is_deterministic in zip("ab", (x, y), deterministic, strict=True):
-        if is_deterministic and len(runs) != 1:
-            raise ValueError(f"{name} has {len(runs)} runs; expected 1 of a deterministic method")
+    _check_deterministic((x, y), deterministic)
     difference = float(x.mean() - y.mean())
     if all(deterministic):
         if items is None:
@@ -88,6 +86,12 @@ def pair_test(
     if any(deterministic):
         return _t_test(difference, seeds, parts, STUDENT, level, least)
     return _t_test(difference, side_parts(*seeds), parts, WELCH, level, least)
+
+
+def _check_deterministic(sides: tuple[FloatArray, FloatArray], deterministic: tuple[bool, bool]) -> None:
+    for name, runs, is_deterministic in zip("ab", sides, deterministic, strict=True):
+        if is_deterministic and len(runs) != 1:
+            raise ValueError(f"{name} has {len(runs)} runs; expected 1 of a deterministic method")
 
 
 def _mean_variance(runs: FloatArray) -> tuple[float, int]:

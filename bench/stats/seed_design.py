@@ -15,7 +15,7 @@ Seeds = tuple[int, ...]
 
 PAIRED_TESTS = ("paired", "sign-flip")
 LEAST_COMMON = 3
-"""Seeds in common that make pairs if each side has other seeds too, and if they are half of the smaller side."""
+"""Seeds in common that make pairs if both sides have others too, if they are half of the smaller side."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,8 @@ def choose_design(
     common, smaller_side = common_seeds(a, b), min(len(a), len(b))
     count = len(common[0])
     is_enough = 2 * count >= smaller_side and count >= LEAST_COMMON
-    if pairs and (is_enough or (pair_subset and count == smaller_side)):
-        used = common
-    else:
-        used = all_seeds
+    is_enough = is_enough or (pair_subset and count == smaller_side)
+    used = common if pairs and is_enough else all_seeds
     if asked == "auto" and (not pairs or used[0] != used[1]):
         return SeedDesign("welch", all_seeds, too_few=count if pairs else 0)
     if used[0] != used[1]:

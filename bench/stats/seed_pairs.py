@@ -62,9 +62,9 @@ def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifferenc
 
     t = mean(d) / (s_d / sqrt n) with d_i = a_i - b_i and n - 1 degrees of freedom. Exact for normal
     differences, whatever the correlation r of the pairs and the two spreads. Equal spreads give
-    s_d^2 = 2 s^2 (1 - r): with five pairs and r = 0.99 the interval is an eighth as wide as Welch's, with r = 0
-    a little wider. Differences that agree but for rounding count as constant. The measured coverage is in
-    ``bench.stats.coverage``, method "paired t".
+    s_d^2 = 2 s^2 (1 - r): with five pairs and r = 0.99 the interval is an eighth as wide as Welch's, with
+    r = 0 a little wider. Differences that agree but for rounding count as constant. The measured coverage is
+    in ``bench.stats.coverage``, method "paired t".
 
     Args:
         a: (runs,) scores of one method, at least two.

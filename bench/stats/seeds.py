@@ -15,7 +15,7 @@ from bench.stats.inputs import FloatArray, check_level, check_scores, check_side
 
 MAX_SEEDS = 40  # of both sides together in an exact test: a million half sums
 UNEVEN, FEW = 2, 5
-"""A side with fewer than ``FEW`` seeds, against ``UNEVEN`` times as many, gives a test its degrees of freedom."""
+"""A side of fewer than ``FEW`` seeds, against ``UNEVEN`` times as many, sets the degrees of freedom."""
 VariancePart = tuple[Any, int]
 """A variance, or an array of them, and its degrees of freedom."""
 _LEAST_SPREAD = 1e-70
@@ -278,8 +278,8 @@ def judge_p_value(
 def least_p(n_a: int, n_b: int, *, paired: bool = False) -> float:
     """Return the smallest p of an exact test, which constant differences get.
 
-    A t test is undefined for them, and 0 would be wrong: with accuracies of 80% on 100 items two pairs of runs
-    of equal methods have the same difference, other than 0, in one of 22 comparisons.
+    A t test is undefined for them, and 0 would be wrong: with accuracies of 80% on 100 items two pairs of
+    runs of equal methods have the same difference, other than 0, in one of 22 comparisons.
 
     Args:
         n_a: Seeds of a, or pairs.
@@ -287,7 +287,7 @@ def least_p(n_a: int, n_b: int, *, paired: bool = False) -> float:
         paired: Whether they are pairs.
 
     Returns:
-        2 / 2^n for n pairs, and for n seeds against a fixed score; otherwise 2 / C(n_a + n_b, n_a); at most 1.
+        2 / 2^n for n pairs or n seeds against a fixed score, otherwise 2 / C(n_a + n_b, n_a); at most 1.
 
     >>> least_p(5, 5), least_p(5, 5, paired=True), least_p(5, 1)
     (0.007936507936507936, 0.0625, 0.0625)

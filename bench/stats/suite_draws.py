@@ -30,7 +30,7 @@ class SuiteDraws:
     observed: FloatArray
     draws: FloatArray
 
-    def of(self, method: str) -> tuple[FloatArray, FloatArray]:
+    def select(self, method: str) -> tuple[FloatArray, FloatArray]:
         """Return a method's observed (runs, tasks) correlations and (draws, runs, tasks).
 
         Raises:

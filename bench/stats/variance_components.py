@@ -90,9 +90,9 @@ def hierarchical_bootstrap(
 ) -> HierarchicalDifference:
     """Bootstrap of whole seed rows, and of items within each task; both methods see the same items in a draw.
 
-    Descriptive: a percentile interval over few seeds is too narrow. ``variance_components`` gives the interval
-    that commands print. The measured coverage of both is in ``bench.stats.coverage``, methods "hierarchical"
-    and "components".
+    Descriptive: a percentile interval over few seeds is too narrow. ``variance_components`` gives the
+    interval that commands print. The measured coverage of both is in ``bench.stats.coverage``, methods
+    "hierarchical" and "components".
 
     Args:
         sample: Draws of the items of both methods, from ``draw_suite``.

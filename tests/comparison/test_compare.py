@@ -131,8 +131,8 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     start = "For further seeds on these test pairs: noise is ahead: "
     low, high = (f"{100 * end:+.2f}" for end in (d.low, d.high))
     assert describe_verdict(found) == (
-        f"{start}noise - {NOISY} = +50.00 points, 95% interval [{low}, {high}], {format_p_clause(d.p)} by Welch's test, "
-        "from 4 seeds per side"
+        f"{start}noise - {NOISY} = +50.00 points, 95% interval [{low}, {high}], {format_p_clause(d.p)} "
+        "by Welch's test, from 4 seeds per side"
     )
     assert describe_verdict(compare(b, a)).startswith(
         f"{start}{NOISY} - noise = -50.00 points, 95% interval ["

@@ -120,9 +120,9 @@ def test_plans_are_of_the_design_and_of_a_chosen_difference() -> None:
     chance = compute_power_range(0.01, spread_of_sides(A, B), 5, 5)
     assert said(sides, "Plan: ") == (
         "Plan: to show a true difference of 1.00 points on these test pairs with a chance of 80% takes "
-        f"{describe_seed_plan(plan_seeds(0.01, spread_of_sides(A, B)))}. The 5 seeds per side at hand show it with a chance "
-        f"of {chance.value:.0%} ({chance.low:.0%} to {chance.high:.0%}); the ranges come from a spread that "
-        "is only estimated."
+        f"{describe_seed_plan(plan_seeds(0.01, spread_of_sides(A, B)))}. The 5 seeds per "
+        f"side at hand show it with a chance of {chance.value:.0%} ({chance.low:.0%} to {chance.high:.0%}); the ranges come "
+        "from a spread that is only estimated."
     )
     few = asked(A[:2], B[:2], lambda _: (), detect=0.01)
     assert said(few, "Plan: ").startswith(

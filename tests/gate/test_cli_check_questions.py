@@ -25,7 +25,6 @@ UPDATE = ("check", "--update", "--yes", "--why")
 overlap = WordOverlapScorer.score_pairs
 METHOD = """
 from bench.card import MethodCard, Option
-from bench.data.toy import toy_task
 from bench.registry import add_method
 import numpy as np
 

@@ -144,11 +144,11 @@ def test_a_suite_holds_every_method_run_and_task() -> None:
         rows = np.vstack([several[task], single[task]])
         expected = spearman_draws(rows, scores, draws, 100)
         for name, part in (("several", slice(0, 3)), ("single", slice(3, 4))):
-            observed, drawn = sample.of(name)
+            observed, drawn = sample.select(name)
             np.testing.assert_array_equal(observed[:, i], spearman_rows(rows[part], scores))
             np.testing.assert_array_equal(drawn[:, :, i], expected[:, part])
     with pytest.raises(ValueError, match="no method 'other' in the sample; expected one of several, single"):
-        sample.of("other")
+        sample.select("other")
 
 
 @pytest.mark.parametrize(
