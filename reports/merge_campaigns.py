@@ -57,7 +57,7 @@ def parse_campaigns(results: Path, text: str) -> tuple[ResultStore, ...]:
 
 
 def collect_records(stores: Sequence[ResultStore]) -> list[CampaignRecord]:
-    """Return every record of campaigns; raises what :func:`bench.reports.unreadable_records.scan_campaign` does."""
+    """Return every record of campaigns; raises as ``scan_campaign``."""
     return [
         CampaignRecord(record, store, () if error is None else (error,))
         for store in stores

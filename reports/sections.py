@@ -1,7 +1,7 @@
 """The one list of views: ``--table``, its help, the page and the printed report all read it.
 
-A view is one file, of :mod:`bench.reports.tables` or of a feature's folder, and one entry here. The list itself loads nothing heavy: the
-help of the command line reads it.
+A view is one file, of :mod:`bench.reports.tables` or of a feature's folder, and one entry here.
+The list imports no view, so that the command line's help can read it.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def parse_quantity(text: str, where: str) -> ItemQuantity:
     """Parse a quantity; raises DataError where it is none.
 
     >>> parse_quantity("tncse-retrieval/avg@ndcg@10", "")
-    Quantity(kind='score', suite='tncse-retrieval', name='avg', metric='ndcg@10')
+    ItemQuantity(kind='score', suite='tncse-retrieval', name='avg', metric='ndcg@10')
     >>> parse_quantity("probe:cls_energy/mean", "").name
     'cls_energy/mean'
     """
@@ -199,8 +199,8 @@ def _sweep_cells(item: Item, backbone: Backbone) -> Iterable[ItemCell]:
 def add_options(method: str, options: str) -> str:
     """Return a method with more options in its brackets.
 
-    >>> add_options("tncse[drop_norms=2]", "sick=true"), add_options("tncse", "sick=true"), add_options("tncse", "")
-    ('tncse[drop_norms=2,sick=true]', 'tncse[sick=true]', 'tncse')
+    >>> add_options("tncse[drop_norms=2]", "sick=true"), add_options("tncse", "")
+    ('tncse[drop_norms=2,sick=true]', 'tncse')
     """
     if not options:
         return method

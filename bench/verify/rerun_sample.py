@@ -95,7 +95,8 @@ def _excess_difference(differences: Sequence[RerunDifference], then: RunRecord, 
         correlation = each.name.rpartition(" ")[2].startswith("spearman")
         bound = TRAINED_BOUND if trained else UNTRAINED_BOUND if correlation and not coarse else COARSE_BOUND
         if _absolute_difference(each) > bound and (each.name.startswith(f"{AVERAGE} ") or not trained):
-            return f"{each.name} differs by {_absolute_difference(each):.2g}, and other versions or hardware excuse {bound}"
+            size = f"{_absolute_difference(each):.2g}"
+            return f"{each.name} differs by {size}, and other versions or hardware excuse {bound}"
     return ""
 
 

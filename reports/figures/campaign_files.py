@@ -31,7 +31,7 @@ def file_figures(campaign: Campaign) -> list[Figure]:
 def figures_by_file(
     campaign: Campaign, pattern: str, make: Callable[[Path], Iterable[Figure]]
 ) -> list[tuple[ResultStore, list[Figure]]]:
-    """Return the figures of each file of a pattern, with the campaign's store; raises DataError if damaged."""
+    """Return each matching file's figures and its campaign; raises DataError for a damaged file."""
     return [(store, check_figures(path, partial(make, path))) for store, path in campaign.files(pattern)]
 
 

@@ -88,7 +88,8 @@ def _column_notes(enough: Sequence[SettingCorrelation]) -> list[str]:
         "have no seeds, so there every two that are unequal count.",
         "independent: groups of methods that share no trained stage; the interval is that of so many "
         "methods, each by itself. They share more: code, and settings sometimes weights, text or test data. "
-        f"Few say little: at rho 0.5 the interval is {_rho_interval(10)} with ten, {_rho_interval(30)} with thirty.",
+        f"Few say little: at rho 0.5 the interval is {_rho_interval(10)} with ten, {_rho_interval(30)} with "
+        "thirty.",
     ]
     if any(one.found.rho is None for one in enough):
         notes.append("No rho: all averages of one setting are equal.")

@@ -82,10 +82,10 @@ def setting_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = st
     found = []
     for name, values in table_facts(records):
         groups = group_by(values, lambda value: value[1])
-        said = [
-            f"{group[0][2]} ({_abbreviate_list(list(dict.fromkeys(shown(record.method) for record, *_ in group)))})"
-            for group in groups.values()
-        ]
+        said = []
+        for group in groups.values():
+            methods = list(dict.fromkeys(shown(record.method) for record, *_ in group))
+            said.append(f"{group[0][2]} ({_abbreviate_list(methods)})")
         if len(said) > 1:
             found.append(f"Rows differ in more than their methods, in {name}: {', '.join(said)}.")
     return tuple(found)
