@@ -119,8 +119,8 @@ ENCODING = (
         "half_precision_similarities",
         "precision",
         STS,
-        "embeddings.cosine(*_sides(task_pairs)).astype(np.float32)",
-        "embeddings.cosine(*_sides(task_pairs)).astype(np.float16).astype(np.float32)",
+        "embeddings.cosine(*_split_pairs(task_pairs)).astype(np.float32)",
+        "embeddings.cosine(*_split_pairs(task_pairs)).astype(np.float16).astype(np.float32)",
         RECOMPUTE,
     ),
     Mutation(

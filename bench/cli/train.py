@@ -98,10 +98,11 @@ def pretrain_command(
 
     chosen = profiles.load_profile(profile)
     if not chosen.pretrain:
+        pretrained = [name for name in profiles.profile_names() if profiles.load_profile(name).pretrain]
         raise InputError(
             f"the backbone of profile '{profile}' comes from elsewhere",
             where="bench pretrain --profile",
-            expected=f"one of {', '.join(n for n in profiles.profile_names() if profiles.load_profile(n).pretrain)}",
+            expected=f"one of {', '.join(pretrained)}",
         )
     _check_output_folder(out)
     check_precision(precision, device, "--precision")

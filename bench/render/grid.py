@@ -114,7 +114,7 @@ def summarise_values(values: Sequence[float | None]) -> ScoreCell:
     """Mean and standard deviation of the values that are there.
 
     >>> summarise_values([0.5, None, 0.75])
-    Cell(mean=0.625, sd=0.1767766952966369, n=2, mark='', sign='')
+    ScoreCell(mean=0.625, sd=0.1767766952966369, n=2, mark='', sign='')
     """
     there = [value for value in values if value is not None]
     return ScoreCell(fmean(there) if there else None, stdev(there) if len(there) > 1 else None, len(there))

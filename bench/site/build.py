@@ -103,9 +103,8 @@ def build_site(asked: SiteRequest) -> SiteResult:
     history = None if asked.history is None else read_history(asked.history)
     output, built = open_site(asked.out), SiteResult()
     site = Site(asked.title, asked.url, history is not None)
-    base = hash_content(
-        f"{hash_program()} {asked.title} {asked.url} {history is not None} {_describe_data(asked.data)}".encode()
-    )
+    data = _describe_data(asked.data)
+    base = hash_content(f"{hash_program()} {asked.title} {asked.url} {history is not None} {data}".encode())
     stores = {name: ResultStore(asked.results, name) for name in names}
     prints = {
         name: hash_content(f"{base} {hash_folder(store.root)}".encode()) for name, store in stores.items()

@@ -286,7 +286,7 @@ def test_plots_are_drawn_from_records(generate: ModuleType, monkeypatch: pytest.
     plot = generate.drawn("<!-- costs: mini -->")
     assert plot.startswith('<figure class="plot"><svg viewBox=')
     assert "<title>simcse: " in plot
-    monkeypatch.setattr(generate, "figures", lambda campaign: [])
+    monkeypatch.setattr(generate, "suite_figures", lambda campaign: [])
     with pytest.raises(SystemExit, match="no costs of mini"):
         generate.drawn("<!-- costs: mini -->")
 
