@@ -1,4 +1,4 @@
-"""Methods from outside: a file or an importable package that the user names, besides the entry points."""
+"""Methods from outside: a file or an importable package that the user names."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _FILES: dict[str, Plugin] = {}
 
 
 def read_plugin(text: str, results: Path) -> Plugin:
-    """Find a plug-in, and read it where it is a file; runs none of its code.
+    """Find a plug-in, and read its file; none of its code runs.
 
     Args:
-        text: ``FILE.py``, or the import name of a package or module, or the name of an entry point.
-        results: The results folder: what lies in it may have come with somebody's records.
+        text: ``FILE.py``, the import name of a package or module, or the name of an entry point.
+        results: The results folder; files below it may have come with somebody's records.
 
     Raises:
-        InputError: no such file, a folder, a file of another kind or below ``results``, or no package's name.
+        InputError: a missing file, a folder, a file of another kind or below ``results``, or a bad name.
     """
     path = Path(text).expanduser()
     if (module := _entry_point_modules().get(text)) is not None:
@@ -46,30 +46,25 @@ def read_plugin(text: str, results: Path) -> Plugin:
     if path.suffix != ".py":
         raise InputError(f"'{text}' is not a Python file", where=_WHERE, expected=_PLUGIN_FORMS)
     if path.resolve().is_relative_to(results.resolve()):
-        raise InputError(
-            f"'{text}' lies in the results folder, and code that came with records is never run",
-            where=_WHERE,
-            hint="read it, and copy it elsewhere",
-        )
+        what = f"'{text}' lies in the results folder: bench never runs code that came with records"
+        raise InputError(what, where=_WHERE, hint="read it, and copy it elsewhere")
     try:
         source = path.read_bytes()
     except OSError as error:
         near = suggest_name(path.name, (file.name for file in path.parent.glob("*.py")))
-        raise InputError(
-            f"'{text}' can't be read: {error.strerror}", where=_WHERE, expected=_PLUGIN_FORMS, hint=near
-        ) from error
+        what = f"'{text}' can't be read: {error.strerror}"
+        raise InputError(what, where=_WHERE, expected=_PLUGIN_FORMS, hint=near) from error
     return Plugin(path.name, str(path.resolve()), source)
 
 
 def load_plugin(plugin: Plugin, names: Iterable[str] = ()) -> tuple[str, ...]:
-    """Run a plug-in's code and return the names of its methods; what is loaded already is not run again.
+    """Run a plug-in's code once and return the names of its methods.
 
-    A file's module has a name of its content, so that every process calls it the same and no other module
-    is in its way.
+    A file's module is named after its content, so that every process gives it the same unique name.
 
     Args:
-        plugin: What :func:`read_plugin` found.
-        names: What may have been meant in place of a package that isn't there.
+        plugin: From :func:`read_plugin`.
+        names: Suggestions for a package that is missing.
 
     Raises:
         InputError: it can't be imported, takes another method's name, or has no method.
@@ -79,7 +74,7 @@ def load_plugin(plugin: Plugin, names: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def load_plugins(plugins: Sequence[Plugin]) -> None:
-    """Load several, in their order; see :func:`load_plugin`."""
+    """Load plug-ins in their order, see :func:`load_plugin`."""
     for plugin in plugins:
         load_plugin(plugin)
 
@@ -91,7 +86,7 @@ def file_hash(method: str) -> str:
 
 
 def plugin_facts(method: str) -> dict[str, Any] | None:
-    """What a record says of where a registered method came from; None for one of bench's own."""
+    """Return what a record stores about a method's origin; None for one of bench's own."""
     origin = METHODS.origin(method)
     if origin.startswith("bench."):
         return None
@@ -106,7 +101,7 @@ def plugin_facts(method: str) -> dict[str, Any] | None:
 
 
 def plugins_for_methods(methods: Iterable[str]) -> tuple[Plugin, ...]:
-    """Return what another process must load to know these registered methods, in addition to bench's own."""
+    """Return the plug-ins that another process must load to run these registered methods."""
     origins = dict.fromkeys(METHODS.origin(name) for name in sorted(methods))
     return tuple(_FILES.get(origin, Plugin(origin)) for origin in origins if not origin.startswith("bench."))
 
@@ -115,8 +110,9 @@ def _load_file(plugin: Plugin) -> tuple[str, ...]:
     stem = re.sub(r"\W", "_", plugin.name.removesuffix(".py"))
     name = f"bench_plugin_{stem}_{_hash_content(plugin.source)[:8]}"
     if name not in _FILES:
-        for old in [other for other, loaded in _FILES.items() if loaded.path == plugin.path]:
-            _forget_module(old)  # it was edited since
+        earlier = [other for other, loaded in _FILES.items() if loaded.path == plugin.path]
+        for edited in earlier:
+            _forget_module(edited)
         module = ModuleType(name)
         module.__file__ = plugin.path
         module.__spec__ = ModuleSpec(name, None, origin=plugin.path)
@@ -139,16 +135,16 @@ def _execute_source(plugin: Plugin, module: ModuleType) -> None:
 def _import_package(name: str, names: Iterable[str]) -> tuple[str, ...]:
     top = name.partition(".")[0]
     if top not in sys.modules and importlib.util.find_spec(top) is None:
-        near = suggest_name(
-            name, {*names, *_entry_point_modules(), *(file.name for file in Path().glob("*.py"))}
-        )
-        raise InputError(f"no package '{name}' is installed", where=_WHERE, expected=_PLUGIN_FORMS, hint=near)
+        files = (file.name for file in Path().glob("*.py"))
+        near = suggest_name(name, {*names, *_entry_point_modules(), *files})
+        what = f"the package '{name}' is not installed"
+        raise InputError(what, where=_WHERE, expected=_PLUGIN_FORMS, hint=near)
     _run_plugin_code(name, name, partial(importlib.import_module, name))
     return _check_methods(METHODS.names_from(name), name)
 
 
 def _run_plugin_code(where: str, module: str, run: Callable[[], object]) -> None:
-    """Run a plug-in's code; any error becomes one line that names the plug-in's line."""
+    """Run a plug-in's code; an error becomes one line with the plug-in's line number."""
     try:
         run()
     except BenchError as error:
@@ -161,21 +157,17 @@ def _run_plugin_code(where: str, module: str, run: Callable[[], object]) -> None
         raise InputError(f"this is not Python: {error.msg}", where=place) from error
     except (Exception, SystemExit) as error:
         file = getattr(sys.modules.get(module), "__file__", None)
-        lines = [
-            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
-        ]
-        said = traceback.TracebackException.from_exception(error)  # str(error) may fail itself
-        raise InputError(
-            f"it can't be imported: {type(error).__name__}: {said}",
-            where=f"{where}:{lines[-1]}" if lines else where,
-        ) from error
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == file]
+        reason = traceback.TracebackException.from_exception(error)  # str(error) may fail itself
+        what = f"it can't be imported: {type(error).__name__}: {reason}"
+        raise InputError(what, where=f"{where}:{lines[-1]}" if lines else where) from error
 
 
 def _check_methods(methods: list[str], where: str) -> tuple[str, ...]:
     if not methods:
-        raise InputError(
-            "it has no method", where=where, expected="a class with a card and build, under @add_method"
-        )
+        expected = "a class with a card and build, under @add_method"
+        raise InputError("it has no method", where=where, expected=expected)
     return tuple(methods)
 
 
@@ -185,7 +177,6 @@ def _forget_module(module: str) -> None:
 
 
 def _entry_point_modules() -> dict[str, str]:
-    """Module of every entry point, by its name."""
     return {entry.name: entry.module for entry in entry_points()}
 
 

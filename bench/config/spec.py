@@ -1,4 +1,4 @@
-"""What a user asks for: parsing and checking of methods, seeds and overrides, before torch loads."""
+"""Parsed requests of a user: methods, overrides, plug-ins and the whole run."""
 
 from __future__ import annotations
 
@@ -11,40 +11,31 @@ ALL_METHODS = "all"
 
 @dataclass(frozen=True)
 class MethodRequest:
-    """One entry of ``--methods``: ``[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]]``.
-
-    ``in_quotes``: the argument begins with a path in double quotes, see :mod:`bench.config.method_ids`.
-    """
+    """One entry of ``--methods``: ``[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]]``."""
 
     text: str
     name: str
     argument: str | None = None
     options: tuple[tuple[str, str], ...] = ()
     alias: str | None = None
-    in_quotes: bool = False
+    in_quotes: bool = False  # the argument begins with a path in double quotes
 
 
 @dataclass(frozen=True)
 class Override:
-    """One ``--set METHOD[.STAGE].OPTION=VALUE``.
-
-    ``forced`` ones win over what a method's brackets say too: nobody typed them, and no row is named by them.
-    """
+    """One ``--set METHOD[.STAGE].OPTION=VALUE``."""
 
     text: str
     method: str
     stage: str | None
     option: str
     value: str
-    forced: bool = False
+    forced: bool = False  # set by bench: wins over a method's brackets and stays out of row names
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """One ``--plugin``: a package by its import name, or a file with what stood in it when it was read.
-
-    Other processes run what was read, so a file that changes in between changes nothing.
-    """
+    """One ``--plugin``: a package by its import name, or a file with the content that every process runs."""
 
     name: str
     path: str = ""
@@ -56,9 +47,8 @@ class RunSpec:
     """A whole ``bench run``, parsed but not yet resolved against the registry and the profile.
 
     ``data``, ``results``, ``executor``, ``ray_address``, ``workers``, ``per_gpu``, ``force``, ``probes`` and
-    ``keep_vectors`` say where and how to run and never change a score; everything else is part of the cells'
-    identity. ``workers`` is 0 for as many as a Ray cluster, or a GPU here, has room for; ``per_gpu`` is 0 for
-    as many as its memory holds. ``plugins`` are loaded already; worker processes load them too.
+    ``keep_vectors`` never change a score; everything else is part of the cells' identity. ``workers`` is 0
+    for as many as a Ray cluster or a GPU has room for, ``per_gpu`` for as many as its memory holds.
     """
 
     methods: tuple[MethodRequest, ...]

@@ -1,4 +1,4 @@
-"""What a sweep asked for, on disk."""
+"""Manifests of sweeps on disk: which method fills which cell."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from bench.records.filesystem import read_regular_file, write_atomically
 from bench.schema import Block, ListOf, find_fault, is_count, is_label, parse_decimal
 
 FOLDER = "sweeps"
-
-
 _MANIFEST = Block(
     {
         "sweep": is_label,
@@ -28,28 +26,21 @@ _MANIFEST = Block(
 
 @dataclass(frozen=True)
 class Manifest:
-    """A sweep that ran, for its table: which method id belongs in which cell.
-
-    Args:
-        sweep: Its name.
-        profile: The profile's name in results.
-        suites: Suites.
-        seeds: Seeds.
-        points: (row, column, method id), row by row.
-    """
+    """A sweep that ran: which method id belongs in which cell of its table."""
 
     sweep: str
     profile: str
     suites: tuple[str, ...]
     seeds: tuple[int, ...]
-    points: tuple[tuple[str, str, str], ...]
+    points: tuple[tuple[str, str, str], ...]  # (row, column, method id), row by row
 
 
 def manifest_path(manifest: Manifest, campaign: Path) -> Path:
-    """Where a sweep's grid is kept; raises DataError for a profile that names a place elsewhere."""
+    """Return the file of a sweep's grid; raises DataError for a profile that names a place elsewhere."""
     path = campaign / FOLDER / _file_name(manifest)
     if path.name != _file_name(manifest):
-        raise DataError(f"'{manifest.profile}' is no profile's name", where=f"sweep {manifest.sweep}")
+        what = f"'{manifest.profile}' is not the name of a profile"
+        raise DataError(what, where=f"sweep {manifest.sweep}")
     return path
 
 
@@ -68,58 +59,44 @@ def save_manifest(manifest: Manifest, campaign: Path) -> None:
 
 
 def merge_manifests(one: Manifest, other: Manifest) -> Manifest:
-    """Return a grid with the suites and seeds of two of one sweep that have the same cells."""
+    """Return a grid with the suites and seeds of both, which have the same cells."""
     suites = tuple(dict.fromkeys((*one.suites, *other.suites)))
     return replace(one, suites=suites, seeds=tuple(sorted({*one.seeds, *other.seeds})))
 
 
 def add_earlier_runs(manifest: Manifest, campaign: Path) -> Manifest:
-    """Return a grid with the suites and seeds for which the same sweep ran in the campaign before.
-
-    Raises:
-        InputError: its cells were other methods then.
-        DataError: the grid that is kept is damaged.
-    """
+    """Return a grid with the suites and seeds of earlier runs too; raises InputError for other cells."""
     path = manifest_path(manifest, campaign)
     if not path.exists():
         return manifest
-    known = load_manifest(path)
-    if known.points != manifest.points:
-        raise InputError(
-            f"sweep {manifest.sweep} ran here with other cells",
-            where=str(path),
-            expected=f"the {len(manifest.points)} cells that it has now",
-            hint="name another --campaign",
-        )
-    return merge_manifests(known, manifest)
+    earlier = load_manifest(path)
+    if earlier.points != manifest.points:
+        what = f"sweep {manifest.sweep} ran here with other cells"
+        expected = f"the {len(manifest.points)} cells that it has now"
+        raise InputError(what, where=str(path), expected=expected, hint="name another --campaign")
+    return merge_manifests(earlier, manifest)
 
 
 def load_manifest(path: Path) -> Manifest:
-    """Return the grid in a file; raises DataError for a damaged one, or one in another's place.
-
-    A grid says itself where it is kept, so one that came from others must not lead anywhere else.
-    """
+    """Return the grid in a file; raises DataError for a damaged one, or one under another's file name."""
     try:
-        found = _parse_manifest(json.loads(read_regular_file(path).decode("utf-8")))
-        if path.name != _file_name(found):
-            raise ValueError(f"it is of sweep {found.sweep} and profile {found.profile}")
-        return found
+        manifest = _parse_manifest(json.loads(read_regular_file(path).decode("utf-8")))
+        if path.name != _file_name(manifest):
+            raise ValueError(f"it is of sweep {manifest.sweep} and profile {manifest.profile}")
+        return manifest
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(
-            f"the sweep's grid is damaged: {error}",
-            where=str(path),
-            hint="delete it and run bench sweep again: finished cells are kept",
-        ) from error
+        hint = "delete it and run bench sweep again: finished cells are kept"
+        raise DataError(f"the sweep's grid is damaged: {error}", where=str(path), hint=hint) from error
 
 
 def load_manifests(campaign: Path) -> list[Manifest]:
-    """Return the grids of all sweeps that ran in a campaign; raises DataError for a damaged one."""
+    """Return the grids of all sweeps of a campaign; raises DataError for a damaged one."""
     return [load_manifest(path) for path in sorted((campaign / FOLDER).glob("*.json"))]
 
 
 def _parse_manifest(data: Any) -> Manifest:
     if place := find_fault(data, _MANIFEST):
-        raise ValueError(f"'{place}' is missing or isn't what it should be")
+        raise ValueError(f"'{place}' is missing or of another type")
     name = data["sweep"]
     if name not in SWEEPS:
         raise ValueError(f"no sweep '{name}'")

@@ -14,12 +14,7 @@ from bench.stages import TrainedMethod
 
 @dataclass(frozen=True)
 class Backbone:
-    """What a grid depends on.
-
-    Args:
-        layers: Transformer layers.
-        pooler: True if it has a pretrained pooler.
-    """
+    """Number of transformer layers, and whether a pretrained pooler is there."""
 
     layers: int
     pooler: bool
@@ -27,13 +22,7 @@ class Backbone:
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One cell of a grid.
-
-    Args:
-        row: Its row's label.
-        column: Its column's label.
-        method: The method, as in ``--methods``.
-    """
+    """One cell of a grid: labels of its row and column, and the method as in ``--methods``."""
 
     row: str
     column: str
@@ -45,51 +34,39 @@ Grid = Callable[[Backbone], Iterable[SweepPoint]]
 
 @dataclass(frozen=True)
 class Sweep:
-    """A named grid.
-
-    Args:
-        name: Its name.
-        question: What it answers.
-        source: Table or figure of a paper that asks the same.
-        axis: What the rows are.
-        points: From the backbone to the grid, row by row.
-        task: Task whose score is shown, where the suite has it; else the average.
-        numeric: True if the rows are numbers: the figure is a line, not bars.
-        norms: True if the table also has the mean norm of [CLS].
-        curves: True if the figure is dev score and effective rank against step; the table has the rank too.
-        surface: True for the surface of a formula: it has no cells.
-    """
+    """A named grid of methods that answers a question."""
 
     name: str
     question: str
-    source: str
-    axis: str
-    points: Grid
-    task: str = "avg"
-    numeric: bool = False
-    norms: bool = False
-    curves: bool = False
-    surface: bool = False
+    source: str  # table or figure of a paper that asks the same
+    axis: str  # what the rows are
+    points: Grid  # from the backbone to the grid, row by row
+    task: str = "avg"  # task whose score is shown, where the suite has it
+    numeric: bool = False  # rows are numbers: the figure is a line
+    norms: bool = False  # the table also has the mean norm of [CLS]
+    curves: bool = False  # the figure is dev score and effective rank against step
+    surface: bool = False  # surface of a formula, without cells
 
 
 TWINS = ("tncse", "jtcse")
+MODIFIED = ("mhe", "mhs", "barlow", "vicreg")
+UNSEE = ("unsee_byol", "unsee_barlow", "unsee_vicreg", "unsee_corinfomax")
 SWEEPS: dict[str, Sweep] = {}
-"""All sweeps by name."""
 
 
 def add_sweep(question: str, source: str, axis: str, name: str = "", **more: Any) -> Callable[[Grid], Grid]:
-    """Add a sweep of the name of the function that gives its grid; arguments as :class:`Sweep` has them."""
+    """Add a sweep under the name of the function that gives its grid; arguments as in :class:`Sweep`."""
 
     def add(points: Grid) -> Grid:
-        known = name or points.__name__
-        SWEEPS[known] = Sweep(known, question, source, axis, points, **more)
+        key = name or points.__name__
+        SWEEPS[key] = Sweep(key, question, source, axis, points, **more)
         return points
 
     return add
 
 
 def single_encoders() -> list[str]:
-    """Registered baselines whose training, on a text of their choice, makes one encoder."""
+    """Return the registered baselines whose training, on a text of their choice, makes one encoder."""
     return [
         name
         for name, method in discover()
@@ -165,9 +142,8 @@ def single(backbone: Backbone) -> Iterable[SweepPoint]:
 def layer_norms(backbone: Backbone) -> Iterable[SweepPoint]:
     """None to six of them removed from each twin, LTN on [CLS]; and the twin itself, LTN on the pooler."""
     for dropped, twin in product(range(min(6, backbone.layers) + 1), TWINS):
-        yield SweepPoint(
-            str(dropped), twin, f"{twin}[{f'drop_norms={dropped}' if dropped else 'ltn_input=cls'}]"
-        )
+        option = f"drop_norms={dropped}" if dropped else "ltn_input=cls"
+        yield SweepPoint(str(dropped), twin, f"{twin}[{option}]")
     for twin in TWINS:
         yield SweepPoint("0", f"{twin}, pooler", twin)
 
@@ -199,9 +175,6 @@ def crop_views(backbone: Backbone) -> Iterable[SweepPoint]:
     yield SweepPoint("dropout, of one span", "score", "crop[views=dropout_span]")
 
 
-MODIFIED = ("mhe", "mhs", "barlow", "vicreg")
-
-
 @add_sweep(
     "What does each of the three steps add to a non-contrastive loss?", "Gradient paradigm, Table 5", "loss"
 )
@@ -216,17 +189,16 @@ def modified_steps(backbone: Backbone) -> Iterable[SweepPoint]:
         yield SweepPoint(loss, "+ R", f"m_{loss}")
 
 
-def add_paradigm_sweep(axis: str, option: str, what: str, values: Iterable[float]) -> None:
-    """Add the sweep of one option of the paradigm."""
+def _add_paradigm_sweep(axis: str, option: str, what: str, values: Iterable[float]) -> None:
     points = tuple(SweepPoint(f"{value:g}", "paradigm", f"paradigm[{option}={value:g}]") for value in values)
     question = f"Which {what}? --suite stsb-dev shows what the paper does"
     name, source = f"paradigm_{axis}", "Gradient paradigm, Figure 6"
     add_sweep(question, source, axis, name, task="STSB-dev", numeric=True)(lambda _: points)
 
 
-add_paradigm_sweep("m", "m", "margin of gradient dissipation", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1))
-add_paradigm_sweep("tau", "tau", "temperature of the weights", (0.01, 0.03, 0.05, 0.1, 0.3, 0.5, 1, 3))
-add_paradigm_sweep("r", "ratio", "ratio of the positive", (0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2))
+_add_paradigm_sweep("m", "m", "margin of gradient dissipation", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1))
+_add_paradigm_sweep("tau", "tau", "temperature of the weights", (0.01, 0.03, 0.05, 0.1, 0.3, 0.5, 1, 3))
+_add_paradigm_sweep("r", "ratio", "ratio of the positive", (0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2))
 
 
 @add_sweep(
@@ -260,9 +232,6 @@ def modified_grid_2(backbone: Backbone) -> Iterable[SweepPoint]:
             yield SweepPoint(row, f"m_{loss}, tau {tau:g}", f"m_{loss}[{given},tau={tau:g}]")
 
 
-UNSEE = ("unsee_byol", "unsee_barlow", "unsee_vicreg", "unsee_corinfomax")
-
-
 @add_sweep(
     "Which architecture keeps a non-contrastive objective from collapsing?",
     "UNSEE, Figures 2-4, there with lr 3e-5, batch 64, 32 tokens",
@@ -275,28 +244,22 @@ def unsee_architectures(backbone: Backbone) -> Iterable[SweepPoint]:
         yield SweepPoint(architecture, method, f"{method}[architecture={architecture}]")
 
 
-def add_depth_sweep(architecture: str, figure: str) -> None:
-    """Add the sweep of the MLP's blocks under one architecture, at SimCSE's settings as the paper has it."""
-    settings = f"architecture={architecture},lr=3e-05,batch_size=64,max_length=32"
+def _add_depth_sweep(name: str, question: str, source: str, settings: str = "") -> None:
     points = tuple(
-        SweepPoint(str(layers), method, f"{method}[{settings},layers={layers}]")
+        SweepPoint(str(layers), method, f"{method}[{settings}layers={layers}]")
         for layers, method in product(range(1, 6), UNSEE)
     )
-    question = f"How many blocks of the MLP with architecture {architecture}, at SimCSE's settings?"
-    name, source = f"unsee_depth_{architecture}", f"UNSEE, {figure}"
     add_sweep(question, source, "blocks", name, numeric=True, curves=True)(lambda _: points)
 
 
-add_depth_sweep("projection", "Figure 2")
-add_depth_sweep("online_projection", "Figure 3")
-add_depth_sweep("single_projection", "Figure 4")
-
-
-@add_sweep("How many blocks of the MLP?", "UNSEE, Figure 5", "blocks", numeric=True, curves=True)
-def unsee_mlp(backbone: Backbone) -> Iterable[SweepPoint]:
-    """Each objective under one to five of them."""
-    for layers, method in product(range(1, 6), UNSEE):
-        yield SweepPoint(str(layers), method, f"{method}[layers={layers}]")
+for _figure, _architecture in enumerate(("projection", "online_projection", "single_projection"), 2):
+    _add_depth_sweep(
+        f"unsee_depth_{_architecture}",
+        f"How many blocks of the MLP with architecture {_architecture}, at SimCSE's settings?",
+        f"UNSEE, Figure {_figure}",
+        f"architecture={_architecture},lr=3e-05,batch_size=64,max_length=32,",
+    )
+_add_depth_sweep("unsee_mlp", "How many blocks of the MLP?", "UNSEE, Figure 5")
 
 
 @add_sweep(

@@ -24,7 +24,7 @@ class Corpus:
         sentences: Sentences, in the file's order.
         sha256: Over the sentences, so that a changed line changes every key built on it.
         world: {"generator", "split", "seed"} if it comes from the mini world.
-        source: Where the file is from, see :func:`bench.data.pins.check_pin`; "" where nothing is known of it.
+        source: Where the file is from, see :func:`bench.data.pins.check_pin`; "" if unknown.
         partners: The positive of each sentence, of a file of pairs.
         negatives: The hard negative of each, of a file of triplets.
         form: How the file was read, where it isn't a sentence a line or a plain table; for the dry run.

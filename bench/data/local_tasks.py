@@ -338,9 +338,9 @@ def _check_spelling(
             text, place = row[column], f"{file.path.name}:{line}"
             other, there = first.setdefault(form(text), (text, place))
             if other != text:
+                shown, original = _escape_blanks(ascii(text)), _escape_blanks(ascii(other))
                 raise DataError(
-                    f"{name} {_escape_blanks(ascii(text))} differs from {_escape_blanks(ascii(other))} of {there} "
-                    f"in {ways} only",
+                    f"{name} {shown} differs from {original} of {there} in {ways} only",
                     where=f"{file.path}:{line}",
                     expected=f"one spelling of each {name}",
                 )

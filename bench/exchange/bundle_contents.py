@@ -1,4 +1,4 @@
-"""What goes into a bundle, and which of it the records themselves call for."""
+"""Contents of a bundle: records with predictions, sweeps, plug-ins, profiles, reports, the verification."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def make_bundle(
         data: Evaluation data; default BENCH_DATA, then ./data.
         plugins: Every file that a method of its records came from.
         progress: Called with verified records.
-        by: Who sends it: one line of text, None to leave it out.
+        by: The sender: one line of text, None to leave it out.
 
     Returns:
-        What verification found; and the bundle, None if it found anything.
+        The verification; and the bundle, None after any finding.
 
     Raises:
-        InputError: no such campaign, a plug-in file that isn't given or that no record came from, more than
-            a bundle may hold, or no sender that can be printed.
+        InputError: a missing campaign, a plug-in file too few or too many, a bundle that is too large, or
+            a sender that can't be printed.
         DataError: a file that quotes a sentence of the records' suites.
     """
-    said = "" if by is None else archive.check_sender(by)
+    sender = "" if by is None else archive.check_sender(by)
     sources = _plugin_sources(plugins)
     hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
     if not store.root.is_dir():
-        store.records()  # says which campaigns there are
+        store.records()  # raises an error that lists the campaigns
     verified, _ = verify_records(store.root, VerifySettings(data=data, plugins=hashes, progress=progress))
     if verified.findings:
         return verified, None
@@ -67,18 +67,15 @@ def make_bundle(
     files |= {f"{archive.PLUGINS}{name}": source for name, source in sources.items()}
     files |= {f"{archive.PROFILES}{name}.toml": read_profile_text(name) for name in list_profiles(records)}
     files[archive.ENVIRONMENT] = list_distributions().encode()
-    held = {what: n for what, n in verified.unchecked.items() if not what.startswith(SIDE_FILES)}  # not in it
-    whole = replace(verified, unchecked=Counter(held))
-    files[archive.VERIFIED] = strip_paths(verification_json(whole)).encode()
-    check_sentences({**files, "--by": said.encode()}, records, data, f"campaign {store.campaign}")
-    return verified, archive.assemble_bundle(store.campaign, files, said)
+    bundled = {what: n for what, n in verified.unchecked.items() if not what.startswith(SIDE_FILES)}
+    report = verification_json(replace(verified, unchecked=Counter(bundled)))
+    files[archive.VERIFIED] = strip_paths(report).encode()
+    check_sentences({**files, "--by": sender.encode()}, records, data, f"campaign {store.campaign}")
+    return verified, archive.assemble_bundle(store.campaign, files, sender)
 
 
 def read_campaign_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
-    """Read a campaign of one's own as if it came in a bundle: its finished records, and its grids of sweeps.
-
-    Args:
-        folder: A campaign's folder, or a results folder with one campaign.
+    """Read the finished records and sweeps of a campaign's folder, or of a results folder with one campaign.
 
     Returns:
         The bundle, without plug-ins and profiles; and the files of failed cells, which it lacks.
@@ -89,23 +86,20 @@ def read_campaign_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
     """
     roots = sorted(record_files(folder))
     if len(roots) > 1:
-        raise InputError(
-            f"{len(roots)} campaigns",
-            where=str(folder),
-            expected=f"the folder of one: {', '.join(root.name for root in roots)}",
-        )
+        expected = f"the folder of one: {', '.join(root.name for root in roots)}"
+        raise InputError(f"{len(roots)} campaigns", where=str(folder), expected=expected)
     store = ResultStore(roots[0].parent, roots[0].name)
-    records = store.records()
-    failed = [record for record in records if record.status != "ok"]
-    files = _result_files(store, [record for record in records if record.status == "ok"])
-    listed = "".join(f"{name}\0{sha256(files[name]).hexdigest()}\n" for name in sorted(files))
-    digest = sha256(listed.encode())
+    failed, finished = [], []
+    for record in store.records():
+        (finished if record.status == "ok" else failed).append(record)
+    files = _result_files(store, finished)
+    hashes = "".join(f"{name}\0{sha256(files[name]).hexdigest()}\n" for name in sorted(files))
     names = [store.path(record.place).relative_to(store.root).as_posix() for record in failed]
-    return archive.Bundle(store.campaign, files, digest.hexdigest()), names
+    return archive.Bundle(store.campaign, files, sha256(hashes.encode()).hexdigest()), names
 
 
 def list_plugin_files(records: Sequence[RunRecord]) -> dict[str, str]:
-    """Return the plug-in files that records name, each with a method that came from it."""
+    """Return the plug-in files that records name, each with one of its methods."""
     return {
         str(record.provenance["plugins"][method]["file"]): method
         for record in records
@@ -119,45 +113,39 @@ def list_profiles(records: Sequence[RunRecord]) -> list[str]:
 
 
 def read_profile_text(name: str) -> bytes:
-    """Return a profile's TOML as it is installed here; raises InputError for one of a file."""
+    """Return the TOML of a shipped profile; raises InputError for a user's file."""
     profiles.load_shipped_profile(name)
     return resources.files(profiles.__name__).joinpath(f"{name}.toml").read_bytes()
 
 
 def list_distributions() -> str:
     """Return name==version of every installed distribution, sorted, a line each."""
-    found: dict[str, str] = {}
-    for each in metadata.distributions():  # of one that is there twice, the first is what imports find
-        vendored = (
-            "_vendor" in Path(str(each.locate_file(""))).parts
-        )  # setuptools adds its copies to the path
-        if not vendored and (name := each.metadata["Name"]):
-            found.setdefault(name.lower().replace("_", "-"), f"{name}=={each.version}\n")
-    return "".join(found[name] for name in sorted(found))
+    lines: dict[str, str] = {}
+    for distribution in metadata.distributions():  # the first of a name is the one that imports find
+        vendored = "_vendor" in Path(str(distribution.locate_file(""))).parts  # setuptools' copies
+        if not vendored and (name := distribution.metadata["Name"]):
+            lines.setdefault(name.lower().replace("_", "-"), f"{name}=={distribution.version}\n")
+    return "".join(lines[name] for name in sorted(lines))
 
 
 def _plugin_sources(plugins: Sequence[Plugin]) -> dict[str, bytes]:
-    """Sources of the given files by their names."""
     sources: dict[str, bytes] = {}
     for plugin in plugins:
         if not plugin.path:
-            raise InputError(
-                f"'{plugin.name}' is a package", where="--plugin", expected="the file of a method, FILE.py"
-            )
+            expected = "the file of a method, FILE.py"
+            raise InputError(f"'{plugin.name}' is a package", where="--plugin", expected=expected)
         if sources.setdefault(plugin.name, plugin.source) != plugin.source:
             raise InputError(f"two files are called '{plugin.name}'", where="--plugin")
     return sources
 
 
 def _check_plugins(records: Sequence[RunRecord], given: Mapping[str, str]) -> None:
-    """Check that the given files are those that the records came from; verification compared the hashes."""
+    """Check that the records' files are given, and no others; verification compared the hashes."""
     named = list_plugin_files(records)
     for file in sorted(named.keys() - given.keys()):
-        raise InputError(
-            f"{named[file]} came from the file '{file}', which is not given",
-            where="--plugin",
-            expected="every file that a method of the campaign came from",
-        )
+        what = f"the file '{file}' of method {named[file]} is missing"
+        expected = "every file that a method of the campaign came from"
+        raise InputError(what, where="--plugin", expected=expected)
     for file in sorted(given.keys() - named.keys()):
         raise InputError(f"no record of the campaign came from '{file}'", where="--plugin")
 
@@ -165,16 +153,9 @@ def _check_plugins(records: Sequence[RunRecord], given: Mapping[str, str]) -> No
 def check_contents(
     bundle: archive.Bundle, store: ResultStore, records: Sequence[RunRecord], where: str
 ) -> None:
-    """Check that a bundle holds what :func:`bundle` takes along for its records, and nothing else.
+    """Check that a bundle holds exactly the plug-ins, profiles and predictions that its records name.
 
-    Args:
-        bundle: As it was read.
-        store: Where its records and grids were written.
-        records: Its records.
-        where: For messages.
-
-    Raises:
-        InputError: a plug-in, a profile or predictions that it lacks, or that no record names.
+    ``store`` is where its records and grids were written. Raises InputError for anything else.
     """
     wanted = {f"{archive.PLUGINS}{name}" for name in list_plugin_files(records)}
     wanted |= {f"{archive.PROFILES}{name}.toml" for name in list_profiles(records)}
@@ -186,12 +167,11 @@ def check_contents(
 
 
 def _result_files(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, bytes]:
-    """Records, predictions and grids of sweeps, by their names in a bundle."""
+    """Return the bytes of records, predictions and grids of sweeps, by their names in a bundle."""
     return {name: read_regular_file(path) for name, path in _result_paths(store, records).items()}
 
 
 def _result_paths(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, Path]:
-    """Their files, by the same names."""
     paths = []
     for record in records:
         path = store.path(record.place)
@@ -202,7 +182,7 @@ def _result_paths(store: ResultStore, records: Sequence[RunRecord]) -> dict[str,
 
 
 def _render_reports(campaign: str, results: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Render the reports from what goes into the bundle alone, so that they can be made again from it."""
+    """Render the reports from the bundled results only, so that everybody can make them again."""
     with tempfile.TemporaryDirectory() as folder:
         store = ResultStore(Path(folder), campaign)
         write_results(results, store.root)

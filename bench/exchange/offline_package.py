@@ -9,11 +9,10 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bench.config import profiles
 from bench.config.plugins import plugin_facts
-from bench.config.profiles import Profile
 from bench.data import senteval
 from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb
 from bench.data.pins import lock_file
@@ -31,8 +30,7 @@ from bench.stages import PAIRS, SICK
 from bench.version import __version__
 
 T = TypeVar("T")
-HERE = "$here"
-"""The folder, in words of the command that it holds."""
+HERE = "$here"  # the folder, in words of its command
 DATA, MODELS, TEXTS, PLUGINS = "data", "models", "texts", "plugins"
 _CODE = Path(__file__).resolve().parents[1]
 _SCRIPT = """#!/bin/sh
@@ -45,37 +43,29 @@ exec "${{PYTHON:-python3}}" -m bench {words} "$@"
 
 @dataclass
 class Packed:
-    """What was packed.
+    """Outcome of packing."""
 
-    Args:
-        words: The command after ``bench``.
-        models: A line for each model.
-        bytes: Size of all files.
-        files: How many.
-    """
-
-    words: list[str]
-    models: list[str] = field(default_factory=list)
+    words: list[str]  # the command after ``bench``
+    models: list[str] = field(default_factory=list)  # a line for each
     bytes: int = 0
     files: int = 0
 
 
 def pack_run(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Packed:
-    """Write the folder; whatever it can't hold is refused before anything is written.
+    """Write the folder; everything that it can't hold is refused before anything is written.
 
     Args:
-        plan: What is to run there.
-        words: The command after ``bench``, without what names files.
+        plan: The run.
+        words: The command after ``bench``, without options that name files.
         out: The folder, new or empty.
         half: Keep weights as float16.
 
     Raises:
-        InputError: something in ``out``; a suite of the hub, a method that brings a model or is another
-            package's.
+        InputError: a full ``out``; a suite of the hub, a method that brings a model or is another package's.
         BenchError: weights too large for float16.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError("there is something already", where=f"--out {out}", expected="a new folder")
+        raise InputError("it already exists", where=f"--out {out}", expected="a new folder")
     cells = [*{id(job.cell): job.cell for job in plan.jobs}.values()]
     _check_packable(plan, cells)
     cells = [make_cell_backbones(cell) for cell in cells]
@@ -83,12 +73,12 @@ def pack_run(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Pack
     out.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        found = _fill_folder(plan, cells, files, words, work, half)
+        packed = _fill_folder(plan, cells, files, words, work, half)
         work.chmod(0o755)
         work.replace(out)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return found
+    return packed
 
 
 def _fill_folder(
@@ -99,58 +89,50 @@ def _fill_folder(
     out: Path,
     half: bool,
 ) -> Packed:
-    found = Packed([*words])
-    _copy_code(out / "bench")
+    packed = Packed([*words])
+    ignored = shutil.ignore_patterns("__pycache__", FILE)
+    shutil.copytree(_CODE, out / "bench", ignore=ignored)
+    for name in CHECKOUT_FOLDERS:
+        if not (out / "bench" / name).exists():
+            shutil.copytree(_CODE.parent / name, out / "bench" / name, ignore=ignored)
     (out / DATA).mkdir()
     for source, target in files:
         _copy_file(source, out / target)
-    backbones = _write_models(plan, cells, out, half, found)
+    backbones = _write_models(plan, cells, out, half, packed)
     for _, _, named in _command_texts(plan):
-        found.words += named
+        packed.words += named
     for place, code in _plugin_files(plan).items():
         _write_file(out / place, code)
-        found.words += ["--plugin", f"{HERE}/{place}"]
+        packed.words += ["--plugin", f"{HERE}/{place}"]
     facts = collect_provenance(device="cpu", threads=1)
     _write_file(out / "bench" / FILE, _encode_json({**facts["git"], "backbones": backbones}))
-    _write_file(
-        out / f"cse_bench-{__version__}.dist-info" / "METADATA",
-        f"Metadata-Version: 2.1\nName: cse-bench\nVersion: {__version__}\n".encode(),
-    )
+    metadata = f"Metadata-Version: 2.1\nName: cse-bench\nVersion: {__version__}\n"
+    _write_file(out / f"cse_bench-{__version__}.dist-info" / "METADATA", metadata.encode())
     script = out / "run.sh"
-    _write_file(script, _SCRIPT.format(words=" ".join(map(_quote_word, found.words))).encode())
+    _write_file(script, _SCRIPT.format(words=" ".join(map(_quote_word, packed.words))).encode())
     script.chmod(0o755)
-    _write_file(out / "README", _format_readme(found, facts).encode())
+    _write_file(out / "README", _format_readme(packed, facts).encode())
     sizes = [path.stat().st_size for path in out.rglob("*") if path.is_file()]
-    found.bytes, found.files = sum(sizes), len(sizes)
-    return found
-
-
-def _copy_code(target: Path) -> None:
-    """Copy the package; in a checkout three of its folders lie next to it."""
-    ignored = shutil.ignore_patterns("__pycache__", FILE)
-    shutil.copytree(_CODE, target, ignore=ignored)
-    for name in CHECKOUT_FOLDERS:
-        if not (target / name).exists():
-            shutil.copytree(_CODE.parent / name, target / name, ignore=ignored)
+    packed.bytes, packed.files = sum(sizes), len(sizes)
+    return packed
 
 
 def _check_packable(plan: Plan, cells: Sequence[Cell]) -> None:
-    if plan.spec.corpus is not None and plan.spec.corpus.is_dir():
-        raise InputError(
-            "a saved data set is not packed", where=f"--corpus {plan.spec.corpus}", expected="a file"
-        )
+    corpus = plan.spec.corpus
+    if corpus is not None and corpus.is_dir():
+        what = "a saved data set can't be packed"
+        raise InputError(what, where=f"--corpus {corpus}", expected="a file")
     for suite in plan.suites:
         elsewhere = suite.startswith(CONTRAST_TEXT) or (is_mteb(suite) and suite != STSB_MULTI)
         if elsewhere and suite not in MINI_SUITES:
-            raise InputError(
-                f"suite '{suite}' can't be packed: its tasks are not below the data folder", where="--suite"
-            )
+            what = f"suite '{suite}' can't be packed: its tasks are not below the data folder"
+            raise InputError(what, where="--suite")
     for cell in _iter_cells(cells):
         name = cell.card.name
         if cell.card.takes_path:
-            raise InputError(f"'{cell.method}' brings a model, which is not packed", where="--methods")
+            raise InputError(f"'{cell.method}' brings a model, which can't be packed", where="--methods")
         if "module" in (plugin_facts(name) or {}):
-            raise InputError(f"'{name}' is a package's, which is not packed", where="--methods")
+            raise InputError(f"'{name}' is from a package, which can't be packed", where="--methods")
 
 
 def _iter_cells(cells: Sequence[Cell]) -> Iterator[Cell]:
@@ -160,41 +142,50 @@ def _iter_cells(cells: Sequence[Cell]) -> Iterator[Cell]:
 
 
 def _data_files(plan: Plan) -> Iterator[tuple[Path, str]]:
-    """Files of the suites, of the dev set and of what is probed, with their places in the folder."""
+    """Yield the files of the suites, the dev set and probes, with their places in the folder."""
     data, spec = data_folder(plan.spec.data), plan.spec
+    if data is None:
+        return
     names = {*plan.suites, *([find_probe_suite(spec)] if spec.probes else [])}
     if plan.training is not None:
         names.add(spec.dev or profiles.load_profile(spec.profile).dev)
-    known = [SUITES.get(name) for name in sorted(names)]
-    own = (s for s in known if not s.embedded and not is_mteb(s.name))
-    tasks = sorted({task for s in own for task in s.reads or s.tasks})
-    if tasks and data is not None:
+    suites = [suite for suite in map(SUITES.get, names) if not suite.embedded and not is_mteb(suite.name)]
+    tasks = sorted({task for suite in suites for task in suite.reads or suite.tasks})
+    if tasks:
         root = senteval.find_root(data)
         for file in dict.fromkeys(senteval.iter_files(tuple(tasks))):
             yield root / file, f"{DATA}/senteval/downstream/{file}"
-    if STSB_MULTI in names and data is not None:
+    if STSB_MULTI in names:
         for path in sorted((data / "stsb_multi").iterdir()):
             yield path, f"{DATA}/stsb_multi/{path.name}"
 
 
 def _text_files(plan: Plan) -> Iterator[tuple[Path, str]]:
-    """The training text, SICK's sentences and copies, with what is kept next to them."""
+    """Yield the training text, SICK's sentences and copies with their companion files, and their places."""
     spec, data = plan.spec, data_folder(plan.spec.data)
-    profile = profiles.load_profile(spec.profile)
     if plan.training is None:
         return
     names = {stage.spec.text for job in plan.jobs for stage in job.cell.all_stages}
     for path, folder, _ in _command_texts(plan):
-        yield from ((each, f"{folder}/{each.name}") for each in _companion_files(path))
-    for file in _profile_texts(profile, names, plan):
-        if data is not None:
-            yield from ((each, f"{DATA}/{each.relative_to(data)}") for each in _companion_files(data / file))
+        yield from ((file, f"{folder}/{file.name}") for file in _companion_files(path))
+    profile = profiles.load_profile(spec.profile)
+    if data is None or uses_world(profile):
+        return
+    wanted = {
+        "file": spec.corpus is None and names != {PAIRS},
+        "pairs": spec.pairs is None and PAIRS in names,
+        "sick": any(name.endswith(SICK) for name in names),
+    }
+    texts = [data / profile.corpus[key] for key, want in wanted.items() if want]
+    texts += [path for path in copy_files(names, spec, profile).values() if path is not None]
+    for text in texts:
+        yield from ((file, f"{DATA}/{file.relative_to(data)}") for file in _companion_files(text))
 
 
 def _command_texts(plan: Plan) -> list[tuple[Path, str, list[str]]]:
-    """The texts that the command names: file, folder in the packed one, and the words that name it there.
+    """Return the texts that the command names: file, packed folder, and the words that name it there.
 
-    Those of one folder stay together, with what lies next to them; others stay apart.
+    Texts of one folder stay together, with their companion files; others get folders of their own.
     """
     spec = plan.spec
     copies = (("--copy", f"{name}=", path) for name, path in spec.copies)
@@ -208,78 +199,60 @@ def _command_texts(plan: Plan) -> list[tuple[Path, str, list[str]]]:
 
 
 def _plugin_files(plan: Plan) -> dict[str, bytes]:
-    """The plug-in files by their places; none of a package, of which no method is packed."""
     files = [plugin for plugin in plan.spec.plugins if plugin.path]
     folders = _assign_folders((plugin.source for plugin in files), PLUGINS)
     return {f"{folders[plugin.source]}/{plugin.name}": plugin.source for plugin in files}
 
 
 def _assign_folders(sources: Iterable[T], folder: str) -> dict[T, str]:
-    """A folder for each source, so that files of one name don't meet: FOLDER, FOLDER-2, ..."""
+    """Give each source FOLDER, FOLDER-2, ..., so that files of one name stay separate."""
     distinct = enumerate(dict.fromkeys(sources), 1)
     return {source: folder if number == 1 else f"{folder}-{number}" for number, source in distinct}
-
-
-def _profile_texts(profile: Profile, names: set[str], plan: Plan) -> Iterator[Path]:
-    if uses_world(profile):
-        return
-    data = data_folder(plan.spec.data)
-    if plan.spec.corpus is None and names != {PAIRS}:
-        yield Path(profile.corpus["file"])
-    if plan.spec.pairs is None and PAIRS in names:
-        yield Path(profile.corpus["pairs"])
-    if any(name.endswith(SICK) for name in names):
-        yield Path(profile.corpus["sick"])
-    for path in copy_files(names, plan.spec, profile).values():
-        if path is not None and data is not None:
-            yield path.relative_to(data)
 
 
 def _companion_files(text: Path) -> Iterator[Path]:
     yield from (path for path in (text, lock_file(text), text.with_suffix(".json")) if path.is_file())
 
 
-def _write_models(plan: Plan, cells: Sequence[Cell], out: Path, half: bool, found: Packed) -> dict[str, str]:
-    """Write the models and name them in the command; return what the profile's own backbone is here."""
+def _write_models(plan: Plan, cells: Sequence[Cell], out: Path, half: bool, packed: Packed) -> dict[str, str]:
+    """Write the models and name them in the command; return the place of the profile's own backbone."""
     own: dict[str, str] = {}
-    done: dict[str, tuple[str, str]] = {}
+    written: dict[str, tuple[str, str]] = {}
     for cell in _iter_cells(cells):
         models = [("", cell.model)] if cell.model else []
         for option, model in (*models, *cell.auxiliaries):
-            first = model.sha256 not in done
+            first = model.sha256 not in written
             if first:
-                done[model.sha256] = _write_model(model, out, half, found)
-            place, sha256 = done[model.sha256]
+                written[model.sha256] = _write_model(model, out, half, packed)
+            place, sha256 = written[model.sha256]
             if option and dict(cell.options).get(option) != "backbone":
                 words = ["--set", f"{cell.card.name}.{option}={HERE}/{place}"]
-                found.words += words if words[1] not in found.words else []
+                packed.words += words if words[1] not in packed.words else []
             elif not option and plan.spec.backbone is None and sha256 == model.sha256:
                 own[plan.spec.profile] = place
             elif not option and first:
-                found.words += ["--backbone", f"{HERE}/{place}"]
+                packed.words += ["--backbone", f"{HERE}/{place}"]
     return own
 
 
-def _write_model(model: ModelFolder, out: Path, half: bool, found: Packed) -> tuple[str, str]:
+def _write_model(model: ModelFolder, out: Path, half: bool, packed: Packed) -> tuple[str, str]:
     """Write a model's folder, unless it comes with the code; return its place and its hash there."""
     if model.path.resolve().is_relative_to(_CODE):
-        found.models.append(f"in the code: {model.name}, sha256 {model.sha256}")
+        packed.models.append(f"in the code: {model.name}, sha256 {model.sha256}")
         return f"bench/{model.path.resolve().relative_to(_CODE).as_posix()}", model.sha256
     name = model.name.split("/")[-1]
     place = f"{MODELS}/{name}"
     if (out / place).exists():
         place = f"{MODELS}/{model.sha256[:8]}/{name}"
     files = [*list_hashed_files(model.path)]
-    whole = any(path.suffix == ".safetensors" for path in files)
+    duplicate = ".bin" if half and any(path.suffix == ".safetensors" for path in files) else None
     for path in files:
-        if half and whole and path.suffix == ".bin":
-            continue  # the same weights once more
         target = out / place / path.relative_to(model.path)
         if half and path.suffix == ".safetensors":
             _halve_weights(path, target)
-        else:
+        elif path.suffix != duplicate:
             _copy_file(path, target)
-    for name in (ROUNDED, PRETRAINING):  # it was packed before; what it was made by
+    for name in (ROUNDED, PRETRAINING):  # facts of an earlier packing, of bench pretrain
         if (model.path / name).is_file():
             _copy_file(model.path / name, out / place / name)
     sha256 = hash_model(out / place)
@@ -288,52 +261,48 @@ def _write_model(model: ModelFolder, out: Path, half: bool, found: Packed) -> tu
         facts = {"weights": "float16", "sha256": model.sha256}
         _write_file(out / place / ROUNDED, _encode_json(facts))
         line += f", its weights rounded to float16 from sha256 {model.sha256}: records name the new sha256"
-    found.models.append(line)
+    packed.models.append(line)
     return place, sha256
 
 
 def _halve_weights(source: Path, target: Path) -> None:
-    """Write a file of safetensors with its floating-point numbers as float16."""
+    """Write a safetensors file with its floating-point numbers as float16."""
     import torch
     from safetensors.torch import load_file, save_file
 
     weights = load_file(source)
-    wide = {
-        name for name, each in weights.items() if each.is_floating_point() and each.dtype != torch.float16
-    }
+    wide = [key for key, item in weights.items() if item.is_floating_point() and item.dtype != torch.float16]
     if not wide:
         _copy_file(source, target)
         return
-    halves = {name: each.half() if name in wide else each for name, each in weights.items()}
-    if any(not bool(halves[name].isfinite().all()) for name in wide):
-        raise BenchError(
-            "weights too large for float16", where=source.name, hint="pack them as they are: --weights same"
-        )
+    for key in wide:
+        weights[key] = weights[key].half()
+        if not bool(weights[key].isfinite().all()):
+            hint = "pack them as they are: --weights same"
+            raise BenchError("weights too large for float16", where=source.name, hint=hint)
     target.parent.mkdir(parents=True, exist_ok=True)
-    save_file(halves, target, metadata={"format": "pt"})
+    save_file(weights, target, metadata={"format": "pt"})
 
 
-def _format_readme(found: Packed, facts: dict[str, object]) -> str:
-    git, versions = facts["git"], facts["versions"]
-    commit = git["commit"] if isinstance(git, dict) and git["commit"] else "unknown"
-    changed = isinstance(git, dict) and git["dirty"]
-    named = ", ".join(f"{name} {v}" for name, v in versions.items()) if isinstance(versions, dict) else ""
+def _format_readme(packed: Packed, facts: dict[str, Any]) -> str:
+    git = facts["git"]
+    named = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    changes = ", with uncommitted changes" if git["dirty"] else ""
     lines = [
         "A run of bench for a machine without network or pip, made by bench pack.",
         "",
-        f"    sh run.sh    # bench {' '.join(found.words)}",
+        f"    sh run.sh    # bench {' '.join(packed.words)}",
         "",
         "$here is this folder. More options may follow, such as --device cuda --results DIR.",
-        f"bench {__version__}, commit {commit}{', with changes that are in no commit' if changed else ''}; "
-        "records made here say so.",
+        f"bench {__version__}, commit {git['commit'] or 'unknown'}{changes}; records made here say so.",
         f"Made with Python {facts['python']}, {named}; other versions may change digits.",
-        *found.models,
+        *packed.models,
     ]
     return "\n".join(lines) + "\n"
 
 
 def _quote_word(word: str) -> str:
-    """A word for the script, in which $here alone is replaced."""
+    """Quote a word for the script, in which only $here is replaced."""
     return f'"{HERE}"'.join(shlex.quote(part) if part else "" for part in word.split(HERE)) or "''"
 
 

@@ -1,4 +1,4 @@
-"""Paths in double quotes: how they are read, which are refused, and what is said of one without quotes."""
+"""Paths in double quotes: how they are read, which are refused, and the hint for one without quotes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from bench.config.spec import MethodRequest
 from bench.errors import InputError
 from bench.records.filesystem import model_stem
 from bench.registry import discover
+from tests.support.messages import missing_facts
 
-Split = tuple[str | None, tuple[str, str] | None]
 
-
-def split(text: str) -> Split:
+def split(text: str) -> tuple[str | None, tuple[str, str] | None]:
     request = parse_method(text, "test")
     return split_argument(request, card(request))
 
@@ -69,19 +68,18 @@ def card(request: MethodRequest) -> MethodCard:
     ],
 )
 def test_paths(text: str, path: str, short: str | None) -> None:
-    found, option = split(text)
-    assert (found, option[1] if option else None) == (path, short)
+    assert split(text) == (path, ("pooling", short) if short else None)
 
 
 def test_a_list_is_split_outside_quotes() -> None:
     text = r'untrained,A=hf:"x,y[z=1]":avg,hf:"p""q,r"[pooling=avg,prompt="a\, b"],st:"C:\m\",simcse[lr=1]'
-    found = parse_methods(text)
-    assert [one.text for one in found] == split_outside_brackets(text)
-    assert [one.name for one in found] == ["untrained", "hf", "hf", "st", "simcse"]
-    assert [one.alias for one in found] == [None, "A", None, None, None]
-    assert found[2].options == (("pooling", "avg"), ("prompt", '"a, b"'))
-    assert split_argument(found[3], card(found[3])) == ("C:\\m\\", None)
-    assert ",".join(one.text for one in found) == text
+    methods = parse_methods(text)
+    assert [method.text for method in methods] == split_outside_brackets(text)
+    assert [method.name for method in methods] == ["untrained", "hf", "hf", "st", "simcse"]
+    assert [method.alias for method in methods] == [None, "A", None, None, None]
+    assert methods[2].options == (("pooling", "avg"), ("prompt", '"a, b"'))
+    assert split_argument(methods[3], card(methods[3])) == ("C:\\m\\", None)
+    assert ",".join(method.text for method in methods) == text
 
 
 def test_quotes_in_methods_of_methods() -> None:
@@ -90,7 +88,7 @@ def test_quotes_in_methods_of_methods() -> None:
     parts = split_outside_brackets(str(of.argument), "+")
     assert parts == ['0.3*hf:"a+b,c":avg', '0.7*st:"d]e"[x=1]', "untrained"]
     for text in ('distill:hf:"a,b":avg', 'distill:static:hf:"a]b"', 'static:hf:"a,[b"', 'released:hf:"a,b"'):
-        assert [one.text for one in parse_methods(f"{text},simcse")] == [text, "simcse"]
+        assert [method.text for method in parse_methods(f"{text},simcse")] == [text, "simcse"]
     (of,) = parse_methods('distill[of=ensemble:hf:"a,b]+c"+untrained,lr=1]')
     assert of.options == (("of", 'ensemble:hf:"a,b]+c"+untrained'), ("lr", "1"))
     (of,) = parse_methods(r'distill[of=hf:"C:\a\b,c"]')
@@ -99,44 +97,44 @@ def test_quotes_in_methods_of_methods() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
+    ("text", "value", "key"),
     [
-        ('hf:"a', "the quote in '\"a' is not closed"),
-        ('hf:"a,untrained', "the quote in '\"a,untrained' is not closed"),
-        ('hf:"""', "is not closed"),
-        ('hf:"a""', "is not closed"),
-        ('hf:""', "the path in '\"\"' is empty"),
-        ('hf:" "', "is empty"),
-        ('hf:"a"b', "'b' stands after the closing quote"),
-        ('hf:"a":', "':' stands after the closing quote"),
-        ('hf:"a" "b"', "stands after the closing quote"),
-        ('hf:"a"=b', "'=b' stands after the closing quote"),
-        ('"hf:a"', "quotes go around the path alone: 'hf:\"PATH\":avg'"),
-        ('"untrained"', "quotes go around the path alone"),
-        ('ALIAS="hf:a"', "quotes go around the path alone"),
-        ('hf"a"', "is not a method"),
-        ('hf:"a"[b', "is not a method"),
+        ('hf:"a', "'\"a'", "not closed"),
+        ('hf:"a,untrained', "'\"a,untrained'", "not closed"),
+        ('hf:"""', '"""', "not closed"),
+        ('hf:"a""', '"a""', "not closed"),
+        ('hf:""', "'\"\"'", "empty"),
+        ('hf:" "', '" "', "empty"),
+        ('hf:"a"b', "'b'", "closing quote"),
+        ('hf:"a":', "':'", "closing quote"),
+        ('hf:"a" "b"', "'\"b\"'", "closing quote"),
+        ('hf:"a"=b', "'=b'", "closing quote"),
+        ('"hf:a"', "'hf:\"PATH\":avg'", "quotes"),
+        ('"untrained"', '"untrained"', "quotes"),
+        ('ALIAS="hf:a"', 'ALIAS="hf:a"', "quotes"),
+        ('hf"a"', 'hf"a"', "not a method"),
+        ('hf:"a"[b', 'hf:"a"[b', "not a method"),
     ],
 )
-def test_bad_quotes_are_refused_in_one_line(text: str, part: str) -> None:
+def test_bad_quotes(text: str, value: str, key: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_methods(text)
-    assert str(caught.value).startswith("--methods: ")
-    assert part in str(caught.value)
+    assert caught.value.where == "--methods"
+    assert not missing_facts(caught.value, value, key)
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
+    ("text", "facts"),
     [
-        ('st:"a,b":avg', "'st' takes nothing after its path, and there is ':avg'; expected st:\"a,b\""),
-        ('untrained:"avg"', "'untrained' takes no path; expected no quotes"),
-        ('word_overlap:"a"', "'word_overlap' takes nothing after a colon"),
+        ('st:"a,b":avg', ["'st'", "':avg'", 'expected st:"a,b"']),
+        ('untrained:"avg"', ["'untrained'", "expected no quotes"]),
+        ('word_overlap:"a"', ["'word_overlap'", "after a colon"]),
     ],
 )
-def test_quotes_where_none_belong(text: str, part: str) -> None:
+def test_quotes_where_none_belong(text: str, facts: list[str]) -> None:
     with pytest.raises(InputError) as caught:
         split(text)
-    assert part in str(caught.value)
+    assert not missing_facts(caught.value, *facts)
 
 
 NAMES = (
@@ -165,9 +163,9 @@ def test_a_path_without_quotes_is_shown_with_them(
     fixed = f"{before.removesuffix('./')}{quote_path(path)}{after}"
     with pytest.raises(InputError) as caught:
         parse_methods(form.format(name))
-    assert str(caught.value).endswith(f"type {shlex.quote(fixed)}"), str(caught.value)
-    (found,) = (one for one in parse_methods(fixed) if one.name in ("hf", "st"))
-    assert split_argument(found, card(found))[0] == path
+    assert caught.value.hint == f"type {shlex.quote(fixed)}"
+    (method,) = (method for method in parse_methods(fixed) if method.name in ("hf", "st"))
+    assert split_argument(method, card(method))[0] == path
 
 
 @pytest.mark.parametrize(
@@ -196,21 +194,22 @@ def test_other_ways_to_write_it_are_shown_the_right_one(
         (tmp_path / name).mkdir(parents=True)
     with pytest.raises(InputError) as caught:
         parse_methods(text)
-    assert str(caught.value).endswith(f"type {shlex.quote(typed)}" if typed else "the next method")
+    assert caught.value.hint == (f"type {shlex.quote(typed)}" if typed else None)
 
 
 def test_what_can_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("my", "my,untrained", "my[pooling=avg]", "p+q", "avg,simcse"):
         (tmp_path / name).mkdir()
-    for text in (
+    readable = (
         "hf:my,untrained",
         "hf:my[pooling=avg]",
         "hf:my:avg,untrained",
         "hf:p+q",
         "untrained:avg,simcse",
-    ):
-        assert [one.text for one in parse_methods(text)] == split_outside_brackets(text)
+    )
+    for text in readable:
+        assert [method.text for method in parse_methods(text)] == split_outside_brackets(text)
 
 
 def test_names_in_records_are_read_without_a_look_at_the_disk(
@@ -232,8 +231,8 @@ def test_rows_are_named_again_by_what_was_typed() -> None:
 
 
 def test_values_keep_their_escapes() -> None:
-    (one,) = parse_methods(r'hf:x[prompt="say:\, \[\]\\n",template=C:\models\x]')
-    assert dict(one.options) == {"prompt": '"say:, []\\n"', "template": r"C:\models\x"}
+    (method,) = parse_methods(r'hf:x[prompt="say:\, \[\]\\n",template=C:\models\x]')
+    assert dict(method.options) == {"prompt": '"say:, []\\n"', "template": r"C:\models\x"}
     for value in (r"C:\models\x", '"a, b"', 'means:"', "a[b=c\\,d]", "x\\", "[", r"\,"):
         (again,) = parse_methods(f"m[a={quote_value(value)}]")
         assert again.options == (("a", value),)

@@ -416,7 +416,7 @@ def test_the_command_says_what_failed_and_what_to_do(cli: Cli, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["simcsee"], "bench conformance: no package 'simcsee' is installed; expected FILE.py, or the import "
+        (["simcsee"], "bench conformance: the package 'simcsee' is not installed; expected FILE.py, or the import "
          "name of an installed package; did you mean 'simcse'?"),
         (["mime.py"], "bench conformance: 'mime.py' can't be read: No such file or directory; expected "
          "FILE.py, or the import name of an installed package; did you mean 'mine.py'?"),

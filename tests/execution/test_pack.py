@@ -75,7 +75,7 @@ def test_what_is_packed(cli: Cli, tmp_path: Path) -> None:
         "bench run --methods untrained,simcse --seeds 1 --set simcse.steps=2 --set simcse.eval_every=2 "
         in (folder / "README").read_text()
     )
-    assert "there is something already" in refusal(cli, *MINI)
+    assert "it already exists" in refusal(cli, *MINI)
     assert [path.name for path in tmp_path.iterdir()] == ["packed"]
 
 
@@ -174,9 +174,9 @@ def test_the_data_of_suites_dev_set_and_text(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--methods", f"hf:{BACKBONE}"), "brings a model, which is not packed"),
-        (("--methods", "untrained", "--profile", "own.toml"), "a profile of your own is not packed"),
-        (("--methods", "noise"), "--methods: 'noise' is a package's, which is not packed"),
+        (("--methods", f"hf:{BACKBONE}"), "brings a model, which can't be packed"),
+        (("--methods", "untrained", "--profile", "own.toml"), "a profile of your own can't be packed"),
+        (("--methods", "noise"), "--methods: 'noise' is from a package, which can't be packed"),
     ],
 )
 def test_what_cannot_be_packed_is_refused(

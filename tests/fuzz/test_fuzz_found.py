@@ -340,7 +340,9 @@ READERS: dict[str, tuple[Callable[[Path], object], str, dict[str, str]]] = {
     "profile": (profile_of, "mine.toml", {}),
     "released": (checkpoints_of, "released.toml", {}),
     "published": (
-        figures_of, "published/unsee.csv", {f"published/{paper}.csv": HEAD for paper in published_tables.PAPERS}
+        figures_of,
+        "published/unsee.csv",
+        {f"published/{paper}.csv": HEAD for paper in published_tables.PAPERS},
     ),
 }  # fmt: skip
 """What reads a file, the file, and others that lie beside it."""

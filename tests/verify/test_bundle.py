@@ -93,7 +93,7 @@ def test_no_code_of_a_plug_in_runs(work: Path, cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("plugins", "message"),
     [
-        ((), "--plugin: mine came from the file 'mine.py', which is not given; expected every file"),
+        ((), "--plugin: the file 'mine.py' of method mine is missing; expected every file"),
         (("mine.py", "other.py"), "--plugin: no record of the campaign came from 'other.py'"),
         (("mine.py", "more/mine.py"), "--plugin: two files are called 'mine.py'"),
         (("mine.py", "numpy"), "--plugin: 'numpy' is a package; expected the file of a method, FILE.py"),
@@ -114,7 +114,7 @@ def test_plug_ins_that_are_not_those_of_the_records(
 def test_a_plug_in_that_was_edited_since(work: Path, cli: Cli) -> None:
     (work / "mine.py").write_text((work / "mine.py").read_text() + "# better\n")
     code, out, err = cli(*MINE)
-    assert (code, err) == (1, "error: bench bundle: local is not bundled: see what is wrong above\n")
+    assert (code, err) == (1, "error: bench bundle: local is not bundled: see the findings above\n")
     assert out.count("mine.py at hand is not the file that mine came from") == 2
     assert not (work / "new.zip").exists()
 

@@ -39,7 +39,7 @@ def refused(cli: Cli, *arguments: str) -> str:
     """What a merge prints that verification stops."""
     code, out, err = cli(*arguments)
     assert (code, err.count("\n")) == (1, 1), err
-    assert "nothing was added: see what is wrong above" in err
+    assert "nothing was added: see the findings above" in err
     return out
 
 

@@ -69,8 +69,8 @@ def test_a_full_folder_and_no_bundle_are_refused(work: Path, cli: Cli, files: di
     assert cli("unpack", "local.zip", "--into", "empty")[0] == 0
     before = snapshot(work)
     for bundle, into, said in (
-        ("local.zip", "empty", "empty: this is there already"),
-        ("local.zip", "mine.py", "mine.py: this is there already"),
+        ("local.zip", "empty", "empty: it already exists"),
+        ("local.zip", "mine.py", "mine.py: it already exists"),
         ("mine.py", "new", "mine.py: this is not a bundle"),
     ):
         assert said in refusal(cli, "unpack", bundle, "--into", into)
