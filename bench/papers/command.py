@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 CAMPAIGN = "reproduce"
 MOST = 2560
 """Held-out sentences on which a watched training is measured."""
+_FORMATS = click.Choice(["text", "markdown", "csv", "json", "latex"])
 
 
 @click.command()
@@ -46,13 +48,7 @@ MOST = 2560
 @estimate_option
 @strict_option("--show", is_flag=True, help="Print the tables from the records that are there; run nothing.")
 @strict_option("--figures", type=PATH, help="Draw the item's figures into DIR, as PDF, PNG and SVG.")
-@strict_option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "markdown", "csv", "json", "latex"]),
-    default="text",
-    help="Of the tables.",
-)
+@strict_option("--format", "form", type=_FORMATS, default="text", help="Of the tables.")
 def reproduce_command(
     name: str | None,
     check: bool,
@@ -72,80 +68,75 @@ def reproduce_command(
     if check:
         _check_items(name, options)
         return
-    spec = _make_reproduce_spec(options)
+    if options["suites"] is not None:
+        raise InputError("each item has its own suites", where="--suite", hint="bench run measures on others")
+    spec = make_spec({**options, "methods": "untrained", "seeds": options["seeds"] or "1"})
     _check_campaign(spec, show=show, runs=name is not None)
-    wanted = select_items(name) if name else tuple(load_items().values())
+    items = select_items(name) if name else tuple(load_items().values())
+    works = {item: _plan_works(item, spec, options["profile"], options["seeds"]) for item in items}
     if name is None:
-        from bench.papers.item_listing import format_listing, list_items
-
-        each = {
-            item.id: list(_list_works(item, spec, options["profile"], options["seeds"])) for item in wanted
-        }
-        listed = list_items(wanted, each)
-        click.echo(
-            format_listing(listed) if form == "text" else _render_for_terminal([listed], form), nl=False
-        )
+        _print_listing(works, form)
         return
-    failed, stopped = 0, list[BenchError]()
+
+    failed, errors = 0, list[BenchError]()
     grids: list[Grid] = []
-    for item in wanted:
-        works = _list_works(item, spec, options["profile"], options["seeds"])
+    reproduce = partial(_reproduce_work, show=show, folder=figures, grids=grids)
+    process = partial(_preview_work, estimate=estimate) if dry_run or estimate else reproduce
+    for item, plans in works.items():
         try:
-            for made in works:
-                if dry_run or estimate:
-                    failed += _preview_work(made, estimate)
-                else:
-                    failed += _reproduce_work(made, show, figures, grids)
-        except BenchError as error:  # a checkpoint that isn't here stops no other item, and loses no table
-            stopped.append(error)
-            _tell_stopped(item, error, alone=len(wanted) == 1)
+            for work in plans:
+                failed += process(work)
+        except BenchError as error:  # a missing checkpoint stops no other item, and loses no table
+            errors.append(error)
+            if len(items) > 1:  # a single item's error is the command's
+                print_stderr(f"{item.id}: not run, {error}")
         grids += _describe_item(item)
     if grids:
         click.echo(_render_for_terminal(grids, form), nl=False)
-    if len(wanted) == len(stopped) == 1:
-        raise stopped[0]
-    exit_if_failed(failed + len(stopped))
+    if len(items) == len(errors) == 1:
+        raise errors[0]
+    exit_if_failed(failed + len(errors))
 
 
-for _option in reproduce_command.params:  # what it shares with bench run, in its own words
+for _option in reproduce_command.params:  # options of bench run with other defaults
     if isinstance(_option, click.Option) and _option.name == "profile":
         _option.help = "See `bench list profiles`; default: those of the paper's backbones."
     elif _option.name == "campaign":
         _option.default = CAMPAIGN
 
 
-def _tell_stopped(item: Item, error: BenchError, *, alone: bool) -> None:
-    """Say why an item isn't whole; of one alone the command's last line says it."""
-    if not alone:
-        print_stderr(f"{item.id}: not run, {error}")
+def _reproduce_work(work: ItemPlan, show: bool, folder: Path | None, grids: list[Grid]) -> int:
+    """Run an item's missing cells, add its table, draw its figures; return the number of failures."""
+    from bench.papers.item_layout import item_tables
+    from bench.render.figure_files import draw_figures
 
-
-def _reproduce_work(made: ItemPlan, show: bool, figures: Path | None, grids: list[Grid]) -> int:
-    """Run what is missing of an item, add its table, draw its figures; return what failed."""
-    from bench.papers.gradient_items import item_tables
-
-    if made.item.gradient:
-        drawn = _measure_gradient(made, show)
-        grids += item_tables(made.item, drawn)
-        _draw_figures(drawn, figures)
-        return 0
-    records, failed = _run_work(made, show)
-    grids += _build_grids(made, records)
-    _draw_figures(_make_figures(made, records) if figures is not None else [], figures)
+    failed, figures = 0, list["Figure"]()
+    if work.item.gradient:
+        figures = _measure_gradient(work, show)
+        grids += item_tables(work.item, figures)
+    else:
+        records, failed = _run_work(work, show)
+        grids += _build_grids(work, records)
+        if folder is not None:
+            figures = _make_figures(work, records)
+    if folder is not None and figures:
+        for path in draw_figures(figures, folder):
+            print_stderr(f"figure: {path}")
     return failed
 
 
-def _make_reproduce_spec(options: dict[str, Any]) -> RunSpec:
-    """How and where to run; raises InputError for what an item says itself."""
-    if options["suites"] is not None:
-        raise InputError("an item says its suites", where="--suite", hint="bench run measures on others")
-    return make_spec({**options, "methods": "untrained", "seeds": options["seeds"] or "1"})
+def _print_listing(works: Mapping[Item, Iterable[ItemPlan]], form: str) -> None:
+    from bench.papers.item_plan import format_listing, list_items
+
+    listing = list_items({item: list(plans) for item, plans in works.items()})
+    text = format_listing(listing) if form == "text" else _render_for_terminal([listing], form)
+    click.echo(text, nl=False)
 
 
 def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:
-    """Raise InputError for a campaign to show that isn't there, and a new one with a name that can't be.
+    """Raise InputError for a missing campaign to show, or a bad name of a new one.
 
-    The default campaign may hold nothing yet.
+    The default campaign may be missing.
     """
     from bench.records.filesystem import check_new_campaign
     from bench.records.store import ResultStore
@@ -157,19 +148,19 @@ def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:
     source = click.get_current_context().get_parameter_source("campaign")
     store = ResultStore(spec.results, spec.campaign)
     if source is not click.core.ParameterSource.DEFAULT and not store.root.is_dir():
-        store.records()  # which says what there is
+        store.records()  # raises the error
 
 
-def _list_works(item: Item, spec: RunSpec, profile: str | None, seeds: str | None) -> Iterator[ItemPlan]:
-    """An item in every profile in which it is run."""
+def _plan_works(item: Item, spec: RunSpec, profile: str | None, seeds: str | None) -> Iterator[ItemPlan]:
+    """Plan an item in every profile in which it runs."""
     from bench.config.method_ids import parse_seeds
     from bench.papers.item_plan import plan_item
 
     if item.settings or item.nothing:
         return
-    own = replace(spec, seeds=parse_seeds(seeds or item.seeds or "1"))
-    for known in (profile,) if profile is not None else item.backbones:
-        yield plan_item(item, own, known)
+    seeded = replace(spec, seeds=parse_seeds(seeds or item.seeds or "1"))
+    for backbone in (profile,) if profile is not None else item.backbones:
+        yield plan_item(item, seeded, backbone)
 
 
 def _check_items(name: str | None, options: dict[str, Any]) -> None:
@@ -178,27 +169,27 @@ def _check_items(name: str | None, options: dict[str, Any]) -> None:
     from bench.papers.paper_items import load_items
 
     if name is not None or options["profile"] is not None:
-        raise InputError("it is for all items", where="--check", expected="no other argument")
-    found = check_papers()
-    for line in found:
+        raise InputError("it checks all items", where="--check", expected="no other argument")
+    lines = check_papers()
+    for line in lines:
         click.echo(line)
-    if found:
-        raise BenchError(f"{len(found)} finding(s)", where="bench reproduce --check", hint="the lines above")
+    if lines:
+        raise BenchError(f"{len(lines)} finding(s)", where="bench reproduce --check", hint="the lines above")
     click.echo(f"{len(load_items())} items hold {len(load_figures()):,} printed figures: nothing found")
 
 
-def _preview_work(made: ItemPlan, estimate: bool) -> int:
-    """Say what would run; return the number of conflicts."""
+def _preview_work(work: ItemPlan, estimate: bool) -> int:
+    """Print the runs of an item; return the number of conflicts."""
     from bench.plan.plan import check_folder_names, make_plan
 
-    click.echo(f"{made.item.id}: {made.item.title}; profile {made.spec.profile}")
-    for method, why in made.impossible.items():
+    click.echo(f"{work.item.id}: {work.item.title}; profile {work.spec.profile}")
+    for method, why in work.impossible.items():
         click.echo(f"{method}: not run, {why}")
-    for plan in _plan_trainings(made):
+    for plan in _plan_trainings(work):
         click.echo(f"bench gradient: {plan.jobs[0].cell.describe()}")
-    if not made.spec.methods:
+    if not work.spec.methods:
         return 0
-    plan = make_plan(made.spec)
+    plan = make_plan(work.spec)
     check_folder_names(plan)
     conflicts = print_plan(plan)
     if estimate:
@@ -206,61 +197,62 @@ def _preview_work(made: ItemPlan, estimate: bool) -> int:
     return conflicts
 
 
-def _run_work(made: ItemPlan, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
-    """Run what is missing, or only read; return the records with their methods' texts, and what failed."""
+def _run_work(work: ItemPlan, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
+    """Run missing cells, or only read; return records with their methods' texts, and failures."""
     from bench.papers.item_plan import item_method_ids
     from bench.plan.plan import check_folder_names, make_plan
-    from bench.records.store import ResultStore
 
-    if not made.spec.methods:
+    if not work.spec.methods:
         return [], 0
+    found: list[tuple[str, RunRecord]] = []
     if show:
-        store, known = ResultStore(made.spec.results, made.spec.campaign), item_method_ids(made)
-        records = store.records() if store.root.is_dir() else []
-        own = [record for record in records if record.profile == made.label]
-        return [
-            (text, record)
-            for text, (method, seeds) in known.items()
-            for record in own
-            if record.method == method and record.seed in seeds
-        ], 0
-    plan = make_plan(made.spec)
+        records = work.store.records() if work.store.root.is_dir() else []
+        for text, (method, seeds) in item_method_ids(work).items():
+            for record in records:
+                if (record.profile, record.method) == (work.label, method) and record.seed in seeds:
+                    found.append((text, record))
+        return found, 0
+    plan = make_plan(work.spec)
     check_folder_names(plan)
     if plan.spec.executor == "local":
         check_device(plan.spec.device, plan.spec.ranks)
-    print_stderr(f"{made.item.id}: {made.item.title}; profile {made.spec.profile}")
+    print_stderr(f"{work.item.id}: {work.item.title}; profile {work.spec.profile}")
     failed = execute_plan(plan)
-    texts: dict[str, list[str]] = {}
-    for text, method in plan.ids.items():
-        texts.setdefault(method, []).append(text)
-    return [(text, record) for record in read_plan_records(plan) for text in texts[record.method]], failed
+    for record in read_plan_records(plan):
+        found += [(text, record) for text, method in plan.ids.items() if method == record.method]
+    return found, failed
 
 
-def _build_grids(made: ItemPlan, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
+def _build_grids(work: ItemPlan, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
     from bench.papers.item_cells import single_tasks
     from bench.papers.item_layout import ItemRecords, item_grid, matches_paper, surface_grids
     from bench.reports.records import by_profile_and_suite, check_comparable
 
-    if made.item.formula:
-        return surface_grids(made.item)
+    if work.item.formula:
+        return surface_grids(work.item)
+    if not work.places:
+        return []
     by_text: dict[str, list[RunRecord]] = {}
+    distinct, notes = {}, dict[str, None]()
     for text, record in records:
         by_text.setdefault(text, []).append(record)
-    for group in by_profile_and_suite({id(r): r for _, r in records}.values()):
-        check_comparable(group, made.spec.campaign)
-    own = made.label in made.item.backbones and not made.spec.overrides
-    found = ItemRecords(
-        made.label,
+        distinct[id(record)] = record
+        notes |= dict.fromkeys(record.notes)
+    for group in by_profile_and_suite(distinct.values()):
+        check_comparable(group, work.spec.campaign)
+    of_paper = work.label in work.item.backbones and not work.spec.overrides
+    item_records = ItemRecords(
+        work.label,
         by_text,
-        made.spec.seeds,
-        made.stand_ins,
-        made.impossible,
-        own and matches_paper(made.item, (record for _, record in records)),
-        tuple(dict.fromkeys(note for _, record in records for note in record.notes)),
-        single_tasks(made.places, made.item.id),
-        made.spec.campaign,
+        work.spec.seeds,
+        work.stand_ins,
+        work.impossible,
+        of_paper and matches_paper(work.item, distinct.values()),
+        tuple(notes),
+        single_tasks(work.places, work.item.id),
+        work.spec.campaign,
     )
-    return [item_grid(made.item, made.places, found)] if made.places else []
+    return [item_grid(work.item, work.places, item_records)]
 
 
 def _describe_item(item: Item) -> list[Grid]:
@@ -271,8 +263,8 @@ def _describe_item(item: Item) -> list[Grid]:
     return [hyperparameter_grid(item)] if item.settings else []
 
 
-def _measure_gradient(made: ItemPlan, show: bool) -> list[Figure]:
-    """Measure what ``bench gradient`` does for an item and isn't there yet; return its figures."""
+def _measure_gradient(work: ItemPlan, show: bool) -> list[Figure]:
+    """Measure an item's missing files of ``bench gradient``; return its figures."""
     from bench.gradient.run import (
         MEASURED,
         check_same_stage,
@@ -281,62 +273,52 @@ def _measure_gradient(made: ItemPlan, show: bool) -> list[Figure]:
         sampled_files,
         write_sampled,
     )
-    from bench.papers.gradient_items import item_figures
+    from bench.papers.item_layout import item_figures
     from bench.papers.item_plan import gradient_folder, watched_folder
-    from bench.records.store import ResultStore
 
-    store = ResultStore(made.spec.results, made.spec.campaign)
-    folder = gradient_folder(made)
-    files = sampled_files(folder) if "" in made.item.gradient else []
-    if not show and not all(path.exists() for path in files):
-        store.prepare()
+    folder = gradient_folder(work)
+    files = sampled_files(folder) if "" in work.item.gradient else []
+    if not show and not all(map(Path.exists, files)):
+        work.store.prepare()
         folder.mkdir(parents=True, exist_ok=True)
-        write_sampled(folder, made.spec.seeds[0])
-    for plan in _plan_trainings(made):
+        write_sampled(folder, work.spec.seeds[0])
+    for plan in _plan_trainings(work):
         cell = plan.jobs[0].cell
-        path = watched_folder(made, cell.method, cell.seed) / MEASURED
+        path = watched_folder(work, cell.method, cell.seed) / MEASURED
         if path.exists():
             check_same_stage(plan, path)
         elif not show:
             check_watched_plan(plan)
             check_device(plan.spec.device)
             plan.store.prepare()
-            print_stderr(f"{made.item.id}: {cell.describe()}")
+            print_stderr(f"{work.item.id}: {cell.describe()}")
             measure_training(plan, path.parent, MOST, progress_bar)
         files.append(path)
-    return item_figures(made.item, folder, [path for path in files if path.exists()])
+    return item_figures(work.item, folder, list(filter(Path.exists, files)))
 
 
-def _plan_trainings(made: ItemPlan) -> Iterator[Plan]:
-    """The plan of each training that an item watches."""
+def _plan_trainings(work: ItemPlan) -> Iterator[Plan]:
+    """Yield the plan of each training that an item watches."""
     from bench.config.method_ids import parse_methods
     from bench.plan.plan import make_plan
 
-    for method, seed in product(filter(None, made.item.gradient), made.spec.seeds):
-        yield make_plan(replace(made.spec, methods=parse_methods(method), seeds=(seed,)))
+    for method, seed in product(filter(None, work.item.gradient), work.spec.seeds):
+        yield make_plan(replace(work.spec, methods=parse_methods(method), seeds=(seed,)))
 
 
-def _make_figures(made: ItemPlan, records: Iterable[tuple[str, RunRecord]]) -> list[Figure]:
-    """The report's figures that draw an item, of its own records."""
+def _make_figures(work: ItemPlan, records: Iterable[tuple[str, RunRecord]]) -> list[Figure]:
+    """Return the report's figures that draw an item, of its own records."""
     from bench.papers.item_plan import item_manifest
-    from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
     from bench.reports.report import all_figures
 
-    own = {id(record): record for _, record in records}.values()
-    grid = item_manifest(made, {text: record.method for text, record in records})
-    store = ResultStore(made.spec.results, made.spec.campaign)
-    campaign = make_campaign(store, list(own), [grid] if grid else [])
-    return [figure for figure in all_figures(campaign) if made.item.draws_it(figure.section, figure.name)]
-
-
-def _draw_figures(figures: Sequence[Figure], folder: Path | None) -> None:
-    if folder is None or not figures:
-        return
-    from bench.render.figure_files import draw_figures
-
-    for path in draw_figures(list(figures), folder):
-        print_stderr(f"figure: {path}")
+    distinct, ids = {}, {}
+    for text, record in records:
+        distinct[id(record)] = record
+        ids[text] = record.method
+    manifest = item_manifest(work, ids)
+    campaign = make_campaign(work.store, list(distinct.values()), [manifest] if manifest else [])
+    return [figure for figure in all_figures(campaign) if work.item.draws_it(figure.section, figure.name)]
 
 
 def _render_for_terminal(grids: Sequence[Grid], form: str) -> str:

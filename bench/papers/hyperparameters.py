@@ -1,11 +1,10 @@
-"""Printed hyperparameters next to the options that a paper's profiles give."""
+"""Compare printed hyperparameters with the options that a paper's profiles give."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench.card import OptionValue
 from bench.data.published_tables import PublishedFigure
 from bench.errors import DataError
 from bench.papers.flops import resolve_options
@@ -13,7 +12,7 @@ from bench.papers.item_cells import match_figure
 from bench.papers.paper_items import Item
 
 LITERAL_PREFIX = "= "
-"""Begins what is so here where no option has a printed hyperparameter."""
+"""Begins the value here of a printed hyperparameter that is fixed, so that no option has it."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,8 @@ class Hyperparameter:
 
     Args:
         figure: The printed one.
-        option: Our option, "METHOD.OPTION" or "METHOD.STAGE.OPTION", several with commas, "" for none.
-        ours: Its value in the profile of the figure's backbone (of several, each that occurs), or what is so.
+        option: "METHOD.OPTION" or "METHOD.STAGE.OPTION", several with commas; "" for a fixed value.
+        ours: Its value in the profile of the figure's backbone (of several, each that occurs).
         differs: Why ours is another, or "".
     """
 
@@ -34,7 +33,7 @@ class Hyperparameter:
 
     @property
     def equal(self) -> bool:
-        """True if both are the same number, or the same text; also where no option has it."""
+        """True for the same number or text, and for a fixed value."""
         if not self.option:
             return True
         try:
@@ -44,7 +43,7 @@ class Hyperparameter:
 
 
 def compare_hyperparameters(item: Item) -> tuple[Hyperparameter, ...]:
-    """Return an item's printed hyperparameters with ours; raises DataError for one that nothing names."""
+    """Return an item's printed hyperparameters with ours; raises DataError for an unmatched one."""
     return tuple(_compare_figure(item, figure) for figure in item.figures)
 
 
@@ -56,19 +55,15 @@ def _compare_figure(item: Item, figure: PublishedFigure) -> Hyperparameter:
     differs = _find_entry(item.differs, figure) or ""
     if text.startswith(LITERAL_PREFIX):
         return Hyperparameter(figure, "", text.removeprefix(LITERAL_PREFIX), differs)
-    profile = figure.backbone or item.backbones[0]
-    ours = dict.fromkeys(_option_text(name.strip(), profile, where) for name in text.split(","))
-    return Hyperparameter(figure, text, ", ".join(ours), differs)
-
-
-def _option_text(name: str, profile: str, where: str) -> str:
-    """Value of METHOD.OPTION in a profile; raises DataError where there is no such option."""
-    method, _, option = name.partition(".")
-    values: Mapping[str, OptionValue] = resolve_options(method, profile)
-    if option not in values:
-        raise DataError(f"{method} has no option '{option}'", where=where)
-    value = values[option]
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    values: dict[str, None] = {}
+    for name in text.split(","):
+        method, _, option = name.strip().partition(".")
+        options = resolve_options(method, figure.backbone or item.backbones[0])
+        if option not in options:
+            raise DataError(f"{method} has no option '{option}'", where=where)
+        value = options[option]
+        values[f"{value:g}" if isinstance(value, float) else str(value)] = None
+    return Hyperparameter(figure, text, ", ".join(values), differs)
 
 
 def _find_entry(table: Mapping[str, str], figure: PublishedFigure) -> str | None:

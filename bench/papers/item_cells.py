@@ -1,4 +1,4 @@
-"""How an item is laid out: for every cell the method and quantity here, and the figure that is printed."""
+"""Lay an item out: for every cell its method and quantity here, and the printed figure."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bench.render.names import printed_name
 
 T = TypeVar("T")
 MINUS = " minus "
+KINDS = ("probe", "cost", "stage")
 _COLUMN = "column"
 
 
@@ -24,11 +25,11 @@ class ItemCell:
     """One cell of an item.
 
     Args:
-        row: What names its row, by field.
-        column: What names its column, by field.
-        methods: The method here as in ``--methods``; two where the cell is the first minus the second, none
-            where it has a published figure alone.
-        quantity: What is shown of it, see :class:`Quantity`.
+        row: The row's name, by field.
+        column: The column's name, by field.
+        methods: Its method as in ``--methods``; two for the first minus the second, none beside a figure
+            that bench has no method for.
+        quantity: Text of its :class:`ItemQuantity`.
         figure: The printed figure, None for an item without stored ones.
     """
 
@@ -41,12 +42,12 @@ class ItemCell:
 
 @dataclass(frozen=True)
 class ItemQuantity:
-    """What a cell shows of a method: "SUITE/TASK", "SUITE/TASK@METRIC", "probe:NAME/FIELD", "cost:NAME".
+    """The quantity of a cell: "SUITE/TASK", "SUITE/TASK@METRIC", "probe:NAME/FIELD", "cost:NAME".
 
     Args:
-        kind: "score", or what stands before the colon.
+        kind: "score", or one of KINDS.
         suite: Suite of a score.
-        name: Task, or what stands after the colon.
+        name: Task, or the text after the colon.
         metric: Metric of a score, "" for the suite's.
     """
 
@@ -56,24 +57,23 @@ class ItemQuantity:
     metric: str = ""
 
 
-KINDS = ("probe", "cost", "stage")
-
-
 def parse_quantity(text: str, where: str) -> ItemQuantity:
-    """Parse a quantity; raises DataError where it is none.
+    """Parse a quantity; raises DataError for another text.
 
     >>> parse_quantity("tncse-retrieval/avg@ndcg@10", "")
     ItemQuantity(kind='score', suite='tncse-retrieval', name='avg', metric='ndcg@10')
     >>> parse_quantity("probe:cls_energy/mean", "").name
     'cls_energy/mean'
     """
-    kind, colon, rest = text.partition(":")
-    if colon and kind in KINDS and rest:
+    kind, _, rest = text.partition(":")
+    if kind in KINDS and rest:
         return ItemQuantity(kind, "", rest)
-    suite, slash, task = text.partition("/")
+    suite, _, task = text.partition("/")
     name, _, metric = task.partition("@")
-    if not (suite and slash and name):
-        raise DataError(f"'{text}' is no quantity", where=where, expected="SUITE/TASK[@METRIC] or KIND:NAME")
+    if not (suite and name):
+        raise DataError(
+            f"unknown quantity '{text}'", where=where, expected="SUITE/TASK[@METRIC] or KIND:NAME"
+        )
     return ItemQuantity("score", suite, name, metric)
 
 
@@ -82,47 +82,47 @@ def lay_out_cells(item: Item, profile: str, backbone: Backbone) -> tuple[ItemCel
 
     Args:
         item: The item.
-        profile: Whose printed figures stand beside: those of this backbone, or where the paper has none for
-            it, those of the item's first.
-        backbone: What grids depend on.
+        profile: Selects the printed figures: this backbone's, or those of the item's first backbone.
+        backbone: Determines the points of grids.
 
     Raises:
-        DataError: the item's own data contradict each other.
+        DataError: the item's data contradict each other.
     """
     if item.sweep:
         return tuple(_sweep_cells(item, backbone))
+    cells = []
     if item.shows:
-        return tuple(
-            ItemCell((("method", label),), ((_COLUMN, column),), (method,) if method else (), shown)
-            for label, method in item.methods.items()
-            for column, shown in item.shows.items()
-        )
-    shown = profile if profile in item.backbones else item.backbones[0]
-    return tuple(_figure_cell(item, figure) for figure in item.figures if figure.backbone in ("", shown))
+        for label, method in item.methods.items():
+            methods = (method,) if method else ()
+            for column, quantity in item.shows.items():
+                cells.append(ItemCell((("method", label),), ((_COLUMN, column),), methods, quantity))
+        return tuple(cells)
+    printed = profile if profile in item.backbones else item.backbones[0]
+    return tuple(_figure_cell(item, figure) for figure in item.figures if figure.backbone in ("", printed))
 
 
 def cell_label(item: Item, parts: Iterable[tuple[str, str]]) -> str:
-    """Return what names a row or column: the paper's words for each value."""
-    shown = (item.names.get(value, printed_name(value)) for _, value in parts)
-    return ", ".join(filter(None, shown)) or DASH
+    """Return the paper's words for a row or column."""
+    words = (item.names.get(value, printed_name(value)) for _, value in parts)
+    return ", ".join(filter(None, words)) or DASH
 
 
-def single_tasks(found: Iterable[ItemCell], where: str) -> frozenset[str]:
-    """Return the suites of which some cells show one task, or the average, alone."""
+def single_tasks(cells: Iterable[ItemCell], where: str) -> frozenset[str]:
+    """Return the suites of which cells show only one task, or only the average."""
     tasks: dict[str, set[str]] = {}
-    for place in found:
-        if place.methods and (shown := parse_quantity(place.quantity, where)).suite:
-            tasks.setdefault(shown.suite, set()).add(shown.name)
+    for cell in cells:
+        if cell.methods and (quantity := parse_quantity(cell.quantity, where)).suite:
+            tasks.setdefault(quantity.suite, set()).add(quantity.name)
     return frozenset(suite for suite, names in tasks.items() if len(names) == 1)
 
 
-def cell_methods(found: Iterable[ItemCell]) -> tuple[str, ...]:
+def cell_methods(cells: Iterable[ItemCell]) -> tuple[str, ...]:
     """Return the methods of some cells, each once."""
-    return tuple(dict.fromkeys(method for place in found for method in place.methods))
+    return tuple(dict.fromkeys(method for cell in cells for method in cell.methods))
 
 
 def match_figure(table: Mapping[str, T], figure: PublishedFigure, field: str = "method") -> T | None:
-    """Return the entry for a figure, of the key with most pairs that all hold; None where there is none.
+    """Return a figure's entry: of the matching key with most pairs, or None.
 
     A key is "NAME" or "NAME KEY=VALUE,...": the figure's method (or another field of it), and pairs of its
     setting, method, backbone, task or metric.
@@ -138,26 +138,23 @@ def match_figure(table: Mapping[str, T], figure: PublishedFigure, field: str = "
 
 
 def figure_value(figure: PublishedFigure, name: str) -> str:
-    """Return a field of a figure, or what its setting says under that key; "" where it says nothing."""
+    """Return a field of a figure or of its setting, "" for a missing key."""
     if name in ("method", "task", "metric", "backbone", "table"):
         return str(getattr(figure, name))
     return dict(figure.setting).get(name, "")
 
 
 def _figure_cell(item: Item, figure: PublishedFigure) -> ItemCell:
-    row, column = (
-        tuple((name, figure_value(figure, name)) for name in names) for names in (item.rows, item.columns)
-    )
     sides = [match_figure(item.methods, side) for side in _split_difference(figure)]
     if None in sides:
+        label = ", ".join((figure.table, figure.task, *map("=".join, figure.setting)))
         raise DataError(
-            f"no method for the printed '{figure.method}' ({_describe_figure(figure)})",
-            where=f"bench/papers: {item.id}",
+            f"no method for the printed '{figure.method}' ({label})", where=f"bench/papers: {item.id}"
         )
-    own = tuple(filter(None, sides))
-    return ItemCell(
-        row, column, own if len(own) == len(sides) else (), _figure_quantity(item, figure), figure
-    )
+    row = tuple((name, figure_value(figure, name)) for name in item.rows)
+    column = tuple((name, figure_value(figure, name)) for name in item.columns)
+    methods = tuple(filter(None, sides)) if all(sides) else ()
+    return ItemCell(row, column, methods, _figure_quantity(item, figure), figure)
 
 
 def _split_difference(figure: PublishedFigure) -> list[PublishedFigure]:
@@ -165,22 +162,18 @@ def _split_difference(figure: PublishedFigure) -> list[PublishedFigure]:
     for key, value in figure.setting:
         if MINUS in value:
             rest = tuple(pair for pair in figure.setting if pair[0] != key)
-            both = (side.removeprefix(f"{key}=") for side in value.split(MINUS))
-            return [replace(figure, setting=(*rest, (key, side))) for side in both]
+            sides = (side.removeprefix(f"{key}=") for side in value.split(MINUS))
+            return [replace(figure, setting=(*rest, (key, side))) for side in sides]
     return [figure]
 
 
-def _describe_figure(figure: PublishedFigure) -> str:
-    return ", ".join((figure.table, figure.task, *("=".join(pair) for pair in figure.setting)))
-
-
 def _figure_quantity(item: Item, figure: PublishedFigure) -> str:
-    """What of ours belongs beside a figure."""
+    """The quantity here beside a figure."""
     metric = item.metrics.get(figure.metric, "")
     if metric and not metric.startswith("@"):
         return metric
-    if (known := match_figure(item.tasks, figure, "task")) is not None:
-        return known + metric
+    if (task := match_figure(item.tasks, figure, "task")) is not None:
+        return task + metric
     return f"{item.suites[0]}/{figure.task}{metric}" if item.suites else ""
 
 
@@ -189,11 +182,10 @@ def _sweep_cells(item: Item, backbone: Backbone) -> Iterable[ItemCell]:
     for point in find_sweep(item.sweep).points(backbone):
         if item.keep and not {point.row, point.row.partition(",")[0], point.column}.intersection(item.keep):
             continue
-        for label, shown in item.shows.items():
+        method = add_options(point.method, item.set)
+        for label, quantity in item.shows.items():
             column = f"{point.column}, {label}" if len(item.shows) > 1 else point.column
-            yield ItemCell(
-                (("row", point.row),), ((_COLUMN, column),), (add_options(point.method, item.set),), shown
-            )
+            yield ItemCell((("row", point.row),), ((_COLUMN, column),), (method,), quantity)
 
 
 def add_options(method: str, options: str) -> str:
@@ -204,6 +196,6 @@ def add_options(method: str, options: str) -> str:
     """
     if not options:
         return method
-    made = f"{method[:-1]},{options}]" if method.endswith("]") else f"{method}[{options}]"
-    parse_methods(made)
-    return made
+    extended = f"{method[:-1]},{options}]" if method.endswith("]") else f"{method}[{options}]"
+    parse_methods(extended)
+    return extended

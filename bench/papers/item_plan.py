@@ -1,9 +1,11 @@
-"""What has to run for an item in a profile, and what is there of it; runs nothing."""
+"""Plan an item in a profile, and list what is finished and what the rest costs; run nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
@@ -12,22 +14,29 @@ from bench.config.method_ids import parse_methods
 from bench.config.spec import MethodRequest, RunSpec
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import Backbone
+from bench.data.published_tables import PAPERS
 from bench.errors import InputError
 from bench.gradient.run import MEASURED, SAMPLED
-from bench.nn.model_folder import ModelFolder, resolve_folder
-from bench.papers import flops as scale
+from bench.nn.model_folder import resolve_folder
+from bench.papers import flops
 from bench.papers.item_cells import ItemCell, cell_methods, lay_out_cells
 from bench.papers.paper_items import Item
 from bench.plan.backbones import backbone_shape, profile_backbone
 from bench.plan.cells import make_cells
-from bench.records.record import RecordPlace as Kept
-from bench.records.record import safe_name, sum_training_seconds
+from bench.records.record import RecordPlace, safe_name, sum_training_seconds
 from bench.records.store import ResultStore
 from bench.registry import discover
+from bench.render.grid import DASH, Grid, Value, plain_text
 from bench.reports.campaign import GRADIENT
 
 PAPERS_BACKBONE = Backbone(layers=12, pooler=True)
-"""BERT-base and RoBERTa-base, also where their folders aren't here."""
+"""BERT-base and RoBERTa-base, also where their folders are missing."""
+_HEADER = ("item", "profiles", "printed", "done", "to do costs", "shows")
+_NOTES = (
+    "GPU h: hours of one H200 for bert-base and roberta-base, by arithmetic (docs: Scale), every stage of a "
+    "seed once, without evaluation. CPU s, of other profiles: by records of the method in the results "
+    "folder, with what methods share counted each time; unknown: no record tells.",
+)
 
 
 @dataclass(frozen=True)
@@ -36,10 +45,10 @@ class ItemPlan:
 
     Args:
         item: The item.
-        spec: What is run for it; without methods where nothing is.
+        spec: Its runs; without methods where nothing runs.
         places: Its cells.
         stand_ins: Suite that is measured in another's place, by suite.
-        impossible: Why this backbone can't have a method, by its text.
+        impossible: Why this backbone excludes a method, by its text.
         label: The profile's name in results, with another backbone's hash.
     """
 
@@ -52,164 +61,199 @@ class ItemPlan:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that are run, as in ``--methods``."""
+        """Methods to run, as in ``--methods``."""
         return tuple(request.text for request in self.spec.methods)
+
+    @property
+    def store(self) -> ResultStore:
+        """The campaign of its records."""
+        return ResultStore(self.spec.results, self.spec.campaign)
 
 
 def plan_item(item: Item, spec: RunSpec, profile: str) -> ItemPlan:
-    """Return what has to run for an item.
-
-    Args:
-        item: The item.
-        spec: How and where; its methods, suites, probes and profile are replaced.
-        profile: The profile.
+    """Return the plan of an item, with its own methods, suites and probes in a spec.
 
     Raises:
         InputError: an unknown profile.
-        DataError: the item's own data contradict each other.
+        DataError: the item's data contradict each other.
     """
     known = profiles.load_profile(profile)
-    folder = (
-        resolve_folder(spec.backbone, where="--backbone")
-        if spec.backbone
-        else _profile_folder(known, spec.data)
-    )
+    folder = resolve_folder(spec.backbone, where="--backbone") if spec.backbone else None
+    if folder is None:
+        with suppress(InputError):  # a missing folder
+            folder = profile_backbone(known, spec.data)
     backbone = Backbone(*backbone_shape(known, folder)) if folder else PAPERS_BACKBONE
     label = f"{known.name}@{folder.sha256[:8]}" if folder and spec.backbone else known.name
-    found = () if item.settings or item.nothing else lay_out_cells(item, profile, backbone)
-    wanted = cell_methods(found) if item.runs else ()
-    impossible = {text: why for text in wanted if (why := _why_impossible(text, backbone))}
+    places = () if item.settings or item.nothing else lay_out_cells(item, profile, backbone)
+    requests: list[MethodRequest] = []
+    impossible: dict[str, str] = {}
+    for text in cell_methods(places) if item.runs else ():
+        if why := _why_impossible(text, backbone):
+            impossible[text] = why
+        else:
+            requests += parse_methods(text)
     suites = tuple(dict.fromkeys(known.stand_ins.get(suite, suite) for suite in item.suites))
-    requests = tuple(request for text in wanted if text not in impossible for request in parse_methods(text))
-    own = replace(spec, methods=requests, suites=suites, probes=item.probes, profile=profile)
-    return ItemPlan(item, own, found, known.stand_ins, impossible, label)
-
-
-def _profile_folder(profile: profiles.Profile, data: Path | None) -> ModelFolder | None:
-    """A profile's backbone; None where its folder isn't here."""
-    try:
-        return profile_backbone(profile, data)
-    except InputError:
-        return None
+    own = replace(spec, methods=tuple(requests), suites=suites, probes=item.probes, profile=profile)
+    return ItemPlan(item, own, places, known.stand_ins, impossible, label)
 
 
 def _why_impossible(method: str, backbone: Backbone) -> str:
-    """Why a backbone of so many layers can't have a method's options, or ""."""
+    """Why a backbone lacks the layers or pooler of a method's options, or ""."""
     options = dict(pair for request in parse_methods(method) for pair in request.options)
-    layers = f"the backbone has {backbone.layers} layers"
     caels = int(options.get("caels", 0))
-    if caels and backbone.layers % caels:
-        return layers
-    if int(options.get("drop_norms", 0)) > backbone.layers:
-        return layers
+    if (caels and backbone.layers % caels) or int(options.get("drop_norms", 0)) > backbone.layers:
+        return f"the backbone has {backbone.layers} layers"
     return "the backbone has no pooler" if options.get("pooling") == "pooler" and not backbone.pooler else ""
 
 
-def item_method_ids(made: ItemPlan) -> dict[str, tuple[str, tuple[int | None, ...]]]:
+def item_method_ids(work: ItemPlan) -> dict[str, tuple[str, tuple[int | None, ...]]]:
     """Return the method id in results, and the seeds, of each method by its text."""
-    return {request.text: _method_id(made, request) for request in made.spec.methods}
+    return {request.text: _method_id(work, request) for request in work.spec.methods}
 
 
-def _method_id(made: ItemPlan, request: MethodRequest) -> tuple[str, tuple[int | None, ...]]:
-    profile = profiles.load_profile(made.spec.profile)
+def _method_id(work: ItemPlan, request: MethodRequest) -> tuple[str, tuple[int | None, ...]]:
+    profile = profiles.load_profile(work.spec.profile)
     card = discover().get(request.name, where=request.text).card
-    cells = make_cells(request, card, made.spec, profile, profile.name, None, 0, lambda load: None)
+    cells = make_cells(request, card, work.spec, profile, profile.name, None, 0, lambda load: None)
     return cells[0].method, tuple(cell.seed for cell in cells)
 
 
-def count_finished(made: ItemPlan) -> tuple[int, int]:
+def count_finished(work: ItemPlan) -> tuple[int, int]:
     """Return how many cells (or watched trainings) of an item are finished, and how many there are."""
-    store = ResultStore(made.spec.results, made.spec.campaign)
-    if made.item.gradient:
-        files = list(_watched_files(made))
-        return sum(file.exists() for file in files), len(files)
-    wanted = [
-        Kept(made.label, method, seed, suite)
-        for method, seeds in item_method_ids(made).values()
-        for seed in seeds
-        for suite in made.spec.suites
-    ]
-    return sum(_is_finished(store, place) for place in wanted), len(wanted)
+    if work.item.gradient:
+        finished = [file.exists() for file in _watched_files(work)]
+    else:
+        finished = []
+        for method, seeds in item_method_ids(work).values():
+            finished += [_is_finished(work, method, *place) for place in product(seeds, work.spec.suites)]
+    return sum(finished), len(finished)
 
 
-def gradient_folder(made: ItemPlan) -> Path:
-    """Return where ``bench gradient`` for an item writes, and the report reads."""
-    return made.spec.results / made.spec.campaign / GRADIENT
+def gradient_folder(work: ItemPlan) -> Path:
+    """Return the folder of ``bench gradient`` for an item, which the report reads."""
+    root: Path = work.store.root
+    return root / GRADIENT
 
 
-def watched_folder(made: ItemPlan, method: str, seed: int | None) -> Path:
+def watched_folder(work: ItemPlan, method: str, seed: int | None) -> Path:
     """Return the folder of one watched training, by the method's id."""
-    return gradient_folder(made) / safe_name(f"{made.label}-{method}-seed-{seed}")
+    return gradient_folder(work) / safe_name(f"{work.label}-{method}-seed-{seed}")
 
 
-def _watched_files(made: ItemPlan) -> Iterator[Path]:
-    for text in made.item.gradient:
+def _watched_files(work: ItemPlan) -> Iterator[Path]:
+    for text in work.item.gradient:
         if not text:
-            yield gradient_folder(made) / SAMPLED
+            yield gradient_folder(work) / SAMPLED
             continue
-        method, seeds = _method_id(made, parse_methods(text)[0])
-        yield from (watched_folder(made, method, seed) / MEASURED for seed in seeds)
+        method, seeds = _method_id(work, parse_methods(text)[0])
+        yield from (watched_folder(work, method, seed) / MEASURED for seed in seeds)
 
 
-def missing_runs(made: ItemPlan) -> list[tuple[str, str, int | None]]:
-    """Return text, id and seed of what lacks a finished record on a suite."""
-    store = ResultStore(made.spec.results, made.spec.campaign)
-    return [
-        (text, method, seed)
-        for text, (method, seeds) in item_method_ids(made).items()
-        for seed in seeds
-        if not all(_is_finished(store, Kept(made.label, method, seed, suite)) for suite in made.spec.suites)
-    ]
+def missing_runs(work: ItemPlan) -> list[tuple[str, str, int | None]]:
+    """Return text, id and seed of runs that lack a finished record on a suite."""
+    missing = []
+    for text, (method, seeds) in item_method_ids(work).items():
+        for seed in seeds:
+            if not all(_is_finished(work, method, seed, suite) for suite in work.spec.suites):
+                missing.append((text, method, seed))
+    return missing
 
 
-def _is_finished(store: ResultStore, place: Kept) -> bool:
-    record = store.read(place) if store.path(place).exists() else None
+def _is_finished(work: ItemPlan, method: str, seed: int | None, suite: str) -> bool:
+    record = work.store.read(RecordPlace(work.label, method, seed, suite))
     return record is not None and record.status == "ok"
 
 
-def gpu_hours(made: Iterable[ItemPlan]) -> float:
-    """Hours of one H200 for what is missing, each stage of a seed once; see :mod:`bench.papers.flops`."""
-    stages = {
-        (each.spec.profile, seed, stage)
-        for each in made
-        for text, _, seed in missing_runs(each)
-        for stage in scale.method_stages(text, each.spec.profile)
-    }
-    return sum(stage.operations for _, _, stage in stages) / scale.SUSTAINED / 3600
+def gpu_hours(works: Iterable[ItemPlan]) -> float:
+    """Return one H200's hours for missing runs, each stage of a seed once (:mod:`bench.papers.flops`)."""
+    stages = set()
+    for work in works:
+        for text, _, seed in missing_runs(work):
+            for stage in flops.method_stages(text, work.spec.profile):
+                stages.add((work.spec.profile, seed, stage))
+    return sum(stage.operations for _, _, stage in stages) / flops.SUSTAINED / 3600
 
 
-def cpu_seconds(made: ItemPlan) -> tuple[float, int]:
-    """Return what is missing takes by records of the same profile here, and how many none tells of."""
-    known = _seconds_by_method(made.spec.results, made.label)
-    each = [known.get(method, known.get(method.partition("[")[0])) for _, method, _ in missing_runs(made)]
-    return sum(filter(None, each)), each.count(None)
+def cpu_seconds(work: ItemPlan) -> tuple[float, int]:
+    """Return the seconds of missing runs by records of their profile, and the number of unknown runs."""
+    known = _seconds_by_method(work.spec.results, work.label)
+    seconds = [known.get(method, known.get(method.partition("[")[0])) for _, method, _ in missing_runs(work)]
+    return sum(filter(None, seconds)), seconds.count(None)
 
 
 def _seconds_by_method(results: Path, profile: str) -> dict[str, float]:
     """CPU seconds of a seed of each method, training included, by the records of all campaigns."""
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     for folder in sorted(results.iterdir()) if results.is_dir() else ():
         for record in ResultStore(results, folder.name).records() if (folder / profile).is_dir() else ():
             if record.profile == profile and record.status == "ok":
                 # a stage that another cell trained isn't in the cell's own time
                 took = max(record.timing.get("cpu_seconds", 0.0), sum_training_seconds(record))
-                found.setdefault(record.method, []).append(took)
-    return {method: fmean(values) for method, values in found.items()}
+                seconds.setdefault(record.method, []).append(took)
+    return {method: fmean(values) for method, values in seconds.items()}
 
 
-def item_manifest(made: ItemPlan, ids: Mapping[str, str]) -> Manifest | None:
-    """Return the grid of an item that is a sweep, for its figures; None for another.
+def item_manifest(work: ItemPlan, ids: Mapping[str, str]) -> Manifest | None:
+    """Return a sweep item's grid, for its figures; None for another item.
 
     Args:
-        made: The item in a profile.
+        work: The item in a profile.
         ids: Method id of each method that has records, by its text.
     """
-    if not made.item.sweep:
+    if not work.item.sweep:
         return None
-    points = tuple(
-        (dict(place.row)["row"], dict(place.column)["column"], ids[method])
-        for place in made.places
-        for method in place.methods
-        if method in ids
-    )
-    return Manifest(made.item.sweep, made.label, made.spec.suites, made.spec.seeds, points)
+    points = []
+    for place in work.places:
+        row, column = dict(place.row)["row"], dict(place.column)["column"]
+        points += [(row, column, ids[method]) for method in place.methods if method in ids]
+    return Manifest(work.item.sweep, work.label, work.spec.suites, work.spec.seeds, tuple(points))
+
+
+def list_items(works: Mapping[Item, Sequence[ItemPlan]]) -> Grid:
+    """Return a table of items, each with its plans in all profiles, by paper."""
+    rows: list[tuple[Value, ...]] = []
+    groups = []
+    for paper, name in PAPERS.items():
+        groups.append((len(rows), name))
+        rows += [_item_row(item, plans) for item, plans in works.items() if item.paper == paper]
+    return Grid("Tables and figures of the papers", _HEADER, tuple(rows), _NOTES, tuple(groups))
+
+
+def format_listing(grid: Grid) -> str:
+    """Return the table as text with aligned words."""
+    cells = [grid.header, *(tuple(map(plain_text, row)) for row in grid.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for heading, row in [(None, grid.header), *grid.lines]:
+        if heading:
+            lines.append(f"\n{heading}")
+        words = (plain_text(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join(words).rstrip())
+    return "\n".join([*lines, "", *grid.notes]) + "\n"
+
+
+def _item_row(item: Item, works: Sequence[ItemPlan]) -> tuple[Value, ...]:
+    printed = str(len(item.figures)) if item.figures else DASH
+    names = ", ".join(work.spec.profile for work in works) or DASH
+    if item.nothing:
+        return item.id, DASH, DASH, DASH, "nothing to compute", item.title
+    if not item.runs and not item.gradient:
+        source = "a formula" if item.formula else "options of the profiles"
+        return item.id, names, printed, DASH, source, item.title
+    finished, planned = map(sum, zip(*map(count_finished, works), strict=True))
+    if finished == planned:
+        return item.id, names, printed, f"{finished} of {planned}", DASH, item.title
+    cost = "bench gradient" if item.gradient else _cost_text(works)
+    return item.id, names, printed, f"{finished} of {planned}", cost, item.title
+
+
+def _cost_text(works: Sequence[ItemPlan]) -> str:
+    """The cost of cells to run."""
+    papers = [work for work in works if work.spec.profile in work.item.backbones]
+    costs = [f"{gpu_hours(papers):,.0f} GPU h"] if papers else []
+    seconds = [cpu_seconds(work) for work in works if work.spec.profile not in work.item.backbones]
+    if seconds:
+        known, unknown = map(sum, zip(*seconds, strict=True))
+        unknown_text = f", {unknown} cells unknown" if unknown else ""
+        costs.append(f"{known:,.0f} CPU s{unknown_text}")
+    return ", ".join(costs)

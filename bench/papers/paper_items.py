@@ -29,38 +29,31 @@ _ITEM = Block(
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """A table or figure of a paper: what is run for it, how it is laid out, which figures stand beside.
+    """A table or figure of a paper: its runs, its layout, and its printed figures.
 
     Args:
-        paper: Key of :data:`bench.data.published_tables.PAPERS`.
-        name: Its name in ``bench reproduce PAPER:NAME``, such as "table4".
-        title: The paper's name of it, and what it shows.
-        says: What the paper concludes from it, or "".
-        note: What differs here, or what the paper leaves open.
+        says: The paper's conclusion, or "".
+        note: Differences here, and details that the paper omits.
         nothing: Why there is nothing to compute, or "".
         backbones: Profiles of the paper's backbones.
         seeds: Seeds that the paper states, or "".
-        suites: What the methods are measured on.
-        probes: What is measured besides.
-        sections: Sections of stored figures that stand in it.
+        sections: Sections of its stored figures.
         tables: Only these tables of them; empty for all.
         rows: Fields of a figure that name its row: method, task, metric or a key of its setting.
-        columns: Those that name its column.
-        names: What is printed for a value of such a field.
-        methods: Method here by printed method ("NAME" or "NAME KEY=VALUE,..."), "" where there is none; for
-            an item without stored figures by the label of its row.
-        tasks: Quantity here by printed task, where it isn't the same name in the one suite.
-        metrics: Quantity here by printed metric, where it isn't the suite's.
+        names: Printed words for a value of such a field.
+        methods: Method here by printed method ("NAME" or "NAME KEY=VALUE,..."), "" for a missing one; by the
+            row's label for an item without stored figures.
+        tasks: Quantity here by printed task, if its name differs from the one suite's.
+        metrics: Quantity here by printed metric, if it differs from the suite's.
         shows: Quantities by the label of their column, for an item without stored figures.
-        draws: Sections of the report whose figures draw it; "SECTION/PART": those whose name ends so.
-        sweep: The sweep whose grid it is, or "".
-        set: Options that each of the grid's methods gets in addition.
+        draws: Sections of the report whose figures draw it; "SECTION/PART": those with that name ending.
+        set: Options added to each of the grid's methods.
         keep: Columns of the grid that belong to it; empty for all.
         gradient: Methods for which ``bench gradient`` measures it; "" for the sampled angles.
         formula: The sweep whose surface it is, or "".
-        texts: Training text that the paper states where a figure's setting doesn't, by printed method or,
+        texts: Training text that the paper states outside a figure's setting, by printed method or,
             without stored figures, by row ("*": all).
-        settings: Option here by printed hyperparameter; "= ..." says what holds where no option has it.
+        settings: Option here by printed hyperparameter; "= ..." for a fixed value.
         differs: Why an option has another value here, by printed hyperparameter.
     """
 
@@ -100,23 +93,22 @@ class Item:
 
     def draws_it(self, section: str, name: str) -> bool:
         """True if a figure of a section and a name belongs to it."""
-        wanted = (each.partition("/") for each in self.draws)
-        return any(section == own and (not part or name.endswith(f"-{part}")) for own, _, part in wanted)
+        for entry in self.draws:
+            known, _, part = entry.partition("/")
+            if section == known and (not part or name.endswith(f"-{part}")):
+                return True
+        return False
 
     @property
     def runs(self) -> bool:
-        """True if cells have to be run for it."""
+        """True if it needs cells."""
         return bool(self.suites) and bool(self.sweep or any(self.methods.values()))
 
     @property
     def figures(self) -> tuple[PublishedFigure, ...]:
-        """The stored figures that stand in it, in the paper's order."""
-        own = (figure for figure in load_figures() if figure.paper == self.paper)
-        return tuple(
-            figure
-            for figure in own
-            if figure.section in self.sections and (not self.tables or figure.table in self.tables)
-        )
+        """Its stored figures, in the paper's order."""
+        figures = [f for f in load_figures() if f.paper == self.paper and f.section in self.sections]
+        return tuple(figure for figure in figures if not self.tables or figure.table in self.tables)
 
 
 @cache
@@ -127,19 +119,16 @@ def load_items() -> Mapping[str, Item]:
 
 def select_items(names: str) -> tuple[Item, ...]:
     """Return the items of "PAPER" or "PAPER:ITEM", several with commas, each once; raises InputError."""
-    return tuple(dict.fromkeys(item for name in names.split(",") for item in _find_items(name.strip())))
-
-
-def _find_items(name: str) -> tuple[Item, ...]:
-    paper, colon, _ = name.partition(":")
-    if paper not in PAPERS:
-        raise unknown_name("paper", paper, PAPERS, where="bench reproduce")
-    own = [item for item in load_items().values() if item.paper == paper]
-    if not colon:
-        return tuple(own)
-    if name not in load_items():
-        raise unknown_name("item", name, [item.id for item in own], where="bench reproduce")
-    return (load_items()[name],)
+    selected: dict[Item, None] = {}
+    for name in map(str.strip, names.split(",")):
+        paper, colon, _ = name.partition(":")
+        if paper not in PAPERS:
+            raise unknown_name("paper", paper, PAPERS, where="bench reproduce")
+        items = {item.id: item for item in load_items().values() if item.paper == paper}
+        if colon and name not in items:
+            raise unknown_name("item", name, items, where="bench reproduce")
+        selected |= dict.fromkeys([items[name]] if colon else items.values())
+    return tuple(selected)
 
 
 def _read_paper(paper: str) -> list[Item]:
@@ -147,12 +136,11 @@ def _read_paper(paper: str) -> list[Item]:
     try:
         data = tomllib.loads((resources.files(__package__) / f"{paper}.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"not a paper's items: {error}", where=where) from error
+        raise DataError(f"unreadable items of a paper: {error}", where=where) from error
     if place := find_fault(data, MapOf(_ITEM)):
         raise DataError(f"'{place}' is missing, unknown or of another type", where=where)
-    return [_item(paper, name, table) for name, table in data.items()]
-
-
-def _item(paper: str, name: str, table: Mapping[str, Any]) -> Item:
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-    return Item(paper, name, **given)
+    items = []
+    for name, table in data.items():
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+        items.append(Item(paper, name, **fields))
+    return items

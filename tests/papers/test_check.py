@@ -58,19 +58,19 @@ PLANTED: dict[str, tuple[Item, str]] = {
     ),
     "another term": (
         changed("tncse:table4", "tncse loss=nce", "tncse[sick=true,nce=false,ictn=false]"),
-        "isn't what Table 4 bert-base tncse loss=nce",
+        "loss than Table 4 bert-base tncse loss=nce",
     ),
     "another number of layers": (
         changed("jtcse:table9", "jtcse cael=1", "jtcse[sick=true,caels=2]"),
-        "isn't what Table IX bert-base jtcse cael=1",
+        "cael than Table IX bert-base jtcse cael=1",
     ),
     "another pooling": (
         changed("tncse:suppl-table2-1", "tncse pooling=avg", "tncse[sick=true,pooling=cls]"),
-        "isn't what Suppl. Table II-1 bert-base tncse pooling=avg",
+        "pooling than Suppl. Table II-1 bert-base tncse pooling=avg",
     ),
     "another step": (
         changed("gradient_paradigm:table5", "m_mhe terms=gd", "m_mhe[r=false]"),
-        "isn't what Table 5 bert-base m_mhe terms=gd",
+        "terms than Table 5 bert-base m_mhe terms=gd",
     ),
     "no method for a figure": (
         changed("tncse:table5", "tncse_single", None),
@@ -80,22 +80,22 @@ PLANTED: dict[str, tuple[Item, str]] = {
     "an option that is none": (changed("tncse:table5", "tncse_single", "tncse_single[x=1]"), "no option 'x'"),
     "a suite that isn't run": (
         replace(load_items()["tncse:table2"], suites=("tncse-sts17",)),
-        "'tncse-sts22/avg' is of a suite that it doesn't run",
+        "suite of 'tncse-sts22/avg'",
     ),
     "a suite that is none": (replace(load_items()["tncse:table4"], suites=("sts8",)), "no suite 'sts8'"),
     "a probe that isn't measured": (
         replace(load_items()["tncse:figure6"], probes=("alignment",)),
-        "'probe:uniformity/value' is of a probe that it doesn't measure",
+        "probe of 'probe:uniformity/value'",
     ),
     "a profile that is none": (
         replace(load_items()["tncse:figure6"], backbones=("bert",)),
         "no profile 'bert'",
     ),
     "two figures in one cell": (replace(load_items()["tncse:table1"], columns=()), "one cell for both"),
-    "no word on nothing": (Item("tncse", "x", "X"), "nothing is run, and it doesn't say why"),
+    "no word on nothing": (Item("tncse", "x", "X"), "nothing is run"),
     "nothing, and yet a run": (
         replace(load_items()["tncse:table4"], nothing="x"),
-        "it has something to compute, and says that it hasn't",
+        "'nothing' is given",
     ),
     "a difference that nothing explains": (
         replace(load_items()["tncse:suppl-table1-1"], differs={}),
@@ -103,7 +103,7 @@ PLANTED: dict[str, tuple[Item, str]] = {
     ),
     "an explanation of no difference": (
         changed("tncse:suppl-table1-1", "tncse_d learning_rate", "it is so", "differs"),
-        "the difference that is explained isn't there",
+        "explained as different",
     ),
     "a hyperparameter that nothing names": (
         changed("tncse:suppl-table1-1", "tncse seed", None, "settings"),
@@ -129,7 +129,7 @@ def test_a_figure_that_stands_nowhere_and_a_profile_that_changes_are_found(
 ) -> None:
     left = {name: item for name, item in load_items().items() if name != "tncse:table5"}
     monkeypatch.setattr(item_checks, "load_items", lambda: MappingProxyType(left))
-    lost = [line for line in check_papers() if "stands in no item" in line]
+    lost = [line for line in check_papers() if "missing from all" in line]
     assert len(lost) == 2
     assert all("Table 5 bert-base" in line for line in lost)
 
@@ -205,7 +205,7 @@ def test_layers_and_pooler_say_what_a_backbone_cannot_have(tiny_bert: Path) -> N
 
 def test_a_quantity_that_is_none_is_refused() -> None:
     for text in ("avg", "/avg", "sts7/", "probes:x", ""):
-        with pytest.raises(DataError, match="is no quantity"):
+        with pytest.raises(DataError, match="quantity"):
             parse_quantity(text, "here")
 
 
@@ -226,7 +226,7 @@ def test_names_on_the_command_line() -> None:
         ("[table1]\n", "'table1.title' is missing"),
         ("[table1]\ntitle = 'x'\nmethod = {}\n", "method' is missing, unknown"),
         ("[table1]\ntitle = 'x'\nsuites = 'sts7'\n", "suites' is missing"),
-        ("[table1", "not a paper's items"),
+        ("[table1", "unreadable"),
     ],
 )
 def test_a_damaged_file_of_items_is_refused(

@@ -244,8 +244,8 @@ def test_a_failed_cell_is_said_and_the_command_fails(cli: Cli, monkeypatch: pyte
 def test_what_is_refused(cli: Cli) -> None:
     assert "did you mean 'tncse:table4'" in refusal(cli, "reproduce", "tncse:tabel4")
     assert "did you mean 'tncse'" in refusal(cli, "reproduce", "tnsce")
-    assert "an item says its suites" in refusal(cli, "reproduce", "tncse:table4", "--suite", "mini")
-    assert "it is for all items" in refusal(cli, "reproduce", "tncse:table4", "--check")
+    assert "--suite" in refusal(cli, "reproduce", "tncse:table4", "--suite", "mini")
+    assert "--check" in refusal(cli, "reproduce", "tncse:table4", "--check")
     assert "is not a seed" in refusal(cli, "reproduce", "tncse:table4", "--seeds", "x")
     assert "unknown profile 'mimi'" in refusal(cli, "reproduce", "tncse:table4", "--profile", "mimi")
     # nothing is silently left out where a backbone or data aren't here
