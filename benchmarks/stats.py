@@ -30,7 +30,7 @@ from scipy import stats
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from bench.stats.inputs import make_generator
-from bench.stats.power import welch_power
+from bench.stats.planning import welch_power
 from bench.stats.resampling import spearman_draws
 from bench.stats.seeds import welch
 

@@ -1,4 +1,4 @@
-"""Correction of p values for the number of comparisons; the family that was corrected together has a name."""
+"""Correction of p values for the number of comparisons, in a named family."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Adjusted:
     Args:
         p: Its p before correction.
         adjusted: Its p after correction.
-        minimum: The smallest adjusted p that its test could give, with the other comparisons as they are.
+        minimum: The smallest attainable adjusted p, given the other comparisons.
     """
 
     p: float
@@ -32,9 +32,9 @@ class Family:
     """Comparisons that were corrected together.
 
     Args:
-        name: What they are, for the caption, such as "new method against the baselines".
+        name: Such as "new method against the baselines", for the caption.
         correction: "Holm" or "Benjamini-Hochberg".
-        comparisons: Each by its name.
+        comparisons: By name.
     """
 
     name: str
@@ -56,18 +56,15 @@ def holm(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | Non
     """Holm's step-down correction (1979): bounds the chance of any false claim in the family.
 
     Args:
-        p: The p of every comparison, by its name.
-        name: What the family is.
-        minimum_p: The smallest p that each one's test can give; 0 for those not named.
-
-    Returns:
-        The family, each comparison with its adjusted p in [0, 1].
+        p: Of every comparison, by name.
+        name: Name of the family.
+        minimum_p: The smallest attainable p of each test; default 0.
 
     Raises:
         ValueError: no comparison, no name, or a p outside [0, 1] or below its minimum.
 
     >>> family = holm({"simcse": 0.01, "whitening": 0.04, "untrained": 0.03}, "ours against the baselines")
-    >>> {name: round(found.adjusted, 3) for name, found in family.comparisons.items()}
+    >>> {name: round(one.adjusted, 3) for name, one in family.comparisons.items()}
     {'simcse': 0.03, 'whitening': 0.06, 'untrained': 0.06}
     >>> family.caption
     'Holm over 3 comparisons (ours against the baselines)'
@@ -83,7 +80,7 @@ def benjamini_hochberg(
     For exploratory grids. Arguments, result and errors are those of ``holm``.
 
     >>> family = benjamini_hochberg({"tau 0.01": 0.01, "tau 0.05": 0.04, "tau 0.1": 0.03}, "grid of tau")
-    >>> [round(found.adjusted, 3) for found in family.comparisons.values()]
+    >>> [round(one.adjusted, 3) for one in family.comparisons.values()]
     [0.03, 0.04, 0.04]
     """
     return _correct_family(p, name, minimum_p or {}, "fdr_bh")
@@ -93,7 +90,7 @@ def _correct_family(p: Mapping[str, float], name: str, minimum_p: Mapping[str, f
     if not p or not name.strip():
         raise ValueError(f"family '{name}' of {len(p)} comparisons; expected a name and at least one")
     if unknown := sorted(minimum_p.keys() - p.keys()):
-        raise ValueError(f"minimum p of {unknown}, which are not comparisons of the family")
+        raise ValueError(f"minimum p of {unknown}; expected comparisons of the family")
     for key, value in p.items():
         if not 0 <= minimum_p.get(key, 0.0) <= value <= 1:
             raise ValueError(f"{key}: p={value}, minimum_p={minimum_p.get(key, 0.0)}; expected p in [0, 1]")
@@ -107,7 +104,7 @@ def _correct_family(p: Mapping[str, float], name: str, minimum_p: Mapping[str, f
 
 
 def adjust_p_values(values: Sequence[float], method: str) -> list[float]:
-    """Return the corrected p of each, for "holm" or "fdr_bh"; ``holm`` and its sibling check a whole family.
+    """Return corrected p values by "holm" or "fdr_bh"; ``holm`` and ``benjamini_hochberg`` check a family.
 
     With p sorted, p_(1) <= ... <= p_(n): Holm gives max over j <= i of (n - j + 1) p_(j), Benjamini-Hochberg
     min over j >= i of n p_(j) / j, both at most 1.
@@ -129,23 +126,23 @@ def adjust_p_values(values: Sequence[float], method: str) -> list[float]:
 def adjust_levels(p: Mapping[str, float], method: str, level: float = 0.95) -> dict[str, float]:
     """Return for each comparison the level at which its interval agrees with its corrected p.
 
-    An interval of the level 1 - alpha beside a corrected p contradicts it: it may leave out 0 where the p
-    shows nothing. With p sorted and R of n rejected at alpha: the i-th rejected gets 1 - alpha / (n - i + 1)
+    An interval of the level 1 - alpha may contradict a corrected p: it excludes 0 though the p is not
+    significant. With p sorted and R of n rejected at alpha: the i-th rejected gets 1 - alpha / (n - i + 1)
     after Holm, the level of its own step, and 1 - R alpha / n after Benjamini-Hochberg, which keeps the
-    expected share of the intervals of rejected ones that miss at alpha (Benjamini and Yekutieli 2005, J. Am.
-    Stat. Assoc. 100). All others get 1 - alpha / n. So an interval that is dual to its test leaves out 0 just
-    where the corrected p is at most alpha.
+    expected share of missing intervals among the rejected ones at alpha (Benjamini and Yekutieli 2005, J. Am.
+    Stat. Assoc. 100). All others get 1 - alpha / n. So an interval that is dual to its test excludes 0
+    exactly if the corrected p is at most alpha.
 
     Args:
-        p: The p of every comparison before correction, by its name.
+        p: Of every comparison before correction, by name.
         method: "holm" or "fdr_bh".
         level: 1 - alpha, in (0, 1).
 
     Raises:
         ValueError: a bad level, or a p outside [0, 1].
 
-    >>> found = adjust_levels({"a": 0.01, "b": 0.03, "c": 0.2}, "holm", 0.94)
-    >>> {name: round(level, 3) for name, level in found.items()}
+    >>> levels = adjust_levels({"a": 0.01, "b": 0.03, "c": 0.2}, "holm", 0.94)
+    >>> {name: round(level, 3) for name, level in levels.items()}
     {'a': 0.98, 'b': 0.97, 'c': 0.98}
     """
     check_level(level)
@@ -153,9 +150,8 @@ def adjust_levels(p: Mapping[str, float], method: str, level: float = 0.95) -> d
         raise ValueError(f"p={wrong[0]}; expected p in [0, 1]")
     alpha, n = 1 - level, len(p)
     adjusted = dict(zip(p, adjust_p_values(list(p.values()), method), strict=True))
+    levels = {name: 1 - alpha * (1 / n) for name in p}
     rejected = [name for name in sorted(p, key=lambda name: p[name]) if adjusted[name] <= alpha]
-    shares = {
-        name: 1 / (n - place) if method == "holm" else len(rejected) / n
-        for place, name in enumerate(rejected)
-    }
-    return {name: 1 - alpha * shares.get(name, 1 / n) for name in p}
+    for place, name in enumerate(rejected):
+        levels[name] = 1 - alpha * (1 / (n - place) if method == "holm" else len(rejected) / n)
+    return levels

@@ -1,25 +1,27 @@
-"""Three variables: a rank correlation with one held fixed, and tests of two correlations that share one.
+"""Rank correlations of two lists, partial ones, and tests of two correlations that share a variable.
 
-The tests are of two systems against the same gold scores, and say something about the checkpoints at hand
-only. Both are derived for Pearson's r of normal variables.
-With Spearman's rho and graded gold scores they call equal systems different a little too often
-(``bench.stats.coverage``, methods "williams" and "steiger"), so use them to cross-check the paired bootstrap
-and for nothing more.
+The tests compare two systems on the same gold scores, and hold for these checkpoints only. Both are derived
+for Pearson's r of normal variables. With Spearman's rho and graded gold scores they reject equal systems a
+little too often (``bench.stats.coverage``, methods "williams" and "steiger"), so use them only to cross-check
+the paired bootstrap.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from bench.stats.inputs import MIN_PAIRS
+from bench.stats.item_statistics import spearman_interval
 from bench.stats.resampling import spearman_rows
 
 EQUAL = 1e-12
-"""Rank correlations nearer to 1 or -1 are of the same order, or of the reverse, but for rounding."""
+"""Rank correlations nearer to 1 or -1 are 1 or -1 but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,6 @@ class CorrelationTest:
         difference: r12 - r13.
         statistic: t (Williams) or z (Steiger); its sign is the difference's.
         df: Degrees of freedom of t; None for z.
-        p: Two-sided p.
-        n: Pairs.
     """
 
     difference: float
@@ -54,13 +54,13 @@ def williams(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
         n: Pairs, at least 4.
 
     Returns:
-        The test; t = 0 and p = 1 where r12 = r13, even of equal predictions.
+        The test; t = 0 and p = 1 if r12 = r13, also for equal predictions.
 
     Raises:
-        ValueError: too few pairs, or three numbers that no three variables can have as correlations.
+        ValueError: too few pairs, or impossible correlations of three variables.
 
-    >>> found = williams(0.5, 0.4, 0.1, n=103)
-    >>> round(found.statistic, 3), found.df, round(found.p, 3)
+    >>> test = williams(0.5, 0.4, 0.1, n=103)
+    >>> round(test.statistic, 3), test.df, round(test.p, 3)
     (0.891, 100, 0.375)
     """
     determinant = _check_determinant(r12, r13, r23, n)
@@ -83,8 +83,8 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     Raises:
         ValueError: as ``williams``, or r12 or r13 is 1 or -1.
 
-    >>> found = steiger(0.5, 0.4, 0.1, n=103)
-    >>> round(found.statistic, 3), round(found.p, 3)
+    >>> test = steiger(0.5, 0.4, 0.1, n=103)
+    >>> round(test.statistic, 3), round(test.p, 3)
     (0.889, 0.374)
     """
     _check_determinant(r12, r13, r23, n)
@@ -99,26 +99,71 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     return CorrelationTest(r12 - r13, z, None, float(2 * stats.norm.sf(abs(z))), n)
 
 
+@dataclass(frozen=True)
+class RankCorrelation:
+    """The rank correlation of two lists of n numbers; ties have average ranks.
+
+    Args:
+        n: Length of both.
+        rho: Spearman's; None for fewer than four numbers, or a constant list.
+        low: Lower end of its interval (Bonett and Wright 2000); None if rho is None, 1 or -1.
+        high: Upper end.
+        level: Confidence level.
+        tau: Kendall's tau-b; None if rho is None.
+    """
+
+    n: int
+    rho: float | None
+    low: float | None
+    high: float | None
+    level: float
+    tau: float | None
+
+
+def rank_correlation(
+    x: Sequence[float], y: Sequence[float], level: float = 0.95, independent: int | None = None
+) -> RankCorrelation:
+    """Correlate two lists by their ranks.
+
+    Args:
+        x: (n,).
+        y: (n,).
+        level: Confidence level of rho's interval, in (0, 1).
+        independent: Number of independent entries, for the interval; default all. Fewer than four give none.
+
+    Raises:
+        ValueError: an infinite number, lists of different lengths, or a bad level.
+
+    >>> order = rank_correlation([1, 2, 3, 4, 5], [1, 3, 2, 5, 4])
+    >>> round(order.rho, 3), round(order.tau, 3), round(order.low, 2), round(order.high, 2)
+    (0.8, 0.6, -0.46, 0.99)
+    """
+    n = len(x)
+    if n != len(y):
+        raise ValueError(f"{n} and {len(y)} numbers")
+    if n < MIN_PAIRS or min(len(set(x)), len(set(y))) < 2:
+        return RankCorrelation(n, None, None, None, level, None)
+    rho, tau = float(spearman_rows(x, y)[0]), float(stats.kendalltau(x, y).statistic)
+    if 1 - abs(rho) < EQUAL:
+        return RankCorrelation(n, math.copysign(1.0, rho), None, None, level, tau)
+    count = n if independent is None else min(n, independent)
+    low, high = spearman_interval(rho, count, level) if count >= MIN_PAIRS else (None, None)
+    return RankCorrelation(n, rho, low, high, level, tau)
+
+
 def partial_spearman(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> float:
     """Spearman's correlation of x and y with z held fixed (Kendall and Stuart 1979, vol. 2, ch. 27).
 
     (r_xy - r_xz r_yz) / sqrt((1 - r_xz^2) (1 - r_yz^2)) of the three Spearman correlations: Pearson's
-    correlation of what linear regressions of the ranks of x and of y on those of z leave. Its interval is
-    :func:`bench.stats.item_statistics.spearman_interval` with one variable held fixed.
-
-    Args:
-        x: (n,), n at least 4.
-        y: (n,).
-        z: (n,), what is held fixed.
-
-    Returns:
-        The partial correlation, in [-1, 1].
+    correlation of the residuals of linear regressions of the ranks of x and of y on those of z. Its interval
+    is :func:`bench.stats.item_statistics.spearman_interval` with one variable held fixed. All are (n,).
 
     Raises:
-        ValueError: shapes that don't fit, fewer than 4 values or one that is not finite, a side whose values
-            are all equal, or x or y in the order of z or its reverse: nothing is left of it.
+        ValueError: different shapes, fewer than 4 values, an infinite one, a side of equal values, or x or y
+        in
+            the order of z or its reverse, which leaves no residuals.
 
-    x and y rise together, but only as far as z makes them:
+    x and y rise together only because of z:
 
     >>> z = [1, 2, 3, 4, 5, 6]
     >>> round(partial_spearman([2, 1, 4, 3, 6, 5], [1, 3, 2, 5, 4, 6], z), 3)
@@ -127,7 +172,7 @@ def partial_spearman(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> float:
     r_xy, r_xz, r_yz = (_spearman_correlation(*pair) for pair in ((x, y), (x, z), (y, z)))
     for name, r in (("x", r_xz), ("y", r_yz)):
         if 1 - abs(r) < EQUAL:
-            raise ValueError(f"{name} has the order of z or its reverse: with z held fixed nothing is left")
+            raise ValueError(f"{name} has the order of z or its reverse; expected another order")
     partial = (r_xy - r_xz * r_yz) / math.sqrt((1 - r_xz**2) * (1 - r_yz**2))
     return min(1.0, max(-1.0, partial))
 
@@ -140,12 +185,12 @@ def _spearman_correlation(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def _check_determinant(r12: float, r13: float, r23: float, n: int) -> float:
-    """Return |R|, at least 0, of three correlations and n pairs that are possible."""
+    """Return |R|, at least 0, of three possible correlations of n pairs."""
     if n < 4:
         raise ValueError(f"{n} pairs; expected at least 4")
     if not all(abs(r) <= 1 for r in (r12, r13, r23)):
         raise ValueError(f"r12={r12}, r13={r13}, r23={r23}; expected correlations in [-1, 1]")
     determinant = 1 - r12**2 - r13**2 - r23**2 + 2 * r12 * r13 * r23
     if determinant < -1e-9:
-        raise ValueError(f"r12={r12}, r13={r13}, r23={r23} can't be correlations of three variables")
+        raise ValueError(f"r12={r12}, r13={r13}, r23={r23}; impossible correlations of three variables")
     return max(determinant, 0.0)

@@ -31,8 +31,6 @@ class CoverageRow:
         nominal: Level of an interval, or error rate of a test; None for a rule that claims neither.
         measured: Share of simulations whose interval held the true value, or whose test was wrong.
         simulations: Their number.
-        low: Lower end of the 99% interval of ``measured`` (Clopper and Pearson).
-        high: Upper end.
     """
 
     method: str

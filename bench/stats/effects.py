@@ -8,48 +8,35 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from bench.stats.inputs import check_scores
+from bench.stats.inputs import check_sides
 
 
 def probability_of_superiority(a: ArrayLike, b: ArrayLike) -> float:
     """P(A > B): the share of pairs of seeds in which a scores higher; a tie counts half.
 
-    Vargha and Delaney's A (2000): the Mann-Whitney U divided by n_a n_b.
-
-    Args:
-        a: (runs,) scores of one method.
-        b: (runs,) scores of the other; their numbers may differ.
-
-    Returns:
-        A number in [0, 1]; 0.5 for no difference.
+    Vargha and Delaney's A (2000): the Mann-Whitney U divided by n_a n_b. The sides may have different numbers
+    of seeds.
 
     Raises:
-        ValueError: no seed on a side, another shape, or a score that is not finite.
+        ValueError: no seed on a side, another shape, or an infinite score.
 
     >>> round(probability_of_superiority([3, 5], [1, 3, 2]), 3)  # one tie among six pairs
     0.917
     """
-    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
+    x, y = check_sides(a, b)
     return float((np.sign(x[:, None] - y).mean() + 1) / 2)
 
 
 def cohen_d(a: ArrayLike, b: ArrayLike) -> float:
     """Cohen's d: (mean a - mean b) / s, with s^2 the variance pooled over both sides' degrees of freedom.
 
-    Args:
-        a: (runs,) scores of one method, at least two seeds.
-        b: (runs,) scores of the other, at least two seeds.
-
-    Returns:
-        The difference in standard deviations.
-
     Raises:
-        ValueError: fewer than two seeds on a side, another shape, a score that is not finite, or no spread.
+        ValueError: fewer than two seeds on a side, another shape, an infinite score, or no spread.
 
     >>> round(cohen_d([3, 5], [1, 3, 2]), 3)
     1.732
     """
-    x, y = check_scores(a, "a", least=2), check_scores(b, "b", least=2)
+    x, y = check_sides(a, b, 2)
     if np.ptp(x) == 0 and np.ptp(y) == 0:
         raise ValueError("no score varies over seeds, so an effect in standard deviations is undefined")
     squares = (len(x) - 1) * x.var(ddof=1) + (len(y) - 1) * y.var(ddof=1)

@@ -96,7 +96,6 @@ class Equivalence:
         p_lower: p of the test that the true difference is -margin or less.
         p_upper: p of the test that it is margin or more.
         p_different: p of the two-sided test that it is within the margin.
-        low: Lower end of the interval of level 1 - 2 alpha, and lower bound of level 1 - alpha.
         high: Upper end, and upper bound.
         largest: The larger of |low| and |high|: a bound of the absolute difference, of level 1 - alpha. It is
             the smallest margin with the verdict "equal within".

@@ -1,6 +1,6 @@
 """Statistics of predicted classes and of rankings: McNemar's test, Wilson's interval, F1, average precision.
 
-F1 and average precision take how often each draw of a bootstrap has each item, (draws, items); one row of
+F1 and average precision take the count of each item in each draw of a bootstrap, (draws, items); one row of
 ones gives the score of the data.
 """
 
@@ -20,11 +20,8 @@ class McNemarTest:
     """An exact test of two classifiers on the same items.
 
     Args:
-        only_first: Items that only the first has right.
-        only_second: Items that only the second has right.
-        p: Two-sided p.
-        minimum_p: The smallest p that this many disagreements can give.
-        n: Items.
+        only_first: Items that only the first has right; ``only_second`` likewise.
+        minimum_p: The smallest attainable p with this many disagreements.
     """
 
     only_first: int
@@ -37,37 +34,33 @@ class McNemarTest:
 def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemarTest:
     """McNemar's exact test of two classifiers (McNemar 1947, Psychometrika 12).
 
-    Of the items on which one is right and the other wrong, equal classifiers have each half: the number is
-    binomial with p = 1/2. The two-sided p is twice the smaller tail, at most 1.
+    Equal classifiers are alone right on half of the items where they disagree: the number is binomial with
+    p = 1/2. The two-sided p is twice the smaller tail, at most 1.
 
     Args:
-        first: (items,) whether the first is right.
-        second: (items,) the same of the second.
+        first: (items,), true where the first is right.
+        second: (items,), true where the second is right.
 
     Raises:
         ValueError: another shape.
 
-    >>> found = mcnemar([1, 1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 1, 1])
-    >>> found.only_first, found.only_second, found.p, found.minimum_p
+    >>> test = mcnemar([1, 1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 1, 1])
+    >>> test.only_first, test.only_second, test.p, test.minimum_p
     (6, 1, 0.125, 0.015625)
     """
-    one, other = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
-    if one.ndim != 1 or one.shape != other.shape:
-        raise ValueError(f"right answers have shapes {one.shape} and {other.shape}; expected (items,) twice")
-    b, c = int((one & ~other).sum()), int((other & ~one).sum())
-    p = min(1.0, 2 * float(binom.cdf(min(b, c), b + c, 0.5)))
-    return McNemarTest(b, c, p, min(1.0, 2 * 0.5 ** (b + c)), len(one))
+    a, b = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(f"right answers have shapes {a.shape} and {b.shape}; expected (items,) twice")
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    n = only_a + only_b
+    p = min(1.0, 2 * float(binom.cdf(min(only_a, only_b), n, 0.5)))
+    return McNemarTest(only_a, only_b, p, min(1.0, 2 * 0.5**n), len(a))
 
 
 def wilson_interval(share: float, items: int, level: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a share of items (Wilson 1927, JASA 22).
 
-    Unlike draws of the items it has a width where all of them are right, or none.
-
-    Args:
-        share: The share that is right, 0 to 1; a tie may count half.
-        items: How many there are, at least 1.
-        level: Confidence level, between 0 and 1.
+    Unlike a bootstrap, it has a width for a share of 0 or 1.
 
     Raises:
         ValueError: a share outside [0, 1], or no items.
@@ -85,52 +78,46 @@ def wilson_interval(share: float, items: int, level: float = 0.95) -> tuple[floa
 
 
 def weighted_f1(predicted: ArrayLike, gold: ArrayLike, counts: ArrayLike) -> FloatArray:
-    """F1 of every class, averaged by how often the gold labels have it.
+    """Return (draws,) F1 of every class, averaged with the gold labels' frequencies as weights.
 
     Args:
-        predicted: (items,) classes, as numbers.
+        predicted: (items,) classes, as numbers; one that is never right has F1 0.
         gold: (items,).
-        counts: (draws, items), how often each draw has each item.
-
-    Returns:
-        (draws,), each in 0 to 1; a class that is never right counts 0.
+        counts: (draws, items), the count of each item in each draw.
 
     Raises:
-        ValueError: shapes that don't fit.
+        ValueError: different shapes.
 
     >>> weighted_f1([0, 1, 1, 2], [0, 1, 2, 2], [[1, 1, 1, 1], [1, 1, 0, 0]]).round(3).tolist()
     [0.75, 1.0]
     """
-    said, truth, drawn = np.asarray(predicted), np.asarray(gold), np.asarray(counts)
-    _check_shapes(said, truth, drawn)
-    known, numbers = np.unique(np.concatenate([truth, said]), return_inverse=True)
-    rows = len(known) * np.arange(len(drawn))[:, None]
+    answers, truth, drawn = np.asarray(predicted), np.asarray(gold), np.asarray(counts)
+    _check_shapes(answers, truth, drawn)
+    classes, numbers = np.unique(np.concatenate([truth, answers]), return_inverse=True)
+    rows = len(classes) * np.arange(len(drawn))[:, None]
 
-    def by_class(classes: NDArray[np.intp], weights: NDArray[np.int64]) -> FloatArray:
-        summed = np.bincount((rows + classes).ravel(), weights.ravel(), minlength=len(known) * len(drawn))
-        return summed.astype(np.float64).reshape(len(drawn), len(known))
+    def count_by_class(labels: NDArray[np.intp], weights: NDArray[np.int64]) -> FloatArray:
+        sums = np.bincount((rows + labels).ravel(), weights.ravel(), minlength=len(classes) * len(drawn))
+        return sums.astype(np.float64).reshape(len(drawn), len(classes))
 
-    support = by_class(numbers[: len(truth)], drawn)
-    right = by_class(numbers[: len(truth)], drawn * (said == truth))
-    together = support + by_class(numbers[len(truth) :], drawn)
-    f1: FloatArray = np.divide(2 * right, together, out=np.zeros_like(right), where=together > 0)
-    found: FloatArray = (support * f1).sum(1) / support.sum(1)
-    return found
+    support = count_by_class(numbers[: len(truth)], drawn)
+    right = count_by_class(numbers[: len(truth)], drawn * (answers == truth))
+    total = support + count_by_class(numbers[len(truth) :], drawn)
+    f1: FloatArray = np.divide(2 * right, total, out=np.zeros_like(right), where=total > 0)
+    averages: FloatArray = (support * f1).sum(1) / support.sum(1)
+    return averages
 
 
 def average_precision(scores: ArrayLike, labels: ArrayLike, counts: ArrayLike) -> FloatArray:
-    """Average precision: the sum of precisions at every distinct score, weighted by the gain in recall.
+    """Return (draws,) average precisions: precisions at distinct scores, weighted by the gain in recall.
 
     Args:
         scores: (items,), larger for a likelier positive.
-        labels: (items,), 1 for a positive, else 0.
-        counts: (draws, items), how often each draw has each item.
-
-    Returns:
-        (draws,), each in 0 to 1.
+        labels: (items,), 1 for a positive, otherwise 0.
+        counts: (draws, items), the count of each item in each draw.
 
     Raises:
-        ValueError: shapes that don't fit, or a draw without a positive.
+        ValueError: different shapes, or a draw without a positive.
 
     >>> average_precision([0.9, 0.8, 0.7, 0.1], [1, 0, 1, 0], [[1, 1, 1, 1]]).round(4).tolist()
     [0.8333]
@@ -140,14 +127,14 @@ def average_precision(scores: ArrayLike, labels: ArrayLike, counts: ArrayLike) -
     order = np.argsort(-values, kind="stable")
     last = np.flatnonzero(np.r_[np.diff(values[order]) != 0, True])
     drawn = drawn[:, order]
-    everything = np.cumsum(drawn, axis=1)[:, last]
+    total = np.cumsum(drawn, axis=1)[:, last]
     positive = np.cumsum(drawn * (truth[order] == 1), axis=1)[:, last]
     if not positive[:, -1].all():
-        raise ValueError("no positive, in the data or in a draw: no average precision there")
-    precision = np.divide(positive, everything, out=np.zeros(positive.shape), where=everything > 0)
-    gained = np.diff(positive, axis=1, prepend=0) / positive[:, -1:]
-    found: FloatArray = (precision * gained).sum(1)
-    return found
+        raise ValueError("no positive, in the data or in a draw; no average precision")
+    precision = np.divide(positive, total, out=np.zeros(positive.shape), where=total > 0)
+    recall_gain = np.diff(positive, axis=1, prepend=0) / positive[:, -1:]
+    averages: FloatArray = (precision * recall_gain).sum(1)
+    return averages
 
 
 def _check_shapes(

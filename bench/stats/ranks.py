@@ -1,6 +1,6 @@
-"""Which of k methods are told apart: all pairs with one correction, and the groups and ranks that follow.
+"""Rankings of k methods: tests of all pairs with one correction, and the groups and ranks that follow.
 
-All that tables and figures say of k methods comes from one :class:`Ranking`, so no two contradict each other.
+All tables and figures of k methods read one :class:`Ranking`, so none contradicts another.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class PairTest:
 
     Args:
         difference: first - second.
-        p: Two-sided p; None where the two can't be tested.
-        test: Name of the test, or why there is none.
-        interval: Its confidence interval, of this pair alone; None where there is none.
+        p: Two-sided p; None for a pair without a test.
+        test: Name of the test, or the reason that there is none.
+        interval: Confidence interval of this pair alone, if any.
     """
 
     difference: float
@@ -39,15 +39,15 @@ class RankedPair:
     """Two methods of a ranking.
 
     Args:
-        first: The method that stands before the other.
+        first: The method with the higher score.
         second: The other.
-        difference: first - second, as their test has it.
-        p: Before correction; None where the two can't be tested.
-        adjusted: After it.
-        differs: True if the corrected p shows a difference.
-        test: Name of the test, or why there is none.
-        level: Confidence level at which its interval leaves out 0 just where the two differ, see
-            :func:`bench.stats.correction.adjust_levels`; None where they can't be tested.
+        difference: first - second, from their test.
+        p: Before correction; None for a pair without a test.
+        adjusted: After correction.
+        differs: True if the corrected p is significant.
+        test: Name of the test, or the reason that there is none.
+        level: Confidence level at which the interval excludes 0 exactly if the two differ, from
+            :func:`bench.stats.correction.adjust_levels`; None for a pair without a test.
     """
 
     first: str
@@ -65,11 +65,11 @@ class Ranking:
     """k methods in the order of their scores, and all pairs of them.
 
     Args:
-        methods: Names, the best first; without those of which no pair can be tested.
+        methods: Names, the best first, of methods with a tested pair.
         scores: Theirs.
-        pairs: All pairs, in the order of the scores; those of the methods left out too.
-        left_out: Methods of which no pair can be tested.
-        alpha: The chance of any false difference among all pairs.
+        pairs: All pairs, in the order of the scores, with those of ``left_out``.
+        left_out: Methods without a tested pair.
+        alpha: Bound of the chance of any false difference among all pairs.
         caption: The correction in words.
     """
 
@@ -82,20 +82,18 @@ class Ranking:
 
     @cached_property
     def groups(self) -> tuple[range, ...]:
-        """Runs of neighbours, as long as can be, in which each pair was tested and none is shown to differ.
+        """Longest runs of neighbours in which every pair was tested and no pair differs significantly.
 
-        Each is a range of places in ``methods``; every method is in one or more, perhaps alone. "Not shown to
-        differ" isn't transitive: a may not differ from b, nor b from c, though a differs from c; then the
-        groups are (a, b) and (b, c). So methods that share a group are not shown to differ. Of those that
-        share none, ``pairs`` says whether they differ: it may be another pair between the two that does (a
-        noisy method may not be told from the best, though a steadier one between them is), or a pair there
-        that was not tested.
+        Each is a range of places in ``methods``. Every method is in at least one. The relation is not
+        transitive: a may not differ from b, nor b from c, though a differs from c; then the groups are (a, b)
+        and (b, c). Methods that share a group do not differ. Of others, ``pairs`` says whether they differ:
+        their groups may end at another pair between them that differs or was not tested.
         """
         count, place = len(self.methods), {name: i for i, name in enumerate(self.methods)}
-        ends = [count] * (count + 1)  # how far the longest run goes that starts at each method
-        for one in self.pairs:
-            if (one.differs or one.p is None) and {one.first, one.second} <= place.keys():
-                ends[place[one.first]] = min(ends[place[one.first]], place[one.second])
+        ends = [count] * (count + 1)  # where the longest run ends that starts at each method
+        for pair in self.pairs:
+            if (pair.differs or pair.p is None) and {pair.first, pair.second} <= place.keys():
+                ends[place[pair.first]] = min(ends[place[pair.first]], place[pair.second])
         for i in reversed(range(count)):
             ends[i] = min(ends[i], ends[i + 1])
         del ends[count]
@@ -103,86 +101,87 @@ class Ranking:
 
     @cached_property
     def letters(self) -> dict[str, str]:
-        """Each method's groups as letters, a for the first; "c-f" where it is in more than three.
+        """Each method's groups as letters, a for the first; "c-f" for more than three.
 
         This is a compact letter display (Piepho 2004, J. Comput. Graph. Stat. 13), restricted to neighbours.
         """
-        found: dict[str, list[str]] = {method: [] for method in self.methods}
+        letters: dict[str, list[str]] = {method: [] for method in self.methods}
         for number, group in enumerate(self.groups):
-            for place in group:
-                found[self.methods[place]].append(_group_letter(number))
-        return {
-            method: f"{own[0]}-{own[-1]}" if len(own) > _MOST_LETTERS else "".join(own)
-            for method, own in found.items()
-        }
+            turn, place = divmod(number, len(_LETTERS))
+            letter = _LETTERS[place] + (str(turn + 1) if turn else "")  # a to z, then a2 to z2
+            for i in group:
+                letters[self.methods[i]].append(letter)
+        display = {}
+        for method, of_groups in letters.items():
+            is_long = len(of_groups) > _MOST_LETTERS
+            display[method] = f"{of_groups[0]}-{of_groups[-1]}" if is_long else "".join(of_groups)
+        return display
 
     @property
     def first(self) -> tuple[str, ...]:
-        """The first group: the best method, and those after it of which no pair is shown to differ.
+        """The first group: the best method, and those after it without a significant difference.
 
-        A method further down may be the best too, where its rank's interval begins at 1: it is not shown to
-        differ from the best, but a method between them is.
+        A method further down may be the best too, if its rank's interval begins at 1: then it does not differ
+        from the best, but a method between them does.
         """
         return tuple(self.methods[i] for i in self.groups[0]) if self.groups else ()
 
     @cached_property
     def intervals(self) -> dict[str, tuple[int, int]]:
-        """The ranks that each method may have: 1 + methods shown better, k - methods shown worse.
+        """95% confidence set of each rank: 1 + significantly better methods, k - significantly worse ones.
 
-        All k intervals hold together with the chance 1 - alpha (Mogstad, Romano, Shaikh and Wilhelm 2024,
-        Rev. Econ. Stud. 91). Where methods are equal, each of their ranks is covered.
+        All k sets hold together with probability 1 - alpha (Mogstad, Romano, Shaikh and Wilhelm 2024,
+        Rev. Econ. Stud. 91). If methods are equal, each of their ranks is covered.
 
-        Not the percentiles of the ranks in draws of seeds (or of items), as leaderboards elsewhere have them:
-        these draws repeat the order that the data happened to give (Hall and Miller 2009, Ann. Statist. 37),
-        and would contradict the tests. Measured with 5 independent seeds of 5 and of 10 methods (2,000
-        simulations each; benchmarks/ranks.py): means that are all but equal, a 95% interval has the true rank
-        in 84% and 77%, those of all methods together in 49% and 9%; the intervals here in 95.2% at least.
+        Other leaderboards take percentiles of the ranks in draws of seeds or items. Such draws repeat the
+        order of the data (Hall and Miller 2009, Ann. Statist. 37), and would contradict the tests. Measured
+        with 5 independent seeds of 5 and of 10 almost equal methods (2,000 simulations; benchmarks/ranks.py),
+        a 95% percentile interval has the true rank in 84% and 77%, all methods' together in 49% and 9%; the
+        intervals here in at least 95.2%.
         """
         better, worse = dict.fromkeys(self.methods, 0), dict.fromkeys(self.methods, 0)
-        for one in self.pairs:
-            if one.differs and one.difference:
-                up, down = (one.first, one.second) if one.difference > 0 else (one.second, one.first)
-                better[down] += 1
-                worse[up] += 1
+        for pair in self.pairs:
+            if pair.differs and pair.difference:
+                names = (pair.first, pair.second)
+                winner, loser = names if pair.difference > 0 else reversed(names)
+                better[loser] += 1
+                worse[winner] += 1
         return {name: (1 + better[name], len(self.methods) - worse[name]) for name in self.methods}
 
     def pair(self, a: str, b: str) -> RankedPair:
-        """Return the pair of two methods, which may stand in either order."""
+        """Return the pair of two methods, in either order."""
         return self._by_names[frozenset((a, b))]
 
     @cached_property
     def _by_names(self) -> dict[frozenset[str], RankedPair]:
-        return {frozenset((one.first, one.second)): one for one in self.pairs}
+        return {frozenset((pair.first, pair.second)): pair for pair in self.pairs}
 
     def among(self, methods: Collection[str]) -> Ranking:
-        """The same for some of the methods; the correction stays that over all pairs."""
-        kept = [i for i, name in enumerate(self.methods) if name in methods]
+        """Return the ranking of some of the methods, with the correction over all pairs."""
+        places = [i for i, name in enumerate(self.methods) if name in methods]
         return replace(
             self,
-            methods=tuple(self.methods[i] for i in kept),
-            scores=tuple(self.scores[i] for i in kept),
-            pairs=tuple(one for one in self.pairs if one.first in methods and one.second in methods),
+            methods=tuple(self.methods[i] for i in places),
+            scores=tuple(self.scores[i] for i in places),
+            pairs=tuple(pair for pair in self.pairs if pair.first in methods and pair.second in methods),
             left_out=tuple(name for name in self.left_out if name in methods),
         )
 
     def renamed(self, shown: Callable[[str], str]) -> Ranking:
-        """The same under other names, no two alike."""
-        return replace(
-            self,
-            methods=tuple(map(shown, self.methods)),
-            pairs=tuple(replace(one, first=shown(one.first), second=shown(one.second)) for one in self.pairs),
-            left_out=tuple(map(shown, self.left_out)),
-        )
+        """Return the ranking under other, distinct names."""
+        pairs = [replace(pair, first=shown(pair.first), second=shown(pair.second)) for pair in self.pairs]
+        names, left_out = tuple(map(shown, self.methods)), tuple(map(shown, self.left_out))
+        return replace(self, methods=names, pairs=tuple(pairs), left_out=left_out)
 
     @property
     def untested(self) -> tuple[RankedPair, ...]:
-        """Pairs that can't be tested, of methods that are not left out."""
-        there = set(self.methods)
-        return tuple(one for one in self.pairs if one.p is None and {one.first, one.second} <= there)
+        """Pairs of ``methods`` without a test."""
+        names = set(self.methods)
+        return tuple(pair for pair in self.pairs if pair.p is None and {pair.first, pair.second} <= names)
 
 
 Tests = Callable[[str, str], PairTest] | Mapping[tuple[str, str], PairTest]
-"""The test of two methods: as a function of their names, or a table with each pair in either order."""
+"""The test of two methods: a function of their names, or a table with each pair in either order."""
 
 
 def rank_methods(
@@ -190,61 +189,57 @@ def rank_methods(
 ) -> Ranking:
     """Test all pairs of methods, each by its own design, with Holm's correction over all of them.
 
-    Holm's correction bounds the chance of any false difference by alpha, however the tests depend on each
-    other. Measured at alpha = 0.05 with 5 seeds of 5 and of 10 methods (20,000 simulations each, +-0.4 points
-    at most; benchmarks/ranks.py): all equal, 3.0% and 2.8% by Welch's tests, 4.9% and 4.7% by paired t tests
-    of seeds that correlate at 0.9; half of the methods better by three standard deviations, 2.9% and 1.8%,
-    3.3% and 2.6%. The ranks of all methods lie in their intervals together in 95.2% at least.
+    Holm's correction bounds the chance of any false difference by alpha, for any dependence of the tests.
+    Measured at alpha = 0.05 with 5 seeds of 5 and of 10 methods (20,000 simulations each, +-0.4 points at
+    most; benchmarks/ranks.py): all equal, 3.0% and 2.8% by Welch's tests, 4.9% and 4.7% by paired t tests of
+    seeds that correlate at 0.9; half of the methods better by three standard deviations, 2.9% and 1.8%, 3.3%
+    and 2.6%. The ranks of all methods lie in their intervals together in at least 95.2%.
 
     Args:
         scores: Mean of each method; larger is better.
         tests: The test of each pair, before correction; see :func:`bench.stats.pair_test.pair_test`.
-        alpha: The chance of any false difference among all pairs, in (0, 1).
-        name: What the pairs are, for the caption.
+        alpha: Bound of the chance of any false difference among all pairs, in (0, 1).
+        name: Name of the family of pairs, for the caption.
 
     Returns:
-        The methods in their order, best first, ties in the order of the names; with all pairs.
+        The methods, best first, ties in the order of the names, with all pairs.
 
     Raises:
-        ValueError: a score that is not finite, a pair that ``tests`` lacks, a p outside [0, 1], a bad alpha.
+        ValueError: an infinite score, a pair that ``tests`` lacks, a p outside [0, 1], or a bad alpha.
 
     >>> means = {"tncse": 78.0, "jtcse": 77.9, "simcse": 76.0, "untrained": 60.0}
     >>> p = {("tncse", "jtcse"): 0.60, ("tncse", "simcse"): 0.004, ("jtcse", "simcse"): 0.03}
     >>> def welch(a: str, b: str) -> PairTest:
     ...     return PairTest(means[a] - means[b], p.get((a, b), 0.0001), "Welch")
-    >>> found = rank_methods(means, welch)
-    >>> found.letters
+    >>> ranking = rank_methods(means, welch)
+    >>> ranking.letters
     {'tncse': 'a', 'jtcse': 'ab', 'simcse': 'b', 'untrained': 'c'}
-    >>> found.intervals
+    >>> ranking.intervals
     {'tncse': (1, 2), 'jtcse': (1, 3), 'simcse': (2, 3), 'untrained': (4, 4)}
-    >>> found.first, found.caption
+    >>> ranking.first, ranking.caption
     (('tncse', 'jtcse'), 'Holm over 6 comparisons (all pairs of methods)')
     """
     check_level(alpha)
     check_scores(list(scores.values()), "scores", least=0)
     order = sorted(scores, key=lambda method: (-scores[method], method))
-    found = {pair: _find_test(tests, *pair) for pair in combinations(order, 2)}
-    for (a, b), one in found.items():
-        if one.p is not None and not 0 <= one.p <= 1:
-            raise ValueError(f"{a} against {b}: p={one.p}; expected a number in [0, 1]")
-    there = {method for pair, one in found.items() if one.p is not None for method in pair}
-    tested = {pair: one.p for pair, one in found.items() if one.p is not None}
-    adjusted = dict(zip(tested, adjust_p_values(list(tested.values()), "holm"), strict=True))
-    levels = adjust_levels({str(pair): p for pair, p in tested.items()}, "holm", 1 - alpha)
-    pairs = tuple(
-        RankedPair(*pair, one.difference, one.p, p, p is not None and p <= alpha, one.test, level)
-        for pair, one in found.items()
-        for p, level in ((adjusted.get(pair), levels.get(str(pair))),)
-    )
-    methods = tuple(method for method in order if method in there)
-    return Ranking(
-        methods,
-        tuple(float(scores[method]) for method in methods),
-        pairs,
-        tuple(method for method in order if method not in there),
-        alpha,
-        describe_family(METHODS["holm"], len(tested), name),
-    )
+    by_pair = {pair: _find_test(tests, *pair) for pair in combinations(order, 2)}
+    p_values = {pair: test.p for pair, test in by_pair.items() if test.p is not None}
+    for (a, b), value in p_values.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{a} against {b}: p={value}; expected a number in [0, 1]")
+    tested = {method for pair in p_values for method in pair}
+    adjusted = dict(zip(p_values, adjust_p_values(list(p_values.values()), "holm"), strict=True))
+    levels = adjust_levels({str(pair): p for pair, p in p_values.items()}, "holm", 1 - alpha)
+    pairs = []
+    for pair, test in by_pair.items():
+        p = adjusted.get(pair)
+        differs = p is not None and p <= alpha
+        pairs.append(RankedPair(*pair, test.difference, test.p, p, differs, test.test, levels.get(str(pair))))
+    methods = tuple(method for method in order if method in tested)
+    means = tuple(float(scores[method]) for method in methods)
+    left_out = tuple(method for method in order if method not in tested)
+    caption = describe_family(METHODS["holm"], len(p_values), name)
+    return Ranking(methods, means, tuple(pairs), left_out, alpha, caption)
 
 
 def _find_test(tests: Tests, a: str, b: str) -> PairTest:
@@ -254,11 +249,5 @@ def _find_test(tests: Tests, a: str, b: str) -> PairTest:
         return tests[a, b]
     if (b, a) not in tests:
         raise ValueError(f"no test of {a} against {b}; expected one of every pair")
-    turned = tests[b, a]
-    return PairTest(-turned.difference, turned.p, turned.test)
-
-
-def _group_letter(number: int) -> str:
-    """The letters a to z, then a2 to z2, and so on."""
-    turn, place = divmod(number, len(_LETTERS))
-    return _LETTERS[place] + (str(turn + 1) if turn else "")
+    reverse = tests[b, a]
+    return PairTest(-reverse.difference, reverse.p, reverse.test)

@@ -1,13 +1,14 @@
-"""Bootstrap over items: any statistic of counts, and Spearman's correlation exactly, without sorting a draw.
+"""Bootstrap over items: any statistic of counts, and exact Spearman correlations without sorting a draw.
 
 A draw of n pairs with replacement is a count per pair. Counts summed in the order of a side's values give
-that side's average ranks in the draw: where L pairs drawn have a smaller value and H a value not greater, the
+that side's average ranks in the draw: with L drawn pairs of a smaller value and H of a value not greater, the
 average rank is (L + H + 1) / 2. Ranks are doubled, so all sums are exact integers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,25 +16,17 @@ from numpy.typing import ArrayLike, NDArray
 from bench.stats.inputs import FloatArray, check_draws, check_items
 
 MAX_PAIRS = 1_000_000  # twice its cube fits in an int64
-_CHUNK = 2**17  # counts held at a time: 1 MiB an array, so that a few stay in cache
+_CHUNK = 2**17  # counts in memory: 1 MiB an array, so that a few stay in cache
 
 IntArray = NDArray[np.int64]
 Statistic = Callable[[IntArray], FloatArray]
-"""From how often a draw has each item, (draws, items), to a number for each draw, (draws,)."""
+"""From (draws, items), the count of each item in each draw, to (draws,)."""
 
 
 def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
-    """Spearman's correlation of every row with the gold scores, average ranks for ties.
+    """Return (runs,) Spearman correlations of every row with the gold scores, with average ranks for ties.
 
-    Args:
-        predictions: (runs, pairs), or (pairs,) for one row.
-        gold: (pairs,).
-
-    Returns:
-        (runs,), each in [-1, 1].
-
-    Raises:
-        ValueError: as ``spearman_draws``.
+    Arguments and errors are those of ``spearman_draws``.
 
     >>> gold = [0, 1, 2, 3, 4, 5]
     >>> spearman_rows([[0.1, 0.2, 0.3, 0.5, 0.4, 0.9], [5, 4, 3, 2, 1, 0]], gold).round(3).tolist()
@@ -47,29 +40,27 @@ def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
 def spearman_draws(
     predictions: ArrayLike, gold: ArrayLike, rng: np.random.Generator, draws: int = 10_000
 ) -> FloatArray:
-    """Spearman's correlation of every row with the gold scores, in draws of pairs with replacement.
+    """Return (draws, runs) Spearman correlations with the gold scores, in draws of pairs with replacement.
 
     All rows and the gold scores see the same pairs in a draw, so two rows can be subtracted. Draw d takes the
-    pairs ``rng.integers(0, pairs, (draws, pairs))[d]``, as scipy.stats.bootstrap with ``paired`` does; ties
-    get average ranks anew in every draw.
+    pairs ``rng.integers(0, pairs, (draws, pairs))[d]``, as scipy.stats.bootstrap with ``paired`` does. Every
+    draw has its own average ranks of ties.
 
     Args:
         predictions: (runs, pairs), or (pairs,) for one row.
         gold: (pairs,).
         rng: The generator of the draws.
-        draws: Number of draws.
-
-    Returns:
-        (draws, runs), each in [-1, 1].
+        draws: At least 100.
 
     Raises:
-        ValueError: shapes that don't fit, a value that is not finite, fewer than 4 pairs or 100 draws, or a
-            side whose values are all equal in a draw: the correlation is undefined there.
+        ValueError: different shapes, an infinite value, fewer than 4 pairs or 100 draws, or a side whose
+        values
+            are all equal in a draw: the correlation is undefined there.
 
     >>> from bench.stats.inputs import make_generator
     >>> rows, gold = [[0.1, 0.3, 0.2, 0.9] * 5, [0.4, 0.3, 0.2, 0.1] * 5], [1, 2, 3, 4] * 5
-    >>> found = spearman_draws(rows, gold, make_generator(1, "items"), draws=100)
-    >>> found.shape, bool((found[:, 0] > found[:, 1]).all())
+    >>> drawn = spearman_draws(rows, gold, make_generator(1, "items"), draws=100)
+    >>> drawn.shape, bool((drawn[:, 0] > drawn[:, 1]).all())
     ((100, 2), True)
     """
     rows, scores = check_items(predictions, gold)
@@ -78,14 +69,9 @@ def spearman_draws(
 
 
 def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[IntArray]:
-    """Yield how often each draw has each item, (some draws, items) at a time; each overwrites the last.
+    """Yield (some draws, items), the count of each item in each draw; each array overwrites the last.
 
     Draw d takes the items ``rng.integers(0, count, (draws, count))[d]``.
-
-    Args:
-        count: Number of items.
-        rng: The generator of the draws.
-        draws: Number of draws.
 
     Raises:
         ValueError: fewer than 100 draws, no item, or more than a million.
@@ -98,9 +84,9 @@ def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[In
     if not 0 < count <= MAX_PAIRS:
         raise ValueError(f"{count} pairs; expected at most {MAX_PAIRS}")
     size = _batch_size(count, draws)
-    room = np.empty((size, count), dtype=np.int64)
+    buffer = np.empty((size, count), dtype=np.int64)
     for start in range(0, draws, size):
-        counts = room[: draws - start]
+        counts = buffer[: draws - start]
         for row, chosen in zip(counts, rng.integers(0, count, counts.shape), strict=True):
             row[:] = np.bincount(chosen, minlength=count)
         yield counts
@@ -109,86 +95,64 @@ def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[In
 def resample_statistics(
     statistics: Sequence[Statistic], count: int, rng: np.random.Generator, draws: int = 10_000
 ) -> FloatArray:
-    """Compute several runs' statistics in the same draws of items with replacement.
-
-    Args:
-        statistics: One a run.
-        count: Number of items.
-        rng: The generator of the draws.
-        draws: Number of draws.
-
-    Returns:
-        (draws, runs).
+    """Return (draws, runs), one statistic a run in the same draws of ``count`` items with replacement.
 
     Raises:
-        ValueError: as ``draw_counts``, or what a statistic raises.
+        ValueError: as ``draw_counts``, or from a statistic.
 
     >>> from bench.stats.inputs import make_generator
     >>> largest = [lambda counts: counts.max(1).astype(float)]
     >>> resample_statistics(largest, 5, make_generator(1, "items"), draws=100).shape
     (100, 1)
     """
-    found = [
-        np.stack([statistic(counts) for statistic in statistics], axis=1)
-        for counts in draw_counts(count, rng, draws)
-    ]
-    return np.concatenate(found)
+    chunks = []
+    for counts in draw_counts(count, rng, draws):
+        chunks.append(np.stack([statistic(counts) for statistic in statistics], axis=1))
+    return np.concatenate(chunks)
 
 
 def mean_draws(values: ArrayLike, rng: np.random.Generator, draws: int = 10_000) -> FloatArray:
-    """Mean of every row, such as an accuracy, in the same draws of items with replacement.
+    """Return (draws, runs) means of every row, such as accuracies, in the same draws of items.
 
     Args:
-        values: (runs, items), or (items,) for one row; of right and wrong answers 1 and 0.
+        values: (runs, items), or (items,) for one row; 1 and 0 for right and wrong answers.
         rng: The generator of the draws.
-        draws: Number of draws.
-
-    Returns:
-        (draws, runs).
+        draws: At least 100.
 
     Raises:
-        ValueError: another shape, a value that is not finite, or as ``draw_counts``.
+        ValueError: another shape, an infinite value, or as ``draw_counts``.
 
     >>> from bench.stats.inputs import make_generator
-    >>> found = mean_draws([[1, 0, 1, 1], [0, 0, 0, 0]], make_generator(1, "items"), draws=100)
-    >>> found.shape, float(found[:, 1].max()), bool(0.6 < found[:, 0].mean() < 0.9)
+    >>> means = mean_draws([[1, 0, 1, 1], [0, 0, 0, 0]], make_generator(1, "items"), draws=100)
+    >>> means.shape, float(means[:, 1].max()), bool(0.6 < means[:, 0].mean() < 0.9)
     ((100, 2), 0.0, True)
     """
     rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
         raise ValueError(f"values have shape {np.shape(values)}; expected (runs, items), all finite")
-    return resample_statistics([_Mean(row) for row in rows], rows.shape[1], rng, draws)
+    return resample_statistics([partial(_mean, row) for row in rows], rows.shape[1], rng, draws)
 
 
-class _Mean:
-    """The mean of (items,) values as a :data:`Statistic`; the same to the last bit in any company."""
-
-    def __init__(self, values: FloatArray) -> None:
-        self._values = values
-
-    def __call__(self, counts: IntArray) -> FloatArray:
-        found: FloatArray = counts @ self._values / len(self._values)
-        return found
+def _mean(values: FloatArray, counts: IntArray) -> FloatArray:
+    """Return the mean of (items,) values; its bits do not depend on other runs."""
+    means: FloatArray = counts @ values / len(values)
+    return means
 
 
 def _batch_size(count: int, draws: int) -> int:
-    """Draws at a time."""
     return max(1, min(draws, _CHUNK // max(1, count)))
 
 
 class _Side:
-    """The order of one side's values, and its ties: as groups where there are many, else place by place.
-
-    Args:
-        values: (pairs,).
+    """The order of one side's (pairs,) values and its ties: in groups if there are many, otherwise by place.
 
     Attributes:
         by_value: (pairs,) the pairs sorted by value.
-        edges: (values + 1,) where in that order each distinct value begins, and the end; None with few ties.
-        group: (pairs,) which distinct value is at each place.
+        edges: (values + 1,) the places where each distinct value begins, and the end; None with few ties.
+        group: (pairs,) number of the distinct value at each place.
         tied: (ties,) the places whose value occurs more than once.
-        first: (ties,) for each of them the first place with its value.
-        end: (ties,) and the place after the last one.
+        first: (ties,) the first place with the same value.
+        end: (ties,) the place after the last one.
     """
 
     def __init__(self, values: FloatArray) -> None:
@@ -198,17 +162,14 @@ class _Side:
         edges, self.group = np.r_[np.flatnonzero(begins), len(values)], np.cumsum(begins) - 1
         self.tied = np.flatnonzero(np.diff(edges)[self.group] > 1)
         self.first, self.end = edges[self.group[self.tied]], edges[self.group[self.tied] + 1]
-        many = 8 * len(self.tied) > len(values)
-        self.edges: NDArray[np.intp] | None = edges if many else None
+        has_many = 8 * len(self.tied) > len(values)
+        self.edges: NDArray[np.intp] | None = edges if has_many else None
 
 
 class _Correlator:
-    """Correlations of draws that are given as counts; its arrays are reused in every call.
+    """Correlations of (runs, pairs) predictions with (pairs,) gold scores in draws, given as counts.
 
-    Args:
-        rows: (runs, pairs) predictions.
-        scores: (pairs,) gold scores.
-        size: Draws at a time, at most.
+    Its arrays, for at most ``size`` draws, are reused in every call.
     """
 
     def __init__(self, rows: FloatArray, scores: FloatArray, size: int) -> None:
@@ -221,7 +182,7 @@ class _Correlator:
         """Return (draws, runs) correlations of (draws, pairs) counts."""
         draws, pairs = counts.shape
         weighted = self._weighted[:draws]
-        distinct = np.einsum("dp,dp->d", counts, counts * counts)  # sum of cubes, were there no ties
+        distinct = np.einsum("dp,dp->d", counts, counts * counts)  # sum of cubes without ties
         twice, gold_scale = self._rank_draws(counts, self._gold, distinct)
         twice.take(self._gold_place, axis=1, out=weighted, mode="clip")
         weighted -= pairs
@@ -231,7 +192,7 @@ class _Correlator:
             twice, scale = self._rank_draws(counts, side, distinct)
             if not (gold_scale.all() and scale.all()):
                 what = "predictions of a run" if gold_scale.all() else "gold scores"
-                raise ValueError(f"all {what} are equal, in the data or in a draw: no correlation there")
+                raise ValueError(f"all {what} are equal, in the data or in a draw; no correlation")
             products = np.einsum("dp,dp->d", self._order_pairs(weighted, side), twice)
             result[:, column] = products / np.sqrt(gold_scale) / np.sqrt(scale)
         return np.clip(result, -1, 1)
@@ -257,6 +218,6 @@ class _Correlator:
             np.add(below[:, 1:], below[:, :-1], out=twice)
             low, high = below[:, side.first], below[:, side.end]
             twice[:, side.tied] = low + high
-            groups, alone = high - low, drawn[:, side.tied]
-            cubes = distinct + np.einsum("dt,dt->d", alone, groups * groups - alone * alone)
+            groups, single = high - low, drawn[:, side.tied]
+            cubes = distinct + np.einsum("dt,dt->d", single, groups * groups - single * single)
         return twice, (pairs**3 - cubes) / 3

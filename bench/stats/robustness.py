@@ -1,4 +1,4 @@
-"""Statistics that a few collapsed seeds hardly move, shown beside the means: they replace no verdict."""
+"""Statistics that are robust to a few collapsed seeds; they complement the verdicts of means."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from bench.stats.effects import probability_of_superiority
-from bench.stats.inputs import FloatArray, check_draws, check_level, check_scores, check_table
+from bench.stats.inputs import FloatArray, check_draws, check_level, check_scores, check_sides, check_table
+from bench.stats.seeds import satterthwaite
 
 MAD_SCALE = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
-LEAST_NAMED = 4  # of three seeds, the rule would need 22 MADs
+LEAST_NAMED = 4  # for three seeds, the rule would need 22 MADs
 _LIMITS = {4: 6.88, 5: 7.89, 6: 5.51, 7: 5.83, 8: 4.92, 9: 5.06, 10: 4.58}
 
 
@@ -23,12 +24,8 @@ class IqmDifference:
 
     Args:
         difference: IQM(a) - IQM(b), in the scores' unit.
-        low: Lower end of the t interval with the bootstrap's standard error.
-        high: Upper end.
-        percentile: Ends of the percentile interval, as rliable prints it; too narrow for few seeds.
-        draws: Number of draws.
-        n_a: Seeds of a.
-        n_b: Seeds of b.
+        low: Lower end of the t interval with the bootstrap's standard error; ``high`` is the upper.
+        percentile: Percentile interval, as rliable prints it; too narrow for few seeds.
     """
 
     difference: float
@@ -42,15 +39,7 @@ class IqmDifference:
 
 @dataclass(frozen=True)
 class Superiority:
-    """P(A > B), a tie counted half, with its interval.
-
-    Args:
-        share: Of all pairs of runs; for paired seeds, of the n pairs.
-        low: Lower end.
-        high: Upper end.
-        n_a: Seeds of a.
-        n_b: Seeds of b.
-    """
+    """P(A > B) over all pairs of runs, or over the n pairs of seeds, with its interval; a tie counts half."""
 
     share: float
     low: float
@@ -70,34 +59,31 @@ def iqm_difference(
 ) -> IqmDifference:
     """Difference of interquartile means with its bootstrap interval (Agarwal et al. 2021, sec. 4.3; rliable).
 
-    Each draw takes whole runs with replacement, from each side by itself, or pairs of runs. rliable draws the
-    runs of each task by themselves, which is too narrow, as one checkpoint is scored on all tasks. With one
+    Each draw takes whole runs with replacement, from each side separately, or pairs of runs. rliable draws
+    the runs of each task separately, which is too narrow, as one checkpoint is scored on all tasks. With one
     task both are the same.
 
     The percentile interval of so few runs is too narrow, too. So the interval is difference -+ t sqrt(V) with
     V the sum of both sides' bootstrap variances, each times n / (n - 1), and Satterthwaite's degrees of
     freedom; n - 1 for pairs. Measured coverage of both: ``bench.stats.coverage``, methods "iqm" and "iqm,
-    percentile". With fewer than four scores on a side, nothing is trimmed: the IQM is the mean.
+    percentile". With fewer than four scores on a side, the IQM is the mean.
 
     Args:
         a: (runs,) or (runs, tasks) scores of one method; one run for a deterministic one.
         b: The same of the other; in pairs, run i of both is a pair.
         rng: The generator of the draws.
-        paired: Whether the runs are pairs (``bench.stats.seed_pairs`` says when).
+        paired: True for pairs of runs; ``bench.stats.seed_pairs`` defines them.
         draws: Number of draws, at least 100.
         level: Confidence level, in (0, 1).
 
-    Returns:
-        The difference with both intervals.
-
     Raises:
-        ValueError: shapes that don't fit, one run on both sides or in a pair, a score that is not finite, too
-            few draws, or a bad level.
+        ValueError: different shapes, one run on both sides or in a pair, an infinite score, too few draws, or
+            a bad level.
 
     >>> from bench.stats.inputs import make_generator
     >>> collapsed = [76.1, 76.4, 61.0, 76.3, 76.0]
-    >>> found = iqm_difference(collapsed, [75.2, 75.9, 75.6, 75.1, 75.7], make_generator(1, "iqm"))
-    >>> round(found.difference, 2), round(sum(collapsed) / 5 - 75.5, 2)
+    >>> iqm = iqm_difference(collapsed, [75.2, 75.9, 75.6, 75.1, 75.7], make_generator(1, "iqm"))
+    >>> round(iqm.difference, 2), round(sum(collapsed) / 5 - 75.5, 2)
     (0.63, -2.34)
     """
     x, y = _check_rows(a, "a"), _check_rows(b, "b")
@@ -113,10 +99,8 @@ def iqm_difference(
     drawn_a = _interquartile_means(x[chosen])
     drawn_b = _interquartile_means(y[chosen if paired else rng.integers(0, len(y), (draws, len(y)))])
     groups = [(drawn_a - drawn_b, len(x))] if paired else [(drawn_a, len(x)), (drawn_b, len(y))]
-    difference, half = (
-        float(_interquartile_means(x[None])[0] - _interquartile_means(y[None])[0]),
-        _half_width(groups, level),
-    )
+    difference = float(_interquartile_means(x[None])[0] - _interquartile_means(y[None])[0])
+    half = _half_width(groups, level)
     low, high = np.quantile(drawn_a - drawn_b, [(1 - level) / 2, (1 + level) / 2])
     ends = (difference - half, difference + half)
     return IqmDifference(difference, *ends, (float(low), float(high)), draws, len(x), len(y))
@@ -125,36 +109,31 @@ def iqm_difference(
 def superiority_interval(
     a: ArrayLike, b: ArrayLike, *, paired: bool = False, level: float = 0.95
 ) -> Superiority:
-    """P(A > B) with a confidence interval that also holds where all runs of a side are ahead.
+    """P(A > B) with a confidence interval that also holds if all runs of a side are ahead.
 
     Independent seeds: Newcombe's method 5 (2006, Stat. Med. 25, 559): all shares w with |share - w| <= c
     sqrt(V(w)), V(w) = w (1 - w) (1 + (m - 1) ((1 - w) / (2 - w) + w / (1 + w))) / (n_a n_b) and m = (n_a +
-    n_b) / 2; c is Student's quantile with n_a + n_b - 2 degrees of freedom, where Newcombe has the normal
-    one, too small for 3 seeds. Brunner and Munzel's interval has width 0 where one side is wholly ahead.
+    n_b) / 2; c is Student's quantile with n_a + n_b - 2 degrees of freedom; Newcombe's normal
+    one is too small for 3 seeds. Brunner and Munzel's interval has width 0 if one side is wholly ahead.
     Pairs, and one side without seeds: Clopper and Pearson's (1934) interval of the share of n, which covers
     at least its level. Measured: ``bench.stats.coverage``, methods "superiority" and "superiority, paired".
 
     Args:
         a: (runs,) scores of one method; one score for a deterministic one.
         b: The same of the other; in pairs, run i of both is a pair.
-        paired: Whether the runs are pairs (``bench.stats.seed_pairs`` says when).
+        paired: True for pairs of runs; ``bench.stats.seed_pairs`` defines them.
         level: Confidence level, in (0, 1).
 
-    Returns:
-        The share and its interval, in [0, 1].
-
     Raises:
-        ValueError: one run on both sides or in a pair, pairs of different numbers, another shape, a score
-            that is not finite, or a bad level.
+        ValueError: one run on both sides or in a pair, pairs of different numbers, another shape, an infinite
+            score, or a bad level.
 
-    >>> found = superiority_interval([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.95, 75.6, 75.1, 75.7])
-    >>> found.share, round(found.low, 2), round(found.high, 2)
+    >>> above = superiority_interval([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.95, 75.6, 75.1, 75.7])
+    >>> above.share, round(above.low, 2), round(above.high, 2)
     (0.96, 0.52, 1.0)
     """
-    x, y = check_scores(a, "a", least=1), check_scores(b, "b", least=1)
+    x, y = check_sides(a, b, paired=paired)
     check_level(level)
-    if paired and len(x) != len(y):
-        raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
     n_a, n_b = len(x), len(y)
     if max(n_a, n_b) < 2:
         raise ValueError("one run of each method; expected at least two seeds of one of them")
@@ -166,7 +145,7 @@ def superiority_interval(
 
 
 def find_outliers(scores: ArrayLike) -> tuple[int, ...]:
-    """Which seeds lie far from the others: beyond ``outlier_limit`` scaled MADs from the median.
+    """Return the places of seeds beyond ``outlier_limit`` scaled MADs from the median, if at least four.
 
     A scaled MAD is 1.4826 times the median absolute deviation from the median. The usual limit of 3.5
     (Iglewicz and Hoaglin 1993) names a seed in 21% of normal samples of 5 and in 12% of 10; with these limits
@@ -175,11 +154,8 @@ def find_outliers(scores: ArrayLike) -> tuple[int, ...]:
     Args:
         scores: (runs,) scores of one method, or differences of pairs.
 
-    Returns:
-        Their places, in order; none of fewer than four.
-
     Raises:
-        ValueError: another shape, or a score that is not finite.
+        ValueError: another shape, or an infinite score.
 
     >>> find_outliers([76.1, 76.4, 61.0, 76.3, 76.0])
     (2,)
@@ -187,22 +163,20 @@ def find_outliers(scores: ArrayLike) -> tuple[int, ...]:
     values = check_scores(scores, "scores", least=1)
     if len(values) < LEAST_NAMED:
         return ()
-    away = np.abs(values - np.median(values))
-    limit = max(outlier_limit(len(values)) * MAD_SCALE * float(np.median(away)), 1e-12 * np.abs(values).max())
-    return tuple(int(place) for place in np.flatnonzero(away > limit))
+    deviations = np.abs(values - np.median(values))
+    rounding = 1e-12 * np.abs(values).max()
+    limit = max(outlier_limit(len(values)) * MAD_SCALE * float(np.median(deviations)), rounding)
+    return tuple(np.flatnonzero(deviations > limit).tolist())
 
 
 def outlier_limit(n: int) -> float:
-    """How many scaled MADs from the median name a seed: in 5% of normal samples of n, one or more lie beyond.
+    """Return the limit, in scaled MADs, that 5% of normal samples of n seeds exceed at least once.
 
-    Simulated for 4 to 10 seeds (200,000 samples each). Beyond that, the limit for the largest of n normal
-    scores, Phi^-1((1 + 0.95^(1 / n)) / 2), times 1 + 6.7 / n for the error of the MAD: 4.5 to 5.3% up to 40.
-
-    Args:
-        n: Seeds, at least 4.
+    Simulated for 4 to 10 seeds (200,000 samples each). For more, the limit of the largest of n normal scores,
+    Phi^-1((1 + 0.95^(1 / n)) / 2), times 1 + 6.7 / n for the error of the MAD: 4.5 to 5.3% up to 40.
 
     Raises:
-        ValueError: fewer.
+        ValueError: fewer than 4 seeds.
 
     >>> [round(outlier_limit(n), 2) for n in (4, 5, 10, 20)]
     [6.88, 7.89, 4.58, 4.03]
@@ -213,41 +187,40 @@ def outlier_limit(n: int) -> float:
 
 
 def _check_rows(values: ArrayLike, name: str) -> FloatArray:
-    """(runs, tasks) of finite scores; (runs,) is one task."""
+    """Return (runs, tasks) of finite scores; (runs,) is one task."""
     array = np.asarray(values, dtype=np.float64)
     return check_table(array[:, None] if array.ndim == 1 else array, name)
 
 
 def _interquartile_means(drawn: FloatArray) -> FloatArray:
-    """Interquartile means (draws,) of (draws, runs, tasks): ``iqm`` of each draw."""
+    """Return (draws,) interquartile means of (draws, runs, tasks)."""
     scores = np.sort(drawn.reshape(len(drawn), -1), axis=1)
     cut = scores.shape[1] // 4
-    found: FloatArray = scores[:, cut : scores.shape[1] - cut].mean(axis=1)
-    return found
+    means: FloatArray = scores[:, cut : scores.shape[1] - cut].mean(axis=1)
+    return means
 
 
 def _half_width(groups: list[tuple[FloatArray, int]], level: float) -> float:
-    """Half of a t interval from each group's draws (draws,) and its number of runs; one run adds nothing."""
+    """Return half of a t interval from each group's (draws,) and number of runs; one run adds nothing."""
     parts = [(float(drawn.var(ddof=1)) * n / (n - 1), n - 1) for drawn, n in groups if n > 1]
     total = sum(part for part, _ in parts)
     if total == 0:
         return 0.0
-    df = total**2 / sum(part**2 / own for part, own in parts)
-    return float(stats.t.ppf((1 + level) / 2, df)) * math.sqrt(total)
+    return float(stats.t.ppf((1 + level) / 2, satterthwaite(parts))) * math.sqrt(total)
 
 
 def _clopper_pearson(share: float, n: int, level: float) -> tuple[float, float]:
-    above, rest = share * n, n - share * n  # halves where pairs are tied
+    above, rest = share * n, n - share * n  # tied pairs count half
     low = float(stats.beta.ppf((1 - level) / 2, above, rest + 1)) if above else 0.0
     return low, float(stats.beta.ppf((1 + level) / 2, above + 1, rest)) if rest else 1.0
 
 
 def _newcombe(share: float, n_a: int, n_b: int, level: float) -> tuple[float, float]:
-    more = (n_a + n_b) / 2 - 1
+    weight = (n_a + n_b) / 2 - 1
     square = float(stats.t.ppf((1 + level) / 2, n_a + n_b - 2)) ** 2 / (n_a * n_b)
 
     def outside(w: float) -> float:
-        variance = w * (1 - w) * (1 + more * ((1 - w) / (2 - w) + w / (1 + w)))
+        variance = w * (1 - w) * (1 + weight * ((1 - w) / (2 - w) + w / (1 + w)))
         return (share - w) ** 2 - square * variance
 
     near = 1e-9

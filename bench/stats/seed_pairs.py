@@ -24,12 +24,9 @@ class PairedDifference:
 
     Args:
         difference: mean(a - b), in the scores' unit.
-        low: Lower end of its confidence interval.
-        high: Upper end.
         t: The t statistic; None for constant differences.
         df: Its degrees of freedom, n - 1; None for constant differences.
         p: Two-sided p; for constant differences 1 if they are 0, otherwise ``least_p``.
-        n: Pairs.
         correlation: Pearson's correlation of the pairs; None for a constant side, and for two pairs.
         sd: Standard deviation of the differences.
         minimum_p: The smallest attainable p: 0, and ``least_p`` for constant differences.

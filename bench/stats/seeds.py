@@ -30,12 +30,9 @@ class SeedDifference:
 
     Args:
         difference: mean(a) - mean(b), in the scores' unit.
-        low: Lower end of its confidence interval.
-        high: Upper end.
         t: The t statistic; None for constant scores.
         df: Its degrees of freedom; None for constant scores.
         p: Two-sided p; for constant scores 1 if the means are equal, otherwise ``least_p``.
-        n_a: Seeds of a.
         n_b: Seeds of b; 1 for a fixed score.
         minimum_p: The smallest attainable p: 0, and ``least_p`` for constant scores.
     """
@@ -65,8 +62,6 @@ class ExactTest:
         difference: mean(a) - mean(b), in the scores' unit.
         p: Two-sided p, twice the smaller one-sided, at most 1.
         minimum_p: The smallest attainable p with these numbers of seeds.
-        n_a: Seeds of a.
-        n_b: Seeds of b.
     """
 
     difference: float

@@ -1,4 +1,4 @@
-"""The spread over seeds, for a design, and how well it is known: what a plan rests on."""
+"""The spread over seeds and its uncertainty, for a design: the input of a plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.special import chdtri
 from bench.stats.inputs import FloatArray, check_scores
 from bench.stats.seed_pairs import paired_t
 
-SHARE = 0.9  # level of the interval of a spread: 5 to 95%
+_SHARES = ((1 + 0.9) / 2, (1 - 0.9) / 2)  # of the interval of a spread
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Spread:
 
     Args:
         design: "pairs", two independent "sides", or "one side" against a method without seeds.
-        a: Of a's scores, above 0; in pairs, of the differences.
-        b: Of b's scores, above 0; None but for "sides".
-        df: Degrees of freedom of the estimate; None where the spread is given.
-        pilot: Pairs, or seeds of the smaller side, that it was estimated from; None where it is given.
+        a: Of a's scores, or of the differences of pairs; above 0.
+        b: Of b's scores, above 0, for "sides".
+        df: Degrees of freedom of the estimate; None for a given spread.
+        pilot: Pairs, or seeds of the smaller side, of the estimate; None for a given spread.
     """
 
     design: Literal["pairs", "sides", "one side"]
@@ -34,26 +34,25 @@ class Spread:
     pilot: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what is no spread."""
-        known = [self.a] if self.b is None else [self.a, self.b]
-        if not all(0 < sd < math.inf for sd in known) or not (self.df is None or self.df > 0):
-            raise ValueError(f"standard deviations {known}, df={self.df}; expected positive numbers")
+        """Raise ValueError for impossible numbers."""
+        deviations = [self.a] if self.b is None else [self.a, self.b]
+        if not all(0 < sd < math.inf for sd in deviations) or not (self.df is None or self.df > 0):
+            raise ValueError(f"standard deviations {deviations}, df={self.df}; expected positive numbers")
         if (self.design == "sides") != (self.b is not None):
-            raise ValueError(f"{len(known)} standard deviation(s) for a design of {self.design}")
+            raise ValueError(f"{len(deviations)} standard deviation(s) for a design of {self.design}")
 
     def scaled(self, factor: float) -> Spread:
-        """The same with every standard deviation times a factor."""
+        """Return the spread times a factor."""
         return replace(self, a=self.a * factor, b=None if self.b is None else self.b * factor)
 
     def ends(self) -> tuple[float, float]:
-        """Factors from the estimate to both ends of the interval of the true spread; 1 and 1 where given.
+        """Return the factors from the estimate to both ends of the interval of 5 to 95%.
 
-        sqrt(df / chi2(0.95, df)) and sqrt(df / chi2(0.05, df)): the interval of 5 to 95%.
+        sqrt(df / chi2(0.95, df)) and sqrt(df / chi2(0.05, df)).
         """
         if self.df is None:
             return 1.0, 1.0
-        shares = ((1 + SHARE) / 2, (1 - SHARE) / 2)
-        low, high = (math.sqrt(self.df / float(chdtri(self.df, 1 - share))) for share in shares)
+        low, high = (math.sqrt(self.df / float(chdtri(self.df, 1 - share))) for share in _SHARES)
         return low, high
 
 
@@ -61,16 +60,16 @@ def spread_of_pairs(a: ArrayLike, b: ArrayLike) -> Spread:
     """Spread of the differences of a pilot's pairs.
 
     Raises:
-        ValueError: as ``paired_t``, or differences that don't vary.
+        ValueError: as ``paired_t``, or constant differences.
 
-    >>> found = spread_of_pairs([76.1, 76.4, 75.9], [75.8, 76.2, 75.7])
-    >>> round(found.a, 3), found.b, found.df, found.pilot
+    >>> spread = spread_of_pairs([76.1, 76.4, 75.9], [75.8, 76.2, 75.7])
+    >>> round(spread.a, 3), spread.b, spread.df, spread.pilot
     (0.058, None, 2.0, 3)
     """
-    found = paired_t(a, b)
-    if found.df is None:
-        raise ValueError("the differences of the pairs don't vary; no number can be planned from that")
-    return Spread("pairs", found.sd, None, found.df, found.n)
+    test = paired_t(a, b)
+    if test.df is None:
+        raise ValueError("the differences of the pairs are constant; expected a spread to plan from")
+    return Spread("pairs", test.sd, None, test.df, test.n)
 
 
 def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
@@ -86,14 +85,14 @@ def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
     Raises:
         ValueError: another shape, a score that is not finite, or scores that don't vary.
 
-    >>> found = spread_of_sides([1, 2, 3], [2, 4, 6])
-    >>> found.a, found.b, round(found.df, 2), found.pilot  # (1 + 4)^2 / (1 / 2 + 16 / 2)
+    >>> spread = spread_of_sides([1, 2, 3], [2, 4, 6])
+    >>> spread.a, spread.b, round(spread.df, 2), spread.pilot  # (1 + 4)^2 / (1 / 2 + 16 / 2)
     (1.0, 2.0, 2.94, 3)
     """
     sides = [check_scores(side, name, least=1) for side, name in ((a, "a"), (b, "b"))]
     varying = [(sd, len(side)) for side in sides if (sd := _standard_deviation(side))]
     if not varying:
-        raise ValueError("no score varies over seeds; no number of seeds can be planned from that")
+        raise ValueError("no score varies over seeds; expected a spread to plan from")
     total = sum(sd**2 for sd, _ in varying)
     df = total**2 / sum(sd**4 / (n - 1) for sd, n in varying)
     pilot = min(n for _, n in varying)
@@ -105,13 +104,13 @@ def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
 def spread_of_correlated(sd: float, correlation: float, df: float | None = None) -> Spread:
     """Spread of the differences of pairs, from one standard deviation over seeds and the pairs' correlation.
 
-    sd_d = sd sqrt(2 (1 - r)). For a plan before a campaign, with both from earlier records or given. The
-    correlation's own uncertainty is not carried: from a pilot's pairs, take ``spread_of_pairs``.
+    sd_d = sd sqrt(2 (1 - r)). For a plan before a campaign, with both from earlier records or given. It
+    ignores the uncertainty of r: for a pilot's pairs, use ``spread_of_pairs``.
 
     Args:
         sd: Standard deviation over the seeds of each method.
         correlation: Of the pairs, in [-1, 1).
-        df: Degrees of freedom of ``sd``; None where it is given.
+        df: Degrees of freedom of ``sd``; None for a given one.
 
     Raises:
         ValueError: an argument out of its range.

@@ -14,10 +14,10 @@ from bench.stats.resampling import spearman_draws, spearman_rows
 
 @dataclass(frozen=True)
 class SuiteDraws:
-    """What the item bootstraps of all pairs of methods share.
+    """The draws that the item bootstraps of all pairs of methods share.
 
     Args:
-        rows: Each method's runs, as a slice of the runs of all methods.
+        rows: Each method's runs, as a slice of all methods' runs.
         tasks: Names.
         pairs: Number of pairs of each task.
         observed: (runs of all methods, tasks).
@@ -31,11 +31,7 @@ class SuiteDraws:
     draws: FloatArray
 
     def select(self, method: str) -> tuple[FloatArray, FloatArray]:
-        """Return a method's observed (runs, tasks) correlations and (draws, runs, tasks).
-
-        Raises:
-            ValueError: a method that is not in the sample.
-        """
+        """Return a method's observed (runs, tasks) and (draws, runs, tasks); raise ValueError without one."""
         if method not in self.rows:
             raise ValueError(f"no method '{method}' in the sample; expected one of {', '.join(self.rows)}")
         return self.observed[self.rows[method]], self.draws[:, self.rows[method]]
@@ -57,7 +53,7 @@ def draw_suite(
         draws: Number of draws, at least 100.
 
     Raises:
-        ValueError: no method or task, tasks or runs that differ, or as ``spearman_draws``.
+        ValueError: no method or task, different tasks or runs, or as ``spearman_draws``.
 
     >>> from bench.stats.inputs import make_generator
     >>> gold = {"STSB": [1, 2, 3, 4] * 5}
@@ -75,11 +71,11 @@ def draw_suite(
             raise ValueError(f"{method} has tasks {sorted(of_tasks)}; expected those of gold, {sorted(gold)}")
         for task, values in of_tasks.items():
             checked[task].append(check_items(values, gold[task], f"{method}, {task}")[0])
-        runs = {len(checked[task][-1]) for task in gold}
-        if len(runs) > 1:
-            raise ValueError(f"{method} has {sorted(runs)} runs; expected the same runs on all tasks")
-        rows[method] = slice(start, start + (number := runs.pop()))
-        start += number
+        counts = {len(checked[task][-1]) for task in gold}
+        if len(counts) > 1:
+            raise ValueError(f"{method} has {sorted(counts)} runs; expected the same runs on all tasks")
+        rows[method] = slice(start, start + counts.pop())
+        start = rows[method].stop
     stacked = {task: np.concatenate(parts) for task, parts in checked.items()}
     return SuiteDraws(
         rows,

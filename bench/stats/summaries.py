@@ -1,4 +1,4 @@
-"""Summaries that only describe: no verdict rests on them."""
+"""Descriptive summaries; no verdict uses them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.inputs import FloatArray, check_draws, check_level, check_scores, check_table
+from bench.stats.inputs import FloatArray, check_draws, check_level, check_scores, check_sides, check_table
 
 LEAST_SEEDS = 5
 
 
 def interquartile_mean(scores: ArrayLike) -> float:
-    """Interquartile mean of all runs and tasks together (Agarwal et al. 2021, sec. 4.3).
+    """Interquartile mean of (runs, tasks) scores together (Agarwal et al. 2021, sec. 4.3).
 
     The mean without the lowest and highest quarter, floor(runs x tasks / 4) scores at either end.
 
-    Args:
-        scores: (runs, tasks).
-
-    Returns:
-        The mean, in the scores' unit.
-
     Raises:
-        ValueError: another shape, an empty table, or a score that is not finite.
+        ValueError: another shape, an empty table, or an infinite score.
 
     >>> interquartile_mean([[1, 2, 3, 100], [5, 6, 7, -9]])
     4.0
@@ -34,17 +28,10 @@ def interquartile_mean(scores: ArrayLike) -> float:
 
 
 def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> FloatArray:
-    """Share of runs and tasks that score above each threshold (Agarwal et al. 2021, eq. 2).
-
-    Args:
-        scores: (runs, tasks).
-        thresholds: (k,), in the scores' unit.
-
-    Returns:
-        (k,) shares in [0, 1].
+    """Return the share of (runs, tasks) scores above each of (k,) thresholds (Agarwal et al. 2021, eq. 2).
 
     Raises:
-        ValueError: another shape, an empty table, or a value that is not finite.
+        ValueError: another shape, an empty table, or an infinite value.
 
     >>> performance_profile([[0.7, 0.8], [0.7, 0.9]], thresholds=[0.6, 0.7, 0.85]).tolist()
     [1.0, 0.5, 0.25]
@@ -61,25 +48,17 @@ def almost_stochastic_order(
     """Almost stochastic order: how far a is from scoring above b at every quantile (Dror et al. 2019).
 
     eps = violation + z_level sd(violation over draws), clipped to [0, 1]: 0 for a above b, 1 for b above a.
-    The violation is the share of the squared distance of the two quantile functions that lies where b is
-    above (del Barrio et al. 2018), 1/2 where they are equal; the draws resample the seeds of each side.
+    The violation is the share of the squared distance of the two quantile functions where b is above (del
+    Barrio et al. 2018), 1/2 for equal ones; the draws resample the seeds of each side. ``level`` is that of
+    the upper bound.
 
     Descriptive: eps < 0.5 is usually read as "a is better", but two samples of one normal distribution give
     it far more often than a test at 5% would (``bench.stats.coverage``, method "aso").
 
-    Args:
-        a: (runs,) scores of one method, at least five seeds.
-        b: (runs,) scores of the other, at least five seeds.
-        rng: The generator of the draws.
-        draws: Number of draws, at least 100.
-        level: Level of the upper bound, in (0, 1).
-
-    Returns:
-        eps, in [0, 1].
-
     Raises:
-        ValueError: fewer than five seeds on a side, another shape, a score that is not finite, fewer than 100
-            draws, or a level outside (0, 1).
+        ValueError: fewer than five seeds on a side, another shape, an infinite score, fewer than 100 draws,
+        or
+            a bad level.
 
     >>> from bench.stats.inputs import make_generator
     >>> better, worse = [7.0, 7.5, 8.0, 8.0, 9.0], [1.0, 1.5, 2.0, 2.0, 3.0]
@@ -88,16 +67,16 @@ def almost_stochastic_order(
     >>> almost_stochastic_order(worse, better, make_generator(1, "aso"))
     1.0
     """
-    x, y = check_scores(a, "a", least=LEAST_SEEDS), check_scores(b, "b", least=LEAST_SEEDS)
+    x, y = check_sides(a, b, LEAST_SEEDS)
     check_draws(draws)
     check_level(level)
-    again = _violation_ratios(rng.choice(x, (draws, len(x))), rng.choice(y, (draws, len(y))))
-    bound = _violation_ratios(x[None], y[None])[0] + float(stats.norm.ppf(level)) * again.std()
+    drawn = _violation_ratios(rng.choice(x, (draws, len(x))), rng.choice(y, (draws, len(y))))
+    bound = _violation_ratios(x[None], y[None])[0] + float(stats.norm.ppf(level)) * drawn.std()
     return float(np.clip(bound, 0, 1))
 
 
 def _violation_ratios(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Violation ratios (draws,) of (draws, runs) samples, whose quantile functions are steps."""
+    """Return (draws,) violation ratios of (draws, runs) samples, whose quantile functions are steps."""
     n, m = a.shape[1], b.shape[1]
     common = math.lcm(n, m)
     steps = np.unique(np.r_[np.arange(n + 1) * (common // n), np.arange(m + 1) * (common // m)])
@@ -105,7 +84,7 @@ def _violation_ratios(a: FloatArray, b: FloatArray) -> FloatArray:
     gaps = np.sort(a)[:, starts // (common // n)] - np.sort(b)[:, starts // (common // m)]
     squares = lengths * gaps**2
     total = squares.sum(1)
-    against = np.where(gaps < 0, squares, 0).sum(1)
+    violations = np.where(gaps < 0, squares, 0).sum(1)
     ratios = np.full(len(total), 0.5)
-    np.divide(against, total, out=ratios, where=total > 0)
+    np.divide(violations, total, out=ratios, where=total > 0)
     return ratios

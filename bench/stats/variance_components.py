@@ -29,14 +29,9 @@ class HierarchicalDifference:
 
     Args:
         difference: mean(a) - mean(b) over seeds and tasks.
-        low: Lower end of the percentile interval.
-        high: Upper end.
         superiority: P(A > B) of the observed seeds' suite averages; a tie counts half.
         superiority_low: Lower end of its percentile interval.
         superiority_high: Upper end.
-        draws: Number of draws.
-        n_a: Seeds of a.
-        n_b: Seeds of b.
     """
 
     difference: float
@@ -56,15 +51,11 @@ class ComponentsDifference:
 
     Args:
         difference: mean(a) - mean(b) over seeds and tasks.
-        low: Lower end of the t interval.
-        high: Upper end.
         t: The difference over its standard error; None if nothing varies.
         df: Satterthwaite's degrees of freedom; None if nothing varies.
         p: Two-sided p; for constant seeds at least ``least_p``; if nothing varies, 1 for a difference of 0.
         seeds: Variance that the seeds add: s_a^2 / n_a + s_b^2 / n_b, or s_d^2 / n of pairs.
         items: Variance that the items add, from the bootstrap.
-        n_a: Seeds of a.
-        n_b: Seeds of b.
         paired: Whether the seeds are pairs.
         minimum_p: The smallest attainable p: 0, and ``least_p`` for constant seeds.
         also: (error, df) of the narrower of the two intervals; at another level it may be the wider one.

@@ -9,7 +9,7 @@ from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Value, format_difference, format_interval, summarise_values
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, by_profile_and_suite, finished_records, last_average
-from bench.stats.rank_correlation import rank_correlation
+from bench.stats.correlations import rank_correlation
 from bench.stats.seed_pairs import paired_t
 
 _HEADER = ("method", "selected", "last", "selected - last", "95% interval", "unlike", "rank", "rank by last")

@@ -11,7 +11,7 @@ from bench.reports.campaign import Campaign
 from bench.reports.tables.method_order import LEAST, OrderSetting, SettingPair, order_settings, pair_settings
 from bench.reports.tables.pairwise_tests import LEVEL
 from bench.reports.tables.published_figures import Footnotes
-from bench.stats.rank_correlation import RankCorrelation, rank_correlation
+from bench.stats.correlations import RankCorrelation, rank_correlation
 
 _HEADER = ("setting A", "setting B", "methods", "independent", "rho", "95% interval", "tau-b", "agree")
 

@@ -15,7 +15,7 @@ from bench.config.spec import RunSpec
 from bench.plan.plan import Plan, make_plan
 from bench.plan.seed_power import Detection, PlannedPair, plan_detection
 from bench.records.record import Score
-from bench.stats.power import welch_power
+from bench.stats.planning import welch_power
 from tests.support.cli import Cli
 from tests.support.unreadable import unreadable
 

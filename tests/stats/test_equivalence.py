@@ -39,13 +39,10 @@ def every_kind(level: float) -> dict[str, tuple[DifferenceInterval, float]]:
         "welch": (welch(A, B, level), of_seeds),
         "student": (one_sample(A, 75.0, level), x.std(ddof=1) / math.sqrt(5)),
         "paired t": (paired_t(A, B, level), of_pairs),
-        "components": (
-            variance_components(sample, "a", "b", level=level),
-            math.hypot(of_seeds, math.sqrt(items)),
-        ),
+        "components": (variance_components(sample, "a", "b", level=level), math.sqrt(of_seeds**2 + items)),
         "paired components": (
             variance_components(sample, "a", "b", paired=True, level=level),
-            math.hypot(of_pairs, math.sqrt(items)),
+            math.sqrt(of_pairs**2 + items),
         ),
     }
 
@@ -155,9 +152,8 @@ def test_one_run_each_by_hand() -> None:
     # variances 1 and 4, 3 runs each: V = 4 / 3 + 16 / 3
     low, high = predict_run_difference([1, 2, 3], [3, 5, 7])
     parts = [1 * 4 / 3, 4 * 4 / 3]
-    half = stats.t.ppf(0.975, sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 2)) * math.sqrt(
-        sum(parts)
-    )
+    df = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 2)
+    half = stats.t.ppf(0.975, df) * math.sqrt(sum(parts))
     assert (low, high) == pytest.approx((-3 - half, -3 + half))
     # of two runs and three the fewer's degree of freedom alone: V = 4 / 3 + 4.5 x 3 / 2
     low, high = predict_run_difference([1, 2, 3], [3, 6])
@@ -181,28 +177,3 @@ def test_at_the_margin_it_errs_as_often_as_promised() -> None:
     assert np.mean([verdict == "different" for verdict in said]) < 0.05
     supported = [claim_test(found, 1.0).verdict == "supported" for found in estimates]
     assert abs(np.mean(supported) - 0.05) < 0.013
-
-
-def test_refusals() -> None:
-    fine = DifferenceEstimate(0.0, 1.0, 3)
-    for margin in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(ValueError, match=f"^margin={margin}; expected a number above 0$"):
-            equivalence_test(fine, margin)
-    for level in (0.5, 1.0):
-        message = rf"^level={level}; expected a number in \(0.5, 1\)$"
-        with pytest.raises(ValueError, match=message):
-            equivalence_test(fine, 1.0, level)
-        with pytest.raises(ValueError, match=message):
-            claim_test(fine, 1.0, level)
-        with pytest.raises(ValueError, match=message):
-            largest_possible_difference(fine, level)
-    with pytest.raises(ValueError, match=r"^size=nan; expected a finite number$"):
-        claim_test(fine, math.nan)
-    with pytest.raises(ValueError, match=r"^level=1; expected a number in \(0, 1\)$"):
-        estimate_from_interval(welch(A, B), 1)
-    with pytest.raises(ValueError, match=r"^difference=0.0, error=-1.0, df=3$"):
-        DifferenceEstimate(0.0, -1.0, 3)
-    with pytest.raises(
-        ValueError, match=r"^one run of each method; expected at least two seeds of one of them$"
-    ):
-        predict_run_difference([1], [2])

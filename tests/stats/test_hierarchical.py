@@ -139,39 +139,10 @@ def test_seeds_that_do_not_vary_have_no_p_below_an_exact_test() -> None:
     sample.observed[:3] += 5
     found = variance_components(sample, "a", "b")
     assert (found.seeds, found.p, found.minimum_p) == (0, 0.1, 0.1)
-    sample.observed[:3], sample.observed[3:] = (
-        0.8665641,
-        0.5841851,
-    )  # their variances are not 0 but for rounding
+    sample.observed[:3], sample.observed[3:] = 0.8665641, 0.5841851  # variances that rounding makes above 0
     assert sample.observed[:3].mean(1).var(ddof=1) > 0
     found = variance_components(sample, "a", "b")
     assert (found.seeds, found.p, found.minimum_p) == (0, 0.1, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("n_b", "deterministic", "message"),
-    [
-        (1, False, r"b has 1 run\(s\); expected at least 2 seeds"),
-        (2, True, r"b has 2 run\(s\); expected 1 of a deterministic method"),
-    ],
-)
-def test_components_ask_for_seeds(n_b: int, deterministic: bool, message: str) -> None:
-    a, b = np.array([[0.7], [0.8]]), np.full((n_b, 1), 0.5)
-    with pytest.raises(ValueError, match=message):
-        variance_components(constant_items(a, b), "a", "b", deterministic_b=deterministic)
-
-
-def test_other_refusals() -> None:
-    sample = constant_items(np.array([[0.7], [0.8]]), np.array([[0.5]]))
-    with pytest.raises(ValueError, match="2 against 1 seeds; expected at least 2 per side"):
-        hierarchical_bootstrap(sample, "a", "b", make_generator(0, "few"))
-    with pytest.raises(ValueError, match="no method 'c' in the sample"):
-        variance_components(sample, "a", "c")
-    for level in (0, 95):
-        with pytest.raises(ValueError, match=f"level={level}; expected a number in"):
-            hierarchical_bootstrap(sample, "a", "a", make_generator(0, "level"), level)
-        with pytest.raises(ValueError, match=f"level={level}; expected a number in"):
-            variance_components(sample, "a", "a", level=level)
 
 
 def test_components_cover_seeds_and_items_together() -> None:

@@ -7,7 +7,7 @@ from sklearn.metrics import average_precision_score, f1_score  # type: ignore[im
 
 from bench.stats.inputs import make_generator
 from bench.stats.labels import average_precision, mcnemar, weighted_f1
-from bench.stats.resampling import draw_counts, mean_draws, resample_statistics
+from bench.stats.resampling import mean_draws
 
 RNG = np.random.default_rng(2)
 COUNTS = np.array([[1] * 40, [2, 0] * 20, RNG.multinomial(40, [1 / 40] * 40)])
@@ -37,8 +37,6 @@ def test_average_precision_is_scikit_learns_in_every_draw(digits: int) -> None:
     for value, counts in zip(found, COUNTS, strict=True):
         expected = average_precision_score(repeated(labels, counts), repeated(scores, counts))
         assert value == pytest.approx(expected, abs=1e-14)
-    with pytest.raises(ValueError, match="no positive, in the data or in a draw"):
-        average_precision(scores, 0 * labels, COUNTS)
 
 
 @pytest.mark.parametrize(("only_first", "only_second"), [(6, 1), (1, 6), (9, 9), (0, 0), (0, 30)])
@@ -59,20 +57,3 @@ def test_means_are_drawn_as_by_hand_and_in_any_company() -> None:
     np.testing.assert_allclose(together, values[:, chosen].mean(2).T, rtol=0, atol=1e-14)
     for row, alone in zip(values, together.T, strict=True):
         np.testing.assert_array_equal(mean_draws(row, make_generator(1, "draws"), 150)[:, 0], alone)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: mcnemar([1, 0], [1]),
-        lambda: weighted_f1([1, 0], [1, 0], [[1, 1, 1]]),
-        lambda: average_precision([], [], [[]]),
-        lambda: mean_draws([[np.nan, 1.0]], make_generator(0, "bad"), 100),
-        lambda: mean_draws([1.0, 2.0], make_generator(0, "bad"), 99),
-        lambda: list(draw_counts(1_000_001, make_generator(0, "bad"), 100)),
-        lambda: resample_statistics([], 0, make_generator(0, "bad"), 100),
-    ],
-)
-def test_bad_arguments_are_refused(call: object) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        call()  # type: ignore[operator]

@@ -136,31 +136,6 @@ def test_components_of_pairs_are_narrower_where_seeds_are_shared() -> None:
     assert pairs.high - pairs.low < (sides.high - sides.low) / 5
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "level", "message"),
-    [
-        ([1, 2, 3], [1, 2], 0.95, "3 against 2 seeds; expected pairs"),
-        ([1], [2], 0.95, r"a has 1 seed\(s\); expected at least 2"),
-        ([1, 2], [2], 0.95, r"b has 1 seed\(s\); expected at least 2"),
-        ([1, math.nan], [1, 2], 0.95, "a: a value is not finite"),
-        ([[1, 2]], [1, 2], 0.95, r"a has shape \(1, 2\); expected \(runs,\), one score per seed"),
-        ([1, 2], [1, 3], 1.0, r"level=1.0; expected a number in \(0, 1\)"),
-    ],
-)
-def test_refusals(a: list[float], b: list[float], level: float, message: str) -> None:
-    for function in (paired_t, pairing_gain):
-        with pytest.raises(ValueError, match=f"^{message}$"):
-            function(a, b, level)
-
-
-def test_components_refuse_what_are_no_pairs() -> None:
-    sample = sample_of(np.ones((2, 1)), np.ones((3, 1)), np.zeros((9, 1)), (50,))
-    with pytest.raises(ValueError, match=r"^2 against 3 seeds; expected pairs$"):
-        variance_components(sample, "a", "b", paired=True)
-    with pytest.raises(ValueError, match=r"^no method 'c' in the sample; expected one of a, b$"):
-        variance_components(sample, "a", "c", paired=True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("r", "n"), [(0.0, 3), (0.99, 5)])
 def test_it_covers(r: float, n: int) -> None:

@@ -16,8 +16,8 @@ from bench.stats.planning import (
     detectable_difference,
     paired_power,
     plan_seeds,
+    welch_power,
 )
-from bench.stats.power import welch_power
 from bench.stats.spread import Spread, spread_of_correlated, spread_of_pairs, spread_of_sides
 
 
@@ -156,10 +156,6 @@ def test_spread_of_pairs() -> None:
     found = spread_of_pairs([2, 3, 5, 8], [1, 2, 3, 4])
     assert found == Spread("pairs", found.a, None, 3.0, 4)
     assert found.a == pytest.approx(math.sqrt(2))
-    with pytest.raises(
-        ValueError, match=r"^the differences of the pairs don't vary; no number can be planned "
-    ):
-        spread_of_pairs([1, 2, 3], [0, 1, 2])
 
 
 def test_spread_of_sides() -> None:
@@ -170,10 +166,6 @@ def test_spread_of_sides() -> None:
     for other in ([5.0], [5.0, 5.0]):
         assert spread_of_sides([1, 2, 3], other) == Spread("one side", 1.0, None, 2.0, 3)
         assert spread_of_sides(other, [1, 2, 3]) == Spread("one side", 1.0, None, 2.0, 3)
-    with pytest.raises(
-        ValueError, match=r"^no score varies over seeds; no number of seeds can be planned from "
-    ):
-        spread_of_sides([1, 1], [2])
 
 
 def test_spread_of_correlated_pairs() -> None:
@@ -197,32 +189,3 @@ def test_the_interval_holds_the_true_number(n: int) -> None:
     for spread, inside in list(zip(spreads, held, strict=True))[:40]:
         found = plan_seeds(1.0, spread)
         assert not inside or (found.low or 0) <= true <= (found.high or 10_000)
-
-
-def test_refusals() -> None:
-    fine = Spread("pairs", 1.0)
-    for detect in (0.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match=f"^detect={detect}; expected a difference other than 0$"):
-            plan_seeds(detect, fine)
-    with pytest.raises(ValueError, match=r"^level=1.5; expected a number in \(0, 1\)$"):
-        plan_seeds(1.0, fine, power=1.5)
-    with pytest.raises(ValueError, match=r"^power=0.05; expected a number in \(0.05, 1\)$"):
-        detectable_difference(fine, 5, power=0.05)
-    with pytest.raises(
-        ValueError, match=r"^difference=1.0, sd=1.0, n=1; expected sd > 0 and at least 2 pairs$"
-    ):
-        detectable_difference(fine, 1)
-    with pytest.raises(
-        ValueError, match=r"^standard deviations \[0.0\], df=None; expected positive numbers$"
-    ):
-        Spread("pairs", 0.0)
-    with pytest.raises(
-        ValueError, match=r"^standard deviations \[1.0, 1.0\], df=0; expected positive numbers$"
-    ):
-        Spread("sides", 1.0, 1.0, df=0)
-    with pytest.raises(ValueError, match=r"^1 standard deviation\(s\) for a design of sides$"):
-        Spread("sides", 1.0)
-    with pytest.raises(ValueError, match=r"^2 standard deviation\(s\) for a design of pairs$"):
-        Spread("pairs", 1.0, 1.0)
-    with pytest.raises(ValueError, match=r"^correlation=1.0; expected a number in \[-1, 1\)$"):
-        spread_of_correlated(1.0, 1.0)

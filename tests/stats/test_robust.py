@@ -155,27 +155,3 @@ def test_intervals_cover(n: int) -> None:
     assert np.mean([d.percentile[0] <= 0 <= d.percentile[1] for d in found]) < 0.945
     shares = [superiority_interval(x, y) for x, y in zip(a, b, strict=True)]
     assert np.mean([s.low <= 0.5 <= s.high for s in shares]) > 0.95
-
-
-def test_refusals() -> None:
-    rng = make_generator(0, "refused")
-    shapes = r"^a has shape \({}\), b \({}\); expected the same tasks, and in pairs the same runs$"
-    with pytest.raises(ValueError, match=shapes.format("5, 2", "5, 1")):
-        iqm_difference(A, A[:, :1], rng)
-    with pytest.raises(ValueError, match=shapes.format("5, 2", "3, 2")):
-        iqm_difference(A, B, rng, paired=True)
-    alone = r"^one run of each method; expected at least two seeds of one of them$"
-    with pytest.raises(ValueError, match=alone):
-        iqm_difference([1], [2], rng)
-    with pytest.raises(ValueError, match=alone):
-        superiority_interval([1], [2], paired=True)
-    with pytest.raises(ValueError, match=r"^99 draws; expected at least 100$"):
-        iqm_difference(A, B, rng, draws=99)
-    with pytest.raises(ValueError, match=r"^a: a value is not finite$"):
-        iqm_difference([1, math.inf], [1, 2], rng)
-    with pytest.raises(ValueError, match=r"^a has shape \(1, 1, 2\); expected \(runs, tasks\)$"):
-        iqm_difference([[[1, 2]]], B, rng)
-    with pytest.raises(ValueError, match=r"^3 against 2 seeds; expected pairs$"):
-        superiority_interval([1, 2, 3], [1, 2], paired=True)
-    with pytest.raises(ValueError, match=r"^3 seeds; expected at least 4$"):
-        outlier_limit(3)

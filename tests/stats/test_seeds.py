@@ -11,7 +11,7 @@ from scipy import stats
 
 from bench.stats.effects import cohen_d, hedges_g, probability_of_superiority
 from bench.stats.inputs import FloatArray, make_generator
-from bench.stats.power import welch_power
+from bench.stats.planning import welch_power
 from bench.stats.seeds import (
     ExactTest,
     exact_permutation,
@@ -127,8 +127,6 @@ def test_a_side_of_one_score_is_fixed_and_turning_changes_the_signs() -> None:
     assert (turned.difference, turned.low, turned.high) == (-found.difference, -found.high, -found.low)
     assert (turned.t, turned.df, turned.p) == (-(found.t or 0), found.df, found.p)
     assert (turned.n_a, turned.n_b, found.reverse().reverse()) == (1, 3, found)
-    with pytest.raises(ValueError, match=r"a has 1 seed\(s\); expected at least 2"):
-        seed_difference(fixed, fixed)
 
 
 @pytest.mark.parametrize(
@@ -236,8 +234,6 @@ def test_verdict_refuses_what_the_test_cannot_show() -> None:
     assert judge_p_value(apart.p, apart.minimum_p, alpha=0.1) == "differs"
     assert judge_p_value(0.05, 0.0079) == "differs"
     assert judge_p_value(0.051, 0.0079) == "not shown"
-    with pytest.raises(ValueError, match=r"p=0.01, minimum_p=0.1; expected 0 <= minimum_p <= p <= 1"):
-        judge_p_value(0.01, 0.1)
 
 
 def attainable(outcomes: int) -> float:
@@ -263,42 +259,6 @@ def test_tests_over_seeds_hold_their_level(
     false = sum(test(*normal(rng, n_a, n_b)).p <= 0.05 for _ in range(simulations))
     low, high = stats.binom.interval(0.999, simulations, level)
     assert low <= false <= high
-
-
-@pytest.mark.parametrize(
-    ("test", "a", "b", "message"),
-    [
-        (welch, [1.0], [1.0, 2.0], r"a has 1 seed\(s\); expected at least 2"),
-        (welch, [1.0, 2.0], [1.0, math.nan], "b: a value is not finite"),
-        (welch, [[1.0, 2.0]], [1.0, 2.0], r"a has shape \(1, 2\); expected \(runs,\), one score per seed"),
-        (exact_permutation, [], [1.0], r"a has 0 seed\(s\); expected at least 1"),
-        (
-            exact_permutation,
-            [1.0] * 20,
-            [1.0] * 21,
-            "41 seeds in an exact test; expected at most 40; use welch",
-        ),
-        (flip, [1.0] * 6, [2.0] * 7, "6 against 7 seeds; expected pairs"),
-        (flip, [1.0] * 41, [2.0] * 41, "41 seeds in an exact test"),
-        (cohen_d, [1.0, 1.0], [2.0, 2.0], "no score varies over seeds"),
-        (probability_of_superiority, [1.0], [math.inf], "b: a value is not finite"),
-    ],
-)
-def test_bad_seeds_are_refused(
-    test: Callable[[ArrayLike, ArrayLike], object], a: ArrayLike, b: ArrayLike, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        test(a, b)
-
-
-def test_other_refusals() -> None:
-    with pytest.raises(ValueError, match="do not share a data order"):
-        sign_flip([1.0] * 6, [2.0] * 6, same_order=False)
-    for level in (0.0, 1.0, 95.0):
-        with pytest.raises(ValueError, match=f"level={level}; expected a number in"):
-            welch([1, 2], [1, 2], level)
-        with pytest.raises(ValueError, match="expected a number in"):
-            one_sample([1, 2], 1, level)
 
 
 def test_effect_sizes_by_hand() -> None:
@@ -338,10 +298,3 @@ def test_power_of_many_seeds_is_that_of_the_noncentral_t(shift: float) -> None:
     critical = stats.t.isf(0.025, 798)
     expected = stats.nct.sf(critical, 798, shift) + stats.nct.sf(critical, 798, -shift)
     assert welch_power(shift * math.sqrt(2 / 400), 1, 1, 400, 400) == pytest.approx(expected, abs=2e-4)
-
-
-def test_power_refuses_what_has_no_answer() -> None:
-    with pytest.raises(ValueError, match=r"1 against 5 seeds; expected at least 2 per side"):
-        welch_power(1, 1, 1, 1, 5)
-    with pytest.raises(ValueError, match="sd_a=0, sd_b=1; expected positive deviations"):
-        welch_power(1, 0, 1, 5, 5)
