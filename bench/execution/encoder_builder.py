@@ -1,10 +1,10 @@
-"""From a cell to its encoders: makes a backbone, trains missing stages, loads a checkpoint."""
+"""From a cell to its encoders: make its backbone, train missing stages, load a checkpoint."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
 
 def make_cell_backbones(cell: Cell) -> Cell:
-    """Return the cell with its backbone made, and its members'; nothing happens where all are there.
-
-    Raises:
-        CellFailedError: a backbone can't be made.
-    """
+    """Return the cell with missing backbones made, its members' too; raises as :func:`make_backbone`."""
     return replace(
         cell,
         model=cell.model and make_backbone(cell.model),
@@ -47,11 +43,11 @@ def make_cell_backbones(cell: Cell) -> Cell:
 
 
 def make_backbone(model: ModelFolder) -> ModelFolder:
-    """Return a model with the hash of its bytes; make it first, in a process of its own, if it isn't there.
+    """Return a model with its hash; a missing one is first made in a process of its own.
 
     Raises:
         CellFailedError: the command failed.
-        DataError: it was made from another model or text than its recipe says.
+        DataError: the model was made from another model or text than its recipe's.
     """
     if not isinstance(model, RecipeModel) or model.sha256:
         return model
@@ -71,24 +67,29 @@ def make_backbone(model: ModelFolder) -> ModelFolder:
 
 
 def _run_pretraining(model: RecipeModel) -> None:
-    command = [sys.executable, "-m", "bench", *model.command, "--out", str(model.path)]
+    words = [*model.command, "--out", str(model.path)]
+    command = [sys.executable, "-m", "bench", *words]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
     if done.returncode:
         raise CellFailedError(
             f"the backbone can't be made: exit code {done.returncode}",
             where=model.name,
-            hint=f"see what it says: bench {' '.join(model.command)} --out {model.path}",
+            hint=f"for its error message, run: bench {' '.join(words)}",
         )
 
 
 def find_missing_backbone(cells: Iterable[Cell]) -> RecipeModel | None:
-    """Return the backbone of cells that is still to be made, None where there is none."""
-    models = (model for cell in cells for model in _cell_models(cell))
-    return next((model for model in models if isinstance(model, RecipeModel) and not model.sha256), None)
+    """Return the first backbone of cells that is still to be made, None if all are there."""
+    for cell in cells:
+        for part in cell.walk():
+            for model in part.models:
+                if isinstance(model, RecipeModel) and not model.sha256:
+                    return model
+    return None
 
 
 def check_backbone_text(cells: Iterable[Cell]) -> None:
-    """Raise InputError where a backbone is to be made and the text that it learns from isn't there."""
+    """Raise InputError where the training text of a backbone that is to be made is missing."""
     if (model := find_missing_backbone(cells)) is None:
         return
     profile = profiles.load_profile(model.command[2])
@@ -96,37 +97,29 @@ def check_backbone_text(cells: Iterable[Cell]) -> None:
     file = profile.corpus["file"]
     if data is None or not (data / file).is_file():
         raise InputError(
-            f"{model.name} is made from the text {file}, which isn't there",
+            f"{model.name} is made from the text {file}, which is missing",
             where=str(data) if data else "the data folder",
             expected="--data DIR or BENCH_DATA with it",
-            hint="docs/data.md says what bench's own texts are, and how to take another",
+            hint="see docs/data.md for the texts, and for how to take another",
         )
 
 
-def _cell_models(cell: Cell) -> Iterator[ModelFolder]:
-    if cell.model:
-        yield cell.model
-    yield from (model for _, model in cell.auxiliaries)
-    for _, member in cell.members:
-        yield from _cell_models(member)
-
-
 MADE_WITH = "made_with"
-"""What trained a stage, among its facts; absent from those of an older bench."""
+"""Fact of a stage: the environment that trained it; older stages lack it."""
 STEP_TIMES = ("step_seconds", "dev_seconds")
-"""Facts of a stage, for estimates, that repeat no more than its CPU seconds do."""
+"""Facts of a stage for time estimates, which vary from run to run."""
 
 
 class EncoderBuilder:
-    """Builds one cell's encoders, each once; a failed stage fails every time it is asked for.
+    """Builds one cell's encoders, each once; a failed stage raises its error at every call.
 
     Args:
         cell: The cell.
         device: "cpu", "cuda" or "mps".
         training: Training text and dev set, None where no method trains.
         cache: Finished stages.
-        progress: Called with finished sentences.
-        report: Called with what the cell does now, and with the news of a training.
+        progress: Called with the number of finished sentences.
+        report: Called with the cell's phases, and with the news of a training.
     """
 
     def __init__(
@@ -151,7 +144,7 @@ class EncoderBuilder:
     def encoder(self, checkpoint: str = "selected") -> Encoder | PairScorer:
         """Return the encoder of a checkpoint, "selected" or "last"."""
         if checkpoint not in self._encoders:
-            cell = self._make_backbones()
+            self.cell = cell = make_cell_backbones(self.cell)
             context = BuildContext(
                 dict(cell.options),
                 cell.seed,
@@ -162,11 +155,11 @@ class EncoderBuilder:
                 {role: self.member(role) for role in self._members},
             )
             self._encoders[checkpoint] = discover().get(cell.card.name).build(context)
-            self._check_model()
+            self._check_models()
         return self._encoders[checkpoint]
 
     def member(self, role: str) -> Encoder:
-        """Return the selected encoder of another method that this one builds on."""
+        """Return the selected encoder of a member."""
         encoder = self._members[role].encoder()
         if not isinstance(encoder, Encoder):
             raise BenchError(f"{self._members[role].cell.method} has no vectors to build on")
@@ -176,120 +169,102 @@ class EncoderBuilder:
         """Run or find all stages; return their folders by role."""
         if self._error is not None:
             raise self._error
-        if self._folders is not None:
-            return self._folders
-        try:
-            self._make_backbones()
-            folders: dict[str, Path] = {}
-            waiting, wait = list(self.cell.stages), False
-            while waiting:
-                for stage in self._trainable_stages(waiting, folders):
-                    with self.cache.making(stage, wait=wait) as work:
-                        if work is not None:
-                            work.facts |= self._train_stage(stage, dict(folders), work.folder)
-                    if (folder := self.cache.find(stage)) is not None:
-                        folders[stage.spec.role] = folder
-                        waiting.remove(stage)
-                        wait = False
-                        break
-                else:
-                    wait = True  # all that could be trained now is being trained elsewhere
-                    self._report_news(doing=WAITS, key=waiting[0].key)
-        except Exception as error:
-            self._error = error
-            raise
-        self._folders = folders
+        if self._folders is None:
+            try:
+                self._folders = self._make_folders()
+            except Exception as error:
+                self._error = error
+                raise
+        return self._folders
+
+    def _make_folders(self) -> dict[str, Path]:
+        self.cell = make_cell_backbones(self.cell)
+        roles = {stage.spec.role for stage in self.cell.stages}
+        folders: dict[str, Path] = {}
+        waiting, wait = list(self.cell.stages), False
+        while waiting:
+            ready = [stage for stage in waiting if roles & set(stage.spec.inputs) <= folders.keys()]
+            for stage in ready:  # while another process trains one, go on with the next
+                with self.cache.making(stage, wait=wait) as work:
+                    if work is not None:
+                        work.facts |= self._train_stage(stage, dict(folders), work.folder)
+                if (folder := self.cache.find(stage)) is not None:
+                    folders[stage.spec.role] = folder
+                    waiting.remove(stage)
+                    wait = False
+                    break
+            else:
+                wait = True  # other processes train all of them
+                self._report_news(doing=WAITS, key=waiting[0].key)
         return folders
 
-    def _trainable_stages(self, waiting: Sequence[Stage], folders: Mapping[str, Path]) -> list[Stage]:
-        """Stages whose inputs are there: while another process trains one, those that don't need it."""
-        roles = {stage.spec.role for stage in self.cell.stages}
-        return [stage for stage in waiting if roles & set(stage.spec.inputs) <= folders.keys()]
-
     def last_differs(self) -> bool:
-        """True if the last checkpoint of a stage that no other builds on isn't the selected one."""
+        """Return whether the last checkpoint of a final stage isn't the selected one."""
         final = [self.cache.facts(stage) for stage in self.cell.final_stages]
         return any(facts["selected_step"] != facts["steps"] for facts in final)
 
     def facts(self) -> dict[str, Any]:
-        """What the record says of the training: what was asked for, and what each stage gave."""
+        """Return the record's training block: the settings, and each stage's measurements."""
         block = training_block(self.cell, self.training)
-        measured = self._stage_measurements() if "stages" in block else {}
-        if measured:
-            block["stages"] = {role: {**facts, **measured[role]} for role, facts in block["stages"].items()}
+        omitted = ("cpu_seconds", MADE_WITH, *STEP_TIMES)  # the first is in the timing block
+        for role, _, stage in self.cell.named_stages if "stages" in block else ():
+            facts = self.cache.facts(stage).items()
+            block["stages"][role] |= {name: value for name, value in facts if name not in omitted}
         return block
 
-    def _stage_measurements(self) -> dict[str, dict[str, Any]]:
-        """What each stage's training gave, the members' under their role and a slash."""
-        passing = ("cpu_seconds", MADE_WITH, *STEP_TIMES)  # the first is in the timing block
-        return {
-            role: {name: value for name, value in self.cache.facts(stage).items() if name not in passing}
-            for role, _, stage in self.cell.named_stages
-        }
-
     def training_seconds(self) -> dict[str, float]:
-        """CPU seconds that each finished stage took when it was trained."""
+        """Return the CPU seconds that each finished stage took when it was trained."""
         finished = ((role, stage) for role, _, stage in self.cell.named_stages if self.cache.find(stage))
         return {role: self.cache.facts(stage)["cpu_seconds"] for role, stage in finished}
 
-    def trained_otherwise(self) -> dict[str, dict[str, Any]]:
-        """What trained each stage, as far as that is otherwise here: versions, device, processor."""
+    def diff_stage_environments(self) -> dict[str, dict[str, Any]]:
+        """Return how each stage's environment differed: versions, device, processor; without equal ones."""
         here = collect_training_environment(self.device)
         facts = ((role, self.cache.facts(stage)) for role, _, stage in self.cell.named_stages)
-        found = {role: diff_environments(each.get(MADE_WITH, {}), here) for role, each in facts}
-        return {role: each for role, each in found.items() if each}
-
-    def _make_backbones(self) -> Cell:
-        """The cell, its backbone made where it wasn't there yet."""
-        self.cell = make_cell_backbones(self.cell)
-        return self.cell
+        differences = {role: diff_environments(fact.get(MADE_WITH, {}), here) for role, fact in facts}
+        return {role: difference for role, difference in differences.items() if difference}
 
     def _train_stage(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
-        """Train a stage into ``out``, here or in several processes; return its facts, and what trained it."""
+        """Train a stage into ``out``, here or in several processes; return its facts."""
         if self.training is None or self.cell.model is None:
-            raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
+            raise _missing_training_error(stage)
         self._report_news(doing=TRAINS, key=stage.key)
         if self.cell.ranks == 1:
-            return {
-                **self.train_here(stage, inputs, out),
-                MADE_WITH: collect_training_environment(self.device),
-            }
-        from bench.training.process_group import run_processes
+            facts = self.train_here(stage, inputs, out)
+        else:
+            from bench.training.process_group import run_processes
 
-        for role in set(stage.spec.inputs) & self._members.keys():
-            self._members[role].prepare()  # the processes find it finished
-        training = self.training.for_stage(stage.spec.text)
-        work = RankWork(self.cell, self.device, training, self.cache, stage.key, inputs, out)
-        names = {self.cell.card.name, *self.cell.member_names}
-        facts: dict[str, Any] = run_processes(
-            work,
-            self.cell.ranks,
-            device=self.device,
-            plugins=plugins_for_methods(names),
-            progress=self._forward_report,
-        )
+            for role in set(stage.spec.inputs) & self._members.keys():
+                self._members[role].finish_stages()  # so that the processes only read them
+            training = self.training.for_stage(stage.spec.text)
+            facts = run_processes(
+                RankWork(self.cell, self.device, training, self.cache, stage.key, inputs, out),
+                self.cell.ranks,
+                device=self.device,
+                plugins=plugins_for_methods({self.cell.card.name, *self.cell.member_names}),
+                progress=self._forward_report,
+            )
         return {**facts, MADE_WITH: collect_training_environment(self.device)}
 
     def _report_news(self, **news: Any) -> None:
         if self.report:
             self.report(news)
 
-    def _forward_report(self, said: int | Mapping[str, Any]) -> None:
-        """Pass on what the first of several processes says: finished sentences, or news."""
-        if isinstance(said, int):
-            if self.progress:
-                self.progress(said)
-        else:
-            self._report_news(**said)
+    def _forward_report(self, report: int | Mapping[str, Any]) -> None:
+        """Pass on finished sentences or news of the first process."""
+        if not isinstance(report, int):
+            self._report_news(**report)
+        elif self.progress:
+            self.progress(report)
 
-    def prepare(self) -> None:
+    def finish_stages(self) -> None:
         """Run or find all stages, its members' too."""
         for member in self._members.values():
-            member.prepare()
+            member.finish_stages()
         self.folders()
 
     def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
-        """Train a stage in this process, alone or as one of several; return its facts."""
+        """Train a stage in this process, as the only one or one of several; return its facts."""
         from bench.training.mixed_precision import train_at_precision
         from bench.training.randomness import use_deterministic_kernels
         from bench.training.two_phase_step import compile_steps
@@ -298,11 +273,11 @@ class EncoderBuilder:
         precision, compiled = train_at_precision(self.cell.train_precision), compile_steps(self.cell.compiled)
         with precision, compiled, use_deterministic_kernels(context.device):
             facts = stage.spec.train(context)
-        self._check_model()
+        self._check_models()
         return facts
 
     def context(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> StageContext:
-        """What a stage's training gets.
+        """Return the context of a stage's training.
 
         Args:
             stage: One of the cell's stages.
@@ -314,15 +289,15 @@ class EncoderBuilder:
         """
         from bench.eval.sts import dev_spearman
 
-        if self.training is None or self.cell.model is None:
-            raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
-        self._make_backbones()
+        self.cell = cell = make_cell_backbones(self.cell)
+        if self.training is None or cell.model is None:
+            raise _missing_training_error(stage)
         dev, text = self.training.dev, self.training.texts[stage.spec.text]
         return StageContext(
             config=dict(stage.spec.config),
             seed=stage.seed,
             role=stage.stream,
-            model=self.cell.model.path,
+            model=cell.model.path,
             device=self.device,
             sentences=text.sentences,
             corpus=text.sha256,
@@ -331,23 +306,27 @@ class EncoderBuilder:
             out=out,
             progress=self.progress,
             members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
-            auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
+            auxiliaries={option: folder.path for option, folder in cell.auxiliaries},
             partners=self.training.partners(stage.spec.text),
             report=self.report,
             negatives=text.negatives,
-            needs=self.cell.needs,
+            needs=cell.needs,
         )
 
-    def _check_model(self) -> None:
-        """Raise BenchError if a model's files aren't those that were planned with."""
-        for model in dict.fromkeys((self.cell.model, *(folder for _, folder in self.cell.auxiliaries))):
-            if model is not None and hash_model(model.path) != model.sha256:
+    def _check_models(self) -> None:
+        """Raise BenchError if a model's files changed since the plan."""
+        for model in dict.fromkeys(self.cell.models):
+            if hash_model(model.path) != model.sha256:
                 raise BenchError(f"the files of model '{model.name}' changed since the run was planned")
+
+
+def _missing_training_error(stage: Stage) -> BenchError:
+    return BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
 
 
 @dataclass(frozen=True)
 class RankWork:
-    """A stage of a cell, as each of the processes that train it together gets it (it must pickle)."""
+    """A stage of a cell for each of the processes that train it together; it must pickle."""
 
     cell: Cell
     device: str
@@ -358,7 +337,7 @@ class RankWork:
     out: Path
 
     def __call__(self, scratch: Path, say: Say | None) -> dict[str, Any]:
-        """Train it; the first process alone writes into the stage's folder."""
+        """Train it; only the first process writes into the stage's folder."""
         from bench.training.distributed import is_first_process
 
         builder = EncoderBuilder(self.cell, self.device, self.training, self.cache, say, say)

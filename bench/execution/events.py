@@ -1,8 +1,7 @@
-"""What running cells say of themselves: lines of JSON in files below the campaign, for whoever watches.
+"""Progress of running cells: lines of JSON in files of the campaign, for displays, logs and estimates.
 
-``CAMPAIGN/.running/RUN/run.jsonl`` says which cells a run has, a file beside it what one cell does, about a
-line a second. Each process holds a lock on what it writes, so a file that nobody holds is one of a process
-that was killed. The folder goes when the run ends.
+``CAMPAIGN/.running/RUN/run.jsonl`` lists the cells of a run. Each cell has a file with about a line a second.
+The writing process locks each file: an unlocked one is a killed process's. The folder goes with the run.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import socket
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,74 +23,63 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bench.records.filesystem import is_locked, lock_descriptor, temporary_path
-from bench.stages import Stage, planned_steps
 
 FOLDER, RUN, SUFFIX = ".running", "run", ".jsonl"
 WAITS, LOADS, TRAINS, EVALUATES, PROBES, ENDED = "wait", "load", "train", "evaluate", "probe", "end"
-"""What a cell does."""
+"""Phases of a cell."""
 FAILED = ("failed", "conflict")
-"""Ends of cells whose last phase tells nothing of how long such a phase takes."""
+"""End states whose last phase is left out of time estimates."""
 EVERY = 1.0
-"""Seconds between two lines of a phase, but for dev evaluations."""
+"""Seconds between two lines of a phase; dev evaluations are written at once."""
 _LONGEST = 200  # characters of a text
-_PATIENCE = 10.0  # seconds for another process to clear away
+_PATIENCE = 10.0  # seconds to wait for another process to clear away
 
 
 class EventFile:
-    """A file of events that this process holds. What can't be written is left out: nothing fails for it.
-
-    Args:
-        path: The file.
-        first: Its first line.
-    """
+    """A locked file of events. Write errors are ignored: no run fails for its events."""
 
     def __init__(self, path: Path, first: Mapping[str, Any]) -> None:
         self.path = path
-        self._held: int | None = None
+        self._descriptor: int | None = None
         with suppress(OSError):
             scratch = path if os.name == "nt" else temporary_path(path)  # Windows renames no open file
-            self._held = os.open(scratch, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
-            with suppress(OSError):  # without locks is_held counts every file as held
-                lock_descriptor(self._held)
-            now = round(time.time(), 1)
-            self.write({"time": now, "host": socket.gethostname(), **first})
+            self._descriptor = os.open(scratch, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
+            with suppress(OSError):  # where locks are missing, is_event_file_held counts every file as held
+                lock_descriptor(self._descriptor)
+            self.write({"time": round(time.time(), 1), "host": socket.gethostname(), **first})
             if scratch != path:
-                scratch.replace(path)  # held and begun from the start
+                scratch.replace(path)  # the file is locked and has its first line from the start
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append a line."""
-        if self._held is not None:
-            with suppress(OSError):  # a full disk fails what has to be kept
-                os.write(self._held, json.dumps(_to_json_value(line), separators=(",", ":")).encode() + b"\n")
+        if self._descriptor is not None:
+            text = json.dumps(_to_json_value(line), separators=(",", ":"))
+            with suppress(OSError):  # a full disk fails the records, which have to be kept
+                os.write(self._descriptor, text.encode() + b"\n")
 
-    def close(self) -> None:
-        """Let go of the file, which stays."""
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
-
-    def drop(self) -> None:
-        """Remove the file."""
-        self.close()
-        with suppress(OSError):
-            self.path.unlink(missing_ok=True)
+    def close(self, *, remove: bool = False) -> None:
+        """Release the lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        if remove:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
 
 
 def _to_json_value(value: Any) -> Any:
-    """A value that JSON has: what a plug-in reports may be anything."""
+    """Convert any value, such as one that a plug-in reports, to one that JSON has."""
     if isinstance(value, Mapping):
-        return {str(name): _to_json_value(each) for name, each in value.items()}
+        return {str(name): _to_json_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_to_json_value(each) for each in value]
-    if value is None or isinstance(value, bool | int):
-        return value
+        return [_to_json_value(entry) for entry in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return str(value)[:_LONGEST]
+    return value if value is None or isinstance(value, bool | int) else str(value)[:_LONGEST]
 
 
 def work_name(doing: str, name: str = "") -> str:
-    """How a piece of work is called: what is done, and the stage or suite.
+    """Name a piece of work by its phase and its stage or suite.
 
     >>> work_name(TRAINS, "joint"), work_name(LOADS)
     ('train joint', 'load')
@@ -100,30 +88,27 @@ def work_name(doing: str, name: str = "") -> str:
 
 
 def count_cell_work(stages: Mapping[str, tuple[str, int]], besides: Mapping[str, int]) -> Counter[str]:
-    """A cell's work in units: steps of a stage, evaluations, probings.
+    """Count a cell's work in units: steps of a stage, evaluations, probings.
 
     Args:
-        stages: Name and steps of each training stage that isn't done yet, by its key.
-        besides: The rest of it.
+        stages: Name and steps of each missing training stage, by its key.
+        besides: Its other work.
     """
     training = {work_name(TRAINS, name): _work_units(steps) for name, steps in stages.values()}
     return Counter({**besides, **training})
 
 
 def _work_units(steps: int) -> int:
-    return steps or 1  # a stage that doesn't say its steps is one
+    return steps or 1  # a stage of unknown steps counts as one
 
 
 class CellEvents:
-    """What a cell tells while it runs: a line is all that is known, so the last one says how it stands.
-
-    With its work (:func:`all_work`): what each phase that is over took, and what is still to come.
+    """Events of one running cell. Each line holds its whole state, with the work done and left.
 
     Args:
-        file: Where to, None for nowhere.
-        stages: Name and steps of each training stage that isn't done yet, by its key.
-        besides: The cell's other work.
-        every: Seconds between two lines of a phase.
+        file: Its file, None for none.
+        stages: Name and steps of each missing training stage, by its key.
+        besides: Its other work, see :func:`count_cell_work`.
         clock: Seconds.
     """
 
@@ -131,121 +116,112 @@ class CellEvents:
         self,
         file: EventFile | None,
         stages: Mapping[str, tuple[str, int]],
-        besides: Mapping[str, int] | None = None,
+        besides: Mapping[str, int],
         *,
-        every: float = EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._file, self._stages, self._todo = file, dict(stages), count_cell_work(stages, besides or {})
-        self._every, self._clock = every, clock
+        self._file, self._stages, self._todo = file, dict(stages), count_cell_work(stages, besides)
+        self._clock = clock
         self._begun = self._written = self._phase_begun = clock()
         self._present = "", 0  # work and units of this phase
-        self._took: dict[str, tuple[int, float]] = {}  # units and seconds of the phases that are over
+        self._took: dict[str, tuple[int, float]] = {}  # units and seconds of finished phases
         self._state: dict[str, Any] = {}
-        self._since: tuple[float, int, int] | None = None  # of this phase: when, sentences and step then
+        self._since: tuple[float, int, int] | None = None  # seconds, sentences, step where the pace begins
 
     def report(self, news: Mapping[str, Any]) -> None:
-        """Take in news: of a step or an evaluation, or with "doing" a new phase of the cell."""
-        begins = "doing" in news
+        """Take news of a step or an evaluation, or a new phase of the cell under "doing"."""
+        begins, has_dev = "doing" in news, "dev" in news
         if begins:
             self._since, self._state = None, {"sentences": 0, **self._begin_phase(news)}
         else:
             self._state |= news
-            if "dev" in news:
+            if has_dev:
                 self._state["dev_step"] = news.get("step")
-        self._write_state(now=begins or "dev" in news)
+        self._write_state(now=begins or has_dev)
 
     def sentences(self, number: int) -> None:
         """Count finished sentences."""
         self._state["sentences"] = self._state.get("sentences", 0) + number
-        if "step" not in self._state:  # else the next step's news say both
-            self._write_state()
+        if "step" not in self._state:  # otherwise the next step's news hold both
+            self._write_state(now=False)
 
     def end(self, state: str, scores: Mapping[str, float]) -> None:
-        """Say what became of the cell, and the average of each suite."""
+        """Report the cell's final state, and the average of each suite."""
         self.report({"doing": ENDED, "state": state, "scores": scores})
 
-    def drop(self) -> None:
-        """Leave nothing behind: another process has the cell."""
+    def close(self, *, remove: bool = False) -> None:
+        """Close the file; without an end before it, the cell counts as stopped."""
         if self._file is not None:
-            self._file.drop()
-
-    def close(self) -> None:
-        """Let go; without an end before it, the cell counts as stopped."""
-        if self._file is not None:
-            self._file.close()
+            self._file.close(remove=remove)
 
     def _begin_phase(self, news: Mapping[str, Any]) -> dict[str, Any]:
-        """News of a phase with the work before and after it; of a stage, by its key, its name and steps."""
-        found = {name: value for name, value in news.items() if name != "key"}
+        """Return the news of a phase with its work; a stage's key becomes name and steps."""
+        state = {name: value for name, value in news.items() if name != "key"}
         if "key" in news:
-            name, steps = self._stages.get(news["key"], ("", 0))
-            found |= {"stage": name, "steps": steps}
+            state["stage"], state["steps"] = self._stages.get(news["key"], ("", 0))
         self._end_phase(news)
-        doing, what = news["doing"], found.get("stage", found.get("suite", ""))
-        work, units = work_name(doing, what), _work_units(found.get("steps", 0))
-        if doing == WAITS:
-            self._todo.pop(work_name(TRAINS, what), None)  # of a stage: another process does it
-        elif doing in (EVALUATES, PROBES):  # all is trained, maybe elsewhere
-            training = {work_name(TRAINS, name) for name, _ in self._stages.values()}
-            self._todo = Counter({name: n for name, n in self._todo.items() if name not in training})
-        self._todo = self._todo - Counter({work: units})
+        doing, what = news["doing"], state.get("stage", state.get("suite", ""))
+        work, units = work_name(doing, what), _work_units(state.get("steps", 0))
+        if doing == WAITS:  # another process trains the stage
+            self._todo.pop(work_name(TRAINS, what), None)
+        elif doing in (EVALUATES, PROBES):  # all stages are trained, maybe by others
+            for name, _ in self._stages.values():
+                self._todo.pop(work_name(TRAINS, name), None)
+        self._todo -= Counter({work: units})
         self._present = ("", 0) if doing in (WAITS, ENDED) else (work, units)
         since = round(self._phase_begun - self._begun, 3)
-        return {**found, "since": since, "later": dict(self._todo), "took": dict(self._took)}
+        return {**state, "since": since, "later": dict(self._todo), "took": dict(self._took)}
 
     def _end_phase(self, news: Mapping[str, Any]) -> None:
-        """Note what the phase before these news took, unless it failed."""
+        """Add up the time of the phase before these news, unless it failed."""
         before, self._phase_begun = self._phase_begun, self._clock()
         work, units = self._present
         if work and news.get("state") not in FAILED:
             known, seconds = self._took.get(work, (0, 0.0))
             self._took[work] = known + units, round(seconds + self._phase_begun - before, 3)
 
-    def _write_state(self, *, now: bool = False) -> None:
+    def _write_state(self, *, now: bool) -> None:
         if self._file is None:
             return
         at = self._clock()
         step, sentences = self._state.get("step", 0), self._state["sentences"]
         if self._since is None and (step or sentences):
             self._since = at, sentences, step  # the first step takes longer than the others
-        if not now and at - self._written < self._every:
+        if not now and at - self._written < EVERY:
             return
         self._written = at
         pace: dict[str, float] = {}
         if self._since is not None and at > self._since[0]:
-            seconds = at - self._since[0]
-            pace["speed"] = round((sentences - self._since[1]) / seconds, 2)
-            if step > self._since[2]:
-                pace["step_seconds"] = seconds / (step - self._since[2])
-        about = {"time": round(time.time(), 1), "seconds": round(at - self._begun, 1)}
-        self._file.write({**about, **self._state, **pace})
+            begun, earlier_sentences, earlier_steps = self._since
+            pace["speed"] = round((sentences - earlier_sentences) / (at - begun), 2)
+            if step > earlier_steps:
+                pace["step_seconds"] = (at - begun) / (step - earlier_steps)
+        times = {"time": round(time.time(), 1), "seconds": round(at - self._begun, 1)}
+        self._file.write({**times, **self._state, **pace})
 
 
 @contextmanager
 def open_run_folder(
     root: Path, methods: Mapping[str, int], work: Mapping[str, Mapping[str, int]] | None = None
 ) -> Iterator[Path | None]:
-    """Yield a new folder for the events of a run, held by this process; None where none can be made.
-
-    The folder goes afterwards, and so does what killed runs left.
+    """Yield a new locked folder for the events of a run, None where none can be made; remove it afterwards.
 
     Args:
         root: The campaign's folder.
-        methods: How many cells of each method there are to run.
-        work: What there is to do for them, see :func:`all_work`.
+        methods: Number of cells of each method.
+        work: Their work by method, see :func:`count_cell_work`.
     """
     folder = root / FOLDER / uuid.uuid4().hex[:12]
-    held: EventFile | None = None
+    file: EventFile | None = None
     with suppress(OSError, Timeout), _lock_runs(root):
         _remove_dead_runs(root)
         folder.mkdir(parents=True)
-        held = EventFile(folder / f"{RUN}{SUFFIX}", {"cells": methods, "work": work or {}})
+        file = EventFile(folder / f"{RUN}{SUFFIX}", {"cells": methods, "work": work or {}})
     try:
-        yield folder if held else None
+        yield folder if file else None
     finally:
-        if held:
-            held.close()
+        if file:
+            file.close()
         shutil.rmtree(folder, ignore_errors=True)  # on a full disk there is no lock
         with suppress(OSError):
             folder.parent.rmdir()
@@ -253,62 +229,35 @@ def open_run_folder(
 
 
 def clear_dead_runs(root: Path) -> None:
-    """Remove the folders of runs that nobody holds."""
+    """Remove the event folders of killed runs."""
     if (root / FOLDER).exists():
         with suppress(OSError, Timeout), _lock_runs(root):
             _remove_dead_runs(root)
 
 
-@contextmanager
-def _lock_runs(root: Path) -> Iterator[None]:
-    """Let nobody clear away what another process is about to hold."""
-    with FileLock(root / ".locks" / f"{FOLDER[1:]}.lock", timeout=_PATIENCE):
-        yield
+def _lock_runs(root: Path) -> FileLock:
+    """Return the lock under which run folders are made and removed."""
+    return FileLock(root / ".locks" / f"{FOLDER[1:]}.lock", timeout=_PATIENCE)
 
 
 def _remove_dead_runs(root: Path) -> None:
-    if (root / FOLDER).is_symlink():  # somebody else's folder
+    if (root / FOLDER).is_symlink():  # another owner's folder
         return
     for folder in (root / FOLDER).glob("*"):
         if not is_event_file_held(folder / f"{RUN}{SUFFIX}"):
             shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):  # another run is there, or none was
+    with suppress(OSError):  # it holds another run, or is missing
         (root / FOLDER).rmdir()
 
 
 def is_event_file_held(path: Path) -> bool:
-    """True if a process holds a file of events, or may hold it: without locks nothing of a live run goes."""
+    """True if a process holds a file of events, or may hold it: without locks, live runs are kept."""
     return is_locked(path) is not False
 
 
 def open_cell_file(folder: Path | None, place: Path, about: Mapping[str, Any]) -> EventFile | None:
-    """Begin a cell's file in a run's folder.
-
-    Args:
-        folder: Of the run, None for none.
-        place: Of the cell below the campaign.
-        about: Its first line.
-    """
+    """Begin a cell's file in a run's folder, with ``about`` as its first line; None without a folder."""
     if folder is None:
         return None
     name = hashlib.sha256(place.as_posix().encode()).hexdigest()[:20]
     return EventFile(folder / f"{name}{SUFFIX}", about)
-
-
-def find_missing_steps(
-    named: Sequence[tuple[str, Stage]], texts: Mapping[str, int], finished: Path
-) -> dict[str, tuple[str, int]]:
-    """Name and planned steps of the stages that aren't there yet, by key.
-
-    Args:
-        named: Stages by name.
-        texts: Sentences of each training text.
-        finished: Folder of the finished ones.
-    """
-    found = {}
-    for name, stage in named:
-        if not (finished / stage.key).is_dir():
-            config = dict(stage.spec.config)
-            known = "batch_size" in config and "steps" in config and stage.spec.text in texts
-            found[stage.key] = name, planned_steps(config, texts[stage.spec.text]) if known else 0
-    return found

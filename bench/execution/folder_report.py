@@ -1,4 +1,4 @@
-"""What bench reads in a model folder, and which methods can train on it: ``bench show hf:FOLDER``."""
+"""``bench show hf:FOLDER``: the contents of a model folder, and the methods that can train on it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,31 @@ from bench.stages import ComposedMethod, TrainedMethod
 
 Lines = Iterator[tuple[str, str]]
 _MOST = 6  # names in a line
+_LABELS = {
+    "modules": "modules",
+    "pooling": "pooling",
+    "pooling_from": "pooling from",
+    "max_length": "longest input",
+    "dim": "dim",
+    "prompt": "prompt",
+    "similarity": "similarity",
+    "batches": "batches",
+    "length_from": "length from",
+    "routes": "routes",
+    "unread": "unread",
+    "folder_dtype": "number type",
+    "unread_settings": "left out",
+    "own_code": "own code",
+}
+"""Names of an encoder's facts, in the order in which they are shown."""
 
 
 def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
-    """Yield (what, text) for a transformers folder, or for a sentence-transformers one.
+    """Yield (label, text) for a folder of transformers or sentence-transformers.
 
     Args:
         folder: The folder.
-        encoder: What a run would encode with; None where no such encoder can be built.
+        encoder: The encoder of a run; None where it can't be built.
 
     Raises:
         InputError: a folder that can't be loaded.
@@ -43,10 +60,9 @@ def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
         return
     facts = read_folder_facts(folder)
     model, tokenizer, missing, unread = load_folder(folder, select_auto_class(read_model_type(folder)))
-    yield (
-        "architecture",
-        f"{facts.kind}, {type(model).__name__}, {_format_count(model.num_parameters())} parameters",
-    )
+    size = model.num_parameters()
+    parameters = f"{size / 1e6:.1f} million" if size >= 1e6 else f"{size:,}"
+    yield "architecture", f"{facts.kind}, {type(model).__name__}, {parameters} parameters"
     yield "missing", _join_some_names(missing) or "nothing"
     yield "not read", _join_some_names(unread) or "nothing"
     yield "tokenizer", f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
@@ -62,77 +78,53 @@ def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
 
 def _encoder_lines(encoder: Encoder | PairScorer | None) -> Lines:
     facts = {} if encoder is None else getattr(encoder, "facts", {})
-    for name in (
-        "modules",
-        "pooling",
-        "pooling_from",
-        "max_length",
-        "dim",
-        "prompt",
-        "similarity",
-        "batches",
-        "length_from",
-        "routes",
-        "unread",
-        "folder_dtype",
-        "unread_settings",
-        "own_code",
-    ):
+    for name, label in _LABELS.items():
         if name in facts:
-            label = {
-                "max_length": "longest input",
-                "pooling_from": "pooling from",
-                "length_from": "length from",
-                "folder_dtype": "number type",
-                "unread_settings": "left out",
-                "own_code": "own code",
-            }.get(name, name)
-            length = f"{facts[name]} tokens" if facts[name] else "any: it cuts nothing"
-            yield label, length if name == "max_length" else str(facts[name])
+            text = str(facts[name])
+            if name == "max_length":
+                text = f"{text} tokens" if facts[name] else "any: it cuts nothing"
+            yield label, text
 
 
 def _method_lines(facts: FolderFacts, *, drops: bool) -> Lines:
-    """Yield the methods that can train on a folder, and for each lack those that can't."""
+    """Yield the methods that can train on a folder, and for each missing need those that can't."""
     able: list[str] = []
     unable: dict[str, list[str]] = defaultdict(list)
     for name, method in METHODS:
         card = method.card
-        if not (isinstance(method, TrainedMethod) and card.needs_backbone and card.stands_alone):
-            continue
-        lacking = find_first_lack(name, facts, drops=drops)
-        if lacking is None:
-            able.append(name)
-        else:
-            unable[lacking].append(_suggest_variant(name, facts, drops=drops))
+        if isinstance(method, TrainedMethod) and card.needs_backbone and card.stands_alone:
+            need = find_first_lack(name, facts, drops=drops)
+            if need is None:
+                able.append(name)
+            else:
+                unable[need].append(_suggest_variant(name, facts, drops=drops))
     yield "can train", ", ".join(able) or "no method"
-    for what, names in unable.items():
-        yield "can't train", f"{', '.join(names)}: for want of {NEEDS[what]}"
+    for need, names in unable.items():
+        yield "can't train", f"{', '.join(names)}: for want of {NEEDS[need]}"
 
 
 def find_first_lack(name: str, facts: FolderFacts, *, drops: bool = True) -> str | None:
-    """Return the first thing that a method, or one it builds on, needs by default and a folder lacks."""
-    method = METHODS.get(name)
+    """Return the first need of a method, or of one it builds on, that a folder lacks with default options."""
     options = _default_options(name)
-    for need in method_needs(method.card, options):
+    for need in method_needs(METHODS.get(name).card, options):
         if _lacks_need(facts, need, options, drops=drops):
             return need.what
-    return next(
-        (lack for each in _default_members(name) if (lack := find_first_lack(each, facts, drops=drops))), None
-    )
+    lacks = (find_first_lack(member, facts, drops=drops) for member in _default_members(name))
+    return next(filter(None, lacks), None)
 
 
 def _default_members(name: str) -> list[str]:
-    """Names of the methods that a method builds on by default."""
+    """Return the names of the methods that a method builds on by default."""
     method = METHODS.get(name)
     members = method.members(_default_options(name)).values() if isinstance(method, ComposedMethod) else ()
     return [parse_method(member, name).name for member in members]
 
 
 def _suggest_variant(name: str, facts: FolderFacts, *, drops: bool) -> str:
-    """A method that can't train by default, with options of its own by which it can."""
+    """Name a method that can't train by default, with the options by which it can."""
     lacking = partial(_lacks_need, facts, drops=drops)
     options = find_sufficient_options(METHODS.get(name).card, _default_options(name), lacking)
-    if not options or any(find_first_lack(each, facts, drops=drops) for each in _default_members(name)):
+    if not options or any(find_first_lack(member, facts, drops=drops) for member in _default_members(name)):
         return name
     return f"{name} (but {name}[{','.join(f'{key}={str(value).lower()}' for key, value in options.items())}])"
 
@@ -146,9 +138,5 @@ def _default_options(name: str) -> dict[str, OptionValue]:
 
 
 def _join_some_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return ", ".join(names[:_MOST]) + more
-
-
-def _format_count(number: int) -> str:
-    return f"{number / 1e6:.1f} million" if number >= 1e6 else f"{number:,}"
+    rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + rest

@@ -1,4 +1,4 @@
-"""The curves of training for TensorBoard and wandb, written from the events of the run's cells."""
+"""Training curves for TensorBoard and wandb, written from the events of the run's cells."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,28 +18,27 @@ from bench.records.record import safe_name
 
 _LIBRARIES = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}
 _OF_STEPS, _OF_DEV = ("loss", "rate", "speed"), ("dev", "gradient_norm")
-_COLLAPSE = Collapse._fields
 Values = Mapping[str, float]
 
 
 class CurveLog(Protocol):
-    """Where one cell's curves go."""
+    """Log of one cell's curves."""
 
     def step(self, stage: str, step: int, values: Values, time: float) -> None:
-        """Take the values of a step of a stage; time in seconds since the epoch."""
+        """Log the values of a step of a stage; ``time`` in seconds since the epoch."""
         ...
 
     def end(self, scores: Values) -> None:
-        """Take the average of each suite, and close; of a cell that was stopped there is none."""
+        """Log the average of each suite (none of a stopped cell), and close."""
         ...
 
 
-Open = Callable[[Mapping[str, Any]], CurveLog]
-"""From the first line of a cell's events, with its campaign, to what takes its curves."""
+OpenLog = Callable[[Mapping[str, Any]], CurveLog]
+"""Opens a log, given the first line of a cell's events with its campaign."""
 
 
 def check_log_libraries(names: Sequence[str]) -> None:
-    """Raise InputError where a library that is asked for can't be imported."""
+    """Raise InputError where a requested library can't be imported."""
     for name in names:
         try:
             importlib.import_module(_LIBRARIES[name])
@@ -52,24 +52,23 @@ def check_log_libraries(names: Sequence[str]) -> None:
 
 
 class TensorBoard:
-    """One cell's curves as TensorBoard reads them, a run a stage.
+    """One cell's curves for TensorBoard, one run per stage."""
 
-    Args:
-        folder: Of the cell.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._writers = folder, dict[str, Any]()
+    def __init__(self, results: Path, about: Mapping[str, Any]) -> None:
+        method, seed = safe_name(str(about.get("method"))), about.get("seed")
+        folder = results / ".tensorboard" / str(about["campaign"]) / method
+        self._folder = folder / ("no-seed" if seed is None else f"seed-{seed}")
+        self._writers: dict[str, Any] = {}
 
     def step(self, stage: str, step: int, values: Values, time: float) -> None:
-        """See :class:`Log`."""
+        """See :class:`CurveLog`."""
         writer = self._writer(safe_name(stage), step)
         for name, value in values.items():
             writer.add_scalar(name, value, step, walltime=time)
         writer.flush()
 
     def end(self, scores: Values) -> None:
-        """See :class:`Log`."""
+        """See :class:`CurveLog`."""
         for suite, score in scores.items():
             self._writer("", 0).add_scalar(f"average/{suite}", score, 0)
         for writer in self._writers.values():
@@ -83,23 +82,19 @@ class TensorBoard:
 
 
 class Wandb:
-    """One cell as a run of wandb, offline unless WANDB_MODE says otherwise.
+    """One cell as a run of wandb, offline unless WANDB_MODE is set."""
 
-    Args:
-        about: The first line of its events, with its campaign.
-        folder: Where it keeps its files.
-    """
-
-    def __init__(self, about: Mapping[str, Any], folder: Path) -> None:
+    def __init__(self, results: Path, about: Mapping[str, Any]) -> None:
         wandb = importlib.import_module("wandb")
+        method, seed, campaign = str(about.get("method")), about.get("seed"), str(about["campaign"])
+        folder = results / ".wandb" / campaign
         folder.mkdir(parents=True, exist_ok=True)
-        method, seed = str(about.get("method")), about.get("seed")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "bench"),
             name=method if seed is None else f"{method} seed {seed}",
-            group=str(about["campaign"]),
+            group=campaign,
             job_type=method,
-            config={"method": method, "seed": seed, "campaign": about["campaign"]},
+            config={"method": method, "seed": seed, "campaign": campaign},
             dir=str(folder),
             mode=os.environ.get("WANDB_MODE", "offline"),
             reinit="create_new",
@@ -108,48 +103,64 @@ class Wandb:
         self._stages: set[str] = set()
 
     def step(self, stage: str, step: int, values: Values, time: float) -> None:
-        """See :class:`Log`."""
+        """See :class:`CurveLog`."""
         if stage not in self._stages:
             self._stages.add(stage)
             self._run.define_metric(f"{stage}/*", step_metric=f"{stage}/step")
-        self._run.log({f"{stage}/step": step, **{f"{stage}/{name}": each for name, each in values.items()}})
+        self._run.log({f"{stage}/step": step, **{f"{stage}/{name}": v for name, v in values.items()}})
 
     def end(self, scores: Values) -> None:
-        """See :class:`Log`."""
+        """See :class:`CurveLog`."""
         self._run.summary.update({f"average/{suite}": score for suite, score in scores.items()})
         self._run.finish()
 
 
-class LogWriter:
-    """Brings the events of a run's cells to a log.
+_KINDS: Mapping[str, Callable[[Path, Mapping[str, Any]], CurveLog]] = {
+    "tensorboard": TensorBoard,
+    "wandb": Wandb,
+}
 
-    Args:
-        open_log: Opens the log of a cell.
-        campaign: The run's campaign.
-    """
 
-    def __init__(self, open_log: Open, campaign: str) -> None:
-        self._open, self._campaign = open_log, campaign
+class _LogWriter:
+    """Passes the events of a run's cells to one kind of log until an error, which fails no run."""
+
+    def __init__(self, name: str, results: Path, campaign: str, tell: Callable[[str], None]) -> None:
+        self._name, self._campaign, self._tell = name, campaign, tell
+        self._open: OpenLog = partial(_KINDS[name], results)
         self._cells: dict[str, _CellLog] = {}
+        self._failed = False
 
     def look(self, folder: Path) -> None:
-        """Take in what is new in the run's folder."""
+        """Log what is new in the run's folder."""
+        self._guard(self._log_news, folder)
+
+    def close(self) -> None:
+        """Close the logs of stopped cells."""
+        for cell in self._cells.values():
+            self._guard(cell.end, {})
+
+    def _log_news(self, folder: Path) -> None:
         for path in sorted(folder.glob(f"[!.]*{SUFFIX}")):
             if path.stem != RUN:
                 if path.name not in self._cells:
                     self._cells[path.name] = _CellLog(EventTail(path), self._open, self._campaign)
                 self._cells[path.name].look()
 
-    def close(self) -> None:
-        """Close what is open, of cells that were stopped."""
-        for cell in self._cells.values():
-            cell.end({})
+    def _guard(self, call: Callable[..., None], *arguments: Any) -> None:
+        if self._failed:
+            return
+        try:
+            call(*arguments)
+        except Exception as error:
+            self._failed = True
+            reason = printable(" ".join(f"{type(error).__name__}: {error}".split()))
+            self._tell(f"--log {self._name} ended, the run continues: {reason}")
 
 
 class _CellLog:
-    """A cell's events, on their way to its log, which is opened for its first training step."""
+    """A cell's events on their way to its log, which is opened for its first training step."""
 
-    def __init__(self, tail: EventTail, open_log: Open, campaign: str) -> None:
+    def __init__(self, tail: EventTail, open_log: OpenLog, campaign: str) -> None:
         self._tail, self._open, self._campaign = tail, open_log, campaign
         self._about: Mapping[str, Any] | None = None
         self._log: CurveLog | None = None
@@ -167,20 +178,22 @@ class _CellLog:
                 self.end(scores if isinstance(scores, dict) else {})
 
     def end(self, scores: Values) -> None:
-        if not self._over:
-            self._over = True
-            if self._log is not None:
-                self._log.end(scores)
+        if not self._over and self._log is not None:
+            self._log.end(scores)
+        self._over = True
 
     def _log_step(self, line: Mapping[str, Any]) -> None:
         stage, step = str(line.get("stage")), finite_number(line.get("step"))
         if step is None:
             return
-        found = {name: line.get(name) for name in _OF_STEPS} if self._is_new("step", stage, step) else {}
+        news: dict[str, Any] = {}
+        if self._is_new("step", stage, step):
+            news |= {name: line.get(name) for name in _OF_STEPS}
         if line.get("dev_step") == step and self._is_new("dev_step", stage, step):
-            found |= {name: line.get(name) for name in _OF_DEV}
-            found |= zip(_COLLAPSE, line.get("collapse") or (), strict=False)
-        values = {name: value for name, each in found.items() if (value := finite_number(each)) is not None}
+            news |= {name: line.get(name) for name in _OF_DEV}
+            news |= zip(Collapse._fields, line.get("collapse") or (), strict=False)
+        numbers = {name: finite_number(value) for name, value in news.items()}
+        values = {name: number for name, number in numbers.items() if number is not None}
         if values:
             self._log = self._log or self._open(self._about or {})
             self._log.step(stage, int(step), values, finite_number(line.get("time")) or 0.0)
@@ -194,43 +207,17 @@ class _CellLog:
 def open_logs(
     names: Sequence[str], results: Path, campaign: str, tell: Callable[[str], None]
 ) -> Iterator[list[Callable[[Path], None]]]:
-    """Yield what brings a run's events to logs: called with the run's folder again and again.
-
-    A log that fails is told of once and then left: no run fails for it.
+    """Yield functions that log a run's news: call them with the run's folder again and again.
 
     Args:
-        names: "tensorboard" (below ``results/.tensorboard``), "wandb" (``results/.wandb``).
+        names: "tensorboard" (written below ``results/.tensorboard``), "wandb" (``results/.wandb``).
         results: The results folder.
         campaign: The run's campaign.
-        tell: Gets a line.
+        tell: Gets one line where a log fails; the run continues without it.
     """
-    below = {name: results / f".{name}" / campaign for name in names}
-    kinds: dict[str, Open] = {
-        "tensorboard": lambda about: TensorBoard(below["tensorboard"] / _cell_folder(about)),
-        "wandb": lambda about: Wandb(about, below["wandb"]),
-    }
-    writers = {name: LogWriter(kinds[name], campaign) for name in dict.fromkeys(names)}
-    failed: set[str] = set()
-
-    def guarded(name: str, call: Callable[..., None], *arguments: Any) -> None:
-        if name not in failed:
-            try:
-                call(*arguments)
-            except Exception as error:
-                failed.add(name)
-                reason = printable(" ".join(f"{type(error).__name__}: {error}".split()))
-                tell(f"--log {name} ended, the run goes on: {reason}")
-
-    def looking(name: str) -> Callable[[Path], None]:
-        return lambda folder: guarded(name, writers[name].look, folder)
-
+    writers = [_LogWriter(name, results, campaign, tell) for name in dict.fromkeys(names)]
     try:
-        yield [looking(name) for name in writers]
+        yield [writer.look for writer in writers]
     finally:
-        for name, writer in writers.items():
-            guarded(name, writer.close)
-
-
-def _cell_folder(about: Mapping[str, Any]) -> Path:
-    seed = about.get("seed")
-    return Path(safe_name(str(about.get("method"))), "no-seed" if seed is None else f"seed-{seed}")
+        for writer in writers:
+            writer.close()

@@ -1,4 +1,4 @@
-"""The card of an exported encoder: what is known of it, and its scores as Hugging Face's ``model-index``."""
+"""The card of an exported encoder: its origin, and its scores as Hugging Face's ``model-index``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from bench.eval.mteb_tasks import MtebTask
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.record_probes import find_finished_record
 from bench.nn.model_metadata import read_model_card
-from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.record import ALL, AVERAGE, RunRecord, Score
@@ -27,23 +26,20 @@ if TYPE_CHECKING:
 
 
 def collect_model_facts(builder: EncoderBuilder) -> dict[str, Any]:
-    """What a cell's model is licensed as, as far as the one that it starts from says it, and trained on.
-
-    An encoder that isn't trained here has what its folder's card says.
-    """
+    """Return licence and training data of a cell's model, as far as its folder's card names them."""
     cell = builder.cell
-    found = read_model_card(cell.model.path) if cell.model is not None and cell.model.path.is_dir() else {}
+    card = read_model_card(cell.model.path) if cell.model is not None and cell.model.path.is_dir() else {}
     facts = builder.facts()
     if "corpus" in facts:
         texts = [facts["corpus"], *(s["text"] for s in facts.get("stages", {}).values() if "text" in s)]
-        found["training_datasets"] = list(dict.fromkeys(text["name"] for text in texts))
+        card["training_datasets"] = list(dict.fromkeys(text["name"] for text in texts))
     elif not cell.card.takes_path:
-        found["training_datasets"] = []
-    return found
+        card["training_datasets"] = []
+    return card
 
 
 Kind: TypeAlias = tuple[str, str]
-"""A task's kind: its type on the Hub, and its name."""
+"""A task's type on the Hub, and its name there."""
 _SIMILARITY: Kind = ("sentence-similarity", "Semantic Similarity")
 _CLASSIFICATION: Kind = ("text-classification", "Classification")
 _RETRIEVAL: Kind = ("text-retrieval", "Retrieval")
@@ -57,7 +53,7 @@ _OF_MTEB = {
     "Reranking": "text-ranking",
 }
 _METRICS = {"spearman": ("spearman_cosine", "Spearman Cosine"), "mrr": ("mrr", "MRR")}
-"""Type and name as in the cards of sentence-transformers; of others made from bench's name."""
+"""Type and name as in the cards of sentence-transformers; other metrics use bench's name."""
 _SYNTHETIC = frozenset({*MINI_SUITES, "toy"})
 
 
@@ -66,7 +62,7 @@ def build_model_index(
 ) -> str:
     """Return the YAML of a ``model-index``, "" without a score.
 
-    A score is in the record's unit and at full precision. A suite is the data set of its average, and the
+    Scores are in the record's unit and at full precision. A suite is the data set of its average, and the
     configuration of its tasks.
 
     Args:
@@ -77,36 +73,31 @@ def build_model_index(
     """
     from huggingface_hub import ModelCardData
 
-    results = [
-        result
-        for job, record in records
-        for result in _suite_results(job, record, plan, last=checkpoint == "last" and bool(job.cell.stages))
-    ]
+    results: list[EvalResult] = []
+    for job, record in records:
+        results += _suite_results(job, record, plan, last=checkpoint == "last" and bool(job.cell.stages))
     if not results:
         return ""
     return ModelCardData(model_name=_drop_unprintable(name), eval_results=results).to_yaml() + "\n"
 
 
 def _suite_results(job: Job, record: RunRecord, plan: Plan, *, last: bool) -> list[EvalResult]:
-    """Return the result of every task of a suite, and their average where there are several."""
+    """Return the result of every task of a suite, and their average if there are several."""
     tasks = {task.id: task for task in plan.suites[job.suite]}
     kinds = {_task_kind(task) for task in tasks.values()}
-    common = kinds.pop() if len(kinds) == 1 else (_OTHER, "Average")
     scores = {(score.task, score.metric): score for score in record.scores if score.subset == ALL}
     suffix = "_last" if last else ""
-    found = []
+    results = []
     for task in tasks.values():
-        own = metric_name(task.score) if isinstance(task, MtebTask) else record.metric
-        if score := scores.get((task.id, own + suffix)):
-            found.append(
-                _build_result(
-                    score, own, _task_kind(task), record, task if isinstance(task, MtebTask) else None
-                )
-            )
+        mteb_task = task if isinstance(task, MtebTask) else None
+        metric = metric_name(mteb_task.score) if mteb_task else record.metric
+        if score := scores.get((task.id, metric + suffix)):
+            results.append(_build_result(score, metric, _task_kind(task), record, mteb_task))
     average = scores.get((AVERAGE, record.metric + suffix))
     if average is not None and len(tasks) > 1:
-        found.append(_build_result(average, record.metric, common, record))
-    return found
+        kind = kinds.pop() if len(kinds) == 1 else (_OTHER, "Average")
+        results.append(_build_result(average, record.metric, kind, record))
+    return results
 
 
 def _build_result(
@@ -150,7 +141,7 @@ def _drop_unprintable(text: str) -> str:
 
 
 def find_finished_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
-    """Return the finished jobs of a plan with their records; say on stderr where there are none."""
+    """Return the finished jobs of a plan with their records; warn on stderr if there are none."""
     records = [(job, record) for job in plan.jobs if (record := find_finished_record(plan, job)) is not None]
     if not records:
         place = f"{plan.jobs[0].cell.describe()} in campaign {plan.store.campaign}"
@@ -161,7 +152,7 @@ def find_finished_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
 def build_model_card(
     builder: EncoderBuilder, records: Sequence[tuple[Job, RunRecord]], checkpoint: str
 ) -> str:
-    """Return the model card: what the method is, how this encoder was made, what its records say."""
+    """Return the model card: the method, how this encoder was made, its scores."""
     cell, card = builder.cell, builder.cell.card
     rows = [("Paper", card.paper), ("Code", card.code)]
     rows += [("Computes", line) for line in card.equations]
@@ -170,22 +161,22 @@ def build_model_card(
     title, name, summary = map(escape_all_markdown, (cell.describe(), card.name, card.summary))
     parts = [
         f"# {title}\n\n{name}: {summary}\n",
-        _format_section("Method", rows),
-        _format_section("Encoder", _encoder_rows(cell, builder, checkpoint)),
+        f"## Method\n\n{_format_list(rows)}",
+        f"## Encoder\n\n{_format_list(_encoder_rows(builder, checkpoint))}",
     ]
     last = "_last" if checkpoint == "last" and cell.stages else ""
     parts += [_scores_section(job, record, f"{record.metric}{last}") for job, record in records]
     notes = dict.fromkeys(note for _, record in records for note in record.notes) or dict.fromkeys(cell.notes)
     if notes:
-        parts.append(_format_section("Notes", [("Note", note) for note in notes]))
+        parts.append("## Notes\n\n" + _format_list([("Note", note) for note in notes]))
     if cell.model is not None:
         licence = "The weights were made from the model named above, whose licence holds for them: check it."
         parts.append(f"## Licence\n\n{licence}\n")
     return "\n".join(parts)
 
 
-def _encoder_rows(cell: Cell, builder: EncoderBuilder, checkpoint: str) -> list[tuple[str, str]]:
-    """How the encoder was made."""
+def _encoder_rows(builder: EncoderBuilder, checkpoint: str) -> list[tuple[str, str]]:
+    cell = builder.cell
     rows = [("Made by", f"cse-bench {__version__}, method version {cell.card.version}")]
     rows.append(("Profile", cell.profile))
     if cell.model is not None:
@@ -193,7 +184,7 @@ def _encoder_rows(cell: Cell, builder: EncoderBuilder, checkpoint: str) -> list[
     if cell.seed is not None:
         rows.append(("Seed", str(cell.seed)))
     facts = builder.facts()
-    if "corpus" not in facts:  # nothing in it was trained here
+    if "corpus" not in facts:  # no training here
         return rows
     corpus, dev = facts["corpus"], facts["dev"]
     (unit,) = {"sentences", "pairs"} & corpus.keys()
@@ -213,25 +204,20 @@ def _scores_section(job: Job, record: RunRecord, metric: str) -> str:
     rows = []
     for score in record.scores:
         if (score.subset, score.metric) == (ALL, metric):
-            own = record.tasks.get(score.task, {}).get("reference", True)
-            rows.append((score.task, f"{100 * score.value:.2f}{'' if own else ' (other data)'}"))
-    said = "Spearman x 100 over all pairs of a task" if metric.startswith("spearman") else f"{metric} x 100"
-    head = f"{said[0].upper()}{said[1:]}; record {record.key[:12]}.\n\n"
+            reference = record.tasks.get(score.task, {}).get("reference", True)
+            rows.append((score.task, f"{100 * score.value:.2f}{'' if reference else ' (other data)'}"))
+    unit = "Spearman x 100 over all pairs of a task" if metric.startswith("spearman") else f"{metric} x 100"
+    head = f"{unit[0].upper()}{unit[1:]}; record {record.key[:12]}.\n\n"
     none = "" if rows else "It has none of the last checkpoint.\n"
     return f"## Scores on {escape_all_markdown(job.suite)}\n\n{head}{none}" + _format_list(rows)
 
 
-def _format_section(title: str, rows: list[tuple[str, str]]) -> str:
-    return f"## {title}\n\n{_format_list(rows)}"
-
-
-def _format_list(rows: list[tuple[str, str]]) -> str:
-    return "".join(
-        f"- {escape_all_markdown(name)}: {escape_all_markdown(text)}\n" for name, text in rows if text != ""
-    )
+def _format_list(rows: Sequence[tuple[str, str]]) -> str:
+    escaped = (map(escape_all_markdown, row) for row in rows if row[1] != "")
+    return "".join(f"- {name}: {text}\n" for name, text in escaped)
 
 
 def escape_all_markdown(text: str) -> str:
-    """Make any text inert in markdown, its characters that can't be printed left out."""
+    """Make any text inert in markdown, without its unprintable characters."""
     printable = "".join(char for char in text if char.isprintable() or char.isspace())
     return markdown_escape(printable)

@@ -1,4 +1,4 @@
-"""Probes in records: which records lack them, and adding them without changing a score."""
+"""Probes in records: find records that lack them, and add them without changing a score."""
 
 from __future__ import annotations
 
@@ -22,36 +22,30 @@ _OF_TRAINING = ("selected_step", "selected_dev", "last_loss")
 
 
 def find_probe_suite(spec: RunSpec) -> str:
-    """Suite whose sentences a run probes: the profile's dev set."""
+    """Return the suite whose sentences a run probes: the profile's dev set."""
     return profiles.load_profile(spec.profile).dev
 
 
 @cache
 def load_probe_data(suite: str, source: DataSource) -> ProbeData:
-    """Read the sentences to probe.
-
-    Raises:
-        InputError: no such suite, or no data.
-        DataError: damaged data, or data that differ from the reference.
-    """
+    """Read the sentences to probe; raises InputError if they are missing, DataError if damaged."""
     return ProbeData(suite, tuple(load_suite(suite, source)[1]))
 
 
 def find_unprobed_jobs(plan: Plan) -> list[Job]:
-    """Finished jobs whose records lack a probe that is asked for.
-
-    Raises:
-        InputError: the sentences to probe can't be read.
-    """
+    """Return finished jobs whose records lack a requested probe; raises as :func:`load_probe_data`."""
     spec = plan.spec
     data = load_probe_data(find_probe_suite(spec), DataSource.of_run(spec))
-    states = ((job, plan.states[job.place]) for job in plan.jobs)
-    done = ((job, state.record) for job, state in states if state.status == "done" and state.record)
-    return [job for job, record in done if find_missing_probes(record, spec.probes, data)]
+    jobs = []
+    for job in plan.jobs:
+        state = plan.states[job.place]
+        if state.status == "done" and state.record and find_missing_probes(state.record, spec.probes, data):
+            jobs.append(job)
+    return jobs
 
 
 def find_missing_probes(record: RunRecord, names: tuple[str, ...], data: ProbeData) -> tuple[str, ...]:
-    """The names that a record lacks; all of them if its probes are of other sentences or another version."""
+    """Return the names that a record lacks; all if its probes are of other sentences or another version."""
     return tuple(name for name in names if name not in _valid_probes(record, data))
 
 
@@ -62,26 +56,18 @@ def add_probes(
     builder: EncoderBuilder,
     progress: Progress | None,
 ) -> RunRecord:
-    """Return a finished record with the named probes of its encoder; its scores stay as they are.
-
-    Args:
-        record: The record.
-        names: Of :data:`bench.probes.PROBES`.
-        data: The sentences.
-        builder: Builds the record's encoder, from cached stages where there are any.
-        progress: Called with finished sentences.
+    """Return a finished record with the named probes of its encoder.
 
     Raises:
-        BenchError: stages that had to be trained again gave a different encoder from the record's, or its
-            vectors aren't finite.
+        BenchError: stages that had to be trained again gave another encoder, or its vectors aren't finite.
     """
     from bench.probes.measurement import drop_curves, measure_probes
 
     encoder = builder.encoder()
     _check_same_training(record, builder)
-    found = measure_probes(encoder, data, names, progress=progress)
-    probes = add_cost_efficiency(_valid_probes(record, data) | drop_curves(found.probes), record)
-    timing = {**record.timing, "probes": record.timing.get("probes", {}) | found.timing}
+    measured = measure_probes(encoder, data, names, progress=progress)
+    probes = add_cost_efficiency(_valid_probes(record, data) | drop_curves(measured.probes), record)
+    timing = {**record.timing, "probes": record.timing.get("probes", {}) | measured.timing}
     return replace(record, probes=probes, timing=timing)
 
 
@@ -92,7 +78,7 @@ def find_finished_record(plan: Plan, job: Job) -> RunRecord | None:
 
 
 def add_cost_efficiency(probes: dict[str, Any], record: RunRecord) -> dict[str, Any]:
-    """Add to the cost eta of the record's suite: its average x 100 a GMAC (JTCSE, Table VII)."""
+    """Add eta of the record's suite to the cost: its average x 100 per GMAC (JTCSE, Table VII)."""
     cost, average = probes.get("cost", {}), record.score("avg")
     if average is None or not cost.get("gmac"):  # 0: a table of token vectors
         return probes
@@ -100,7 +86,7 @@ def add_cost_efficiency(probes: dict[str, Any], record: RunRecord) -> dict[str, 
 
 
 def _valid_probes(record: RunRecord, data: ProbeData) -> dict[str, Any]:
-    """The probes of a record if they are of these sentences and of this version."""
+    """Return the probes of a record if they are of these sentences and this version."""
     fits = record.probes.get("version") == VERSION and record.probes.get("data") == data.facts
     return record.probes if fits else {}
 

@@ -1,4 +1,4 @@
-"""``bench rerun``: repeat a record from what it says of itself, and compare every digit and word."""
+"""``bench rerun``: repeat a record from its own facts, and compare every digit and word."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.data.mteb_names import CONTRAST_TEXT, FILES
 from bench.data.pins import NLI, WIKI1M, unpinned_note
 from bench.data.suites import SUITES
-from bench.data.training_data import TrainingData, uses_world
+from bench.data.training_data import uses_world
 from bench.errors import CellFailedError, DataError, InputError, NotComparableError
 from bench.execution.runner import run_plan
 from bench.plan.job import Job, make_job
@@ -24,101 +24,94 @@ from bench.records.machines import machine_warnings
 from bench.records.record import EXTERNAL, RunRecord, comparable_measurements, is_supervised
 from bench.registry import discover
 
+Copies = tuple[tuple[str, Path], ...]
+"""Translated copies of the training text by name."""
+Block = Mapping[str, Any] | None
+
 
 def find_repeating_job(plan: Plan, record: RunRecord) -> Job:
-    """Return the job of a plan that repeats a record, the first where none has its seed."""
+    """Return the job of a plan with a record's seed, otherwise the first."""
     return next((job for job in plan.jobs if job.cell.seed == record.seed), plan.jobs[0])
 
 
 def compare_notes(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
-    """Yield what a record says of labels and in its notes, and its run would say otherwise.
+    """Yield differences in notes and in the use of labels between a record and its repetition.
 
-    The names of the row, the model and the texts are the record's own: all else of these is in its key.
+    The names of the row, the model and the texts are taken from the record: the key covers everything else.
 
     Args:
         record: A record.
-        plan: Of the run that repeats it.
+        plan: The plan that repeats it.
         job: Its job there, of the same key.
     """
-    cell, said = job.cell, record.backbone or {}
-    model = replace(cell.model, name=said.get("name", cell.model.name)) if cell.model else None
+    cell, training = job.cell, plan.training
+    model = cell.model and replace(cell.model, name=(record.backbone or {}).get("name", cell.model.name))
     renamed = replace(cell, method=record.method, model=model)
-    training = plan.training and _rename_texts(plan.training, record)
+    if training:
+        blocks = (record.training.get("corpus"), *_stage_texts(record).values())
+        names = {block["sha256"]: block["name"] for block in blocks if block and "name" in block}
+        texts = {
+            key: replace(text, name=names.get(text.sha256, text.name)) for key, text in training.texts.items()
+        }
+        training = replace(training, texts=texts)
     source, tasks = job.source or job.suite, plan.suites[job.suite]
-    own = make_job(renamed, source, tasks, plan.spec, training).record
-    if is_supervised(record) != is_supervised(own):
+    repeated = make_job(renamed, source, tasks, plan.spec, training).record
+    if is_supervised(record) != is_supervised(repeated):
         verb = ("says", "doesn't") if is_supervised(record) else ("doesn't say", "did")
         yield f"it {verb[0]} that it learned from labels, and it {verb[1]}"
-    for text in own.notes:
-        if text not in (*record.notes, *(training.notes(cell.texts) if training else ())):
+    of_texts = training.notes(cell.texts) if training else ()
+    for text in repeated.notes:
+        if text not in (*record.notes, *of_texts):
             yield f"it lacks the note '{text}'"
-    names = {text.name for text in training.texts.values()} if training else set()
-    elsewhere = {
-        unpinned_note(name) for name in names & {WIKI1M, NLI}
-    }  # the copy at hand may be the pinned one
+    # the repetition's copy of these texts may be the pinned one
+    pinned = {text.name for text in training.texts.values()} & {WIKI1M, NLI} if training else set()
     for text in record.notes:
-        if text not in own.notes and text not in elsewhere:
+        if text not in (*repeated.notes, *map(unpinned_note, pinned)):
             yield f"its run has no note '{text}'"
 
 
-def compare_unkeyed_facts(record: RunRecord, job: Job) -> Iterator[str]:
-    """Yield what no key has of the model, the texts and the dev set, and a record says otherwise.
+def _stage_texts(record: RunRecord) -> dict[str, Any]:
+    """Return the block of each stage's own text by role, None where it has none."""
+    return {role: stage.get("text") for role, stage in record.training.get("stages", {}).items()}
 
-    Args:
-        record: A record.
-        job: That of the run that repeats it, of the same key.
-    """
-    said, own = record.training, job.record.training
-    stages, ours = said.get("stages", {}), own.get("stages", {})
-    blocks = [
+
+def compare_unkeyed_facts(record: RunRecord, job: Job) -> Iterator[str]:
+    """Yield differing facts of model, texts and dev set that are outside the equal keys."""
+    recorded, repeated = record.training, job.record.training
+    blocks: list[tuple[str, tuple[str, ...], Block, Block]] = [
         ("model", ("name", "recipe"), record.backbone, job.record.backbone),
-        ("training text", ("sentences", "pairs"), said.get("corpus"), own.get("corpus")),
-        ("dev set", ("task",), said.get("dev"), own.get("dev")),
+        ("training text", ("sentences", "pairs"), recorded.get("corpus"), repeated.get("corpus")),
+        ("dev set", ("task",), recorded.get("dev"), repeated.get("dev")),
     ]
-    blocks += [
-        (f"text of stage {role}", ("pairs", "paired"), stages.get(role, {}).get("text"), stage.get("text"))
-        for role, stage in ours.items()
-    ]
-    for what, facts, its, here in blocks:
+    texts = _stage_texts(record)
+    for role, text in _stage_texts(job.record).items():
+        blocks.append((f"text of stage {role}", ("pairs", "paired"), texts.get(role), text))
+    for what, facts, then, now in blocks:
         for fact in facts:
-            stated, found = (its or {}).get(fact), (here or {}).get(fact)
-            if stated != found:
-                yield f"it says {fact} {stated} of its {what}, and that is {found}"
+            old, new = (then or {}).get(fact), (now or {}).get(fact)
+            if old != new:
+                yield f"it says {fact} {old} of its {what}, and that is {new}"
 
 
 def compare_text_names(record: RunRecord, job: Job) -> Iterator[str]:
-    """Yield texts that a record calls otherwise: a copy of another name is the same text."""
-    said, own = record.training, job.record.training
-    texts = [(said.get("corpus"), own.get("corpus"))]
-    texts += [
-        (said.get("stages", {}).get(role, {}).get("text"), stage.get("text"))
-        for role, stage in own.get("stages", {}).items()
-    ]
-    for its, here in texts:
-        if its and here and its["name"] != here["name"]:
-            yield f"{its['name']} is called {here['name']} here"
-
-
-def _rename_texts(training: TrainingData, record: RunRecord) -> TrainingData:
-    """The texts with the names that a record gives them."""
-    stages = record.training.get("stages", {}).values()
-    blocks = (record.training.get("corpus"), *(stage.get("text") for stage in stages))
-    names = {block["sha256"]: block["name"] for block in blocks if block and "name" in block}
-    texts = {
-        key: replace(text, name=names.get(text.sha256, text.name)) for key, text in training.texts.items()
-    }
-    return replace(training, texts=texts)
+    """Yield texts that a record gives another name: a copy of another name is the same text."""
+    then = {"": record.training.get("corpus"), **_stage_texts(record)}
+    now = {"": job.record.training.get("corpus"), **_stage_texts(job.record)}
+    for role, text in now.items():
+        recorded = then.get(role)
+        if recorded and text and recorded["name"] != text["name"]:
+            yield f"{recorded['name']} is called {text['name']} here"
 
 
 @dataclass(frozen=True)
 class RerunDifference:
-    """One thing that isn't the same again.
+    """One difference of a repetition.
 
     Args:
-        of: What it is of.
-        name: What it is called: of a score task, subset and metric.
-        then: What it was, None where it wasn't there; of a list its hash.
-        now: What it is.
+        of: Kind of the value.
+        name: Name of the value; of a score task, subset and metric.
+        then: The record's value, None for none; of a list its hash.
+        now: The repetition's.
     """
 
     of: Literal["scores", "predictions", "training"]
@@ -133,31 +126,28 @@ def rerun_record(
     data: Path | None,
     model: str | None = None,
     corpus: Path | None = None,
-    copies: tuple[tuple[str, Path], ...] = (),
+    copies: Copies = (),
     pairs: Path | None = None,
     text_column: str | None = None,
 ) -> tuple[list[RerunDifference], RunRecord]:
-    """Repeat a record's cell in a temporary folder, its training stages included.
+    """Repeat a record's cell in a temporary folder, with its training stages.
 
     Args:
         record: A finished record.
         data: Data folder.
-        model: Folder or file of the model where the profile doesn't name it (another backbone, hf:, st:,
-            vectors:).
-        corpus: Training text where it isn't the profile's.
-        copies: Translated copies of it by name, where the record was trained on some that its profile lacks.
-        pairs: Labelled pairs where they aren't the profile's.
+        model: Folder or file of a model that isn't the profile's (another backbone, hf:, st:, vectors:).
+        corpus: Training text, where it isn't the profile's.
+        copies: Translated copies of it, where the profile lacks them.
+        pairs: Labelled pairs, where they aren't the profile's.
         text_column: Column of the training text, where that is a table.
 
     Returns:
-        What differs, see :func:`differences`; and the repetition's record.
+        Differences, see :func:`compare_repetition`, and the repetition's record.
 
     Raises:
-        InputError: a failed record, a plug-in that isn't there, or a model or translated copies that have to
-            be named.
-        NotComparableError: data, weights, options or code version aren't the record's, or it says otherwise
-            whether it learned from labels and what tables must say of it; says which.
-        DataError: the record says what no bench run takes.
+        InputError: a failed record, a missing plug-in, or a model or copies that have to be named.
+        NotComparableError: data, weights, options, code version, notes or the use of labels differ.
+        DataError: a recorded value that no run accepts.
         CellFailedError: the repetition failed.
     """
     if record.status != "ok":
@@ -168,8 +158,7 @@ def rerun_record(
         job = find_repeating_job(plan, record)
         if why := explain_differences(record, job.record) or "; ".join(compare_notes(record, plan, job)):
             raise NotComparableError(
-                f"this is not the record's specification any more ({why})",
-                where=record.method,
+                f"this is not the record's specification any more ({why})", where=record.method
             )
         (outcome,) = run_plan(replace(plan, jobs=(job,)), on_outcome=lambda _: None)
         if outcome.record is None or outcome.record.status != "ok":
@@ -181,29 +170,26 @@ def rerun_record(
 def compare_repetition(then: RunRecord, now: RunRecord) -> list[RerunDifference]:
     """Compare two records to the last bit: scores; on equal versions and CPU predictions and training too.
 
-    What one of them is too old to keep is left out.
+    Facts that one of them is too old to hold are left out.
     """
-    scores = ({f"{s.task} {s.subset} {s.metric}": s.value for s in each.scores} for each in (then, now))
-    found = list(_compare_values("scores", *scores))
-    if machine_warnings([then], [now]):
-        return found
-    if then.predictions and now.predictions:
-        kept = ({"predictions": str(each["sha256"])} for each in (then.predictions, now.predictions))
-        found += _compare_values("predictions", *kept)
-    trained = (
-        {f"{role} {name}": value for role, stage in each.items() for name, value in stage.items()}
-        for each in comparable_measurements(then, now)
-    )
-    return [*found, *_compare_values("training", *trained)]
-
-
-def _compare_values(
-    of: Literal["scores", "predictions", "training"], then: Mapping[str, Any], now: Mapping[str, Any]
-) -> Iterator[RerunDifference]:
-    for name in dict.fromkeys([*then, *now]):
-        was, is_now = then.get(name), now.get(name)
-        if was != is_now:
-            yield RerunDifference(of, name, _shorten_value(was), _shorten_value(is_now))
+    values: dict[Literal["scores", "predictions", "training"], list[dict[str, Any]]] = {
+        "scores": [{f"{s.task} {s.subset} {s.metric}": s.value for s in each.scores} for each in (then, now)]
+    }
+    if not machine_warnings([then], [now]):
+        if then.predictions and now.predictions:
+            hashes = (str(each["sha256"]) for each in (then.predictions, now.predictions))
+            values["predictions"] = [{"predictions": sha256} for sha256 in hashes]
+        values["training"] = [
+            {f"{role} {name}": value for role, stage in stages.items() for name, value in stage.items()}
+            for stages in comparable_measurements(then, now)
+        ]
+    differences = []
+    for of, (old, new) in values.items():
+        for name in dict.fromkeys([*old, *new]):
+            was, is_now = old.get(name), new.get(name)
+            if was != is_now:
+                differences.append(RerunDifference(of, name, _shorten_value(was), _shorten_value(is_now)))
+    return differences
 
 
 def _shorten_value(value: Any) -> Any:
@@ -215,10 +201,10 @@ def build_rerun_spec(
     data: Path | None,
     model: str | None,
     corpus: Path | None,
-    copies: tuple[tuple[str, Path], ...],
+    copies: Copies,
     results: Path,
 ) -> RunSpec:
-    """Return the specification that repeats a record's cell; see :func:`rerun` for arguments and errors."""
+    """Return the specification that repeats a record's cell; see :func:`rerun_record`."""
     profile, _, other_backbone = record.profile.partition("@")
     external = record.name in EXTERNAL
     _check_plugins(record)
@@ -252,10 +238,8 @@ def build_rerun_spec(
     )
 
 
-def _check_files(
-    record: RunRecord, profile: str, corpus: Path | None, copies: tuple[tuple[str, Path], ...]
-) -> None:
-    """Raise InputError where a record needs a file or model of which it doesn't say where it is."""
+def _check_files(record: RunRecord, profile: str, corpus: Path | None, copies: Copies) -> None:
+    """Raise InputError where a record needs a file or model that it doesn't locate."""
     if record.suite.startswith((FILES, CONTRAST_TEXT)):
         raise InputError(
             f"the record's suite '{record.suite}' came from a file that only its bench run named",
@@ -269,14 +253,11 @@ def _check_files(
                 where=record.method,
                 hint="repeat the bench run that made it",
             )
-    stages = record.training.get("stages", {})
-    texts = {role: facts["text"] for role, facts in stages.items() if "text" in facts}
     with_sick = f"{record.training.get('corpus', {}).get('name')} + "  # the text itself and SICK's sentences
-    given = {
-        role: text["name"]
-        for role, text in texts.items()
-        if "pairs" not in text and not str(text["name"]).startswith(with_sick)
-    }
+    given = {}
+    for role, text in _stage_texts(record).items():
+        if text and "pairs" not in text and not str(text["name"]).startswith(with_sick):
+            given[role] = text["name"]
     own = profiles.load_shipped_profile(profile)
     brought = corpus is None and (uses_world(own) or "copies" in own.corpus)
     if given and not copies and not brought:
@@ -289,7 +270,7 @@ def _check_files(
 
 
 def _check_plugins(record: RunRecord) -> None:
-    """Raise InputError where a method came from a plug-in that isn't loaded; a record never loads one."""
+    """Raise InputError for a method of a plug-in that isn't loaded; records never load one."""
     plugins = record.provenance.get("plugins")
     for name, facts in plugins.items() if isinstance(plugins, dict) else ():
         if name in discover().names() or not isinstance(facts, dict):
@@ -310,30 +291,30 @@ def _check_plugins(record: RunRecord) -> None:
 
 
 def parse_record_members(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
-    """Return the methods that a record's builds on, at any depth, each with what the record says of it.
+    """Return the methods that a record's method builds on, at any depth, each with its block.
 
     Raises:
         DataError: a name of several methods.
-        InputError: a name that is none.
+        InputError: an unknown name.
     """
-    found = []
-    for member in _walk_member_blocks(record.training.get("members", {})):
-        text = member["method"]
+    members = []
+    for block in _walk_member_blocks(record.training.get("members", {})):
+        text = block["method"]
         requests = parse_methods(text, recorded=True)
         if len(requests) > 1:
             raise DataError(f"it builds on '{text}', which is not one method", where=record.method)
-        found.append((requests[0], member))
-    return found
+        members.append((requests[0], block))
+    return members
 
 
 def _member_overrides(record: RunRecord) -> tuple[Override, ...]:
-    """Give members the options that they had; where two of one name differ, the record's method says how."""
-    had: dict[tuple[str, str], set[object]] = {}
+    """Return the members' options; where two members of one name differ, the record's method holds them."""
+    values: dict[tuple[str, str], set[object]] = {}
     for request, member in parse_record_members(record):
         for option, value in member["options"].items():
-            had.setdefault((request.name, option), set()).add(value)
-    texts = (f"{name}.{option}={values.pop()}" for (name, option), values in had.items() if len(values) == 1)
-    return tuple(map(parse_override, texts))
+            values.setdefault((request.name, option), set()).add(value)
+    unique = {name: options.pop() for name, options in values.items() if len(options) == 1}
+    return tuple(parse_override(f"{name}.{option}={value}") for (name, option), value in unique.items())
 
 
 def _walk_member_blocks(members: dict[str, Any]) -> Iterator[dict[str, Any]]:

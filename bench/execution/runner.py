@@ -51,7 +51,7 @@ from bench.registry import METHODS, discover
 
 
 class Executor(Protocol):
-    """Runs a function over tasks and yields each result as soon as it is available."""
+    """Runs a function over tasks."""
 
     def run(
         self,
@@ -60,12 +60,12 @@ class Executor(Protocol):
         needs: Needs = need_nothing,
         begins: Begins = begin_always,
     ) -> Iterator[Result]:
-        """Yield results in the order of completion."""
+        """Yield each result as soon as it is available."""
         ...
 
 
 class InProcess:
-    """One after the other, here."""
+    """Runs tasks one after the other in this process."""
 
     def run(
         self,
@@ -79,13 +79,12 @@ class InProcess:
 
 
 def check_early_data(spec: RunSpec) -> None:
-    """Refuse missing data before a plan is made, which may take seconds, where nothing is finished yet.
+    """Refuse missing data before the slow planning, for suites without any record.
 
-    A finished cell needs no data, and only a plan tells which are. What :func:`check_ready` says first stays
-    first.
+    Only a plan can tell which cells are finished and need no data.
 
     Raises:
-        InputError: an unknown method, or data that can't be had now.
+        InputError: an unknown method, or missing data.
     """
     discover()
     cards = find_method_cards([request for request in spec.methods if request.text != ALL_METHODS])
@@ -98,63 +97,63 @@ def check_early_data(spec: RunSpec) -> None:
 
 
 def check_pending_cells(plan: Plan) -> None:
-    """Refuse, before anything runs, what a plan's pending cells could only fail by.
+    """Refuse, before anything runs, a plan whose pending cells would fail.
 
     Raises:
-        InputError: a method without vectors on a suite that needs them, or data that can't be had now.
+        InputError: a backbone, its text or data are missing, or a suite needs vectors that a method lacks.
     """
-    check_backbone_text(job.cell for job in plan.pending())
-    check_backbones((job.cell for job in plan.pending()), plan.training)
-    suites = dict.fromkeys((job.source or job.suite, job.suite) for job in plan.pending())
-    for name, label in suites:
+    pending = plan.pending()
+    check_backbone_text(job.cell for job in pending)
+    check_backbones((job.cell for job in pending), plan.training)
+    for name, label in dict.fromkeys((job.source or job.suite, job.suite) for job in pending):
         measure = measure_of(name)
-        pairs = sorted({job.cell.method for job in plan.pending() if job.suite == label and _is_scorer(job)})
-        if measure.needs_vectors and pairs:
+        scorers = sorted({job.cell.method for job in pending if job.suite == label and _lacks_vectors(job)})
+        if measure.needs_vectors and scorers:
+            verbs = ("compares", "has", "it") if len(scorers) == 1 else ("compare", "have", "them")
             raise InputError(
-                f"{' and '.join(pairs)} {'compares' if len(pairs) == 1 else 'compare'} pairs and "
-                f"{'has' if len(pairs) == 1 else 'have'} no vectors, which this suite needs",
+                f"{' and '.join(scorers)} {verbs[0]} pairs and {verbs[1]} no vectors, which this suite needs",
                 where=f"--suite {name}",
-                hint="leave it out of --methods" if len(pairs) == 1 else "leave them out of --methods",
+                hint=f"leave {verbs[2]} out of --methods",
             )
-        if plan.spec.executor == "local":  # else the nodes' caches count
+        if plan.spec.executor == "local":  # on a cluster, the nodes' caches count
             measure.check(plan.suites[label])
 
 
-def _is_scorer(job: Job) -> bool:
-    """True for a method that has no vectors, by its card or by the options of this cell."""
-    by_options = getattr(METHODS.get(job.cell.card.name), "scores_pairs", None)
-    return job.cell.card.scores_pairs or (by_options is not None and by_options(dict(job.cell.options)))
+def _lacks_vectors(job: Job) -> bool:
+    """Return whether a method has no vectors, by its card or this cell's options."""
+    card, by_options = job.cell.card, getattr(METHODS.get(job.cell.card.name), "scores_pairs", None)
+    return card.scores_pairs or (by_options is not None and by_options(dict(job.cell.options)))
 
 
 CellKind = tuple[object, ...]
 
 
 def count_fitting_cells(seconds: Sequence[float], workers: int, end: float) -> int:
-    """How many cells of these times, taken in their order by so many workers, end in time.
+    """Count the cells that end in time, when workers take them in order; times and end in seconds.
 
     >>> count_fitting_cells([5, 5, 9, 2], workers=2, end=8)
     3
     """
     free, fit = [0.0] * workers, 0
-    for each in seconds:
+    for duration in seconds:
         begin = heapq.heappop(free)
-        ends = begin + each < end
-        heapq.heappush(free, begin + each if ends else begin)
-        fit += ends
+        in_time = begin + duration < end
+        heapq.heappush(free, begin + duration if in_time else begin)
+        fit += in_time
     return fit
 
 
 class Deadline:
-    """Says of each cell whether it is begun, and keeps those that aren't.
+    """Decides for each cell whether it begins, and keeps the others in ``left``.
 
-    A cell takes as long as the longest like it in this run took: same method, same suites, the same kinds of
-    stages still to train. Before there is one, it takes what ``--estimate`` says.
+    A cell needs as long as the longest of its kind in this run: same method, same suites, same unfinished
+    stages. The first of a kind needs the estimated time.
 
     Args:
         plan: The plan.
-        end: By the clock.
+        end: End by the clock.
         clock: Seconds.
-        estimate: From a cell's jobs to seconds; 0 where nobody knows, and it is begun while there is time.
+        estimate: Seconds of a cell's jobs; 0 for an unknown time.
     """
 
     def __init__(
@@ -172,9 +171,9 @@ class Deadline:
         self.left: list[CellTask] = []
 
     def begins(self, task: CellTask) -> bool:
-        """True if a cell would be finished in time; then it begins now."""
+        """Begin a cell and return True if it would end in time, otherwise leave it."""
         kind = self._cell_kind(task)
-        if self._clock() < self._end:  # else nobody has to measure anything
+        if self._clock() < self._end:  # afterwards, measuring for an estimate is wasted
             needed = self._took[kind] if kind in self._took else self._estimate(task.jobs)
             if (now := self._clock()) + needed < self._end:
                 self._begun[task.jobs[0].place] = kind, now
@@ -182,23 +181,19 @@ class Deadline:
         self.left.append(task)
         return False
 
-    def ended(self, task: CellTask) -> None:
+    def _cell_kind(self, task: CellTask) -> CellKind:
+        suites = tuple(job.suite for job in task.jobs)
+        return task.jobs[0].cell.method, suites, self._times.training_kind(task.jobs)
+
+    def end_cell(self, task: CellTask) -> None:
         """Note how long a cell took."""
         kind, begun = self._begun.pop(task.jobs[0].place)
         self._took[kind] = max(self._took.get(kind, 0.0), self._clock() - begun)
-
-    def leave(self, tasks: Sequence[CellTask]) -> None:
-        """Leave cells that another process computes: nobody knows when it ends."""
-        self.left += tasks
 
     @property
     def jobs(self) -> list[Job]:
         """The jobs that are left."""
         return [job for task in self.left for job in task.jobs]
-
-    def _cell_kind(self, task: CellTask) -> CellKind:
-        suites = tuple(job.suite for job in task.jobs)
-        return task.jobs[0].cell.method, suites, self._times.to_train(task.jobs)
 
 
 def run_plan(
@@ -208,21 +203,19 @@ def run_plan(
     watch: Callable[[Path], AbstractContextManager[object]] | None = None,
     deadline: Deadline | None = None,
 ) -> list[Outcome]:
-    """Run every pending job and add the probes that are asked for, also to records that are there already.
-
-    Cells that another process is computing come last and are waited for.
+    """Run every pending job, and add the requested probes, to existing records too.
 
     Args:
         plan: The plan.
         on_outcome: Called for every job as soon as its record is on disk.
         watch: Gets the folder of the run's events (:mod:`bench.execution.events`), open while cells run.
-        deadline: Says which cells are begun, and keeps the others; then nobody is waited for.
+        deadline: Decides which cells begin. Without one, cells of other processes are waited for at the end.
 
     Returns:
-        The outcomes of all jobs of :func:`pending_jobs`, but for those that the deadline keeps.
+        The outcomes of all jobs of :func:`find_pending_jobs`, except those that the deadline leaves.
     """
     tasks = _build_cell_tasks(plan)
-    if tasks:  # else nothing is written, and the folder may be read-only
+    if tasks:  # otherwise nothing is written, and the folder may be read-only
         plan.store.prepare()
     plan.store.clear_leftovers()
     clear_dead_runs(plan.store.root)
@@ -231,34 +224,33 @@ def run_plan(
     if not tasks:
         return []
     methods = Counter(task.jobs[0].cell.method for task in tasks)
+    outcomes: list[Outcome] = []
     with ExitStack() as opened:
-        folder = opened.enter_context(
-            open_run_folder(plan.store.root, methods, _count_method_work(plan, tasks))
-        )
+        work = _count_method_work(plan, tasks)
+        folder = opened.enter_context(open_run_folder(plan.store.root, methods, work))
         if watch and folder:
             opened.enter_context(watch(folder))
         tasks = [replace(task, running=folder) for task in tasks]
-        here = isinstance(executor, InProcess)
-        function = partial(run_cell, suites=plan.suites) if here else run_cell
-        outcomes: list[Outcome] = []
+        function = partial(run_cell, suites=plan.suites) if isinstance(executor, InProcess) else run_cell
+        begins = deadline.begins if deadline else begin_always
         while tasks:
             task_of = {task.jobs[0].place: task for task in tasks}
             busy: list[CellTask] = []
-            begins: Begins = deadline.begins if deadline else lambda _: True
             for results in executor.run(function, tasks, _stage_keys, begins):
                 task = task_of[results[0].job.place]
                 if any(outcome.state == "busy" for outcome in results):
                     busy.append(replace(task, wait=True))
                     continue
                 if deadline:
-                    deadline.ended(task)
+                    deadline.end_cell(task)
                 for outcome in results:
                     outcomes.append(outcome)
                     on_outcome(outcome)
-            if deadline:
-                deadline.leave(busy)
-            tasks = [] if deadline else busy
-        return outcomes
+            if deadline:  # the end of other processes' cells is unknown
+                deadline.left += busy
+                busy = []
+            tasks = busy
+    return outcomes
 
 
 def _stage_keys(task: CellTask) -> frozenset[str]:
@@ -266,10 +258,11 @@ def _stage_keys(task: CellTask) -> frozenset[str]:
 
 
 def find_pending_jobs(plan: Plan) -> list[Job]:
-    """Jobs that have to run, and finished ones whose records lack probes."""
-    lacking = {job.place for job in find_unprobed_jobs(plan)} if plan.spec.probes else set()
-    pending = {job.place for job in plan.pending()}
-    return [job for job in plan.jobs if job.place in pending | lacking]
+    """Return jobs that have to run, and finished ones whose records lack probes."""
+    places = {job.place for job in plan.pending()}
+    if plan.spec.probes:
+        places |= {job.place for job in find_unprobed_jobs(plan)}
+    return [job for job in plan.jobs if job.place in places]
 
 
 def _build_cell_tasks(plan: Plan) -> list[CellTask]:
@@ -280,28 +273,29 @@ def _build_cell_tasks(plan: Plan) -> list[CellTask]:
     tasks = []
     for jobs in by_cell.values():
         besides = {work_name(EVALUATES, job.suite): 1 for job in jobs if job.place in pending}
-        besides |= {work_name(LOADS): 1} | ({work_name(PROBES): len(jobs)} if plan.spec.probes else {})
+        besides[work_name(LOADS)] = 1
+        if plan.spec.probes:
+            besides[work_name(PROBES)] = len(jobs)
         tasks.append(CellTask(tuple(jobs), plan.spec, plan.training, besides=besides))
     return tasks
 
 
 def _count_method_work(plan: Plan, tasks: Iterable[CellTask]) -> dict[str, Counter[str]]:
-    """The work of each method's cells; a stage that several cells have is that of the first."""
+    """Count the work of each method's cells; a shared stage counts for its first cell."""
     finished, seen = StageCache(plan.spec.results / ".stages").root, set[str]()
-    found: dict[str, Counter[str]] = {}
+    work: dict[str, Counter[str]] = {}
     for task in tasks:
-        stages = {key: each for key, each in task.to_train(finished).items() if key not in seen}
+        missing = task.find_missing_stages(finished)
+        stages = {key: stage for key, stage in missing.items() if key not in seen}
         seen |= stages.keys()
-        found.setdefault(task.jobs[0].cell.method, Counter()).update(count_cell_work(stages, task.besides))
-    return found
+        work.setdefault(task.jobs[0].cell.method, Counter()).update(count_cell_work(stages, task.besides))
+    return work
 
 
 def choose_executor(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Executor:
-    """Return what runs a specification's tasks; no executor and no number of workers changes a score.
+    """Return the executor of a specification; no executor and no number of workers changes a score.
 
-    Args:
-        spec: The specification.
-        sharing: Says how many tasks share a GPU, where the specification leaves that open.
+    ``sharing`` returns how many tasks share a GPU, where the specification leaves that open.
     """
     if spec.executor == "local":
         workers = spec.workers or sharing()

@@ -17,20 +17,12 @@ from filelock import FileLock, Timeout
 from bench.errors import StorageError, storage_reason
 from bench.stages import Stage
 
-_MANIFEST = "MANIFEST.json"
-
-
-_FACTS = "facts.json"
+_MANIFEST, _FACTS = "MANIFEST.json", "facts.json"
 
 
 @dataclass
 class StageWork:
-    """A stage that is being trained.
-
-    Args:
-        folder: Empty folder for its files.
-        facts: What its training leaves for the record.
-    """
+    """A stage in training: its folder, empty at first, and its facts for the record."""
 
     folder: Path
     facts: dict[str, Any] = field(default_factory=dict)
@@ -43,52 +35,46 @@ class StageCache:
         self.root = root
 
     def find(self, stage: Stage) -> Path | None:
-        """Return a finished stage's folder if every file is as it was written, else None."""
+        """Return a finished stage's folder, None if it is missing or a file was changed."""
         folder = self.root / stage.key
         return folder if is_complete_stage(folder) else None
 
     def facts(self, stage: Stage) -> dict[str, Any]:
-        """Facts that the stage's training left for the record."""
+        """Return the facts of a finished stage."""
         facts: dict[str, Any] = json.loads((self.root / stage.key / _FACTS).read_text(encoding="utf-8"))
         return facts
 
     @contextmanager
     def making(self, stage: Stage, *, wait: bool = True) -> Iterator[StageWork | None]:
-        """Hold a stage's lock while it is trained: yield what to fill, which is kept when the block ends.
+        """Hold a stage's lock while it is trained; store the result when the block ends.
 
-        A killed training leaves only a temporary folder, which the next training of the stage removes.
+        A killed training leaves a temporary folder, which the next training of the stage removes.
 
         Args:
             stage: The stage.
             wait: Wait for another process that trains it.
 
         Yields:
-            The folder and facts to fill; None where the stage is there whole, or another process trains it.
+            The folder and facts to fill; None if the stage is finished, or another process trains it.
 
         Raises:
             StorageError: the cache can't be written.
         """
         if self.find(stage) is not None:
-            yield None  # also from a cache that can only be read
+            yield None  # also from a read-only cache
             return
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            with self._lock_stage(stage, wait=wait) as mine:
-                if not mine or self.find(stage) is not None:
-                    yield None
-                    return
-                for leftover in self.root.glob(f".{stage.key}.*.tmp"):
-                    shutil.rmtree(leftover, ignore_errors=True)
-                folder = Path(tempfile.mkdtemp(prefix=f".{stage.key}.", suffix=".tmp", dir=self.root))
-                try:
-                    if self.find(stage) is not None:
-                        yield None  # on NFS another's stage may be seen only once the folder changes
-                        return
-                    work = StageWork(folder)
-                    yield work
-                    self._store_stage(stage, work)
-                finally:
-                    shutil.rmtree(folder, ignore_errors=True)
+            lock = FileLock(self.root / f".{stage.key}.lock", blocking=wait)
+            try:
+                lock.acquire()
+            except Timeout:
+                yield None
+                return
+            try:
+                yield from self._fill_stage(stage)
+            finally:
+                lock.release()
         except Exception as error:
             if isinstance(error, StorageError) or (reason := self._storage_reason(error)) is None:
                 raise
@@ -98,36 +84,36 @@ class StageCache:
                 hint="finished cells and stages are kept: fix this and run the same command again",
             ) from error
 
-    @contextmanager
-    def _lock_stage(self, stage: Stage, *, wait: bool) -> Iterator[bool]:
-        """Yield whether this process has the stage's lock."""
-        lock = FileLock(self.root / f".{stage.key}.lock", blocking=wait)
-        try:
-            lock.acquire()
-        except Timeout:
-            yield False
+    def _fill_stage(self, stage: Stage) -> Iterator[StageWork | None]:
+        """Yield a temporary folder under the stage's lock, and give it the stage's name afterwards."""
+        if self.find(stage) is not None:
+            yield None
             return
+        for leftover in self.root.glob(f".{stage.key}.*.tmp"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{stage.key}.", suffix=".tmp", dir=self.root))
         try:
-            yield True
+            if self.find(stage) is not None:
+                yield None  # on NFS another's stage may be visible only after a change of the folder
+                return
+            work = StageWork(folder)
+            yield work
+            target = self.root / stage.key
+            (folder / _FACTS).write_text(json.dumps(work.facts, indent=1, sort_keys=True, allow_nan=False))
+            (folder / _MANIFEST).write_text(json.dumps(_hash_files(folder), indent=1, sort_keys=True))
+            shutil.rmtree(target, ignore_errors=True)  # a damaged one
+            folder.rename(target)
         finally:
-            lock.release()
-
-    def _store_stage(self, stage: Stage, work: StageWork) -> None:
-        """Give a filled folder its name."""
-        target = self.root / stage.key
-        (work.folder / _FACTS).write_text(json.dumps(work.facts, indent=1, sort_keys=True, allow_nan=False))
-        (work.folder / _MANIFEST).write_text(json.dumps(_hash_files(work.folder), indent=1, sort_keys=True))
-        shutil.rmtree(target, ignore_errors=True)  # not whole, or it would have been found
-        work.folder.rename(target)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _storage_reason(self, error: Exception) -> str | None:
-        """Why the cache can't be written, None for an error of another kind in the training."""
+        """Return why the cache can't be written, None for another error of the training."""
         if isinstance(error, OSError) and Path(error.filename or "").is_relative_to(self.root):
             return error.strerror
         return storage_reason(error)
 
     def clear_leftovers(self) -> None:
-        """Remove what killed processes left half trained, where no other process is at work."""
+        """Remove the temporary folders of killed processes."""
         for leftover in self.root.glob(".*.tmp"):
             key = leftover.name.split(".")[1]
             with suppress(OSError, Timeout), FileLock(self.root / f".{key}.lock", blocking=False):
@@ -135,7 +121,7 @@ class StageCache:
 
 
 def is_complete_stage(folder: Path) -> bool:
-    """True if this is the folder of a finished stage, and every file in it is as it was written."""
+    """Return whether a folder holds a finished stage with unchanged files."""
     try:
         return bool(json.loads((folder / _MANIFEST).read_text(encoding="utf-8")) == _hash_files(folder))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""``bench tune``: one option of one method chosen on the dev set, with the same budget for every method."""
+"""``bench tune``: choose one option of a method on the dev set, with the same budget for every method."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from bench.card import OptionValue
 from bench.config import profiles
 from bench.config.profiles import zero_steps
-from bench.config.spec import Override, RunSpec
+from bench.config.spec import RunSpec
 from bench.encoder import Encoder
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.encoder_builder import EncoderBuilder
@@ -37,7 +37,7 @@ _FLAGS = {
     "train_precision": "--train-precision",
     "compiled": "--compile",
 }
-"""What else a training depends on, by its field, and the option that gives it."""
+"""Fields of a specification that change a training, with their options."""
 
 
 def tune_option(
@@ -47,25 +47,25 @@ def tune_option(
     report: Callable[[float, float | str], None],
     first: Sequence[str] = (),
 ) -> str:
-    """Train once for every value and choose by the dev score of the selected checkpoint.
+    """Train once for every value, and choose by the dev score of the selected checkpoint.
 
-    Where stages that train apart make the encoder together, it is the score of that encoder.
+    Where several stages make the encoder together, it is the dev score of that encoder.
 
     Args:
         spec: One method, one seed, the profile.
         option: The option to vary.
         values: At most MAX_VALUES numbers.
-        report: Called with each value and its dev score, or why its training failed.
-        first: Those of the values to begin with. Then only the neighbours of the best are tried, until all of
-            its neighbours have been.
+        report: Called with each value and its dev score, or the reason of its failure.
+        first: Values to begin with. Then the neighbours of the best are tried, until all of its neighbours
+            have been.
 
     Returns:
-        The lines for the profile: the method's table with the value of the largest score, the earliest of
-        equals, and what else it was trained with; and the grid that it was chosen from.
+        Lines for the profile. The method's table holds the value of the largest score (the first of equals)
+        and the other options of the training. The grid with its scores follows.
 
     Raises:
-        InputError: too many values or none, a value twice, a first one that is none of them, a reported seed,
-            a method that doesn't train.
+        InputError: too many or repeated values, a first one that isn't among them, a reported seed, a method
+            without training.
         CellFailedError: every value failed.
     """
     numbers, begin = _parse_grid(spec, values, first)
@@ -100,28 +100,27 @@ def tune_option(
 
 
 def _format_table(spec: RunSpec, option: str, chosen: float) -> str:
-    """The method's table: the choice and what else was given, and lengths, as it may replace the budget's."""
+    """Return the method's table: the choice, the given options, and lengths where it replaces the budget."""
     (request,) = spec.methods
     card, profile = METHODS.get(request.name).card, profiles.load_profile(spec.profile)
     given = collect_user_options(request, card, spec, None)
     replaces = profile.budget is not None and not profile.budget.equal and card.name not in profile.methods
     lengths = budget_options(card, profile, {**given, option: chosen}) if replaces else {}
-    values = {option: chosen, **lengths, **zero_steps(given, lengths), **given}
-    return f"[methods.{request.name}]\n" + "".join(
-        f"{name} = {_format_toml_value(values[name])}\n" for name in values
-    )
-
-
-def _format_toml_value(value: OptionValue) -> str:
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    values: dict[str, OptionValue] = {option: chosen, **lengths, **zero_steps(given, lengths), **given}
+    lines = [f"[methods.{request.name}]"]
+    for name, value in values.items():
+        text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+        lines.append(f"{name} = {text}")
+    return "\n".join([*lines, ""])
 
 
 def _build_command(spec: RunSpec, option: str, numbers: Sequence[float], begin: Sequence[float]) -> list[str]:
-    """The words that choose again."""
+    """Return the words of the command that repeats this choice."""
     words = ["bench", "tune", spec.methods[0].text, "--profile", spec.profile, "--option", option]
-    words += ["--values", _join_numbers(numbers), *(["--first", _join_numbers(begin)] if begin else [])]
+    words += ["--values", ",".join(map(repr, numbers))]
+    words += ["--first", ",".join(map(repr, begin))] if begin else []
     words += ["--seed", str(spec.seeds[0])]
-    words += [word for one in spec.overrides for word in ("--set", one.text)]
+    words += [word for override in spec.overrides for word in ("--set", override.text)]
     words += [word for name, file in spec.copies for word in ("--copy", f"{name}={file}")]
     words += ["--accept-data"] if spec.accept_data else []
     for name, flag in _FLAGS.items():
@@ -131,28 +130,25 @@ def _build_command(spec: RunSpec, option: str, numbers: Sequence[float], begin: 
 
 
 def _check_option_unset(spec: RunSpec, option: str) -> None:
-    """Raise InputError where the option has a value already, which would win over those to be tried."""
+    """Raise InputError where the option has a value, which would replace those to be tried."""
     (request,) = spec.methods
-    names = {request.name, request.alias}
-    taken = [
-        f"--set {one.text}" for one in spec.overrides if one.method in names and _option_name(one) == option
-    ]
+    taken = []
+    for override in spec.overrides:
+        name = f"{override.stage}.{override.option}" if override.stage else override.option
+        if override.method in (request.name, request.alias) and name == option:
+            taken.append(f"--set {override.text}")
     taken += [request.text for name, _ in request.options if name == option]
     if taken:
         raise InputError(f"{option} is the option to choose", where=taken[0], expected="no value for it")
 
 
-def _option_name(override: Override) -> str:
-    return f"{override.stage}.{override.option}" if override.stage else override.option
-
-
 def _measure_dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
-    """Train one value's stages; return its dev score, or why the training failed."""
+    """Train the stages of one value; return its index with the dev score, or why the training failed."""
     index, plan = task
-    spec, cell = plan.spec, plan.jobs[0].cell
-    cache = StageCache(spec.results / ".stages")
+    spec = plan.spec
     with torch_threads(spec.threads, needs_torch=True):
-        builder = EncoderBuilder(cell, spec.device, plan.training, cache)
+        cache = StageCache(spec.results / ".stages")
+        builder = EncoderBuilder(plan.jobs[0].cell, spec.device, plan.training, cache)
         try:
             builder.folders()
             score = _selected_dev_score(builder, plan)
@@ -162,7 +158,7 @@ def _measure_dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
 
 
 def _selected_dev_score(builder: EncoderBuilder, plan: Plan) -> float | None:
-    """Dev score of the selected checkpoint, None without one; of stages trained apart that of their encoder.
+    """Return the dev score of the selected checkpoint, or of the encoder of several stages; None without one.
 
     Raises:
         BenchError: an undefined correlation, or an encoder without vectors.
@@ -183,7 +179,7 @@ def _selected_dev_score(builder: EncoderBuilder, plan: Plan) -> float | None:
 def _parse_grid(
     spec: RunSpec, values: Sequence[str], first: Sequence[str]
 ) -> tuple[list[float], list[float]]:
-    """Return the numbers to choose from and those to begin with; raises InputError."""
+    """Return the numbers to choose from, and those to begin with; raises InputError."""
     numbers = [_parse_number(text) for text in values]
     if len(numbers) > MAX_VALUES or len(set(numbers)) < len(numbers):
         raise InputError(
@@ -200,18 +196,14 @@ def _parse_grid(
 
 
 def _find_neighbours(value: float, numbers: Sequence[float]) -> list[float]:
-    """The next smaller and the next larger of some numbers, where there are such."""
+    """Return the next smaller and the next larger number, where they exist."""
     order = sorted(numbers)
     at = order.index(value)
     return order[max(0, at - 1) : at] + order[at + 1 : at + 2]
 
 
-def _join_numbers(numbers: Sequence[float]) -> str:
-    return ",".join(map(repr, numbers))
-
-
 def _parse_number(text: str) -> float:
-    """Convert a value; what is written as a whole number stays one, as some options take no other."""
+    """Parse a value; a whole number stays an int, as some options accept nothing else."""
     try:
         return int(text) if text.strip().isdecimal() else float(text)
     except ValueError:

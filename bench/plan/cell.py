@@ -1,4 +1,4 @@
-"""A job, one cell on one suite, with the record that it is going to leave."""
+"""A cell: one method with its options, model and seed."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from bench.stages import PAIRS, Stage
 
 @dataclass(frozen=True)
 class Cell:
-    """One method with its options, model and seed: what is built once and evaluated on the suites.
+    """One method with its options, model and seed, built once and evaluated on the suites.
 
     Args:
         profile: Profile's name in results.
         method: Method id.
         card: The method's card.
         options: Value of every option.
-        model: Backbone, or the model that it brings.
+        model: Its backbone, or the model that it brings.
         seed: None for a deterministic method.
         stages: Its own training stages.
-        notes: What every table has to say of it.
-        members: The cell of each other method it builds on, by role.
+        notes: Notes for every table.
+        members: The cell of each other method that it builds on, by role.
         copy: Number of this copy among equal members of an ensemble ("2", inside another copy "2.2"), "" for
-            the first: it has its own random streams.
-        auxiliaries: Each model it needs in training in addition to the backbone, by the option that names it.
-        ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
-        train_precision: Arithmetic of its transformers in training, see
-            :func:`bench.training.mixed_precision.train_at_precision`.
-        compiled: How its steps are compiled, see :func:`bench.training.two_phase_step.compile_steps`.
+            the first. Each copy has its own random streams.
+        auxiliaries: Further models for training, by the option that names them.
+        ranks: Processes that train each of its stages together; they change dropout, and so the result.
+        train_precision: See :func:`bench.training.mixed_precision.train_at_precision`.
+        compiled: See :func:`bench.training.two_phase_step.compile_steps`.
     """
 
     profile: str
@@ -54,40 +53,52 @@ class Cell:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What its method needs of the backbone with these options."""
+        """Needs of its method for the backbone, with these options."""
         options = dict(self.options)
         return frozenset(need.what for need in self.card.needs if need.holds(options) and not need.of)
 
     @property
+    def models(self) -> tuple[ModelFolder, ...]:
+        """Its model and its auxiliaries, without its members'."""
+        auxiliaries = tuple(folder for _, folder in self.auxiliaries)
+        return (self.model, *auxiliaries) if self.model else auxiliaries
+
+    def walk(self) -> Iterator[Cell]:
+        """Yield the cell and its members at any depth."""
+        yield self
+        for _, member in self.members:
+            yield from member.walk()
+
+    @property
     def trains(self) -> bool:
-        """True if it or a member of it has training stages."""
+        """True if it or a member has training stages."""
         return bool(self.all_stages)
 
     @property
     def all_stages(self) -> tuple[Stage, ...]:
-        """Its members' stages and its own, each once."""
+        """Stages of its members and its own, each once."""
         return tuple({stage.key: stage for _, _, stage in self.named_stages}.values())
 
     @property
     def final_stages(self) -> tuple[Stage, ...]:
-        """Its own stages that no other of them builds on: what its encoder is made of."""
+        """Its own stages that are no other's input: the parts of its encoder."""
         used = {role for stage in self.stages for role in stage.spec.inputs}
         return tuple(stage for stage in self.stages if stage.spec.role not in used)
 
     @property
     def texts(self) -> set[str]:
-        """Names of the training texts that they see."""
+        """Names of the training texts of all stages."""
         return {stage.spec.text for stage in self.all_stages}
 
     @property
     def supervised(self) -> bool:
-        """True if its card says so, if it learns from labelled pairs, or if a member of it is supervised."""
+        """True if its card says so, if it learns from labelled pairs, or if a member is supervised."""
         of_members = any(member.supervised for _, member in self.members)
         return of_members or self.card.kind == SUPERVISED or any(s.spec.text == PAIRS for s in self.stages)
 
     @property
     def named_stages(self) -> Iterator[tuple[str, Cell, Stage]]:
-        """Each stage with the cell that it is of, by name: ROLE for its own, MEMBER/ROLE for a member's."""
+        """Each stage by name, with its cell: ROLE for its own, MEMBER/ROLE for a member's."""
         for role, member in self.members:
             yield from ((f"{role}/{name}", owner, stage) for name, owner, stage in member.named_stages)
         yield from ((stage.spec.role, self, stage) for stage in self.stages)
@@ -95,19 +106,19 @@ class Cell:
     @property
     def member_names(self) -> set[str]:
         """Names of all methods that it builds on, at any depth."""
-        return {name for _, member in self.members for name in (member.card.name, *member.member_names)}
+        return {part.card.name for _, member in self.members for part in member.walk()}
 
     def place(self, suite: str) -> RecordPlace:
-        """Where the cell's record for a suite belongs."""
+        """Return the place of the cell's record for a suite."""
         return RecordPlace(self.profile, self.method, self.seed, suite)
 
     def describe(self) -> str:
-        """For messages: method id and seed."""
+        """Return method id and seed for messages."""
         return self.method if self.seed is None else f"{self.method} seed {self.seed}"
 
 
 def collect_cell_plugins(cell: Cell) -> dict[str, dict[str, Any]]:
-    """Where its method and those it builds on came from, by method, of those that aren't bench's own."""
+    """Return the origin of plug-in methods by name: its own, and those it builds on."""
     names = {name for name in (cell.card.name, *cell.member_names) if not METHODS.is_own(name)}
-    found = {name: plugin_facts(name) for name in sorted(names)}
-    return {name: facts for name, facts in found.items() if facts is not None}
+    plugins = {name: plugin_facts(name) for name in sorted(names)}
+    return {name: facts for name, facts in plugins.items() if facts is not None}

@@ -185,11 +185,7 @@ def _find_brought_model(path: str, request: MethodRequest, card: MethodCard) -> 
 
 
 def make_bare_cell(
-    request: MethodRequest,
-    spec: RunSpec,
-    profile: Profile,
-    corpus_size: int,
-    matching: tuple[str, ...] = (),
+    request: MethodRequest, spec: RunSpec, profile: Profile, corpus_size: int, matching: tuple[str, ...] = ()
 ) -> Cell:
     """Return the request's first cell with its members, without the models that they start from.
 

@@ -343,11 +343,7 @@ class Job:
 
 
 def make_job(
-    cell: Cell,
-    name: str,
-    tasks: list[SuiteTask],
-    spec: RunSpec,
-    training: TrainingData | None,
+    cell: Cell, name: str, tasks: list[SuiteTask], spec: RunSpec, training: TrainingData | None
 ) -> Job:
     """Return the job of a cell on the suite of that name."""
     measure = measure_of(name)

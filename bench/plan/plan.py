@@ -36,7 +36,7 @@ from bench.records.fingerprint import FAMILY, KEYED, explain_differences, find_f
 from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
-from bench.stages import TRAIN, ComposedMethod, TrainedMethod
+from bench.stages import TRAIN, ComposedMethod, Stage, TrainedMethod, planned_steps
 
 
 class PlanInputs:
@@ -170,6 +170,12 @@ class Plan:
         """Jobs that have to run, with ``force`` also those that are done."""
         kept = {"conflict"} if self.spec.force else {"conflict", "done"}
         return [job for job in self.jobs if self.status(job) not in kept]
+
+    def count_stage_sentences(self, stage: Stage) -> int:
+        """Count the sentences that a stage trains on."""
+        config = dict(stage.spec.config)
+        sentences = self.training.texts[stage.spec.text].sentences if self.training else ()
+        return planned_steps(config, len(sentences)) * int(config["batch_size"])
 
     def conflicts(self) -> list[tuple[Job, NotComparableError]]:
         """Return the jobs that can't run, and why."""

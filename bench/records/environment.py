@@ -54,15 +54,7 @@ CHECKOUT_FOLDERS = ("baselines", "methods", "reports")
 """Packages of ``bench`` that lie next to it in a checkout."""
 _CODE = ("bench", *CHECKOUT_FOLDERS, "pyproject.toml")
 _ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "sentence-transformers",
-    "numpy",
-    "scipy",
-)
+_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers", "numpy", "scipy")
 
 
 def collect_provenance(*, device: str, threads: int) -> dict[str, Any]:

@@ -51,10 +51,10 @@ def test_a_cell_takes_what_it_is_estimated_and_then_what_those_like_it_took(tmp_
     deadline = Deadline(plan, 30.0, clock=clock, estimate=estimate)
     assert deadline.begins(first)
     clock.now = 9.0
-    deadline.ended(first)
+    deadline.end_cell(first)
     assert deadline.begins(second)  # 9 + 9 < 30
     clock.now = 13.0
-    deadline.ended(second)  # it took 4, but the longest counts
+    deadline.end_cell(second)  # it took 4, but the longest counts
     clock.now = 20.0
     assert deadline.begins(third)
     clock.now = 21.0

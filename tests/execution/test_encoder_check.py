@@ -419,11 +419,7 @@ def test_what_is_no_encoder(check: Check, text: str, name: str, message: str) ->
 
 
 def test_folders_are_told_apart(tmp_path: Path) -> None:
-    for files, kind in (
-        ((), "hf"),
-        (("modules.json",), "st"),
-        (("modules.json", "bench.json"), "st"),
-    ):
+    for files, kind in (((), "hf"), (("modules.json",), "st"), (("modules.json", "bench.json"), "st")):
         folder = tmp_path / f"a,b[{len(files)}]={kind}"
         folder.mkdir(exist_ok=True)
         for file in files:

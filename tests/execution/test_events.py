@@ -151,7 +151,7 @@ def whole(cell: CellEvents, clock: Clock, stages: Any = ("k1", "k2")) -> Iterato
 def looked(run: RunMonitor) -> Eta:
     """What is left of a run now, its files as fresh as can be."""
     run.look(0)
-    return run.left()
+    return run.estimate_eta()
 
 
 def test_what_is_left_never_exceeds_the_truth_and_is_the_truth_once_all_is_known(folder: Path) -> None:
@@ -197,7 +197,7 @@ def test_cells_whose_stages_are_done_are_another_kind(folder: Path) -> None:
     for now in whole(cell, clock, ["k2"]):
         looked(run)
         if now == begin:
-            assert run.cells[0].left(run.paces) == Eta(first - 10 * 2 - 2 * 5)
+            assert run.cells[0].estimate_eta(run.paces) == Eta(first - 10 * 2 - 2 * 5)
 
 
 def test_without_knowledge_it_is_more_than_what_is_known_or_a_question_mark(folder: Path) -> None:
@@ -257,7 +257,7 @@ def test_time_left_goes_down_between_two_lines(folder: Path) -> None:
     now = lines(only(folder))[-1]["time"]
     for later, left in ((0, 10), (4, 6), (-3600, 10)):  # the last is another machine's clock
         run.look(now + later)
-        assert run.cells[0].left(run.paces) == Eta(left, whole=False)
+        assert run.cells[0].estimate_eta(run.paces) == Eta(left, whole=False)
     run.look(now + 200)
     assert run.lines()[0].endswith("no news for 3 min, ? left")
 
@@ -522,7 +522,7 @@ def test_a_log_that_fails_is_told_of_once(
     module = ModuleType("wandb")
     monkeypatch.setitem(sys.modules, "wandb", module)
     (line,) = write_log("wandb", folder, tmp_path / "results")
-    assert line.startswith("--log wandb ended, the run goes on: AttributeError: ")
+    assert line.startswith("--log wandb ended, the run continues: AttributeError: ")
 
 
 @pytest.mark.parametrize(("name", "module"), [("wandb", "wandb"), ("tensorboard", "tensorboard")])

@@ -105,7 +105,7 @@ def test_what_isnt_rays_port_is_told_apart(cli: Cli, monkeypatch: pytest.MonkeyP
     try:
         address = f"127.0.0.1:{server.server_port}"
         code, _, err = cli(*PLAIN, *ON_RAY, address)
-        assert (code, f"what answers at {address} is not a Ray cluster; expected" in err) == (2, True)
+        assert (code, f"the server at {address} is not a Ray cluster; expected" in err) == (2, True)
     finally:
         server.shutdown()
         server.server_close()

@@ -236,10 +236,7 @@ def test_encoders_that_train_apart_are_tuned_by_the_dev_score_of_their_sum(cli: 
         (("--values", "1,x"), "--values: 'x' is not a number"),
         (("--values", "1", "--seed", "10"), "--seed: seed 10 is one of those that are reported"),
         (("--values", "1", "--seed", "-5"), "Invalid value for '--seed'"),
-        (
-            ("--values", "1", "--set", "simcse.lr=2"),
-            "--set simcse.lr=2: lr is the option to choose",
-        ),
+        (("--values", "1", "--set", "simcse.lr=2"), "--set simcse.lr=2: lr is the option to choose"),
         (("--values", "1", "--option", "lrr"), "did you mean 'lr'?"),
         (("--values", "1", "--option", "sub1.lr"), "simcse has no option 'sub1.lr'"),
     ],
@@ -300,10 +297,7 @@ def without_steps(tiny_bert: Path, corpus: Path) -> tuple[str, ...]:
         ("nothing", "match=nothing: unknown method 'nothing'"),
         ("noise", "match=noise: 'noise' doesn't train"),
         ("whitening", "match=whitening: 'whitening' doesn't train"),
-        (
-            "pair,steps=4",
-            "steps beside match=pair, which says itself how long to train",
-        ),
+        ("pair,steps=4", "steps beside match=pair, which says itself how long to train"),
         ("pair,steps=4,epochs=1", "epochs and steps beside match=pair"),
     ],
 )

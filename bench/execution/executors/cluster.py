@@ -1,4 +1,4 @@
-"""Joining a Ray cluster quietly and without long timeouts, and knowing which nodes share a folder."""
+"""Join a Ray cluster quietly and without long timeouts; check that nodes share a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.records.filesystem import is_locked, lock_descriptor
 
 WHERE = "--ray-address"
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Without them Ray prints lost nodes to stdout. They are read when ray is imported."""
+"""Settings at ray's import; by default Ray prints lost nodes to stdout."""
 _CONNECT = 5.0  # seconds in which a cluster has to answer
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS = b"\x04"  # kind of the frame with which gRPC answers
@@ -30,7 +30,7 @@ def hold_folder(folder: Path) -> Iterator[Path]:
     """Hold a lock in the results folder; a node that sees it shares the folder and its locks.
 
     Raises:
-        InputError: the folder can't be written, or doesn't support locks that end with their holder.
+        InputError: the folder can't be written, or has no locks that end with their holder.
     """
     path = folder.absolute() / ".ray"
     try:
@@ -53,21 +53,21 @@ def hold_folder(folder: Path) -> Iterator[Path]:
 
 
 def is_folder_held(path: Path) -> bool:
-    """True if another process holds the lock, as far as this node can see."""
+    """Return whether another process visibly holds the lock."""
     return is_locked(path, shared=True) is True
 
 
 @contextmanager
 def join_cluster(address: str) -> Iterator[Any]:
-    """Join the cluster silently, and leave it; a program that had joined one before stays in it.
+    """Yield ray, joined to the cluster; leave it afterwards, unless the program had joined before.
 
     Raises:
-        InputError: no ray here, or no cluster there.
+        InputError: ray or the cluster is missing.
     """
     address = address or os.environ.get("RAY_ADDRESS") or "auto"
     if address not in ("auto", "local"):
         _check_answer(address)
-        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")  # of 41 s each, 20 of them by default
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")  # of 41 s each; Ray's default is 20
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
@@ -89,7 +89,6 @@ def join_cluster(address: str) -> Iterator[Any]:
 def _start_ray(ray: Any, address: str) -> None:
     """Join or start a cluster; raises InputError."""
     options = {"include_dashboard": False} if address == "local" else {}
-    main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
         with chdir(sysconfig.get_path("purelib")):  # workers would import from the folder that Ray starts in
@@ -106,12 +105,12 @@ def _start_ray(ray: Any, address: str) -> None:
         reason = " ".join(str(error).split())[:400]
         raise InputError(f"Ray can't start: {type(error).__name__}: {reason}", where=WHERE) from error
     finally:
-        if main:
-            signal.signal(signal.SIGTERM, before)  # ends the run at once, as it does without Ray
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # ends the run at once, as without Ray
 
 
 def _check_answer(address: str) -> None:
-    """Raise InputError unless something that speaks gRPC answers; Ray itself would take minutes to say so."""
+    """Raise InputError unless a gRPC server answers; Ray itself would take minutes."""
     host, _, port = address.rpartition(":")
     form = "HOST:PORT of the head node, auto or local"
     if "://" in address:
@@ -124,15 +123,14 @@ def _check_answer(address: str) -> None:
             connection.sendall(_GREETING)
             answer = connection.recv(9)
     except OSError as error:
-        reason = error.strerror or str(error)
         raise InputError(
-            f"no Ray cluster answers at {address}: {reason}",
+            f"no Ray cluster answers at {address}: {error.strerror or error}",
             where=WHERE,
-            hint="`ray status` on the head node says whether it runs",
+            hint="`ray status` on the head node shows whether it runs",
         ) from error
     if answer[3:4] != _SETTINGS and os.environ.get("RAY_USE_TLS") not in ("1", "true"):
         raise InputError(
-            f"what answers at {address} is not a Ray cluster",
+            f"the server at {address} is not a Ray cluster",
             where=WHERE,
-            expected="the port of `ray start --head`, 6379 if none was named",
+            expected="the port of `ray start --head`, by default 6379",
         )

@@ -1,4 +1,4 @@
-"""Cells on this machine: one after the other in this process, or in parallel in worker processes."""
+"""Cells in parallel in worker processes of this machine."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ from bench.training.child_processes import exit_on_interrupt, hold_interrupts, w
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Needs = Callable[[Any], frozenset[str]]
-"""From a task to what it makes and only one task at a time should make: another would just wait for it."""
+"""Returns the stages that a task makes; a second task that makes one of them would have to wait."""
+Begins = Callable[[Any], bool]
+"""Called with a task just before it begins; False leaves it out."""
 
 
 def need_nothing(task: object) -> frozenset[str]:
-    """No task waits for another."""
+    """Let no task wait for another."""
     return frozenset()
 
 
-Begins = Callable[[Any], bool]
-"""Asked of a task just before it begins; where it says no, the task is left out."""
-
-
 def begin_always(task: object) -> bool:
-    """Every task begins."""
+    """Let every task begin."""
     return True
 
 
 def take_task(waiting: list[Task], running: Iterable[frozenset[str]], needs: Needs) -> Task:
-    """Remove and return the first task that needs nothing of what is running, or just the first."""
+    """Remove and return the first task that shares nothing with running ones, otherwise the first."""
     taken = frozenset().union(*running)
     free = (i for i, task in enumerate(waiting) if not taken & needs(task))
     return waiting.pop(next(free, 0))
@@ -57,7 +55,7 @@ class WorkerProcesses:
         """Yield results in the order of completion.
 
         Raises:
-            CellFailedError: a worker died (killed, out of memory); what was finished is kept.
+            CellFailedError: a worker died (killed, out of memory); finished results are kept.
         """
         context = multiprocessing.get_context("spawn")
         count = min(self.workers, len(tasks))
@@ -68,11 +66,10 @@ class WorkerProcesses:
                 while waiting or running:
                     while waiting and len(running) < count:
                         task = take_task(waiting, running.values(), needs)
-                        if not begins(task):
-                            continue
-                        with hold_interrupts():
-                            future = pool.submit(function, task)
-                        running[future] = needs(task)
+                        if begins(task):
+                            with hold_interrupts():
+                                future = pool.submit(function, task)
+                            running[future] = needs(task)
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         del running[future]
                         yield future.result()
@@ -84,13 +81,13 @@ class WorkerProcesses:
                 ) from error
             except (KeyboardInterrupt, GeneratorExit):
                 for child in multiprocessing.active_children():
-                    child.terminate()  # what it was computing is lost, what was finished is on disk
+                    child.terminate()  # its work is lost; finished results are on disk
                 raise
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _start_worker(plugins: tuple[Plugin, ...]) -> None:
-    """What a worker does before its first task, whose functions may come from plug-ins."""
+    """Prepare a worker for tasks whose functions may come from plug-ins."""
     exit_on_interrupt()
     load_plugins(plugins)

@@ -19,7 +19,7 @@ from bench.execution.executors.local import Begins, Needs, Result, Task, begin_a
 from bench.records.environment import collect_provenance
 
 RETRIES = 3
-"""How often a task is started again when its worker or node dies."""
+"""Restarts of a task whose worker or node dies."""
 _LOOK = 5.0  # seconds between looks at the nodes
 _GRACE = 60.0  # seconds to wait for a node that could run a task
 _BLAS = "OMP_NUM_THREADS"
@@ -30,14 +30,14 @@ class RayTasks:
     """Runs each task on some node of a Ray cluster; function, tasks and results must pickle.
 
     Args:
-        folder: The results folder, which every node sees under the same path.
-        address: HOST:PORT, "auto" for the cluster that this machine is part of, "local" for one that starts
-            here and ends with the run; "" for RAY_ADDRESS, else "auto".
+        folder: The results folder, under the same path on every node.
+        address: HOST:PORT, "auto" for this machine's cluster, "local" for one that lasts for the run; "" for
+            RAY_ADDRESS, otherwise "auto".
         workers: Most tasks at a time; 0 for as many as the cluster has room for.
-        plugins: What every worker process loads.
-        cpus: CPUs that a task uses.
-        gpus: GPUs that a task uses.
-        sharing: Tasks that share one GPU, where a task uses no more than one.
+        plugins: Plug-ins that every worker process loads.
+        cpus: CPUs of a task.
+        gpus: GPUs of a task.
+        sharing: Tasks that share one GPU, where a task uses at most one.
     """
 
     folder: Path
@@ -58,8 +58,8 @@ class RayTasks:
         """Yield results in the order of completion.
 
         Raises:
-            InputError: no ray, no cluster, or no node with the CPUs and GPUs.
-            BenchError: a node doesn't share the folder, or has other versions of what makes the numbers.
+            InputError: ray, the cluster, or a node with the CPUs and GPUs is missing.
+            BenchError: a node doesn't share the folder, or has other versions of the libraries.
             CellFailedError: a task's worker died at every attempt, or no node is left.
         """
         if not tasks:
@@ -80,10 +80,10 @@ class RayTasks:
     def _submit_tasks(
         self, ray: Any, start: _WorkerStart, needs: Sequence[frozenset[str]], begins: Begins = begin_always
     ) -> Iterator[Any]:
-        """Submit the tasks, as many at a time as there is room for, and yield references when done."""
-        work = ray.remote(_run_task).options(
-            num_cpus=self.cpus, num_gpus=self._gpu_share, max_retries=RETRIES
-        )
+        """Submit as many tasks at a time as there is room for; yield references when done."""
+        # Ray counts in ten-thousandths of a GPU; rounded down, so that all tasks find room
+        share = self.gpus if self.sharing == 1 else 10_000 * self.gpus // self.sharing / 10_000
+        work = ray.remote(_run_task).options(num_cpus=self.cpus, num_gpus=share, max_retries=RETRIES)
         waiting, running = list(range(len(needs))), dict[Any, frozenset[str]]()
         alone = 0.0
         try:
@@ -107,22 +107,17 @@ class RayTasks:
                     yield reference
         finally:
             for reference in running:
-                ray.cancel(reference, force=True)  # what was finished is on disk
+                ray.cancel(reference, force=True)  # finished results are on disk
 
     def _count_slots(self, ray: Any) -> int:
-        """How many tasks the nodes that are alive can run at a time."""
+        """Count the tasks that the living nodes can run at a time."""
         room = 0
         for node in ray.nodes():
-            has = node["Resources"] if node["Alive"] else {}
-            cpus = int(has.get("CPU", 0)) // self.cpus
-            slots = int(has.get("GPU", 0)) * self.sharing
+            resources = node["Resources"] if node["Alive"] else {}
+            cpus = int(resources.get("CPU", 0)) // self.cpus
+            slots = int(resources.get("GPU", 0)) * self.sharing
             room += min(cpus, slots // self.gpus) if self.gpus else cpus
         return room
-
-    @property
-    def _gpu_share(self) -> float:
-        """What a task asks of Ray, which counts in ten-thousandths: rounded down, so that all find room."""
-        return self.gpus if self.sharing == 1 else 10_000 * self.gpus // self.sharing / 10_000
 
     def _describe_resources(self) -> str:
         return f"{self.cpus} CPU(s)" + (f" and {self.gpus} GPU(s)" if self.gpus else "")
@@ -130,16 +125,16 @@ class RayTasks:
 
 @dataclass(frozen=True)
 class _WorkerStart:
-    """What a worker process needs before its first task.
+    """Preparation of a worker process for its first task.
 
     Args:
-        lock: A file in the results folder on which the run holds a lock.
-        folder: Where the command runs: relative paths begin there.
-        environment: Its settings, for nodes that have none of their own.
-        versions: Of what makes the numbers.
-        plugins: To load before the tasks are unpickled, whose classes may come from them.
-        packed: Reference of the function and all tasks; in a list, or Ray would fetch it before the plug-ins
-            are loaded, and again for every task.
+        lock: A file in the results folder that the run holds locked.
+        folder: The command's working folder, for relative paths.
+        environment: Settings for nodes without their own.
+        versions: Versions of the libraries.
+        plugins: Loaded before the tasks are unpickled, whose classes may come from them.
+        packed: Reference of the function and all tasks. The list keeps Ray from fetching it before the
+            plug-ins are loaded, and again for every task.
     """
 
     lock: Path
@@ -151,11 +146,11 @@ class _WorkerStart:
 
 
 _BEGUN: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {}
-"""In a worker process: the function and the tasks it works on, by their reference."""
+"""In a worker process: its function and tasks, by their reference."""
 
 
 def _run_task(start: _WorkerStart, index: int) -> Any:
-    """On a node: do one task."""
+    """Run one task on a node."""
     (packed,) = start.packed
     if packed.hex() not in _BEGUN:
         _prepare_worker(start)
@@ -166,7 +161,7 @@ def _run_task(start: _WorkerStart, index: int) -> Any:
 
 
 def _prepare_worker(start: _WorkerStart) -> None:
-    """Make a worker process like the one that started the run, before anything heavy is imported.
+    """Make a worker process like the run's own, before heavy imports.
 
     Raises:
         BenchError: its node doesn't share the folders, or has other versions.
@@ -175,7 +170,7 @@ def _prepare_worker(start: _WorkerStart) -> None:
     for name, value in start.environment.items():
         if not os.environ.get(name):
             os.environ[name] = value
-    if _BLAS in start.environment:  # which Ray has set, and numpy will read
+    if _BLAS in start.environment:  # set by Ray, read by numpy
         os.environ[_BLAS] = start.environment[_BLAS]
     else:
         os.environ.pop(_BLAS, None)
@@ -187,18 +182,19 @@ def _prepare_worker(start: _WorkerStart) -> None:
     if not is_folder_held(start.lock):
         hint += ", whose locks (flock) hold on all of them"
         raise BenchError(f"{node} doesn't share this folder", where=str(start.lock.parent), hint=hint)
-    differing = {name: found for name, found in _library_versions().items() if found != start.versions[name]}
+    versions = _library_versions()
+    differing = [name for name, version in versions.items() if version != start.versions[name]]
     if differing:
-        raise BenchError(
-            f"{node} has {_format_versions(differing)}",
-            expected=_format_versions({name: start.versions[name] for name in differing}),
-            hint="records would differ: install the same on all nodes",
+        here, there = (
+            ", ".join(f"{name} {facts[name]}" for name in differing) for facts in (versions, start.versions)
         )
+        hint = "records would differ: install the same on all nodes"
+        raise BenchError(f"{node} has {here}", expected=there, hint=hint)
     load_plugins(start.plugins)
 
 
 def _worker_environment() -> dict[str, str]:
-    """Settings of this process that its workers need too: where data are, that the network isn't used."""
+    """Return settings of this process for its workers: places of data, no use of the network."""
     names = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "PYTHONSAFEPATH", _BLAS)
     return {name: value for name, value in os.environ.items() if name in names or name.startswith("BENCH_")}
 
@@ -208,13 +204,9 @@ def _library_versions() -> dict[str, str | None]:
     return {**{name: facts[name] for name in ("bench", "python", "platform")}, **facts["versions"]}
 
 
-def _format_versions(versions: Mapping[str, str | None]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
 @contextmanager
 def _convert_ray_errors(ray: Any) -> Iterator[None]:
-    """Raise what a task raised, as it was raised; CellFailedError where its worker died."""
+    """Raise a task's own error; CellFailedError where its worker died."""
     try:
         yield
     except ray.exceptions.RayTaskError as error:
