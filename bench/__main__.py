@@ -1,4 +1,4 @@
-"""``python -m bench`` and the command ``bench``: Ctrl-C is one line and exit code 130 from the start."""
+"""``python -m bench`` and the command ``bench``: Ctrl-C prints one line and exits with 130 at any time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-INTERRUPTED = "interrupted; finished cells are kept, the same command goes on from them"
+INTERRUPTED = "interrupted; finished cells are kept, repeat the command to resume"
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
-_PATIENCE = 3.0  # seconds in which a second Ctrl-C doesn't disturb the way out
+_PATIENCE = 3.0  # seconds in which a second Ctrl-C is ignored
 
 
 def start_command_line() -> None:
-    """Run the command line; a Ctrl-C that doesn't end it can be repeated, which ends it at once."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores it
+    """Run the command line; Ctrl-C ends it, a second one after some seconds at once."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not so in a background job
         signal.signal(signal.SIGINT, _handle_interrupt)
         sys.unraisablehook = _handle_unraisable
     _drop_current_folder()
@@ -29,20 +29,20 @@ def start_command_line() -> None:
     except KeyboardInterrupt:  # while the command line was being imported
         _exit_interrupted()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _drop_current_folder() -> None:
-    """Take the current folder, which ``python -m`` puts first, off the path: it may be somebody's results."""
+    """Remove the current folder, which ``python -m`` adds, from the path: it may hold downloaded results."""
     with suppress(OSError):  # the folder is gone
         if sys.path[:1] == [os.getcwd()]:
             del sys.path[0]
 
 
 def _start_torchrun_leader() -> None:
-    """Under torchrun the first process runs the command, with as many --ranks, and the others have no part.
+    """Under torchrun, run the command in the first process with as many --ranks, and end the others.
 
-    Training starts its own processes, anew for every stage: so one that fails costs a cell, not the run.
+    Training starts its own processes for every stage, so a failed process costs one cell only.
     """
     size = os.environ.get("WORLD_SIZE", "1")
     if "TORCHELASTIC_RUN_ID" not in os.environ or size == "1":
@@ -51,8 +51,8 @@ def _start_torchrun_leader() -> None:
         sys.exit(0)
     if os.environ.get("LOCAL_WORLD_SIZE", size) != size:
         sys.stderr.write(
-            f"error: torchrun started {size} processes on several machines; expected all on one; a cluster "
-            "runs cells side by side: bench run --executor ray\n"
+            f"error: torchrun started {size} processes on several machines; expected all on one; "
+            "for a cluster use bench run --executor ray\n"
         )
         sys.exit(2)
     os.environ["BENCH_RANKS"] = size
@@ -63,11 +63,11 @@ def _start_torchrun_leader() -> None:
 def _handle_interrupt(number: int, frame: FrameType | None) -> None:
     first = time.monotonic()
 
-    def again(number: int, frame: FrameType | None) -> None:
+    def handle_second(number: int, frame: FrameType | None) -> None:
         if time.monotonic() - first > _PATIENCE:
             _exit_interrupted()
 
-    signal.signal(signal.SIGINT, again)
+    signal.signal(signal.SIGINT, handle_second)
     raise KeyboardInterrupt
 
 
@@ -77,7 +77,7 @@ def _exit_interrupted() -> None:
 
 
 def _handle_unraisable(unraisable: Any) -> None:
-    """Leave where the interrupt came while Python couldn't pass it on, as in a destructor."""
+    """Exit after an interrupt that Python can't raise, such as in a destructor."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         _exit_interrupted()
     sys.__unraisablehook__(unraisable)

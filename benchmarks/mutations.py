@@ -222,11 +222,7 @@ ENCODING = (
 )
 DRAWS = (
     Mutation(
-        "chunks_put_back_wrongly",
-        "batch order",
-        CHUNKS,
-        "where[row] = position",
-        "where[position] = row",
+        "chunks_put_back_wrongly", "batch order", CHUNKS, "where[row] = position", "where[position] = row"
     ),
     Mutation(
         "corpus_in_file_order",
@@ -261,11 +257,7 @@ DRAWS = (
         "    with use_full_float32():",
     ),
     Mutation(
-        "no_dropout_after_dev",
-        "dropout",
-        LOOP,
-        "    module.train()\n    return score",
-        "    return score",
+        "no_dropout_after_dev", "dropout", LOOP, "    module.train()\n    return score", "    return score"
     ),
     Mutation(
         "cls_repeated_too",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,16 @@ import click
 
 from bench.cli import completion
 from bench.cli.options import (
+    POSITIVE_POINTS,
     NumberRange,
     combine_options,
     data_option,
+    draws_option,
     filter_options,
     format_option,
     level_option,
     print_json,
+    print_stderr,
     results_options,
 )
 from bench.cli.strict_option import strict_option
@@ -38,28 +40,28 @@ POINTS = 100.0  # options are in points, scores in the metric's unit
 question_options = combine_options(
     strict_option(
         "--margin",
-        type=NumberRange(0, 100, min_open=True),
+        type=POSITIVE_POINTS,
         metavar="POINTS",
-        help="Also say whether the two are equal within this; choose it before you see scores.",
+        help="Also test equivalence within this margin; choose it before you see scores.",
     ),
     strict_option(
         "--claim",
         type=NumberRange(-100, 100),
         metavar="POINTS",
-        help="Also say whether the records support a lead of A of at least this.",
+        help="Also test whether A leads by at least this.",
     ),
     strict_option(
         "--published",
         type=NumberRange(-100, 100),
         metavar="POINTS",
-        help="Also check a published difference A - B of two single runs; stored figures are checked anyway.",
+        help="Also check a published difference A - B of two single runs, besides bench's published tables.",
     ),
     strict_option(
         "--detect",
-        type=NumberRange(0, 100, min_open=True),
+        type=POSITIVE_POINTS,
         metavar="POINTS",
         default=0.5,
-        help="True difference that planned seeds are to show; default 0.5.",
+        help="True difference for which seeds are planned.",
     ),
 )
 
@@ -78,31 +80,30 @@ question_options = combine_options(
     "--test",
     type=click.Choice(["auto", "paired", "sign-flip", "welch", "permutation"]),
     default="auto",
-    help="Test over seeds. auto: paired t where records say that the runs of a seed are pairs, else Welch.",
+    help="Test over seeds. auto: paired t if runs of a seed are pairs by their records, otherwise Welch.",
 )
 @strict_option(
     "--for",
     "scope",
     type=click.Choice(["seeds", "items", "both"]),
-    help="What the verdict speaks for: further seeds, further items, or both; default both where it can.",
+    help="Generalise to new seeds, new items, or both; default: both if possible.",
 )
 @question_options
-@strict_option("--seeds-only", is_flag=True, help="Leave out what the items say.")
+@strict_option("--seeds-only", is_flag=True, help="Leave out the intervals over items.")
 @level_option("Confidence level of the intervals.")
-@strict_option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items.")
+@draws_option
 @data_option()
 @format_option("text", "json", "markdown", "latex")
 @results_options
 def compare_command(
     first: str, second: str | None, against: str | None, seeds_only: bool, **options: Any
 ) -> None:
-    """Say whether A and B differ, in plain words, and what that does not tell.
+    """Test whether A and B differ, and explain the verdict.
 
-    Each is a method id as in the report, METHOD#SEED for one run, a record's file, or a folder of records: a
-    campaign or one below it. Two campaigns are compared method by method.
+    A and B are method ids as in the report, METHOD#SEED for one run, files of records, or folders of records.
+    Two campaigns are compared method by method.
     """
-    from bench.comparison.comparison import compare as compare_groups
-    from bench.comparison.comparison import correct_comparisons
+    from bench.comparison.comparison import compare, correct_comparisons
     from bench.comparison.selection import match_sides, resolve_sides
     from bench.config.method_ids import split_outside_brackets
     from bench.records.store import ResultStore
@@ -118,38 +119,30 @@ def compare_command(
     pairs = [pair for side in sides for pair in match_sides(one, side, WHERE, **only)]
     grid = against is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1
     draw = None if seeds_only else make_item_drawer(options["draws"], options["data_dir"])
-    found = []
+    settings = {name: options[name] for name in ("level", "test", "scope")}
+    comparisons = []
     for a, b in pairs:
         try:
-            found.append(
-                compare_groups(
-                    *(a, b),
-                    level=options["level"],
-                    test=options["test"],
-                    scope=options["scope"],
-                    draw=draw,
-                    asked=_read_questions(a, b, options),
-                )
-            )
+            comparisons.append(compare(a, b, **settings, draw=draw, asked=_read_questions(a, b, options)))
         except InputError as error:
             if against is not None or len(pairs) == 1:
                 raise
-            click.echo(f"left out: {error}", err=True)
-    if not found:
+            print_stderr(f"left out: {error}")
+    if not comparisons:
         raise InputError("nothing can be compared; the lines above say why", where=WHERE)
     if grid:
-        found = correct_comparisons(found, f"methods of {first} and {second}", "fdr_bh")
+        comparisons = correct_comparisons(comparisons, f"methods of {first} and {second}", "fdr_bh")
     elif against is not None:
-        found = correct_comparisons(found, f"{first} against {', '.join(others)}", "holm")
-    _print_comparisons(found, options["form"])
+        comparisons = correct_comparisons(comparisons, f"{first} against {', '.join(others)}", "holm")
+    _print_comparisons(comparisons, options["form"])
 
 
 def _read_questions(a: Group, b: Group, options: Mapping[str, Any]) -> Questions:
-    """What was asked besides, in the metric's unit, with what is published of the two."""
+    """Return the optional questions in the metric's unit, with published differences of the two."""
     from bench.comparison.questions import Questions
     from bench.reports.tables.comparison_tables import published_differences
 
-    given = {name: None if (of := options[name]) is None else of / POINTS for name in ("margin", "claim")}
+    given = {name: options[name] and options[name] / POINTS for name in ("margin", "claim")}
     published = published_differences(a, b)
     if options["published"] is not None:
         published["as given"] = options["published"] / POINTS
@@ -157,48 +150,43 @@ def _read_questions(a: Group, b: Group, options: Mapping[str, Any]) -> Questions
 
 
 def make_item_drawer(draws: int, data: Path | None) -> DrawItems:
-    """Item draws with a progress bar over the records, and a line for every file that is not used."""
+    """Return what draws items, with a progress bar and a line on stderr for every unused file."""
     from bench.comparison.item_bootstrap import draw_items
 
     def draw(runs: Sequence[CampaignRun]) -> Iterator[RunDraws]:
         with progress_bar("items", len(runs)) as advance:
-            say = partial(click.echo, err=True)
-            yield from draw_items(runs, data, draws=draws, say=say, progress=advance)
+            yield from draw_items(runs, data, draws=draws, say=print_stderr, progress=advance)
 
     return draw
 
 
-def _print_comparisons(found: Sequence[Comparison], form: str) -> None:
+def _print_comparisons(comparisons: Sequence[Comparison], form: str) -> None:
     from bench.cli.terminal import format_grids
     from bench.comparison.render import describe_comparison, describe_verdict
     from bench.render.formats import render_grids
     from bench.reports.tables.comparison_tables import checkpoint_grid, comparison_grid
 
     if form == "json":
-        print_json(
-            [
-                _comparison_facts(one)
-                | {"verdict": describe_verdict(one), "statements": describe_comparison(one)}
-                for one in found
-            ]
-        )
+        print_json(list(map(_comparison_facts, comparisons)))
         return
     blocks = []
-    for one in found:
-        first, *more = (grid for grid in (comparison_grid(one), checkpoint_grid(one)) if grid is not None)
-        lines = (f"{describe_verdict(one)}.", *describe_comparison(one))
+    for comparison in comparisons:
+        grid, checkpoints = comparison_grid(comparison), checkpoint_grid(comparison)
+        further = [] if checkpoints is None else [checkpoints]
+        lines = (f"{describe_verdict(comparison)}.", *describe_comparison(comparison))
         if form != "text":
-            blocks.append(render_grids([replace(first, notes=lines), *more], form).rstrip())
+            blocks.append(render_grids([replace(grid, notes=lines), *further], form).rstrip())
             continue
-        said = [lines[0], *(f"- {line}" for line in lines[1:])]
-        blocks.append(
-            "\n\n".join([*(format_grids([grid]).rstrip() for grid in (first, *more)), "\n".join(said)])
-        )
+        blocks += [format_grids([table]).rstrip() for table in (grid, *further)]
+        blocks.append("\n- ".join(lines))
     click.echo("\n\n".join(blocks))
 
 
 def _comparison_facts(c: Comparison) -> dict[str, Any]:
-    """All facts, those of the headline once more at the top."""
-    own = ("test", "difference", "interval", "p")
-    corrected = {"corrected": None if c.corrected is None else asdict(c.corrected)}
-    return asdict(c) | {name: getattr(c, name) for name in own} | corrected
+    """Return all facts, with those of the headline repeated at the top level."""
+    from bench.comparison.render import describe_comparison, describe_verdict
+
+    headline = {name: getattr(c, name) for name in ("test", "difference", "interval", "p")}
+    corrected = None if c.corrected is None else asdict(c.corrected)
+    words = {"verdict": describe_verdict(c), "statements": describe_comparison(c)}
+    return asdict(c) | headline | {"corrected": corrected} | words

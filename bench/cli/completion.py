@@ -1,7 +1,6 @@
 """Shell completion: values of options and arguments, and repairs of click's scripts.
 
-A key press runs no plug-in file, loads no torch and prints no error. Names that a shell would change are left
-out.
+It runs no plug-in file, loads no torch, prints no error, and leaves out names that a shell would change.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "_BENCH_COMPLETE"
 _PLAIN = re.compile(r"[\w.,:=@+#/\[\]-]+")
-_BREAKS = "=:@"  # bash makes words of their own of these
+_BREAKS = "=:@"  # bash splits words at these
 _LONGEST = 5_000_000  # bytes of a record that is read for its name
 
 
@@ -48,27 +47,25 @@ def _make_completer(names: Names, *, several: bool = False, paths: bool = False)
     Args:
         names: Gives all names, from the context and the value so far.
         several: The value is a list with commas; its last entry is completed.
-        paths: The value may be a path: without a name that fits, the shell completes files.
+        paths: The value may be a path: without a matching name, the shell completes files.
     """
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
         before, last = _split_last_entry(incomplete) if several else ("", incomplete)
-        given = set(before.split(","))
-        found = [
-            name for name in _list_names(names, ctx, last) if name.startswith(last) and name not in given
-        ]
-        if paths and not found:
+        fitting = {name for name in _list_names(names, ctx, last) if name.startswith(last)}
+        matches = sorted(fitting.difference(before.split(",")))
+        if paths and not matches:
             return [CompletionItem(incomplete, type="file")]
-        return [CompletionItem(before + name) for name in found if _PLAIN.fullmatch(name)]
+        return [CompletionItem(before + name) for name in matches if _PLAIN.fullmatch(name)]
 
     return complete
 
 
 def _list_names(names: Names, ctx: click.Context, incomplete: str) -> list[str]:
-    """Return the names in order, none after an error."""
+    """Return the names, none after an error."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         try:
-            return sorted(set(names(ctx, incomplete)))
+            return list(names(ctx, incomplete))
         except Exception:
             return []
 
@@ -88,10 +85,9 @@ def _split_last_entry(text: str) -> tuple[str, str]:
 
 
 def _list_methods(ctx: click.Context, incomplete: str) -> list[str]:
-    from bench.registry import METHODS, discover
+    from bench.registry import discover
 
-    discover()
-    return METHODS.names()
+    return discover().names()
 
 
 def _list_methods_or_all(ctx: click.Context, incomplete: str) -> list[str]:
@@ -101,7 +97,7 @@ def _list_methods_or_all(ctx: click.Context, incomplete: str) -> list[str]:
 
 
 def _list_profiles(ctx: click.Context, incomplete: str) -> Iterator[str]:
-    """Yield the profiles that bench ships, and those of files next to what is typed."""
+    """Yield bench's profiles, and those of files next to the typed path."""
     from bench.config import profiles
     from bench.errors import BenchError
 
@@ -127,7 +123,6 @@ def _list_sweeps(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def _results_folder(ctx: click.Context) -> Path:
-    """Return the folder of the campaigns that a command line names."""
     return Path(ctx.params.get("into") or ctx.params.get("results") or "results")
 
 
@@ -150,23 +145,23 @@ def _find_records(campaign: Path) -> Iterator[Path]:
 
 
 def _list_recorded(field: str) -> Names:
-    """Return what gives the profiles, methods or suites of the campaigns that a command line names."""
-    place = ("profile", "method", "seed", "suite").index(field)
+    """Return what lists the profiles, methods or suites in the records of a command's campaigns."""
+    place = ("profile", "method", "seed", "suite").index(field) - 4
 
     def names(ctx: click.Context, incomplete: str) -> Iterable[str]:
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for campaign in _campaign_folders(ctx):
             for file in _find_records(campaign):
-                name = file.with_suffix("").parts[place - 4]
-                if name not in found and (value := _read_field(file, field, name)):
-                    found[name] = value
-        return found.values()
+                name = file.with_suffix("").parts[place]
+                if name not in values and (value := _read_field(file, field, name)):
+                    values[name] = value
+        return values.values()
 
     return names
 
 
 def _campaign_folders(ctx: click.Context) -> Iterator[Path]:
-    """Yield the folders of the campaigns that a command line names, of bench check the reference's."""
+    """Yield the folders of a command's campaigns; of bench check, the reference's."""
     from bench.records.store import ResultStore
 
     if reference := ctx.params.get("reference"):
@@ -177,7 +172,7 @@ def _campaign_folders(ctx: click.Context) -> Iterator[Path]:
 
 
 def _read_field(file: Path, field: str, name: str) -> str | None:
-    """Return a field of a record, None where it doesn't give the name of the record's file or folder."""
+    """Return a record's field, None where it does not match the name of the record's file or folder."""
     from bench.records.record import safe_name
 
     try:
@@ -209,27 +204,27 @@ recorded_suite = _make_completer(_list_recorded("suite"))
 
 
 class _WithOption(ShellComplete):
-    """Keeps the option of ``--option=value``, which click drops from the completed word."""
+    """Keep the option of ``--option=value``, which click drops from the completed word."""
 
     def get_completions(self, args: list[str], incomplete: str) -> Items:
         """Return the completions of a whole word."""
-        found = super().get_completions(args, incomplete)
+        items = super().get_completions(args, incomplete)
         option, equals, _ = incomplete.partition("=")
         if not (equals and option.startswith("--")):
-            return found
-        return [CompletionItem(f"{option}={item.value}") if item.type == "plain" else item for item in found]
+            return items
+        return [CompletionItem(f"{option}={item.value}") if item.type == "plain" else item for item in items]
 
 
 @add_completion_class
 class Bash(_WithOption, BashComplete):
-    """Bash, which splits words at "=", ":" and "@" too, and takes only what follows the last of them."""
+    """Bash, which also splits words at "=", ":" and "@", and replaces only the last part."""
 
     # In click's script a method's brackets would be a pattern of file names
     source_template = BashComplete.source_template.replace("local IFS=", "local -; set -f\n    local IFS=", 1)
     _dropped = 0
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words before the cursor and the word at it, put together again."""
+        """Return the words before the cursor and the word at it, with bash's splits joined."""
         words = split_arg_string(os.environ["COMP_WORDS"])
         current = int(os.environ["COMP_CWORD"])
         whole: list[str] = []
@@ -248,7 +243,7 @@ class Bash(_WithOption, BashComplete):
         return whole, incomplete
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return the line of an item, without what bash takes for earlier words."""
+        """Return the line of an item, without the part that bash takes for earlier words."""
         return f"{item.type},{item.value[self._dropped :]}"
 
 

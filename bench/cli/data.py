@@ -10,33 +10,30 @@ from typing import Any
 import click
 
 from bench.cli import completion
-from bench.cli.options import PATH, data_option, format_option
+from bench.cli.options import PATH, data_option, format_option, results_option
 from bench.cli.rtt import rtt_command
 from bench.cli.strict_option import strict_option
 from bench.errors import DataError, InputError
 
-with_data = data_option("Evaluation data; default BENCH_DATA, then ./data.")
+with_data = data_option("Folder of evaluation data; default BENCH_DATA, then ./data.")
 
 
 @click.group()
 def data_command() -> None:
-    """Get, check and audit evaluation data."""
+    """Download, verify, audit and translate data."""
 
 
 @data_command.command("fetch")
 @click.argument("name")
 @with_data
 def fetch_command(name: str, data_dir: Path | None) -> None:
-    """Download sts7, transfer7, probing (SentEval's files), wiki1m (SimCSE's corpus) or nli (its triplets).
-
-    What arrives is checked.
-    """
-    from bench.data.hub import fetch_data as fetch_group
+    """Download and check sts7, transfer7, probing (SentEval's), wiki1m or nli (SimCSE's texts)."""
+    from bench.data.hub import fetch_data
     from bench.data.pins import lock_file, read_pin
     from bench.data.source import data_folder
 
     folder = data_folder(data_dir) or Path("data")
-    for path in fetch_group(name, folder):
+    for path in fetch_data(name, folder):
         click.echo(f"{name}: {path}")
         if path.is_file() and (pin := read_pin(path)) is not None:
             click.echo(f"{lock_file(path)}: {pin.bytes:,} bytes, {pin.source}")
@@ -48,10 +45,10 @@ def fetch_command(name: str, data_dir: Path | None) -> None:
 @click.argument("group", required=False)
 @with_data
 def verify_data_command(group: str | None, data_dir: Path | None) -> None:
-    """Compare training texts with their lock files, and every task with its committed fingerprint.
+    """Compare training texts with their lock files, and tasks with the published fingerprints.
 
-    All of them, or those of sts7, transfer7, probing, wiki1m or nli. A text without a lock file is measured
-    and shown.
+    All of them, or those of sts7, transfer7, probing, wiki1m or nli. Texts without a lock file are listed
+    with their hash.
     """
     from bench.data import senteval
     from bench.data.hub import NAMES, TEXTS
@@ -78,7 +75,7 @@ def verify_data_command(group: str | None, data_dir: Path | None) -> None:
 
 
 def _print_check(name: str, facts: Callable[[], str]) -> bool:
-    """Show what was found of a task or text; True if it is bad."""
+    """Print the facts of a task or text, or its error; return whether it is bad."""
     try:
         click.echo(f"{name} ok  {facts()}")
     except DataError as error:
@@ -96,7 +93,7 @@ def _check_task(root: Path, task_id: str) -> str:
 
 
 def _find_probing_files(folder: Path, group: str | None) -> dict[str, Path]:
-    """The probing files and their folder: all where they are asked for, else those that are there."""
+    """The probing files and their folder: all for group probing, otherwise the existing ones."""
     from bench.data import probing_files
 
     if group not in (None, "probing"):
@@ -112,21 +109,22 @@ def _probing_facts(file: str, place: Path) -> str:
 
 
 def _find_texts(folder: Path, group: str | None) -> list[str]:
-    """The profiles' training texts that are there, below the folder; one alone where it is asked for."""
+    """The profiles' existing training texts, as paths below the folder, or the text of a group."""
     from bench.config import profiles
     from bench.data.hub import TEXTS
 
     if group is not None:
         return [f"corpus/{TEXTS[group]}"]
-    named = [f"corpus/{file}" for file in TEXTS.values()]
-    for corpus in (profiles.load_profile(name).corpus for name in profiles.profile_names()):
-        named += [corpus[name] for name in ("file", "sick", "pairs") if name in corpus]
-        named += corpus.get("copies", {}).values()
-    return [file for file in dict.fromkeys(named) if (folder / file).exists()]
+    texts = [f"corpus/{file}" for file in TEXTS.values()]
+    for profile in profiles.profile_names():
+        corpus = profiles.load_profile(profile).corpus
+        texts += [corpus[name] for name in ("file", "sick", "pairs") if name in corpus]
+        texts += corpus.get("copies", {}).values()
+    return [file for file in dict.fromkeys(texts) if (folder / file).exists()]
 
 
 def _check_training_text(path: Path) -> str:
-    """What a training text is; raises DataError where its lock file or provenance says otherwise."""
+    """Describe a training text; raises DataError where its lock file or provenance differs."""
     from bench.data import hub, pins
     from bench.data.round_trip import check_copy
     from bench.probes.training_overlap import read_training_lines
@@ -135,37 +133,37 @@ def _check_training_text(path: Path) -> str:
         name = next(name for name, file in hub.TEXTS.items() if file == path.name)
         raise DataError("this text is missing", where=str(path), hint=f"bench data fetch {name} gets it")
     lines = sum(1 for _ in read_training_lines(path))
-    found = pins.measure_text(path)
-    source = pins.check_pin(path, found.sha256).removesuffix(f", sha256 {found.sha256}")
+    sha256 = pins.measure_text(path).sha256
+    source = pins.check_pin(path, sha256).removesuffix(f", sha256 {sha256}")
     if path.name in hub.TEXTS.values():
         hub.check_text_size(path)
     made = "as bench data rtt made it" if check_copy(path) else "no published hash to compare with"
-    return f"{lines:>9,} lines  sha256 {found.sha256[:12]}  {source or made}"
+    return f"{lines:>9,} lines  sha256 {sha256[:12]}  {source or made}"
 
 
 @data_command.command()
 @click.argument("texts", nargs=-1, required=True, type=PATH)
-@strict_option("--text-column", metavar="NAME", help="Column of TEXTS that are tables, as of --corpus.")
+@strict_option("--text-column", metavar="NAME", help="Column of TEXTS that are tables.")
 @strict_option("--suite", default="sts7", shell_complete=completion.suite)
 @with_data
-@strict_option("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
+@strict_option("--accept-data", is_flag=True, help="Accept data that differ from the reference version.")
 @strict_option(
     "--level",
     type=click.Choice(["exact", "key", "near"]),
     default="near",
-    help="Level of the scores on clean pairs.",
+    help="Overlap that the clean pairs are without.",
 )
 @strict_option(
     "--campaign",
     shell_complete=completion.campaign,
-    help="Score this campaign's records on the clean pairs (csv: these rows instead of the counts).",
+    help="Also score this campaign's records on the clean pairs (csv: only these rows).",
 )
-@strict_option("--results", type=PATH, default=Path("results"))
+@results_option
 @format_option("text", "csv")
 def overlap_command(
     texts: tuple[Path, ...], suite: str, accept_data: bool, campaign: str | None, form: str, **options: Any
 ) -> None:
-    """Audit training TEXTS (one sentence a line, .xz too) against a suite's test sets.
+    """Find sentences of training TEXTS (one a line, .xz too) in a suite's test sets.
 
     Levels: exact (same string), key (same letters and digits), near (key, or eight words in a row).
     """
@@ -182,9 +180,8 @@ def overlap_command(
     tasks = load_suite(suite, source)[1]
     store = ResultStore(options["results"], campaign) if campaign is not None else None
     records = store.records() if store else []
-    audits = audit_overlap(
-        chain.from_iterable(_read_sentences(text, options["text_column"]) for text in texts), tasks
-    )
+    sentences = chain.from_iterable(_read_sentences(text, options["text_column"]) for text in texts)
+    audits = audit_overlap(sentences, tasks)
     if store is not None:
         chosen = {entry.task: entry for entry in audits if entry.level == options["level"]}
         rows = _score_clean_pairs(store, records, suite, tasks, chosen)
@@ -203,12 +200,7 @@ def overlap_command(
 
 
 def _read_sentences(path: Path, column: str | None) -> Iterator[str]:
-    """The sentences of one text, or of a table's column; counts them on stderr once all are read.
-
-    Raises:
-        InputError: a column of a text without columns.
-        DataError: a text without a sentence.
-    """
+    """Yield the sentences of a text or a table's column, and print their number on stderr at the end."""
     from bench.data.text_columns import OPTION, column_rows, is_table
     from bench.probes.training_overlap import read_training_rows
 
@@ -230,7 +222,7 @@ def _read_sentences(path: Path, column: str | None) -> Iterator[str]:
 def _score_clean_pairs(
     store: Any, records: list[Any], suite: str, tasks: list[Any], chosen: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Scores of a campaign's records on all and on the clean pairs, in the metric's unit."""
+    """Score a campaign's records on all and on the clean pairs, in the metric's unit."""
     from bench.errors import NotComparableError
     from bench.probes.training_overlap import clean_score
 

@@ -1,4 +1,4 @@
-"""``bench run --dry-run --detect``: how many seeds would show a difference."""
+"""``bench run --dry-run --detect``: seeds needed to detect a difference."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 def check_detection_options(
     detect: float | None, spread: float | None, shard: str | None, *, dry: bool
 ) -> None:
-    """Raise InputError for options of a plan without one."""
+    """Raise InputError for --detect without a dry run or with a shard, and for --spread without --detect."""
     if detect is not None and not dry:
-        raise InputError("a run plans nothing", where="--detect", expected="--dry-run or --estimate as well")
+        raise InputError("it is for dry runs", where="--detect", expected="--dry-run or --estimate as well")
     if detect is not None and shard is not None:
-        what = "a shard has some of the seeds, and all of them are what shows a difference"
+        what = "a shard has only some of the seeds"
         raise InputError(what, where="--detect", hint="leave out --shard")
     if spread is not None and detect is None:
-        raise InputError("it says nothing alone", where="--spread", expected="--detect POINTS as well")
+        raise InputError("it belongs to --detect", where="--spread", expected="--detect POINTS as well")
 
 
 def print_detection(plan: Plan, points: float, spread: float | None) -> None:
-    """Print how many seeds show a difference of so many points, and what the planned seeds show."""
+    """Print the seeds needed to detect a difference, and the difference that the planned seeds detect."""
     from bench.cli.terminal import format_grids
     from bench.plan.seed_power import plan_detection
 
-    found = plan_detection(plan, points, spread)
-    if not found.pairs:
+    detection = plan_detection(plan, points, spread)
+    if not detection.pairs:
         click.echo("nothing to detect: a difference takes two methods")
-    elif any(pair.outlooks for pair in found.pairs):
-        click.echo("\n" + format_grids([detection_grid(found, spread)]).rstrip())
+    elif any(pair.outlooks for pair in detection.pairs):
+        click.echo("\n" + format_grids([detection_grid(detection, spread)]).rstrip())
     else:
-        click.echo("\n".join(_list_reasons(found)))
+        click.echo("\n".join(_list_reasons(detection)))
 
 
 def detection_grid(found: Detection, given: float | None) -> Grid:
-    """The table: a row a pair of methods on a suite, or one for each correlation that is assumed."""
+    """Return the table: a row a pair of methods on a suite, or a row a correlation that is assumed."""
     header = ("suite", "methods", "design", "spread", "from", "needed", "planned", "shows from")
     rows: list[tuple[str, ...]] = []
     for pair in found.pairs:
@@ -73,15 +73,14 @@ def _outlook_cells(outlook: Outlook, pair: PlannedPair) -> tuple[str, ...]:
 
 
 def _format_range(found: Range) -> str:
-    value, low, high = (
-        f"{x:.2f}" if x < SCALE else f">{SCALE:g}" for x in (found.value, found.low, found.high)
-    )
+    numbers = (found.value, found.low, found.high)
+    value, low, high = (f"{x:.2f}" if x < SCALE else f">{SCALE:g}" for x in numbers)
     return value if found.low == found.high else f"{value} ({low} to {high})"
 
 
 def _explain_columns(found: Detection) -> str:
     correction = f", corrected for {found.family} pairs of methods (Bonferroni)" if found.family > 1 else ""
-    known = any(one.spread.pilot is not None for pair in found.pairs for one in pair.outlooks)
+    known = any(o.spread.pilot is not None for pair in found.pairs for o in pair.outlooks)
     brackets = "; in brackets: with the spread at both ends of its interval of 5 to 95%" if known else ""
     return (
         f"needed: for a chance of {found.power:.0%} to show it with 95% confidence{correction}. shows from: "
@@ -110,12 +109,12 @@ def _list_notes(found: Detection, given: float | None) -> Iterator[str]:
 
 
 def _list_reasons(found: Detection) -> Iterator[str]:
-    """Why pairs have no outlook, and what to do, a line a reason."""
-    whose: dict[str, list[str]] = {}
+    """Yield why pairs have no outlook, and what to do, a line a reason."""
+    pairs: dict[str, list[str]] = {}
     for pair in found.pairs:
         if pair.reason is not None:
-            whose.setdefault(pair.reason, []).append(f"{_name_pair(pair)} on {pair.suite}")
-    for reason, names in whose.items():
+            pairs.setdefault(pair.reason, []).append(f"{_name_pair(pair)} on {pair.suite}")
+    for reason, names in pairs.items():
         yield f"{'; '.join(names)}: {reason}."
 
 

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from bench.eval.item_changes import ItemChange
 
 WHERE = "bench diff"
-OF_EACH_TASK, OF_ONE_TASK = 5, 20
+_PER_TASK, _OF_ONE_TASK = 5, 20
 
 
 @click.command()
 @click.argument("first", metavar="A", shell_complete=completion.recorded_or_path)
 @click.argument("second", metavar="B", shell_complete=completion.recorded_or_path)
-@strict_option("--seed", type=click.IntRange(0), help="Seed of both runs; default the lowest that both have.")
+@strict_option("--seed", type=click.IntRange(0), help="Seed of both runs; default: the lowest common one.")
 @strict_option("--task", help="Only this task.")
 @strict_option(
     "-n",
     "count",
     type=click.IntRange(1, 10_000),
-    help=f"Items per task; default {OF_EACH_TASK}, {OF_ONE_TASK} with --task.",
+    help=f"Items per task; default {_PER_TASK}, {_OF_ONE_TASK} with --task.",
 )
 @filter_options
 @data_option()
@@ -40,10 +40,10 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
 def diff_command(
     first: str, second: str, seed: int | None, profile: str | None, suite: str | None, **options: Any
 ) -> None:
-    """Show the items that one run of A and one of B treat most differently.
+    """Show the items on which A and B differ most.
 
-    Of pairs those whose rank of similarity differs most; of classes those that are predicted differently. A
-    and B are named as for bench compare. It prints to the screen only: no sentence is written to a file.
+    Pairs are chosen by the difference of their similarity ranks, classified sentences by their predictions.
+    Name A and B as in bench compare. Sentences go to stdout only, never to a file.
     """
     from bench.comparison.selection import choose_runs, match_sides, resolve_sides
     from bench.records.store import ResultStore
@@ -52,12 +52,12 @@ def diff_command(
     of_first, of_second = resolve_sides([first, second], store, WHERE)
     for a, b in match_sides(of_first, of_second, WHERE, profile=profile, suite=suite):
         one, other = choose_runs(a, b, seed, WHERE)
-        _print_diff(one, other, (a.label, b.label), options["task"], options["count"], options["data_dir"])
+        labels = (a.label, b.label)
+        _print_diff((one, other), labels, options["task"], options["count"], options["data_dir"])
 
 
 def _print_diff(
-    one: CampaignRun,
-    other: CampaignRun,
+    runs: tuple[CampaignRun, CampaignRun],
     labels: tuple[str, str],
     task: str | None,
     count: int | None,
@@ -69,27 +69,28 @@ def _print_diff(
     from bench.eval.rescoring import load_record_tasks, load_sound_predictions
     from bench.eval.suite_measures import measure_of
 
-    tasks, measure = load_record_tasks(one.record, data), measure_of(one.record.suite)
-    if load_record_tasks(other.record, data).keys() != tasks.keys():
+    records = [run.record for run in runs]
+    tasks, other_tasks = (load_record_tasks(record, data) for record in records)
+    measure = measure_of(records[0].suite)
+    if other_tasks.keys() != tasks.keys():
         raise NotComparableError(f"{labels[0]} and {labels[1]} were measured on different tasks", where=WHERE)
     if task is not None and task not in tasks:
         raise unknown_name("task", task, tasks, where="--task")
-    first, second = (load_sound_predictions(run.store, run.record, data) for run in (one, other))
+    first, second = (load_sound_predictions(run.store, run.record, data) for run in runs)
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
     console = Console(markup=False, highlight=False, emoji=False, width=width)
-    for name in tasks if task is None else [task]:
-        most = count or (OF_EACH_TASK if task is None else OF_ONE_TASK)
-        moved = measure.moved(tasks[name], first[name], second[name], one.record, most)
-        size = next((s.n for s in one.record.scores if (s.task, s.subset) == (name, "all")), 0)
-        seeds = ["" if run.record.seed is None else f", seed {run.record.seed}" for run in (one, other)]
-        console.print(
-            f"{name} ({size:,} {measure.counted}): A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"
-        )
-        console.print(_build_table(moved))
+    seeds = ["" if record.seed is None else f", seed {record.seed}" for record in records]
+    names, most = (tasks, _PER_TASK) if task is None else ([task], _OF_ONE_TASK)
+    for name in names:
+        changes = measure.moved(tasks[name], first[name], second[name], records[0], count or most)
+        size = next((s.n for s in records[0].scores if (s.task, s.subset) == (name, "all")), 0)
+        sides = f"A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"
+        console.print(f"{name} ({size:,} {measure.counted}): {sides}")
+        console.print(_build_table(changes))
     console.print(measure.moved_means)
 
 
-def _build_table(moved: list[ItemChange]) -> Table:
+def _build_table(changes: list[ItemChange]) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -99,7 +100,7 @@ def _build_table(moved: list[ItemChange]) -> Table:
     for name in ("change", "A", "B", "gold"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("sentences", overflow="fold")
-    for item in moved:
+    for item in changes:
         cells = (item.change, item.one, item.other, item.gold, "\n".join(item.texts))
         table.add_row(*("\n".join(map(printable, cell.split("\n"))) for cell in cells))
     return table

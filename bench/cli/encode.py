@@ -27,15 +27,15 @@ _WHERE = "bench encode"
 @strict_option("--out", type=PATH, required=True, help="FILE.npy to write.")
 @seed_option
 @checkpoint_option
-@strict_option("--block", type=click.IntRange(1), default=4096, help="Sentences in memory at once.")
+@strict_option("--block", type=click.IntRange(1), default=4096, help="Sentences in memory at a time.")
 @spec_options
 def encode_command(
     method: str, source: str, out: Path, seed: int | None, checkpoint: str, block: int, **options: Any
 ) -> None:
-    """Write METHOD's vectors of a text: float32, row i for line i. Memory doesn't grow with the text.
+    """Write the vectors of a text to a .npy file.
 
-    Give the options of the `bench run` that trained it: its finished stages are then used as they are. An
-    empty line is an error.
+    They are float32, row i for line i; an empty line is an error. Give the options of the `bench run` that
+    trained it, and its finished stages are reused. Memory use is independent of the text's length.
     """
     from bench.eval.vector_file import VectorFile, check_vector_path
     from bench.nn.device import torch_threads
@@ -46,7 +46,7 @@ def encode_command(
     with ExitStack() as stack:
         text, name = _open_text(source, stack), "stdin" if source == "-" else source
         total = None if source == "-" else _count_lines(text, name)
-        suite = options["suites"] or "toy"  # a plan has one, but nothing is evaluated here
+        suite = options["suites"] or "toy"  # a plan needs one; nothing is evaluated
         plan = make_plan(make_method_spec(method, seed, {**options, "suites": suite}, _WHERE))
         check_seed(plan, method, seed, _WHERE)
         check_device(plan.spec.device)
@@ -56,15 +56,13 @@ def encode_command(
             from bench.data.text_lines import read_sentences
             from bench.eval.embeddings import stream_embeddings
 
-            for vectors in stream_embeddings(
-                encoder, read_sentences(text, name), block=block, progress=advance
-            ):
+            sentences = read_sentences(text, name)
+            for vectors in stream_embeddings(encoder, sentences, block=block, progress=advance):
                 file.append(vectors)
     click.echo(f"{out}: {plan.jobs[0].cell.describe()}, {file.rows:,} sentences, {encoder.dim} dimensions")
 
 
 def _open_text(source: str, stack: ExitStack) -> BinaryIO:
-    """The text, open for reading bytes; raises InputError."""
     if source == "-":
         return sys.stdin.buffer
     try:
@@ -74,11 +72,7 @@ def _open_text(source: str, stack: ExitStack) -> BinaryIO:
 
 
 def _count_lines(text: BinaryIO, name: str) -> int | None:
-    """Read a file once before anything is loaded: the number of its lines; None for what can't be reread.
-
-    Raises:
-        DataError: see :func:`bench.data.text_lines.read_sentences`.
-    """
+    """Check and count the lines of a file before anything is loaded; None for a stream."""
     from bench.data.text_lines import read_sentences
 
     if not text.seekable():

@@ -1,4 +1,4 @@
-"""``bench export``: one trained encoder as a folder that anybody can load, with its model card."""
+"""``bench export``: one trained encoder as a folder for other libraries, with its model card."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.options import PATH, check_device, load_plugin_options, make_spec, spec_options
+from bench.cli.options import PATH, check_device, load_plugin_options, make_spec, print_stderr, spec_options
 from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 
 
 _WHERE = "bench export"
-
-
 seed_option = strict_option(
-    "--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method."
+    "--seed", type=click.IntRange(0), help="Seed of the encoder; leave it out for a deterministic method."
 )
 checkpoint_option = strict_option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
-    help="Selected on the dev set, or the last.",
+    help="Checkpoint that the dev set selected, or the last one.",
 )
 
 
@@ -42,9 +40,10 @@ checkpoint_option = strict_option(
 @checkpoint_option
 @spec_options
 def export_command(method: str, seed: int | None, out: Path, checkpoint: str, **options: Any) -> None:
-    """Write METHOD's encoder as a folder for transformers, sentence-transformers or bench.load.
+    """Save an encoder as a folder for other libraries.
 
-    Give the options of the `bench run` that trained it: its finished stages are then used as they are.
+    Transformers, sentence-transformers and bench.load read it. Give the options of the `bench run` that
+    trained it, and its finished stages are reused.
     """
     from bench.nn.device import torch_threads
     from bench.plan.plan import make_plan
@@ -52,7 +51,7 @@ def export_command(method: str, seed: int | None, out: Path, checkpoint: str, **
     spec = make_method_spec(method, seed, options, _WHERE)
     if spec.precision != "fp32":
         raise InputError(
-            "an export's weights are fp32, and so are the scores of its card",
+            "an export has fp32 weights, and its card fp32 scores",
             where=f"--precision {spec.precision}",
             hint="leave it out",
         )
@@ -76,30 +75,26 @@ def export_command(method: str, seed: int | None, out: Path, checkpoint: str, **
         builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
         records = find_finished_records(plan)
         index = build_model_index(cell.describe(), plan, records, checkpoint)
-        about = {**collect_model_facts(builder), "model_index": index}
-        export_encoder(encoder, out, build_model_card(builder, records, checkpoint), about)
+        facts = {**collect_model_facts(builder), "model_index": index}
+        export_encoder(encoder, out, build_model_card(builder, records, checkpoint), facts)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {cell.describe()}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
 
 
 def make_method_spec(text: str, seed: int | None, options: dict[str, Any], where: str) -> RunSpec:
-    """Check method and seed before anything is read; the specification of that one encoder.
-
-    Raises:
-        InputError: several methods, an unknown one, no seed, or one that the method has not.
-    """
+    """Return the specification of one encoder; raises InputError for its method or seed early."""
     from bench.config.method_ids import parse_method
     from bench.registry import discover
 
     load_plugin_options(options["plugins"], options["results"])
     card = discover().get(parse_method(text, where).name, where=where).card
-    if not card.takes_methods:  # what is made of others has seeds if these have
+    if not card.takes_methods:  # those have seeds if their members have
         _check_seed(text, seed, where, has_seeds=not card.deterministic)
     return make_spec({**options, "methods": text, "seeds": (seed or 0,)})
 
 
 def check_seed(plan: Plan, text: str, seed: int | None, where: str) -> Cell:
-    """Return the cell of a plan of one; raises InputError for no seed, or one that nothing draws from."""
+    """Return the only cell of a plan; raises InputError for a missing seed, or one without an effect."""
     cell = plan.jobs[0].cell
     _check_seed(text, seed, where, has_seeds=cell.seed is not None)
     return cell
@@ -115,7 +110,7 @@ def _check_seed(text: str, seed: int | None, where: str, *, has_seeds: bool) -> 
 
 
 def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBuilder, Encoder]:
-    """The encoder of a plan of one method and seed, and its builder; missing stages are trained first.
+    """Return the encoder of a plan of one cell, and its builder; trains missing stages.
 
     Raises:
         InputError: a method without vectors.
@@ -126,13 +121,15 @@ def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBui
     from bench.stages import planned_steps
 
     cell, cache = plan.jobs[0].cell, StageCache(plan.spec.results / ".stages")
-    missing = [stage for stage in cell.all_stages if cache.find(stage) is None]
+    missing = [stage.spec for stage in cell.all_stages if cache.find(stage) is None]
     if missing:
-        names = ", ".join(stage.spec.role for stage in missing)
-        click.echo(f"{cell.describe()} is trained first: stage {names} is not in {cache.root}", err=True)
-    texts = plan.training.texts if plan.training else {}
-    sizes = [(dict(stage.spec.config), len(texts[stage.spec.text].sentences)) for stage in missing]
-    total = sum(planned_steps(config, size) * int(config["batch_size"]) for config, size in sizes)
+        roles = ", ".join(stage.role for stage in missing)
+        print_stderr(f"{cell.describe()} is trained first: stage {roles} is not in {cache.root}")
+    total = 0
+    for stage in missing:
+        config = dict(stage.config)
+        size = len(plan.training.texts[stage.text].sentences) if plan.training else 0
+        total += planned_steps(config, size) * int(config["batch_size"])
     with progress_bar("train", total) as advance:
         builder = EncoderBuilder(cell, plan.spec.device, plan.training, cache, advance)
         encoder = builder.encoder(checkpoint)

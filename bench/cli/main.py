@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
+from typing import Any
 
 import click
 
@@ -19,37 +20,44 @@ from bench.cli.strict_option import strict_option
 from bench.errors import BenchError, TerminatedError, printable, storage_reason
 from bench.version import __version__
 
-COMMANDS = (
-    "bench.cli.compare.compare_command",
-    "bench.cli.data.data_command",
-    "bench.cli.diff.diff_command",
-    "bench.cli.encode.encode_command",
-    "bench.cli.export.export_command",
-    "bench.cli.init.init_command",
-    "bench.cli.probe.probe_command",
-    "bench.cli.report.report_command",
-    "bench.cli.rerun.rerun_command",
-    "bench.cli.run.run_command",
-    "bench.cli.show.list_command",
-    "bench.cli.show.show_command",
-    "bench.cli.stats.stats_command",
-    "bench.cli.sweep.sweep_command",
-    "bench.cli.train.pretrain_command",
-    "bench.cli.train.tune_command",
-    "bench.cli.watch.watch_command",
-    "bench.conformance.command.conformance_command",
-    "bench.exchange.command.bundle_command",
-    "bench.exchange.command.merge_command",
-    "bench.exchange.command.pack_command",
-    "bench.exchange.command.unpack_command",
-    "bench.gate.command.check_command",
-    "bench.gate.command.history_command",
-    "bench.gradient.command.gradient_command",
-    "bench.papers.command.reproduce_command",
-    "bench.site.command.site_command",
-    "bench.verify.command.verify_command",
-)
-"""Where each command is: a feature's in its folder, the others here."""
+COMMANDS = {
+    "Train and evaluate": (
+        "bench.cli.show.list_command",
+        "bench.cli.show.show_command",
+        "bench.cli.run.run_command",
+        "bench.cli.watch.watch_command",
+        "bench.cli.sweep.sweep_command",
+        "bench.cli.probe.probe_command",
+    ),
+    "Analyse results": (
+        "bench.cli.report.report_command",
+        "bench.cli.compare.compare_command",
+        "bench.cli.stats.stats_command",
+        "bench.cli.diff.diff_command",
+        "bench.site.command.site_command",
+    ),
+    "Check results": (
+        "bench.verify.command.verify_command",
+        "bench.cli.rerun.rerun_command",
+        "bench.gate.command.check_command",
+        "bench.gate.command.history_command",
+    ),
+    "Add a method": (
+        "bench.cli.init.init_command",
+        "bench.conformance.command.conformance_command",
+        "bench.cli.train.tune_command",
+    ),
+    "Use an encoder": ("bench.cli.export.export_command", "bench.cli.encode.encode_command"),
+    "Data and backbones": ("bench.cli.data.data_command", "bench.cli.train.pretrain_command"),
+    "Papers": ("bench.papers.command.reproduce_command", "bench.gradient.command.gradient_command"),
+    "Share": (
+        "bench.exchange.command.bundle_command",
+        "bench.exchange.command.unpack_command",
+        "bench.exchange.command.merge_command",
+        "bench.exchange.command.pack_command",
+    ),
+}
+"""Sections of the help, and the place of each command: a feature's in its folder, the others here."""
 EXAMPLES = {
     "": "bench run --methods untrained,simcse --seeds 1-3",
     "bundle": "bench bundle local --plugin method.py --out local.bench.zip",
@@ -85,32 +93,55 @@ EXAMPLES = {
     "verify": "bench verify results/local --rerun 1",
     "watch": "bench watch --results results",
 }
-"""By a command's name, a subcommand's with its group's, "" for ``bench`` itself."""
+"""By a command's name, with its group's for a subcommand; "" for ``bench`` itself."""
 
 
 def add_examples(command: click.Command, name: str = "") -> None:
-    """Let a command's help, and that of every command below it, end with its example."""
+    """End the help of a command, and of every command below it, with its example."""
     if name in EXAMPLES:
         command.epilog = f"\b\nExample:\n  {EXAMPLES[name]}"
     for below in command.commands.values() if isinstance(command, click.Group) else ():
         add_examples(below, f"{name} {below.name}".strip())
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+class SectionedGroup(click.Group):
+    """A group whose help lists commands by subject."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.sections: dict[str, list[click.Command]] = {}
+        for title, paths in COMMANDS.items():
+            parts = (path.rpartition(".") for path in paths)
+            self.sections[title] = [getattr(import_module(module), name) for module, _, name in parts]
+            for command in self.sections[title]:
+                self.add_command(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a list of commands for each section."""
+        width = max(map(len, self.commands))
+        limit = formatter.width - 6 - width
+        for title, commands in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{c.name:{width}}", c.get_short_help_str(limit)) for c in commands])
+
+
+@click.group(
+    cls=SectionedGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(__version__, prog_name="bench")
 @strict_option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
     """Benchmark unsupervised sentence encoders: run, report, compare.
 
-    Exit codes: 0 done, 1 a failed cell or a regression, 2 bad input, 3 not comparable, 130 interrupted, 143
-    ended by SIGTERM.
+    Exit codes: 0 done, 1 failed cell or regression, 2 bad input, 3 not comparable, 130 interrupted (Ctrl-C),
+    143 terminated (SIGTERM).
     """
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every expected error is one line on stderr."""
     argv = sys.argv[1:] if arguments is None else arguments
-    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character gets a replacement
+    for stream in (sys.stdout, sys.stderr):  # replace characters that a terminal lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -131,7 +162,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def _handle_sigterm() -> Iterator[None]:
-    """Let SIGTERM, as of a scheduler whose time is up, end the block as Ctrl-C does; others are ignored."""
+    """Let a scheduler's SIGTERM end the block like Ctrl-C; further ones are ignored."""
 
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -150,33 +181,31 @@ def _handle_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _set_environment(arguments: list[str]) -> Iterator[None]:
-    """What holds in this process and its workers unless the user's environment says otherwise.
+    """Set defaults of this process and its workers; the user's environment wins.
 
-    The hub's libraries ask the network for nothing, but for ``bench data fetch``, and workers import nothing
-    from the current folder, which may be a results folder that came with somebody's records.
+    The hub's libraries stay offline, except in ``bench data fetch``. Workers import nothing from the current
+    folder, which may hold downloaded results.
     """
     ours = {"PYTHONSAFEPATH": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     if [text for text in arguments if not text.startswith("-")][:2] != ["data", "fetch"]:
         ours["HF_HUB_OFFLINE"] = "1"
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ.update({name: value for name, value in ours.items() if not before[name]})
+    before = {name: os.environ[name] for name in ours if name in os.environ}
+    os.environ.update({name: value for name, value in ours.items() if not before.get(name)})
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in ours:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def _print_error(error: Exception, cause: BaseException | None = None) -> int:
     """Print an error as one line; return its exit code."""
-    if isinstance(error, BrokenPipeError):  # the reader of our stdout has gone, as with `bench report | head`
+    if isinstance(error, BrokenPipeError):  # as with `bench report | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, click.Abort):
-        click.echo("interrupted; finished cells are kept, the same command goes on from them", err=True)
+        click.echo("interrupted; finished cells are kept, repeat the command to resume", err=True)
         return TerminatedError.exit_code if isinstance(cause or error.__cause__, TerminatedError) else 130
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
@@ -188,9 +217,7 @@ def _print_error(error: Exception, cause: BaseException | None = None) -> int:
         text, code = where + error.format_message(), 2
     elif isinstance(error, OSError) and (error.filename is None or storage_reason(error)):
         text, code = f"{error.filename or 'the output'} can't be written: {error.strerror}", 1
-    elif (
-        isinstance(error, OSError) and error.strerror
-    ):  # a name that no file can have, a folder without rights
+    elif isinstance(error, OSError) and error.strerror:  # an invalid file name, a folder without rights
         text, code = f"{error.filename}: {error.strerror}", 2
     else:
         hint = "run again with --debug before the command for the traceback"
@@ -199,7 +226,4 @@ def _print_error(error: Exception, cause: BaseException | None = None) -> int:
     return code
 
 
-for path in COMMANDS:
-    module, _, name = path.rpartition(".")
-    cli.add_command(getattr(import_module(module), name))
 add_examples(cli)

@@ -19,13 +19,12 @@ from bench.errors import InputError, printable, suggest_name
 if TYPE_CHECKING:
     from bench.config.spec import Plugin, RunSpec
 
-
 MOST_WORKERS = 2
 """Default of --workers on a machine with more cores: each worker holds a model and its optimiser."""
 
 
 class NumberRange(click.FloatRange):
-    """A range of numbers; "nan", which is neither below nor above it, is refused."""
+    """A range of numbers that refuses "nan"."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number; fails as click does."""
@@ -36,7 +35,7 @@ class NumberRange(click.FloatRange):
 
 
 PATH = click.Path(path_type=Path)
-"""A file or a folder."""
+POSITIVE_POINTS = NumberRange(0, 100, min_open=True)
 
 
 def combine_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -50,24 +49,25 @@ def combine_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return add
 
 
-def data_option(about: str = "Evaluation data; default BENCH_DATA.") -> Callable[[F], F]:
+def data_option(about: str = "Folder of evaluation data; default BENCH_DATA.") -> Callable[[F], F]:
     """Return --data, which commands get as ``data_dir``."""
     return strict_option("--data", "data_dir", type=PATH, help=about)
 
 
 def device_options(threads: str = "Torch threads.") -> Callable[[F], F]:
     """Return --device and --threads with its help."""
+    devices = click.Choice(["cpu", "cuda", "mps"])
     return combine_options(
-        strict_option(
-            "--device", type=click.Choice(["cpu", "cuda", "mps"]), default="cpu", help="mps: a Mac's GPU."
-        ),
+        strict_option("--device", type=devices, default="cpu", help="mps: a Mac's GPU."),
         strict_option("--threads", type=click.IntRange(1, 256), default=1, help=threads),
     )
 
 
 def format_option(*forms: str) -> Callable[[F], F]:
-    """Return --format, the first of them if it isn't given; commands get it as ``form``."""
-    return strict_option("--format", "form", type=click.Choice(forms), default=forms[0])
+    """Return --format, which commands get as ``form``; the first is the default."""
+    return strict_option(
+        "--format", "form", type=click.Choice(forms), default=forms[0], help="Format of the output."
+    )
 
 
 def seeds_option(default: str) -> Callable[[F], F]:
@@ -81,14 +81,12 @@ def level_option(about: str) -> Callable[[F], F]:
 
 
 def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
-    """Return the option of the arithmetic that trains, with more choices than all trainings have."""
-    choices = ["fp32", "tf32", "bf16", *more]
-    return strict_option(name, type=click.Choice(choices), default="fp32", help=about)
+    """Return the option of the arithmetic in training; ``more``: choices besides fp32, tf32 and bf16."""
+    choices = click.Choice(["fp32", "tf32", "bf16", *more])
+    return strict_option(name, type=choices, default="fp32", help=about)
 
 
-results_option = strict_option(
-    "--results", type=PATH, default=Path("results"), help="Where the campaigns are."
-)
+results_option = strict_option("--results", type=PATH, default=Path("results"), help="Folder of campaigns.")
 campaign_option = strict_option(
     "--campaign",
     default="local",
@@ -100,14 +98,21 @@ filter_options = combine_options(
     strict_option("--profile", shell_complete=completion.recorded_profile, help="Only this profile."),
     strict_option("--suite", shell_complete=completion.recorded_suite, help="Only this suite."),
 )
+draws_option = strict_option(
+    "--draws", type=click.IntRange(100, 100_000), default=10_000, help="Bootstrap draws of the items."
+)
 item_options = combine_options(
     level_option("Confidence level of the intervals."),
-    strict_option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items."),
+    draws_option,
     data_option(),
     format_option("text", "json"),
 )
 set_option = strict_option(
-    "--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="METHOD[.STAGE].OPTION=VALUE",
+    help="Set an option of a method. Repeatable.",
 )
 plugin_option = strict_option(
     "--plugin",
@@ -117,17 +122,15 @@ plugin_option = strict_option(
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
 text_column_option = strict_option(
-    "--text-column", metavar="NAME", help="Column of --corpus; default the only one, else text or sentence."
+    "--text-column", metavar="NAME", help="Column of --corpus; default: the only one, text or sentence."
 )
 train_options = combine_options(
     strict_option(
         "--profile", shell_complete=completion.profile, help="See `bench list profiles`; default mini."
     ),
     data_option(),
-    strict_option(
-        "--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."
-    ),
-    strict_option("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
+    strict_option("--accept-data", is_flag=True, help="Accept data that differ from the reference version."),
+    strict_option("--backbone", help="Model folder or cached hub name instead of the profile's."),
     set_option,
     plugin_option,
     strict_option(
@@ -145,27 +148,25 @@ train_options = combine_options(
         "--pairs",
         type=PATH,
         metavar="FILE",
-        help="Labelled pairs or triplets instead of the profile's, .tsv or .csv, for supervised methods.",
+        help="Labelled pairs or triplets (.tsv, .csv) instead of the profile's, for supervised methods.",
     ),
     strict_option(
         "--dev",
         shell_complete=completion.suite,
-        help="Suite of one task, or local:FILE with scored pairs, to select checkpoints on.",
+        help="Suite of one task, or local:FILE with scored pairs, that selects checkpoints.",
     ),
-    strict_option(
-        "--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."
-    ),
+    strict_option("--world-seed", type=click.IntRange(0), help="Seed of the synthetic mini data; default 1."),
     device_options("Torch threads a cell."),
     strict_option(
         "--ranks",
         type=click.IntRange(1, 64),
         default=1,
         envvar="BENCH_RANKS",
-        help="Processes that train a cell together on its whole batch; with cuda one a GPU.",
+        help="Processes that share each batch of a cell; with cuda one a GPU.",
     ),
     precision_option(
         "--train-precision",
-        "Arithmetic of the transformers in training; losses and what AdamW steps keep fp32, dev scores too.",
+        "Arithmetic of the transformers in training; losses, optimiser and dev scores stay in fp32.",
         "bf16-weights",
     ),
     strict_option(
@@ -189,13 +190,13 @@ spec_options = combine_options(
         "--transfer-solver",
         type=click.Choice(["exact", "sgd"]),
         default="exact",
-        help="Transfer tasks: the optimum, or SentEval's Adam with early stopping.",
+        help="Classifier of transfer tasks: the exact optimum, or SentEval's Adam with early stopping.",
     ),
     strict_option(
         "--precision",
         type=click.Choice(["fp32", "bf16", "fp16"]),
         default="fp32",
-        help="Arithmetic of the encoder in evaluation; the record says what less than fp32 changes.",
+        help="Arithmetic of the encoder in evaluation.",
     ),
     results_options,
 )
@@ -204,28 +205,28 @@ executor_options = combine_options(
         "--executor",
         type=click.Choice(["local", "ray"]),
         default="local",
-        help="Where cells run: here, or on a Ray cluster whose nodes share the folder.",
+        help="Run cells here, or on a Ray cluster with a shared folder.",
     ),
     strict_option(
         "--ray-address",
         metavar="HOST:PORT|auto|local",
-        help="Head node of the cluster; auto: the one that this machine is part of; local: one that "
-        "starts here for the run. Default RAY_ADDRESS, else auto.",
+        help="Head node of the cluster; auto: this machine's cluster; local: start one here. "
+        "Default RAY_ADDRESS, else auto.",
     ),
     strict_option(
         "--per-gpu",
         type=click.IntRange(1, 256),
         metavar="N",
-        help="With Ray and cuda: cells that share a GPU; default: as many as the memory of this machine's "
-        "holds, 1 where it has none.",
+        help="Cells that share a GPU, with Ray and cuda; default: as many as fit this machine's GPU memory, "
+        "1 without a GPU.",
     ),
 )
 workers_option = strict_option(
     "--workers",
     type=click.IntRange(1, 256),
     envvar="BENCH_WORKERS",
-    help="Cells side by side; default BENCH_WORKERS, else 2 where the cores suffice, with cuda as many as "
-    "the GPU's memory holds, with mps 1, with Ray as many as the cluster has room for.",
+    help="Cells in parallel; default BENCH_WORKERS, otherwise 2 if enough cores, with cuda as many as fit "
+    "the GPU's memory, with mps 1, with Ray as many as fit the cluster.",
 )
 run_options = combine_options(spec_options, workers_option, executor_options, config_option)
 
@@ -234,7 +235,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     """Return the specification that options give, ``methods`` and ``seeds`` (text or numbers) among them.
 
     Raises:
-        InputError: a value that is none, or a suite that is named twice.
+        InputError: an invalid value, options that exclude each other, or a repeated suite.
     """
     from bench.config.method_ids import parse_copies, parse_methods, parse_overrides, parse_seeds
     from bench.config.profiles import DEFAULT
@@ -249,57 +250,72 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     names = split_suites(suites, SUITES.names()) if suites is not None else ()
     if len(set(map(suite_label, names))) < len(names):
         raise InputError(f"'{suites}' names a suite twice", where="--suite")
-    check_precision(options.get("train_precision", "fp32"), options["device"], "--train-precision")
-    check_precision(options.get("precision", "fp32"), options["device"], "--precision")
-    check_mps(options)
-    check_compile_option(options.get("compiled", "none"), options["device"], options.get("ranks", 1))
-    if (address := options.get("ray_address")) and options["executor"] != "ray":
-        raise InputError(
-            f"cells run here, not at {address}", where="--ray-address", hint="add --executor ray"
-        )
-    if options.get("per_gpu") and (options["executor"] != "ray" or options["device"] != "cuda"):
-        raise InputError(
-            "it is for GPUs of a Ray cluster",
-            where="--per-gpu",
-            expected="--executor ray --device cuda as well",
-            hint="here, --workers says how many cells share the GPU",
-        )
-    if (options.get("per_gpu") or 1) > 1 and options["ranks"] > 1:
-        raise InputError("a cell of several ranks takes whole GPUs", where="--per-gpu", expected="no --ranks")
-    same = {field.name for field in fields(RunSpec)}  # as they are, but for what stands below
-    given = {name: value for name, value in options.items() if name in same and value is not None}
-    spec = RunSpec(
-        **given
-        | {
-            "plugins": load_plugin_options(options.get("plugins", ()), options["results"]),
-            "methods": parse_methods(options["methods"]),
-            "seeds": parse_seeds(seeds) if isinstance(seeds, str) else seeds,
-            "profile": DEFAULT if options["profile"] is None else options["profile"],
-            "suites": names,
-            "overrides": parse_overrides(options["overrides"]),
-            "copies": parse_copies(options["copies"]),
-            "data": options["data_dir"],
-            "workers": options.get("workers") or _default_workers(options),
-            "probes": parse_probes(options["probes"], print_stderr) if options.get("probes") else (),
-        }
-    )
+    _check_device_options(options)
+    field_names = {field.name for field in fields(RunSpec)}
+    given = {name: value for name, value in options.items() if name in field_names and value is not None}
+    parsed = {
+        "plugins": load_plugin_options(options.get("plugins", ()), options["results"]),
+        "methods": parse_methods(options["methods"]),
+        "seeds": parse_seeds(seeds) if isinstance(seeds, str) else seeds,
+        "profile": DEFAULT if options["profile"] is None else options["profile"],
+        "suites": names,
+        "overrides": parse_overrides(options["overrides"]),
+        "copies": parse_copies(options["copies"]),
+        "data": options["data_dir"],
+        "workers": options.get("workers") or _default_workers(options),
+        "probes": parse_probes(options["probes"], print_stderr) if options.get("probes") else (),
+    }
+    spec = RunSpec(**given | parsed)
     warn_unused_tables(spec.profile)
     return spec
 
 
-def warn_unused_tables(profile: str) -> None:
-    """Name the profile's tables of no registered method, once plug-ins are loaded.
+def _check_device_options(options: Mapping[str, Any]) -> None:
+    """Raise InputError for options of devices, processes and clusters that exclude each other."""
+    device, ranks, on_ray = options["device"], options.get("ranks", 1), options.get("executor") == "ray"
+    check_precision(options.get("train_precision", "fp32"), device, "--train-precision")
+    check_precision(options.get("precision", "fp32"), device, "--precision")
+    compiled, per_gpu = options.get("compiled", "none"), options.get("per_gpu")
+    address, where = options.get("ray_address"), f"--compile {compiled}"
+    if device == "mps" and ranks > 1:
+        raise InputError("MPS is one GPU, for one process", where=f"--ranks {ranks}", expected="--ranks 1")
+    if device == "mps" and on_ray:
+        expected = "--executor local, or --device cpu or cuda"
+        raise InputError("Ray has no MPS devices", where="--executor ray --device mps", expected=expected)
+    if compiled != "none" and device == "mps":
+        raise InputError("MPS can't compile steps", where=where, expected="none")
+    if compiled == "graphs" and device == "cpu":
+        raise InputError("a CPU has no CUDA graphs", where=where, expected="inductor or none")
+    if compiled != "none" and ranks > 1:
+        raise InputError(f"{ranks} processes train a cell", where=where, expected="--ranks 1")
+    if address and not on_ray:
+        raise InputError(
+            f"cells run here, not at {address}", where="--ray-address", hint="add --executor ray"
+        )
+    if per_gpu and (not on_ray or device != "cuda"):
+        raise InputError(
+            "it is for GPUs of a Ray cluster",
+            where="--per-gpu",
+            expected="--executor ray --device cuda as well",
+            hint="on this machine, --workers sets the cells that share the GPU",
+        )
+    if (per_gpu or 1) > 1 and ranks > 1:
+        raise InputError("a cell of several ranks takes whole GPUs", where="--per-gpu", expected="no --ranks")
 
-    No error: a profile may have a table for a method whose plug-in isn't needed now.
+
+def warn_unused_tables(profile: str) -> None:
+    """Print the profile's tables of unregistered methods, once plug-ins are loaded.
+
+    No error: a profile may have a table for a plug-in that isn't loaded now.
     """
     from bench.config import profiles
     from bench.registry import discover
 
     known = discover().names()
     for name in sorted(profiles.load_profile(profile).methods.keys() - set(known)):
+        warning = f"profile {profile}: [methods.{name}] is ignored, there is no such method"
         near = suggest_name(name, known)
-        what = f"profile {profile}: [methods.{name}] does nothing, no method is called so"
-        print_stderr(printable(f"{what} ({near})" if near else what))
+        print_stderr(printable(f"{warning} ({near})" if near else warning))
 
 
 def load_plugin_options(texts: Sequence[str], results: Path = Path("results")) -> tuple[Plugin, ...]:
@@ -313,16 +329,15 @@ def load_plugin_options(texts: Sequence[str], results: Path = Path("results")) -
     return plugins
 
 
-def _default_workers(options: dict[str, Any]) -> int:
+def _default_workers(options: Mapping[str, Any]) -> int:
+    """Return the number of workers; 0 lets the run choose, by GPU memory or by the cluster."""
     if options.get("executor") == "ray":
         return 0
-    if options["device"] == "mps":
-        return 1
-    if options["device"] != "cpu":  # as many as the GPU holds, which the run finds out
-        return 0 if int(options.get("ranks", 1)) == 1 else 1
+    ranks = int(options.get("ranks", 1))
+    if options["device"] != "cpu":
+        return 0 if options["device"] == "cuda" and ranks == 1 else 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    taken = int(options["threads"]) * int(options.get("ranks", 1))
-    return max(1, min(MOST_WORKERS, cores // taken))
+    return max(1, min(MOST_WORKERS, cores // (int(options["threads"]) * ranks)))
 
 
 def check_precision(precision: str, device: str, where: str) -> None:
@@ -333,33 +348,8 @@ def check_precision(precision: str, device: str, where: str) -> None:
         raise InputError("MPS computes in fp32", where=f"{where} {precision}", expected="fp32")
 
 
-def check_mps(options: Mapping[str, Any]) -> None:
-    """Raise InputError for several processes a cell, or a cluster, with MPS: a Mac has one such device."""
-    if options["device"] != "mps":
-        return
-    if (ranks := options.get("ranks", 1)) > 1:
-        raise InputError("MPS is one GPU, for one process", where=f"--ranks {ranks}", expected="--ranks 1")
-    if options.get("executor") == "ray":
-        raise InputError(
-            "Ray has no MPS devices",
-            where="--executor ray --device mps",
-            expected="--executor local, or --device cpu or cuda",
-        )
-
-
-def check_compile_option(compiled: str, device: str, ranks: int) -> None:
-    """Raise InputError for CUDA graphs on a CPU, compiled steps on MPS and those of several processes."""
-    where = f"--compile {compiled}"
-    if compiled != "none" and device == "mps":
-        raise InputError("steps on MPS aren't compiled", where=where, expected="none")
-    if compiled == "graphs" and device == "cpu":
-        raise InputError("a CPU has no CUDA graphs", where=where, expected="inductor or none")
-    if compiled != "none" and ranks > 1:
-        raise InputError(f"{ranks} processes train a cell", where=where, expected="--ranks 1")
-
-
 def check_device(device: str, ranks: int = 1) -> None:
-    """Raise InputError for a GPU where torch sees none, or fewer than processes that train together."""
+    """Raise InputError where torch finds no such GPU, or fewer GPUs than ranks."""
     if device == "cpu":
         return
     from bench.nn.device import check_available

@@ -9,16 +9,10 @@ from bench.records.filesystem import write_atomically
 
 
 def write_file(path: Path, text: str, where: str, *, append: bool = False) -> None:
-    """Write a text file whole or not at all.
-
-    Args:
-        path: The file; folders above it are made.
-        text: Its text.
-        where: The option that names it, for messages.
-        append: Keep its text, and write below it.
+    """Write or extend a text file atomically; makes the folders above it.
 
     Raises:
-        InputError: it can't be written.
+        InputError: it can't be written; ``where`` is the option that names it.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

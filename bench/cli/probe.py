@@ -1,4 +1,4 @@
-"""``bench probe``: what a score doesn't say about an encoder."""
+"""``bench probe``: properties of an encoder besides its score."""
 
 from __future__ import annotations
 
@@ -42,37 +42,41 @@ _WHERE = "bench probe"
     "--on",
     "suite",
     shell_complete=completion.suite,
-    help="Suite whose sentences are probed; default is the dev set.",
+    help="Suite whose sentences are probed; default: the dev set.",
 )
-@strict_option("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
+@strict_option(
+    "--strict", is_flag=True, help="Alignment over pairs with gold scores above 4, instead of at least 4."
+)
 @strict_option(
     "--groups",
     type=click.Choice(["width", "quantiles"]),
     default="width",
-    help="Gold groups of the density: intervals of width 1, or five of like size.",
+    help="Gold groups of the density: intervals of width 1, or quintiles.",
 )
-@strict_option("--per-head", is_flag=True, help="Attention mass by head too (json).")
-@strict_option("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
-@strict_option("--heatmaps", type=PATH, help="Draw its maps by layer (SVG) into DIR.")
+@strict_option("--per-head", is_flag=True, help="Also attention mass by head (json).")
+@strict_option("--sentence", help="Sentence of the attention maps; default: JTCSE's Fig. 9.")
+@strict_option("--heatmaps", type=PATH, help="Write attention maps by layer (SVG) into this folder.")
 @strict_option(
     "--along",
     is_flag=True,
-    help="Train each METHOD's own stages anew and probe them at every dev evaluation; keeps no stage.",
+    help="Train each METHOD's own stages and probe them at every dev evaluation; no stage is kept.",
 )
-@strict_option("--out", type=PATH, help="File of --along: written after every training, continued if there.")
+@strict_option(
+    "--out", type=PATH, help="File of --along, written after every training; an existing file is resumed."
+)
 @format_option("text", "json")
 @spec_options
 def probe_command(
     methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any
 ) -> None:
-    """Measure the probes of each METHOD's encoder; finished training stages are used as they are.
+    """Measure properties of encoders besides their scores.
 
-    Without METHOD: the probes in the records of --campaign (`bench run --probes all` puts them there), and
-    how they go with the score over its methods.
+    Trains each METHOD unless its training stages are finished. Without METHOD, print the probes in the
+    records of --campaign (from `bench run --probes all`), and their correlation with the score over methods.
     """
     along, out = options.pop("along"), options.pop("out")
     if out is not None and not along:
-        raise InputError("only probes along trainings are written to a file", where=f"--out {out}")
+        raise InputError("only --along writes a file", where=f"--out {out}")
     if not methods:
         if along:
             raise InputError("no METHOD to train", where="--along")
@@ -90,23 +94,19 @@ def probe_command(
     wanted = parse_probes(names, print_stderr)
     if heatmaps is not None and "attention_sink" not in wanted:
         raise InputError("heatmaps come with the probe attention_sink", where=f"--probes {names}")
-    how = ProbeOptions(
-        strict=options["strict"],
-        groups=options["groups"],
-        per_head=options["per_head"],
-        sentence=_check_sentence(options["sentence"], maps=heatmaps is not None or form == "json"),
-    )
-    found = _measure_methods(methods, wanted, how, options)
+    sentence = _check_sentence(options["sentence"], maps=heatmaps is not None or form == "json")
+    flags = {name: options[name] for name in ("strict", "groups", "per_head")}
+    runs = _measure_methods(methods, wanted, ProbeOptions(**flags, sentence=sentence), options)
     if heatmaps is not None:
-        _draw_maps(found, heatmaps)
+        _draw_maps(runs, heatmaps)
     if form == "json":
-        print_json([asdict(one) for one in found])
+        print_json(list(map(asdict, runs)))
     else:
-        click.echo(format_grids(probe_grids(found)), nl=False)
+        click.echo(format_grids(probe_grids(runs)), nl=False)
 
 
 def _check_sentence(given: str | None, *, maps: bool) -> str | None:
-    """The sentence of the attention maps, None where there are none; raises InputError for one in vain."""
+    """Return the sentence of the attention maps; raises InputError for an unusable one."""
     from bench.probes.attention_sink import PAPER_SENTENCE
 
     if given is None:
@@ -123,7 +123,7 @@ def _check_sentence(given: str | None, *, maps: bool) -> str | None:
 
 
 def _measure_methods(
-    methods: tuple[str, ...], names: tuple[str, ...], how: ProbeOptions, options: dict[str, Any]
+    methods: tuple[str, ...], names: tuple[str, ...], settings: ProbeOptions, options: dict[str, Any]
 ) -> list[ProbedRun]:
     from bench.config import profiles
     from bench.data.source import DataSource
@@ -138,13 +138,13 @@ def _measure_methods(
     data = load_probe_data(suite, DataSource.of_run(spec))
     cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}
     with torch_threads(spec.threads, needs_torch=True):
-        return [_measure_cell(plan, cell, data, names, how) for cell in cells.values()]
+        return [_measure_cell(plan, cell, data, names, settings) for cell in cells.values()]
 
 
 def _measure_cell(
-    plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], how: ProbeOptions
+    plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], settings: ProbeOptions
 ) -> ProbedRun:
-    """Measure one cell's encoder; its average is that of its finished record on the plan's first suite."""
+    """Measure one cell's encoder; the average comes from its record on the plan's first suite."""
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.record_probes import add_cost_efficiency, find_finished_record
     from bench.execution.stage_cache import StageCache
@@ -155,32 +155,33 @@ def _measure_cell(
     missing = [stage.spec.role for stage in cell.all_stages if cache.find(stage) is None]
     if missing:
         stages = ", ".join(missing)
-        click.echo(f"{cell.describe()} is trained first, stage {stages}: not in {cache.root}", err=True)
+        print_stderr(f"{cell.describe()} is trained first, stage {stages}: not in {cache.root}")
     encoder = EncoderBuilder(cell, plan.spec.device, plan.training, cache).encoder()
     with progress_bar(cell.describe(), len(data.sentences)) as advance:
-        found = measure_probes(encoder, data, names, how, advance)
+        measured = measure_probes(encoder, data, names, settings, advance)
     job = next(job for job in plan.jobs if job.cell == cell)
     record = find_finished_record(plan, job)
-    probes = add_cost_efficiency(found.probes, record) if record else found.probes
+    probes = add_cost_efficiency(measured.probes, record) if record else measured.probes
     average = record.score("avg") if record else None
-    return ProbedRun(cell.profile, cell.method, cell.seed, job.suite, average, probes, found.timing)
+    return ProbedRun(cell.profile, cell.method, cell.seed, job.suite, average, probes, measured.timing)
 
 
-def _draw_maps(found: list[ProbedRun], folder: Path) -> None:
+def _draw_maps(runs: list[ProbedRun], folder: Path) -> None:
     from bench.records.record import safe_name
     from bench.reports.figures.heatmaps import draw_heatmaps
 
-    for one in found:
-        name = one.method if one.seed is None else f"{one.method} seed {one.seed}"
-        maps = one.probes["attention_sink"].get("maps")
+    for run in runs:
+        name = run.method if run.seed is None else f"{run.method} seed {run.seed}"
+        probe = run.probes["attention_sink"]
+        maps = probe.get("maps")
         if maps is None:
-            click.echo(f"no heatmap of {name}: {one.probes['attention_sink']['missing']}", err=True)
+            print_stderr(f"no heatmap of {name}: {probe['missing']}")
             continue
         for number, tower in enumerate(maps, start=1):
             title = name if len(maps) == 1 else f"{name}, tower {number}"
             path = folder / f"{safe_name(title.replace(' ', '-').replace(',', ''))}.svg"
             draw_heatmaps(tower["tokens"], tower["layers"], title, path)
-            click.echo(f"heatmap: {path}", err=True)
+            print_stderr(f"heatmap: {path}")
 
 
 def _print_records(results: Path, campaign: str, form: str) -> None:
@@ -192,8 +193,8 @@ def _print_records(results: Path, campaign: str, form: str) -> None:
 
     store = ResultStore(results, campaign)
     source = make_campaign(store, store.records())
-    found = probed_runs(source.records)
-    if not found:
+    runs = probed_runs(source.records)
+    if not runs:
         raise InputError(
             "no record has probes",
             where=f"{_WHERE}, campaign {campaign}",
@@ -202,6 +203,6 @@ def _print_records(results: Path, campaign: str, form: str) -> None:
         )
     if form == "json":
         relations = all_relations(source)
-        print_json({"probes": list(map(asdict, found)), "mechanism": list(map(asdict, relations))})
+        print_json({"probes": list(map(asdict, runs)), "mechanism": list(map(asdict, relations))})
     else:
-        click.echo(format_grids([*probe_grids(found), *mechanism_grids(source)]), nl=False)
+        click.echo(format_grids([*probe_grids(runs), *mechanism_grids(source)]), nl=False)

@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.options import PATH, combine_options, filter_options, format_option, results_option
+from bench.cli.options import (
+    PATH,
+    combine_options,
+    filter_options,
+    format_option,
+    print_stderr,
+    results_option,
+)
 from bench.cli.strict_option import strict_option
 from bench.errors import BenchError, DataError, InputError, not_one_of
 from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
-    from bench.records.record import RunRecord
     from bench.reports.campaign import Campaign
     from bench.reports.formats.paper_latex import PaperStyle
 
@@ -24,25 +30,25 @@ _row_options = combine_options(
         "--methods",
         metavar="IDS",
         shell_complete=completion.recorded_methods,
-        help="Only these methods, with commas between them.",
+        help="Only these methods, comma-separated.",
     ),
     strict_option(
         "--order",
         type=click.Choice(["score", "given"]),
         default="score",
-        help="given: as --methods has them.",
+        help="Order of rows; given: as in --methods.",
     ),
     strict_option(
-        "--names", metavar="FILE", help="Names to print: lines METHOD = \"name\"; 'published': the papers'."
+        "--names", metavar="FILE", help='File with lines METHOD = "name", or published: the papers\' names.'
     ),
     strict_option("--columns", metavar="NAMES", help="Only these columns, in this order."),
     strict_option("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
 )
 _paper_options = combine_options(
-    strict_option("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX that a paper can print."),
-    strict_option("--caption", metavar="LATEX", help="Its caption, in the place of what was measured."),
+    strict_option("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX table for a paper."),
+    strict_option("--caption", metavar="LATEX", help="Its caption, in place of the default one."),
     strict_option("--label", help="Its label, such as tab:main."),
-    strict_option("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite beside the names."),
+    strict_option("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite next to the names."),
 )
 
 
@@ -55,24 +61,22 @@ _paper_options = combine_options(
     "--baseline",
     metavar="METHOD",
     shell_complete=completion.recorded_method,
-    help="Mark what differs from this method with daggers.",
+    help="Mark significant differences from this method with daggers.",
 )
-@strict_option(
-    "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
-)
+@strict_option("--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE does.")
 @strict_option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
-    help="Scores of the checkpoint that the dev set chose, or of the training's last.",
+    help="Scores of the checkpoint that the dev set selected, or of the last one.",
 )
 @strict_option(
     "--rank-supervised",
     is_flag=True,
-    help="Rank supervised rows among the others; else they stand below them.",
+    help="Rank supervised rows among the others instead of listing them below.",
 )
 @_paper_options
-@strict_option("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
+@strict_option("--standalone", is_flag=True, help="Write a complete LaTeX document.")
 @strict_option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
 @results_option
 @strict_option(
@@ -80,7 +84,7 @@ _paper_options = combine_options(
     metavar="NAME[,NAME...]",
     default="local",
     shell_complete=completion.campaigns,
-    help="Folders of records below --results; several are one report, refused where they contradict.",
+    help="Folders of records below --results, merged into one report; contradictions are an error.",
 )
 def report_command(
     form: str,
@@ -91,14 +95,13 @@ def report_command(
     figures: Path | None,
     **chosen: Any,
 ) -> None:
-    """Print the tables of campaigns from their records alone: leaderboards and sweeps, or one by name.
+    """Print leaderboards and other tables of campaigns.
 
-    html is one file for a browser, without a network: everything that the records hold.
+    html is one self-contained file for a browser, with all tables and figures.
     """
     from bench.cli.terminal import get_screen
     from bench.render.formats import parse_columns
-    from bench.reports.report import TableOptions, all_figures
-    from bench.reports.report import render_report as make
+    from bench.reports.report import TableOptions, all_figures, render_report
 
     paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
     if given := [f"--{name.removesuffix('s')}" for name, value in paper.items() if value is not None]:
@@ -110,22 +113,22 @@ def report_command(
     source, damaged = _load_campaign(**chosen, published=bool(given))
     try:
         look = TableOptions(parse_columns(columns), get_screen(width), _make_style(source, **paper))
-        made = make(source, form, table, look, standalone=standalone)
+        tables = render_report(source, form, table, look, standalone=standalone)
     except BenchError:
-        for error in damaged:  # it may be why
-            click.echo(str(error), err=True)
+        for error in damaged:  # a possible cause
+            print_stderr(str(error))
         raise
-    click.echo(made, nl=False)
+    click.echo(tables, nl=False)
     if figures is not None:
         from bench.render.figure_files import draw_figures
 
         for path in draw_figures(all_figures(source), figures):
-            click.echo(f"figure: {path}", err=True)
+            print_stderr(f"figure: {path}")
     _raise_damaged(damaged)
 
 
 def _check_latex_format(form: str, table: str | None, option: str) -> str:
-    """The format of a paper's table; raises InputError where another one, or another table, is asked for."""
+    """Return the format of a paper's table; raises InputError for another format or table."""
     asked = click.get_current_context().get_parameter_source("form")
     if form != "latex" and asked is not click.core.ParameterSource.DEFAULT:
         raise InputError(f"{option} is for LaTeX", where=f"--format {form}", hint="leave out --format")
@@ -144,11 +147,11 @@ def _make_style(source: Campaign, **asked: str | None) -> PaperStyle | None:
 
 
 def _raise_damaged(errors: Sequence[DataError]) -> None:
-    """Say which records couldn't be read, the last line an error that exits with 1."""
+    """Raise an error for unreadable records, after a line for each of several."""
     if len(errors) == 1:
         raise BenchError(errors[0].what, where=errors[0].where, hint=errors[0].hint)
     for error in errors:
-        click.echo(str(error), err=True)
+        print_stderr(str(error))
     if errors:
         raise BenchError(f"{len(errors)} records can't be read", hint="the lines above say why")
 
@@ -167,48 +170,44 @@ def _load_campaign(
     published: bool,
     rank_supervised: bool,
 ) -> tuple[Campaign, list[DataError]]:
-    """Return the chosen part of a campaign or several, and why records of them can't be read."""
+    """Return the chosen part of one or several campaigns, and the errors of unreadable records."""
+    from bench.comparison.selection import match_method_id
     from bench.reports import merge_campaigns, method_choice
     from bench.reports.campaign import Campaign, prepare_campaign
     from bench.reports.records import last_checkpoints
 
     stores = merge_campaigns.parse_campaigns(results, campaign)
-    every = merge_campaigns.collect_records(stores)
-    found = [
-        one for one in every if profile in (None, one.record.profile) and suite in (None, one.record.suite)
+    collected = merge_campaigns.collect_records(stores)
+    matching = [
+        entry
+        for entry in collected
+        if profile in (None, entry.record.profile) and suite in (None, entry.record.suite)
     ]
-    if not found:
+    if not matching:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
-    known = [one.record for one in found]
+    known = [entry.record for entry in matching]
     rows = method_choice.parse_method_list(methods, known)
-    found = merge_campaigns.merge_records([one for one in found if not rows or one.record.method in rows])
-    records = tuple(one.record for one in found)
+    chosen = [entry for entry in matching if not rows or entry.record.method in rows]
+    merged = merge_campaigns.merge_records(chosen)
+    records = tuple(entry.record for entry in merged)
     if checkpoint == "last":
         records = tuple(last_checkpoints(records))
-    baseline = _find_baseline(baseline, records)
+    if baseline is not None:
+        row_names = {record.method for record in records}
+        method = match_method_id(baseline, row_names, records)
+        if method not in row_names:
+            raise not_one_of(f"no record of '{baseline}'", baseline, sorted(row_names), where="--baseline")
+        baseline = method
     sweeps = tuple(merge_campaigns.merge_sweeps(stores, profile, suite))
-    homes = merge_campaigns.record_stores(found)
     source = prepare_campaign(
         Campaign(
             *(stores, records, sweeps, baseline, rounded),
-            homes=homes,
+            homes=merge_campaigns.record_stores(merged),
             rank_supervised=rank_supervised,
             last=checkpoint == "last",
         )
     )
     source = method_choice.restrict_campaign(source, rows, known, given=order == "given")
     names = method_choice.PUBLISHED if names is None and published else names
-    source = method_choice.name_methods(source, names, {one.record.method for one in every})
-    return source, [error for one in found for error in one.errors]
-
-
-def _find_baseline(baseline: str | None, records: Sequence[RunRecord]) -> str | None:
-    from bench.comparison.selection import match_method_id
-
-    if baseline is None:
-        return None
-    names = {record.method for record in records}
-    found = match_method_id(baseline, names, records)
-    if found not in names:
-        raise not_one_of(f"no record of '{baseline}'", baseline, sorted(names), where="--baseline")
-    return found
+    source = method_choice.name_methods(source, names, {entry.record.method for entry in collected})
+    return source, [error for entry in merged for error in entry.errors]

@@ -17,31 +17,34 @@ from bench.errors import printable
 @click.command()
 @click.argument("record", type=PATH)
 @data_option()
-@strict_option("--model", help="Model folder or file, where the record's profile doesn't name it.")
-@strict_option("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
+@strict_option("--model", help="Model folder or file, if the record's profile has none.")
+@strict_option("--corpus", type=PATH, help="Training text, if not the profile's.")
 @text_column_option
-@strict_option("--pairs", type=PATH, help="Labelled pairs, where they aren't the profile's.")
-@strict_option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
+@strict_option("--pairs", type=PATH, help="Labelled pairs, if not the profile's.")
+@strict_option(
+    "--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run. Repeatable."
+)
 @plugin_option
 def rerun_command(
     record: Path, data_dir: Path | None, copies: Sequence[str], plugins: Sequence[str], **given: Any
 ) -> None:
-    """Repeat a RECORD.json, training included, and say equal, or which digits differ (exit code 1).
+    """Repeat a record, training included, and compare every digit.
 
-    Other versions or another CPU can change digits: where they differ too, that is said.
+    Prints equal, or the differing digits (exit code 1). Other versions or another CPU can change digits; a
+    difference of these is printed too.
     """
     from bench.config.method_ids import parse_copies
-    from bench.execution.repetition import rerun_record as repeat
+    from bench.execution.repetition import rerun_record
     from bench.records.machines import machine_warnings
     from bench.records.store import read_record
 
     then = read_record(record)
     load_plugin_options(plugins)
-    found, now = repeat(then, data=data_dir, copies=parse_copies(copies), **given)
-    if not found:
+    differences, now = rerun_record(then, data=data_dir, copies=parse_copies(copies), **given)
+    if not differences:
         click.echo("equal: every score is the same to the last digit")
         return
-    for difference in found:
+    for difference in differences:
         click.echo(printable(f"{difference.name}: then {difference.then!r}, now {difference.now!r}"))
     if other := machine_warnings([then], [now]):
         click.echo(f"not on equal versions and CPU, which may change digits: {printable('; '.join(other))}")

@@ -26,44 +26,42 @@ _CHUNK = {"cpu": 1024, "cuda": 16_384, "mps": 4096}  # sentences: minutes of wor
 
 @click.command()
 @strict_option(
-    "--pivots", required=True, help="Comma-separated, e.g. fr,ru; zh:cmn_Hans where a model has several."
+    "--pivots", required=True, help="Languages, such as fr,ru; zh:cmn_Hans for a model with several targets."
 )
-@strict_option("--corpus", type=PATH, help="Training text, lines or a table's column; or:")
+@strict_option("--corpus", type=PATH, help="Training text: lines, or a table's column.")
 @text_column_option
-@strict_option("--profile", shell_complete=completion.profile, help="Take this profile's training text.")
+@strict_option("--profile", shell_complete=completion.profile, help="Or the training text of this profile.")
 @data_option("For --profile; default BENCH_DATA.")
 @strict_option("--out", type=PATH, required=True, help="Folder of the copies.")
-@strict_option("--models", type=PATH, help="Folder with opus-mt-en-X; default the hub's cache.")
-@strict_option("--beams", type=click.IntRange(1, 16), default=1, help="1 is greedy.")
+@strict_option("--models", type=PATH, help="Folder with opus-mt-en-X; default: the hub's cache.")
+@strict_option("--beams", type=click.IntRange(1, 16), default=1, help="Beam size; 1 is greedy.")
 @strict_option("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
 @device_options()
 def rtt_command(pivots: str, out: Path, models: Path | None, **options: Any) -> None:
     """Translate a training text to each pivot language and back, for `bench run --copy`.
 
-    Writes NAME.en-X-en.txt, line i for sentence i, and its provenance NAME.en-X-en.json. Stopped at any
-    moment, the same command goes on from the last finished part.
+    Writes NAME.en-X-en.txt, line i for sentence i, and its provenance NAME.en-X-en.json. After an
+    interruption the same command resumes from the last finished part.
     """
     from bench.nn.device import torch_threads
     from bench.nn.marian import BATCH_TOKENS, check_sentencepiece, find_translation_model
 
-    wanted = _parse_pivots(pivots)
+    codes = _parse_pivots(pivots)
     text = _read_training_text(
         options["corpus"], options["text_column"], options["profile"], options["data_dir"]
     )
     check_device(options["device"])
     check_sentencepiece()
     options["batch_tokens"] = options["batch_tokens"] or BATCH_TOKENS[options["device"]]
-    found = {
-        pivot: (find_translation_model("en", pivot, models), find_translation_model(pivot, "en", models))
-        for pivot in wanted
-    }
-    trips = [_make_trip(text, pivot, wanted[pivot], out, found[pivot], options) for pivot in wanted]
-    for trip in trips:
-        trip.finished()  # refuses what can't be replaced before anything is translated
+    trips = []
+    for pivot, code in codes.items():
+        pair = find_translation_model("en", pivot, models), find_translation_model(pivot, "en", models)
+        trips.append((_make_trip(text, pivot, code, out, pair, options), pair))
+    for trip, _ in trips:
+        trip.finished()  # raises for a file that must not be replaced, before any translation
     with torch_threads(options["threads"], needs_torch=True):
-        for trip in trips:
-            facts = _make_copy(trip, found[trip.pivot], options)
-            _print_copy(trip, facts)
+        for trip, pair in trips:
+            _print_copy(trip, _make_copy(trip, pair, options))
 
 
 def _make_copy(
@@ -90,7 +88,7 @@ def _make_copy(
 
 
 def _print_copy(trip: RoundTrip, facts: dict[str, Any]) -> None:
-    """Print the file to stdout, and to stderr how many translations are not whole."""
+    """Print the file to stdout, and the number of incomplete translations to stderr."""
     copy = facts["copy"]
     click.echo(
         f"{trip.text}: {copy['lines']:,} lines, sha256 {copy['sha256'][:12]}, {facts['seconds']:.0f} s"
@@ -129,7 +127,7 @@ def _make_trip(
 
 
 def _parse_pivots(text: str) -> dict[str, str | None]:
-    """Pivot to the code of its target language (or None); raises InputError."""
+    """Map each pivot to the code of its target language, None without one."""
     pivots: dict[str, str | None] = {}
     for part in text.split(","):
         match = _PIVOT.fullmatch(part.strip())

@@ -37,8 +37,8 @@ _CARD = 14
 def list_command(what: str, plugins: tuple[str, ...], results: Path) -> None:
     """List methods, suites, profiles, sweeps, probes or campaigns.
 
-    With --plugin: the methods of the file or package alone. A campaign's line has its profiles, methods,
-    records (and how many failed or are damaged) and the day of the last one.
+    With --plugin, only the methods of that file or package. A campaign's line has its profiles, methods,
+    records (with failed and damaged ones) and the day of the last record.
     """
     if plugins and what != "methods":
         raise InputError(f"{what} come from no plug-in", where="--plugin", expected="bench list methods")
@@ -105,7 +105,6 @@ def _list_probes() -> NameRows:
 
 
 def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
-    """A line for every campaign with records."""
     from bench.records.store import ResultStore
 
     if not results.is_dir():
@@ -122,19 +121,11 @@ def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
             continue
         failed = sum(record.status != "ok" for record in records)
         days = [str(record.timing.get("started", ""))[:10] for record in records]
-        yield (
-            folder.name,
-            ", ".join(
-                [
-                    f"profiles {'+'.join(sorted({record.profile for record in records})) or '-'}",
-                    _format_count(len({record.method for record in records}), "method"),
-                    _format_count(len(records), "record"),
-                    f"{failed} failed",
-                    *([f"{len(damaged)} damaged"] if damaged else []),
-                    f"last {max(days, default='-')}",
-                ]
-            ),
-        )
+        profiles = "+".join(sorted({record.profile for record in records})) or "-"
+        methods = _format_count(len({record.method for record in records}), "method")
+        counts = f"{methods}, {_format_count(len(records), 'record')}, {failed} failed"
+        counts += f", {len(damaged)} damaged" if damaged else ""
+        yield folder.name, f"profiles {profiles}, {counts}, last {max(days, default='-')}"
 
 
 def _format_count(number: int, what: str) -> str:
@@ -146,7 +137,7 @@ def _format_count(number: int, what: str) -> str:
 @strict_option(
     "--profile",
     shell_complete=completion.profile,
-    help="Also what `bench run` would do with it in this profile.",
+    help="Show what `bench run` would train in this profile.",
 )
 @set_option
 @plugin_option
@@ -155,13 +146,13 @@ def _format_count(number: int, what: str) -> str:
 @strict_option("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
 @data_option()
 def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
-    """Show a method's card: sources, equations, options, deviations.
+    """Show a method's card, or what a run in a profile would do.
 
-    Of a model folder (hf:PATH, st:PATH): what is read, missing and unread, pooling, longest input, where
-    dropout is drawn, and which methods can train on it.
+    The card has sources, equations, options and deviations. For a model folder (hf:PATH, st:PATH): weights
+    read, missing and unread, pooling, longest input, dropout layers, and the methods that can train on it.
 
-    With --profile what would run instead: backbone, training text, dev set, suites, the steps of every stage,
-    and every option with its source: given, the profile's table, its budget, or the card.
+    With --profile, what would run: backbone, training text, dev set, suites, the steps of every stage, and
+    every option with its source: given, the profile's table, its budget, or the card.
     """
     from bench.config.method_ids import parse_method, parse_overrides
     from bench.config.spec import RunSpec
@@ -200,7 +191,6 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
 
 
 def _print_folder(request: MethodRequest, card: MethodCard) -> None:
-    """Print what bench reads in a model folder, and which methods can train on it."""
     from bench.card import BuildContext
     from bench.config.method_ids import split_argument
     from bench.execution.folder_report import report_folder
@@ -223,7 +213,7 @@ def _print_folder(request: MethodRequest, card: MethodCard) -> None:
 
 
 def format_card(card: MethodCard) -> Iterator[str]:
-    """A method's card, as it is shown."""
+    """Yield the lines of a method's card."""
     yield f"{card.name} ({card.kind}, version {card.version}): {card.summary}"
     yield "one run, no seed" if card.deterministic else "seeded"
     for title, lines in (

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bench.cli.compare import make_item_drawer
-from bench.cli.options import filter_options, item_options, print_json, results_options
+from bench.cli.options import filter_options, item_options, print_json, print_stderr, results_options
 from bench.cli.strict_option import strict_option
 from bench.errors import InputError, printable
 
@@ -19,13 +18,13 @@ if TYPE_CHECKING:
     from bench.comparison.item_bootstrap import CampaignRun
 
 MOST_NAMED = 6
-"""Pairs of methods that the text names; of more it says how many."""
+"""Pairs of methods named in the text; for more, only their number."""
 
 
 @click.command()
 @filter_options
 @item_options
-@strict_option("--tasks", is_flag=True, help="Print the interval of every task too.")
+@strict_option("--tasks", is_flag=True, help="Also print the interval of every task.")
 @results_options
 def stats_command(
     profile: str | None,
@@ -36,9 +35,9 @@ def stats_command(
     tasks: bool,
     **options: Any,
 ) -> None:
-    """Draw the items of a campaign's records once, and print intervals of every record and method.
+    """Print bootstrap intervals over items for all records.
 
-    The draws are kept in results/CAMPAIGN/stats, where bench compare finds them.
+    The draws are saved in results/CAMPAIGN/stats and reused by bench compare.
     """
     from bench.cli.terminal import format_grids
     from bench.comparison.campaign_intervals import compute_method_intervals, compute_record_intervals
@@ -62,17 +61,16 @@ def stats_command(
         )
     methods, pairs = compute_method_intervals(runs, level), _find_pairs(runs)
     drawer = make_item_drawer(draws, options["data_dir"])
-    records = list(compute_record_intervals(runs, level, drawer, partial(click.echo, err=True)))
+    records = list(compute_record_intervals(runs, level, drawer, print_stderr))
     if options["form"] == "json":
         tables = {"methods": list(map(asdict, methods)), "records": list(map(asdict, records))}
-        paired = [
-            dict(zip(("profile", "suite", "first", "second", "shared"), one, strict=True)) for one in pairs
-        ]
+        names = ("profile", "suite", "first", "second", "shared")
+        paired = [dict(zip(names, pair, strict=True)) for pair in pairs]
         print_json({"campaign": campaign, "level": level, "draws": draws, **tables, "pairs": paired})
         return
     notes = tuple(dict.fromkeys(note for run in runs for note in run.record.notes))
     table = method_interval_grid(methods, campaign, level)
-    if len({one.method for one in methods}) > 1:
+    if len({interval.method for interval in methods}) > 1:
         table = replace(table, notes=(*table.notes, _explain_intervals(pairs)))
     grids = [table, record_interval_grid(records, level, draws, notes)]
     if tasks:
@@ -85,28 +83,27 @@ def _find_pairs(runs: Sequence[CampaignRun]) -> list[tuple[str, str, str, str, s
     from bench.comparison.confounders import describe_pairing
     from bench.comparison.selection import Group, group_by, sort_runs_by_seed
 
-    found = []
-    for (profile, suite), here in group_by(runs, lambda run: (run.record.profile, run.record.suite)).items():
-        methods = group_by(sort_runs_by_seed(here), lambda run: run.record.method)
-        groups = [Group(name, tuple(of_method)) for name, of_method in sorted(methods.items())]
+    pairs = []
+    places = group_by(runs, lambda run: (run.record.profile, run.record.suite))
+    for (profile, suite), place_runs in places.items():
+        methods = group_by(sort_runs_by_seed(place_runs), lambda run: run.record.method)
+        groups = [Group(name, tuple(method_runs)) for name, method_runs in sorted(methods.items())]
         for a, b in combinations(groups, 2):
             if shared := describe_pairing(a, b):
-                found.append((profile, suite, a.label, b.label, shared))
-    return found
+                pairs.append((profile, suite, a.label, b.label, shared))
+    return pairs
 
 
 def _explain_intervals(pairs: Sequence[tuple[str, str, str, str, str]]) -> str:
-    """Say that intervals of two methods are no test of their difference, and of whom they hide most."""
-    said = (
+    """Return the note that two intervals are no test of a difference, with the pairs that share seeds."""
+    note = (
         "Two of these intervals don't tell whether two methods differ: bench compare A B does, or bench "
         "report --table significance for all."
     )
     if not pairs:
-        return said
-    named = dict.fromkeys(
-        f"{printable(a)} and {printable(b)}, which {shared}" for _, _, a, b, shared in pairs
-    )
+        return note
+    named = {f"{printable(a)} and {printable(b)}, which {shared}": None for _, _, a, b, shared in pairs}
     whose = "; ".join(named) if len(named) <= MOST_NAMED else f"{len(named)} pairs of methods"
     return (
-        f"{said} Runs of one seed are pairs for {whose}: what the seed decides cancels in their difference."
+        f"{note} Runs of one seed are pairs for {whose}: what the seed decides cancels in their difference."
     )

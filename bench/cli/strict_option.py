@@ -12,20 +12,19 @@ import click
 from bench.errors import InputError, not_one_of
 
 LISTS = ("methods", "seeds", "suite", "probes")
-"""Options whose value is a list with commas: an array in the file too."""
-
+"""Options whose value is a comma-separated list; a file may give an array."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class StrictOption(click.Option):
-    """An option with one value: given twice it is refused, where click would keep the last in silence.
+    """An option that may be given once, where click silently keeps the last value.
 
-    A ``multiple`` one joins the list of ``--config``, where click would drop that list in silence.
+    A ``multiple`` one extends the list of ``--config``, which click silently drops.
     """
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Let the parser keep every value that is given."""
+        """Let the parser keep every value."""
         if self.has_one_value:
             parser.add_option(obj=self, opts=self.opts, dest=self.name, action="append", nargs=self.nargs)
         else:
@@ -40,8 +39,8 @@ class StrictOption(click.Option):
             raise click.BadOptionUsage(self.opts[0], f"{self.opts[0]} is given {len(given)} times", ctx)
         opts = {**opts, self.name or "": given[0]} if given else opts
         if self.multiple and (words := opts.get(self.name or "")):
-            in_file = (ctx.default_map or {}).get(self.name or "", ())
-            opts = {**opts, self.name or "": merge_entries(in_file, words)}
+            file_words = (ctx.default_map or {}).get(self.name or "", ())
+            opts = {**opts, self.name or "": merge_entries(file_words, words)}
         return super().handle_parse_result(ctx, opts, args)
 
     @property
@@ -51,9 +50,9 @@ class StrictOption(click.Option):
 
 
 def merge_entries(first: Sequence[str], winning: Sequence[str]) -> list[str]:
-    """Return the entries of two lists; one of the second replaces those of the first with its NAME=.
+    """Return the entries of two lists; an entry of the second replaces those of the first with its NAME=.
 
-    What is given twice within one list stays, for the command to refuse.
+    Duplicates within one list stay, for the command to refuse.
 
     >>> merge_entries(["a.b=1", "a.c=1", "x.py"], ["a.b = 2", "x.py", "y.py"])
     ['a.c=1', 'a.b = 2', 'x.py', 'y.py']
@@ -63,17 +62,17 @@ def merge_entries(first: Sequence[str], winning: Sequence[str]) -> list[str]:
 
 
 def _entry_name(entry: str) -> str:
-    """What stands before "=", without the blanks that --set allows there; all of an entry without it."""
+    """Return the part before "=" without blanks, or all of an entry without "="."""
     return "".join(entry.partition("=")[0].split())
 
 
 def strict_option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Return ``click.option`` whose value is refused where it is given twice, unless it is ``multiple``."""
+    """Return ``click.option`` with a :class:`StrictOption`."""
     return click.option(*names, cls=StrictOption, **settings)
 
 
 def _read_config_file(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
-    """Make a file's values the defaults of the command that is being read; raises InputError."""
+    """Make a file's values the defaults of the command; raises InputError."""
     if path is None:
         return
     where = f"--config {path}"
@@ -84,24 +83,26 @@ def _read_config_file(context: click.Context, _option: click.Parameter, path: Pa
     except (ValueError, RecursionError) as error:  # such as text that is not UTF-8 or not TOML
         raise InputError(f"it is not TOML: {error}", where=where) from error
     options = _list_long_options(context.command)
-    found: dict[str, Any] = {}
+    defaults = dict(context.default_map or {})
     for name, value in values.items():
         if name not in options:
             what = f"{context.info_name} has no option '{name}'"
             raise not_one_of(what, name, sorted(options), where=where)
-        found[str(options[name].name)] = _check_value(name, value, options[name], where)
-    context.default_map = {**(context.default_map or {}), **found}
+        defaults[str(options[name].name)] = _check_value(name, value, options[name], where)
+    context.default_map = defaults
 
 
 def _list_long_options(command: click.Command) -> dict[str, click.Option]:
-    """The options of a command by their long names without dashes, but --config itself."""
-    own = [option for option in command.params if isinstance(option, click.Option)]
-    named = {name.removeprefix("--"): option for option in own for name in option.opts if name[:2] == "--"}
-    return {name: option for name, option in named.items() if name != "config"}
+    """Return the options of a command except --config, by their long names without dashes."""
+    options: dict[str, click.Option] = {}
+    for option in command.params:
+        if isinstance(option, click.Option) and option.name != "config":
+            options |= {name.removeprefix("--"): option for name in option.opts if name.startswith("--")}
+    return options
 
 
 def _check_value(name: str, value: Any, option: click.Option, where: str) -> Any:
-    """Return a value as click takes it; raises InputError for one of another type."""
+    """Return a value as click takes it; raises InputError for another type."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     expected, fits = "a text in quotes", isinstance(value, str)
     if option.is_flag:
@@ -131,6 +132,6 @@ config_option = strict_option(
     expose_value=False,
     callback=_read_config_file,
     metavar="FILE.toml",
-    help="Options by their long names from a file; what stands on the command line wins, in a list only "
-    "over the entry of the same name. Paths in it start at the current folder, as on the command line.",
+    help="Read options by their long names; the command line wins, in repeatable options entry by entry. "
+    "Paths are relative to the current folder.",
 )

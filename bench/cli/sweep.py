@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 @click.argument("name", shell_complete=completion.sweep)
 @seeds_option("1-2")
 @run_options
-@strict_option("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")
+@strict_option("--dry-run", is_flag=True, help="Print question, grid, seeds and cells; run nothing.")
 @estimate_option
 def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
-    """Run the grid of sweep NAME (see `bench list sweeps`) and print its table.
+    """Run a predefined grid of options and print its table.
 
-    Its cells are those of `bench run`: what is finished in the campaign is not computed again.
+    NAME is one of `bench list sweeps`. Cells are those of `bench run`; finished ones are skipped.
     """
     from bench.cli.terminal import format_grids
     from bench.config import profiles
@@ -61,16 +61,11 @@ def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> N
     methods = dict.fromkeys(point.method for point in points)
     plan = make_plan(replace(spec, methods=parse_methods(",".join(methods))))
     check_folder_names(plan)
-    if plan.spec.executor == "local":  # else the nodes' devices count
+    if plan.spec.executor == "local":  # a cluster has its own devices
         check_device(plan.spec.device, plan.spec.ranks)
-    manifest = Manifest(
-        wanted.name,
-        plan.jobs[0].cell.profile,
-        tuple(plan.suites),
-        spec.seeds,
-        tuple((point.row, point.column, plan.ids[point.method]) for point in points),
-    )
-    kept = add_earlier_runs(manifest, plan.store.root)
+    cells = tuple((point.row, point.column, plan.ids[point.method]) for point in points)
+    manifest = Manifest(wanted.name, plan.jobs[0].cell.profile, tuple(plan.suites), spec.seeds, cells)
+    extended = add_earlier_runs(manifest, plan.store.root)
     if dry_run or estimate:
         click.echo(f"{wanted.name}: {wanted.question} ({wanted.source})")
         click.echo(f"{len(methods)} methods x seeds {options['seeds']}: {', '.join(methods)}")
@@ -80,7 +75,7 @@ def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> N
         exit_if_failed(conflicts)
         return
     plan.store.prepare()
-    save_manifest(kept, plan.store.root)
+    save_manifest(extended, plan.store.root)
     failed = execute_plan(plan)
     click.echo(format_grids(sweep_grids([manifest], read_plan_records(plan), plan.store.campaign)), nl=False)
     exit_if_failed(failed)

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 def get_screen(width: int | None = None) -> Screen:
-    """Return what stdout is: a terminal of its width, or a file; ``width`` is for both.
-
-    A file's tables depend on nothing but the records, so COLUMNS is for terminals alone.
-    """
+    """Return the width of stdout and whether it is a terminal; for a file COLUMNS is ignored."""
     from bench.render.formats import Screen
 
     terminal = sys.stdout is not None and sys.stdout.isatty()
@@ -36,21 +33,19 @@ def get_screen(width: int | None = None) -> Screen:
 
 def format_grids(grids: Sequence[Grid]) -> str:
     """Return tables for stdout."""
-    from bench.render import formats as render
+    from bench.render.formats import render_text
 
-    return render.render_text(grids, get_screen())
+    return render_text(grids, get_screen())
 
 
-PLAIN_EVERY = 30.0
-"""Seconds between plain lines."""
-LOOK_EVERY = 1.0
-"""Seconds between looks at what runs."""
+PLAIN_EVERY = 30.0  # seconds between plain lines
+LOOK_EVERY = 1.0  # seconds between updates of the display
 _MOST = 100  # lines of cells at a time
 
 
 @contextmanager
 def repeat_call(seconds: float, call: Callable[[], object]) -> Iterator[None]:
-    """Call a function every so many seconds while the block runs, in a thread of its own."""
+    """Call a function every so many seconds while the block runs, in a thread."""
     ended = threading.Event()
 
     def repeat() -> None:
@@ -68,12 +63,7 @@ def repeat_call(seconds: float, call: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar over sentences on stderr, or a line every half minute where that is no terminal.
-
-    Args:
-        what: What it counts.
-        total: How many there are, None where nobody knows.
-    """
+    """Yield what advances a progress bar on stderr, or a line every half minute outside a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -97,7 +87,7 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]
 
 
 def format_progress(what: str, done: int, total: int | None, seconds: float) -> str:
-    """One line on something that is counted.
+    """Format progress as one line.
 
     >>> format_progress("pretrain", 300, 1200, 60)
     'pretrain: 300 of 1,200, 5 a second, 60 s gone, 3 min left'
@@ -111,17 +101,12 @@ def format_progress(what: str, done: int, total: int | None, seconds: float) -> 
 
 
 ShowRuns = Callable[[Mapping[str, "RunMonitor"]], None]
-"""Called with runs by their title, at every look at them."""
+"""Called with runs by their title, at every update."""
 
 
 @contextmanager
 def open_display(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[ShowRuns]:
-    """Yield what shows runs: live in a terminal, else in plain lines every half minute.
-
-    Args:
-        console: Where to.
-        clock: Seconds.
-    """
+    """Yield what shows runs: live in a terminal, otherwise in plain lines every half minute."""
     if console.is_terminal:
         from rich.live import Live
 
@@ -141,7 +126,7 @@ def open_display(console: Console, clock: Callable[[], float] = time.monotonic) 
 
 
 def format_runs(runs: Mapping[str, RunMonitor]) -> Iterator[str]:
-    """Plain lines: one of each cell that runs, then one of the run."""
+    """Yield plain lines: one a running cell, then one of the run."""
     for title, run in runs.items():
         yield from run.lines()[:_MOST]
         yield title + run.summary()
@@ -173,13 +158,7 @@ def _build_run_table(runs: Mapping[str, RunMonitor], width: int) -> RenderableTy
 def watch_run(
     folder: Path, *, console: Console, logs: Sequence[Callable[[Path], None]] = ()
 ) -> Iterator[None]:
-    """Show what a run does while the block runs.
-
-    Args:
-        folder: Of its events.
-        console: Stderr's.
-        logs: Called with the folder at every look, and once at the end.
-    """
+    """Show a run's events while the block runs; ``logs`` are called at every update and at the end."""
     from bench.execution.monitor import RunMonitor
 
     run = RunMonitor(folder)

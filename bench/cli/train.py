@@ -22,6 +22,7 @@ from bench.cli.options import (
     executor_options,
     make_spec,
     precision_option,
+    print_stderr,
     train_options,
 )
 from bench.cli.strict_option import strict_option
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from bench.training.pretraining import PretrainSettings
 
 
+Train = Callable[..., dict[str, Any]]
+
+
 @click.command()
 @strict_option(
     "--profile",
@@ -42,32 +46,32 @@ if TYPE_CHECKING:
     shell_complete=completion.profile,
     help="A profile with a [pretrain] table.",
 )
-@strict_option("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
+@strict_option(
+    "--world-seed", type=click.IntRange(0), help="Seed of profile mini's synthetic text; default 1."
+)
 @strict_option(
     "--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line."
 )
 @strict_option("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
 @strict_option("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
-@strict_option(
-    "--heads", type=click.IntRange(1, 1024), help="Its attention heads; default 64 of the width each."
-)
+@strict_option("--heads", type=click.IntRange(1, 1024), help="Its attention heads; default: of width 64.")
 @strict_option(
     "--max-length",
     type=click.IntRange(3, 4096),
-    help="Its positions, and the tokens that it reads of a line; default the profile's.",
+    help="Its positions, and the tokens read of each line; default the profile's.",
 )
-@strict_option("--split", is_flag=True, help="Read all of a longer line, in several rows.")
+@strict_option("--split", is_flag=True, help="Split longer lines into several rows, in place of truncation.")
 @strict_option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
 @strict_option(
     "--minutes",
     type=NumberRange(0, 100_000, min_open=True),
-    help="Stop then, in place of the profile's steps; the rate follows the time, so no run is like another.",
+    help="Train this long instead; the rate follows the clock, so runs are not reproducible.",
 )
+@strict_option("--prepare", is_flag=True, help="Only write the tokenised text and its counts to --out.")
+@strict_option("--prepared", type=PATH, metavar="FOLDER", help="Train on the text that --prepare wrote.")
 @strict_option(
-    "--prepare", is_flag=True, help="Train nothing: write the text, tokenised and counted, to --out."
+    "--give-up", is_flag=True, help="Stop if the first 500 steps taught the model next to nothing."
 )
-@strict_option("--prepared", type=PATH, metavar="FOLDER", help="The text is what --prepare wrote there.")
-@strict_option("--give-up", is_flag=True, help="End after 500 steps that taught the model hardly anything.")
 @strict_option("--seed", type=click.IntRange(0), default=1)
 @device_options()
 @precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
@@ -86,10 +90,10 @@ def pretrain_command(
     out: Path,
     **given: Any,
 ) -> None:
-    """Pretrain a profile's own BERT with its masked-LM head, or give a finished one a head.
+    """Pretrain a profile's own BERT, or add a masked-LM head.
 
-    Profile mini's backbone was made by it; minilm-mlm is what diffcse and infocse need in profile minilm.
-    Each minute the model is kept in OUT-unfinished, until the finished one is in OUT.
+    Profile mini's backbone was made with it; diffcse and infocse need minilm-mlm in profile minilm. Every
+    minute the model is saved in OUT-unfinished; the finished one is in OUT.
     """
     began = time.monotonic()
     from bench.config import profiles
@@ -100,20 +104,23 @@ def pretrain_command(
     if not chosen.pretrain:
         pretrained = [name for name in profiles.profile_names() if profiles.load_profile(name).pretrain]
         raise InputError(
-            f"the backbone of profile '{profile}' comes from elsewhere",
+            f"profile '{profile}' has no [pretrain] table",
             where="bench pretrain --profile",
             expected=f"one of {', '.join(pretrained)}",
         )
     _check_output_folder(out)
     check_precision(precision, device, "--precision")
     check_device(device)
+    if steps is not None and minutes is not None:
+        raise InputError(
+            "training ends by steps or by time", where="--steps and --minutes", expected="one of them"
+        )
     if steps is not None:
-        chosen = _set_steps(chosen, steps, minutes)
+        chosen = replace(chosen, pretrain={**chosen.pretrain, "steps": steps})
     if prepare:
         return _prepare_text(chosen, out, threads, **given)
-    train, command = (
-        _plan_new_model(chosen, **given) if "layers" in chosen.pretrain else _plan_head(chosen, **given)
-    )
+    plan = _plan_new_model if "layers" in chosen.pretrain else _plan_head
+    train, command = plan(chosen, **given)
     total = None if minutes else chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
     command += "" if steps is None else f" --steps {steps}"
     command += "" if minutes is None else f" --minutes {minutes:g}"
@@ -132,13 +139,13 @@ def pretrain_command(
             began=began,
             give_up=give_up,
             progress=advance,
-            say=partial(click.echo, err=True),
+            say=print_stderr,
         )
     return _print_result(out, facts)
 
 
 def _print_result(out: Path, facts: Mapping[str, Any]) -> None:
-    """What was made, and whether it has learned anything."""
+    """Print the size and loss, with a warning where the loss is close to that of token frequencies."""
     from bench.training.pretraining_watch import LEARNED
 
     size = (out / "model.safetensors").stat().st_size / 1e6
@@ -149,15 +156,14 @@ def _print_result(out: Path, facts: Mapping[str, Any]) -> None:
         f"after {facts['settings']['steps']:,} steps, {accuracy}{facts['cpu_seconds']:.0f} CPU s"
     )
     if loss > LEARNED * known:
-        click.echo(
-            f"{out}: how frequent each token is makes a loss of {known:.3f}, and this model has hardly "
-            "learned more: give it more steps, a smaller rate or a longer warm-up",
-            err=True,
+        print_stderr(
+            f"{out}: barely better than token frequencies, whose loss is {known:.3f}: "
+            "use more steps, a smaller rate or a longer warm-up"
         )
 
 
 def _check_output_folder(out: Path) -> None:
-    """Raise InputError where no new folder can be written: before hours of training, not after them."""
+    """Raise InputError where no new folder can be written, before hours of training."""
     from bench.records.filesystem import check_new_folder
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -168,46 +174,40 @@ def _check_output_folder(out: Path) -> None:
         raise InputError(f"it can't be written: {error.strerror}", where=f"--out {out}") from error
 
 
-def _set_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
-    if minutes is not None:
-        raise InputError("it ends by steps or by time", where="--steps and --minutes", expected="one of them")
-    return replace(profile, pretrain={**profile.pretrain, "steps": steps})
-
-
-Train = Callable[..., dict[str, Any]]
-
-
 def _prepare_text(profile: Profile, out: Path, threads: int, **given: Any) -> None:
-    """Write what a text is made of for a new BERT, and train nothing."""
+    """Write the prepared text of a new BERT."""
     from bench.nn.device import torch_threads
     from bench.training.prepared_text import prepare_text, save_prepared_text
 
     if "layers" not in profile.pretrain:
         raise InputError(
-            f"profile '{profile.name}' gives a finished model a head",
+            f"profile '{profile.name}' adds a head to a finished model",
             where="--prepare",
             expected="a profile that makes a new BERT, such as mini",
         )
     if given["prepared"] is not None:
         raise InputError("it is prepared already", where="--prepare and --prepared", expected="one of them")
     text, settings, split, _ = _load_text(profile, **given)
-    sizes = {"max_length": settings.max_length, "vocabulary": settings.vocabulary, "hidden": settings.hidden}
+    sizes = {name: getattr(settings, name) for name in TEXT_SIZES}
     with torch_threads(threads, needs_torch=True):
-        made = prepare_text(cast("Corpus", text), **sizes, split=split, say=partial(click.echo, err=True))
-    save_prepared_text(made, out)
-    tokens = sum(map(len, made.rows))
+        prepared = prepare_text(cast("Corpus", text), **sizes, split=split, say=print_stderr)
+    save_prepared_text(prepared, out)
+    tokens = sum(map(len, prepared.rows))
     click.echo(
-        f"{out}: {len(made.rows):,} rows, {tokens:,} tokens, a vocabulary of {len(made.tokenizer):,}; "
-        f"train on it with --prepared {out}"
+        f"{out}: {len(prepared.rows):,} rows, {tokens:,} tokens, a vocabulary of "
+        f"{len(prepared.tokenizer):,}; train on it with --prepared {out}"
     )
 
 
 def _plan_new_model(profile: Profile, **given: Any) -> tuple[Train, str]:
-    """What trains a new BERT on the mini world's text or another, and what of its command that adds."""
+    """Return what trains a new BERT, and the options that its recorded command needs."""
     from bench.training.pretraining import pretrain as train_backbone
 
     text, settings, split, command = _load_text(profile, **given)
     return partial(train_backbone, text, settings, split=split), command
+
+
+TEXT_SIZES = ("max_length", "vocabulary", "hidden")
 
 
 def _load_text(
@@ -219,7 +219,7 @@ def _load_text(
     split: bool,
     **sizes: int | None,
 ) -> tuple[Corpus | PreparedText, PretrainSettings, bool, str]:
-    """The text of a new BERT, its settings, whether lines are split, and what its command says of them."""
+    """Return the text of a new BERT, its settings, whether lines are split, and the options of all that."""
     from bench.data.mini.world_text import pretraining_text
     from bench.data.source import DEFAULT_SEED, World
     from bench.training.prepared_text import load_prepared_text
@@ -228,41 +228,36 @@ def _load_text(
     if data_dir is not None:
         raise InputError("this profile's text is not read from data", where=f"--data {data_dir}")
     if corpus is not None and world_seed is not None:
-        raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
+        raise InputError("this text is not synthetic", where=f"--world-seed {world_seed}")
     if prepared is not None and (corpus is not None or world_seed is not None or split):
         raise InputError(
             "the text is prepared",
             where=f"--prepared {prepared}",
             expected="no --corpus, --world-seed or --split",
         )
+    chosen = _choose_sizes(profile.pretrain, **sizes)
+    settings = PretrainSettings(**profile.pretrain | chosen)
     text: Corpus | PreparedText
+    world = None
     if prepared is not None:
         text = load_prepared_text(prepared)
         split, name = text.sizes["split"], text.text["name"]
         world = text.text["world"] and text.text["world"]["seed"]
-        asked = {**profile.pretrain, **_choose_sizes(profile.pretrain, **sizes)}
-        text.check(
-            {name: asked[name] for name in ("max_length", "vocabulary", "hidden")},
-            where=f"--prepared {prepared}",
-        )
+        text.check({size: getattr(settings, size) for size in TEXT_SIZES}, where=f"--prepared {prepared}")
     elif corpus is not None:
-        text = read_pretraining_text(corpus)
-        name, world = corpus.name, None
+        text, name = read_pretraining_text(corpus), corpus.name
     else:
         world = DEFAULT_SEED if world_seed is None else world_seed
         text = pretraining_text(World(world))
-        name = text.name
     command = f" --corpus {name}" if world is None else f" --world-seed {world}"
-    chosen = _choose_sizes(profile.pretrain, **sizes)
-    command += "".join(f" --{name.replace('_', '-')} {number}" for name, number in chosen.items())
-    command += " --split" if split else ""
-    return text, PretrainSettings(**profile.pretrain | chosen), split, command
+    command += "".join(f" --{size.replace('_', '-')} {number}" for size, number in chosen.items())
+    return text, settings, split, command + (" --split" if split else "")
 
 
 def _choose_sizes(
     known: Mapping[str, Any], hidden: int | None, heads: int | None, **others: int | None
 ) -> dict[str, int]:
-    """The sizes that are given, and the heads that follow from a width."""
+    """Return the given sizes, and the heads that follow from a width."""
     given = {**others, "hidden": hidden, "heads": heads}
     chosen = {name: number for name, number in given.items() if number is not None}
     width = chosen.get("hidden", known["hidden"])
@@ -270,9 +265,9 @@ def _choose_sizes(
         chosen["heads"] = next(n for n in range(max(1, width // 64), 0, -1) if width % n == 0)
     if width % chosen.get("heads", known["heads"]):
         raise InputError(
-            f"a width of {width} can't be shared by {chosen['heads']} heads",
+            f"{chosen['heads']} heads can't share a width of {width}",
             where=f"--heads {chosen['heads']}",
-            expected="heads that divide it",
+            expected="a divisor of the width",
         )
     return chosen
 
@@ -286,31 +281,28 @@ def _plan_head(
     split: bool,
     **sizes: int | None,
 ) -> tuple[Train, str]:
-    """What gives the profile's backbone a head, trained on its text below the data folder, or another."""
+    """Return what trains a head for the profile's backbone, and the options that its command needs."""
     from bench.config.profiles import backbone_reference
     from bench.data.source import data_folder
     from bench.nn.model_folder import resolve_folder
     from bench.training.masked_lm_training import MlmSettings
     from bench.training.pretraining import read_documents, read_pretraining_text, train_mlm_head
 
+    name = profile.backbone["name"]
     if world_seed is not None:
-        raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
-    where, name = f"profile {profile.name}", profile.backbone["name"]
+        raise InputError("this text is not synthetic", where=f"--world-seed {world_seed}")
     if split:
         raise InputError(
             f"a head for {name} reads the start of a line", where="--split", expected="--profile mini"
         )
     if prepared is not None:
-        raise InputError(
-            f"a head for {name} reads a text as it is",
-            where=f"--prepared {prepared}",
-            expected="--corpus FILE",
-        )
+        where, expected = f"--prepared {prepared}", "--corpus FILE"
+        raise InputError(f"a head for {name} reads plain text", where=where, expected=expected)
     for size, number in sizes.items():
         if number is not None:
             where = f"--{size.replace('_', '-')} {number}"
             raise InputError(f"{name} has its sizes", where=where, expected="--profile mini")
-    backbone = resolve_folder(backbone_reference(profile), where=where, name=name)
+    backbone = resolve_folder(backbone_reference(profile), where=f"profile {profile.name}", name=name)
     if corpus is not None and data_dir is not None:
         raise InputError("the text is the one of --corpus", where=f"--data {data_dir}")
     if corpus is not None:
@@ -330,42 +322,43 @@ def _plan_head(
 @click.argument("methods", metavar="METHOD[,METHOD...]", shell_complete=completion.methods)
 @strict_option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
 @strict_option("--values", required=True, help="Comma-separated, at most 6.")
-@strict_option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
-@strict_option("--seed", type=click.IntRange(0), default=100, help="Not one of 1-10, which are reported.")
+@strict_option("--first", help="Values to try first; then only neighbours of the best one are tried.")
+@strict_option("--seed", type=click.IntRange(0), default=100, help="Any seed but 1-10, which are reported.")
 @train_options
 @strict_option(
     "--workers",
     type=click.IntRange(1, 256),
-    help="Values side by side; default 1, with Ray as many as the cluster has room for.",
+    help="Values in parallel; default 1, with Ray as many as fit the cluster.",
 )
 @executor_options
-@strict_option("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
+@strict_option("--results", type=PATH, default=Path("results"), help="Folder of the training stages.")
 def tune_command(
     methods: str, option: str, values: str, first: str | None, seed: int, **options: Any
 ) -> None:
-    """Choose each METHOD's learning rate on the dev set alone, with the budget every method gets.
+    """Choose a learning rate on the dev set.
 
-    Prints the dev score of each value, then the lines for the profile's TOML.
+    Each METHOD gets the same budget. Prints the dev score of each value, then the lines for the profile's
+    TOML.
     """
     from bench.execution.tuning import tune_option
 
-    ray = options["executor"] == "ray"
     check_device(options["device"], options["ranks"])
-    given = {"methods": methods, "seeds": (seed,), "suites": None}
-    spec = make_spec({**options, **given, "workers": options["workers"] or (0 if ray else 1)})
+    workers = options["workers"] or (0 if options["executor"] == "ray" else 1)
+    given = {"methods": methods, "seeds": (seed,), "suites": None, "workers": workers}
+    spec = make_spec({**options, **given})
 
     def report(method: str, value: float, outcome: float | str) -> None:
         text = f"FAILED, {outcome}" if isinstance(outcome, str) else f"dev {100 * outcome:.2f}"
-        click.echo(f"{method}, {option}={value!r}: {text}", err=True)
+        print_stderr(f"{method}, {option}={value!r}: {text}")
 
     grid = [text.strip() for text in values.split(",")]
     begin = [text.strip() for text in first.split(",")] if first else []
     failed = []
     for request in spec.methods:
-        one = replace(spec, methods=(request,))
+        method = replace(spec, methods=(request,))
         try:
-            click.echo(tune_option(one, option, grid, partial(report, printable(request.text)), begin))
+            click.echo(tune_option(method, option, grid, partial(report, printable(request.text)), begin))
         except CellFailedError as error:
-            failed.append(error)  # the others are tuned first
+            failed.append(error)  # after the other methods
     if failed:
         raise CellFailedError("; ".join(map(str, failed)))

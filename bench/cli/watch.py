@@ -17,16 +17,15 @@ from bench.errors import printable
 @click.command()
 @results_option
 @strict_option(
-    "--campaign",
-    shell_complete=completion.campaign,
-    help="Only this one; default all below --results.",
+    "--campaign", shell_complete=completion.campaign, help="Only this one; default all below --results."
 )
-@strict_option("--once", is_flag=True, help="Print what runs now, and leave.")
+@strict_option("--once", is_flag=True, help="Print the running cells once and exit.")
 def watch_command(results: Path, campaign: str | None, once: bool) -> None:
-    """Show the cells that run, from any terminal that sees the results folder.
+    """Show running cells and their progress.
 
-    What `bench run` shows of itself: stage, step, loss, last dev score, sentences a second, time left. Cells
-    whose process was killed are named as stopped. Ends when nothing runs any more; Ctrl-C ends it too.
+    It works in any terminal that sees the results folder, and shows the columns of `bench run`: stage, step,
+    loss, last dev score, sentences a second, ETA. Cells of killed processes are listed as stopped. It exits
+    when all cells have ended, or by Ctrl-C.
     """
     from rich.console import Console
 
@@ -42,18 +41,18 @@ def watch_command(results: Path, campaign: str | None, once: bool) -> None:
             del runs[path]
         return {f"{printable(path.parent.parent.name)}: ": run for path, run in runs.items()}
 
-    found = look()
+    shown = look()
     console = Console()
     if once or not console.is_terminal:
-        for line in format_runs(found):
+        for line in format_runs(shown):
             click.echo(line)
     if not once:
         with suppress(KeyboardInterrupt), open_display(console) as show:
-            while any(run.alive for run in found.values()):
-                show(found)
+            while any(run.alive for run in shown.values()):
+                show(shown)
                 time.sleep(LOOK_EVERY)
-                found = look()
-    if not any(run.alive for run in found.values()):
+                shown = look()
+    if not any(run.alive for run in shown.values()):
         where = results if campaign is None else results / campaign
         missing = "" if where.is_dir() else " (there is no such folder)"
         click.echo(f"nothing runs below {printable(str(where))}{missing}")

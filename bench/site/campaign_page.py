@@ -111,12 +111,7 @@ def _collect_items(campaign: Campaign, data: Path | None) -> tuple[list[dict[str
 
 
 def _task(one: RankedItems) -> dict[str, Any]:
-    return {
-        "task": one.task,
-        "texts": one.texts,
-        "gold": one.gold,
-        "ranks": list(one.ranks.values()),
-    }
+    return {"task": one.task, "texts": one.texts, "gold": one.gold, "ranks": list(one.ranks.values())}
 
 
 def _draw_curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:

@@ -147,7 +147,7 @@ def test_damaged_records_and_predictions_are_named_and_run_again(
     cli: Cli, tmp_path: Path, force: tuple[str, ...]
 ) -> None:
     arguments = ("run", "--methods", "noise", "--seeds", "1-4", *TOY)
-    assert "made anew" not in cli(*arguments)[2]
+    assert ": replaces " not in cli(*arguments)[2]
     good = stable_bytes(tmp_path)
     folder = tmp_path / "results" / "local" / "mini" / "noise"
     (folder / "seed-1" / "toy.json").write_text('{"half')
@@ -166,11 +166,11 @@ def test_damaged_records_and_predictions_are_named_and_run_again(
         assert f" {state} ({reason}" in lines[seed - 1]
     assert "(" not in lines[3]
     code, _, err = cli(*arguments, *force)
-    said = [line for line in err.splitlines() if "made anew" in line]
+    said = [line for line in err.splitlines() if ": replaces " in line]
     assert (code, len(said)) == (0, 3)
     for line, (seed, reason) in zip(said, reasons.items(), strict=True):
         path = f"results/local/mini/noise/seed-{seed}/toy.json"
-        assert line.startswith(f"noise seed {seed} on toy: made anew, {path}: {reason}")
+        assert line.startswith(f"noise seed {seed} on toy: replaces {path}: {reason}")
     assert stable_bytes(tmp_path) == good
 
 
@@ -278,7 +278,7 @@ BAD = [
     ),
     (
         "run --methods noise --suite toy --dry-run --detect 1 --shard 1/2",
-        "--detect: a shard has some of the seeds ... leave out --shard",
+        "--detect: a shard has only some of the seeds ... leave out --shard",
     ),
     ("run --methods noise --set scale --suite toy", "--set: 'scale' is not an override"),
     ("run --methods noise --campaign ../x --suite toy", "--campaign: '../x' is not a campaign name"),

@@ -66,8 +66,8 @@ def test_an_mps_device_that_is_there_is_accepted(monkeypatch: pytest.MonkeyPatch
         ("run --train-precision bf16-weights", "--train-precision bf16-weights: MPS computes in fp32"),
         ("run --precision bf16", "--precision bf16: MPS computes in fp32; expected fp32"),
         ("run --precision fp16", "--precision fp16: MPS computes in fp32; expected fp32"),
-        ("run --compile inductor", "--compile inductor: steps on MPS aren't compiled; expected none"),
-        ("run --compile graphs", "--compile graphs: steps on MPS aren't compiled; expected none"),
+        ("run --compile inductor", "--compile inductor: MPS can't compile steps; expected none"),
+        ("run --compile graphs", "--compile graphs: MPS can't compile steps; expected none"),
         ("run --ranks 2", "--ranks 2: MPS is one GPU, for one process; expected --ranks 1"),
         (
             "run --executor ray",

@@ -105,7 +105,7 @@ def test_init_writes_a_folder_and_replaces_nothing(cli: Cli, tmp_path: Path) -> 
     (tmp_path / "my" / "method.py").write_text("mine")
     (tmp_path / "my" / "run.toml").unlink()
     said = refusal(cli, "init", "my")
-    assert "README.md, method.py, profile.toml are there already" in said
+    assert "README.md, method.py, profile.toml" in said
     assert (tmp_path / "my" / "method.py").read_text() == "mine"
     assert not (tmp_path / "my" / "run.toml").exists()
 

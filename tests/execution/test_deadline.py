@@ -138,7 +138,7 @@ def test_what_is_left_is_named_with_the_command_that_goes_on(
     code, out, err = cli(*run)
     assert (code, "noise" in out) == (130, True)
     command = " ".join(("bench", *run))
-    left = f"deadline: 2 of 4 cells left (noise seeds 2,3 on toy); go on with: {command}"
+    left = f"deadline: 2 of 4 cells left (noise seeds 2,3 on toy); resume with: {command}"
     assert err.splitlines()[-1] == left
     assert len(stable_bytes(tmp_path)) == 4  # two records, each with its predictions
     monkeypatch.setattr(CellTimes, "seconds", long_seeds())
@@ -179,7 +179,7 @@ def test_a_deadline_that_is_none_is_one_line(cli: Cli, value: str) -> None:
 
 
 def test_force_and_a_deadline_would_never_end(cli: Cli) -> None:
-    assert "--deadline: the run that goes on would run" in refusal(cli, *RUN, "--deadline", "5", "--force")
+    assert "--deadline: resuming would run" in refusal(cli, *RUN, "--deadline", "5", "--force")
 
 
 def test_a_dry_run_says_what_a_deadline_does(cli: Cli) -> None:

@@ -546,7 +546,7 @@ def test_sigterm_ends_as_ctrl_c_does(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # an earlier test may have left a library's
     code, out, err = cli(*RUN)
     after = signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
-    hint = "interrupted; finished cells are kept, the same command goes on from them"
+    hint = "interrupted; finished cells are kept, repeat the command to resume"
     assert (code, out, err.split()) == (143, "", hint.split())
     assert after == signal.SIG_DFL
 

@@ -144,7 +144,7 @@ def _damage_cells(
         check(what)
         done = run(folder, command)
         expect(done.code == 0, f"{what}: {done.error[-500:]}")
-        named = "made anew, " in done.error or (what, name) == ("missing", "toy.json")
+        named = ": replaces " in done.error or (what, name) == ("missing", "toy.json")
         expect(named, f"{what}: not named: {done.error[-500:]}")
         check_whole(folder, expected)
         changed = {path.parent.name for path, stamp in finished(folder).items() if before.get(path) != stamp}

@@ -36,7 +36,7 @@ from tests.support.cli import last_of_each
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = Path(__file__).parent / "plugin"
-INTERRUPTED = "interrupted; finished cells are kept, the same command goes on from them"
+INTERRUPTED = "interrupted; finished cells are kept, repeat the command to resume"
 STARTED = ".started"
 _LAUNCH = f"""
 import os, runpy, sys

@@ -235,10 +235,10 @@ def test_the_dry_run_prints_the_table(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--detect", "1"), "error: --detect: a run plans nothing; expected --dry-run or --estimate as well"),
+        (("--detect", "1"), "error: --detect: it is for dry runs; expected --dry-run or --estimate as well"),
         (
             ("--spread", "1", "--dry-run"),
-            "error: --spread: it says nothing alone; expected --detect POINTS as well",
+            "error: --spread: it belongs to --detect; expected --detect POINTS as well",
         ),
         (("--detect", "0", "--dry-run"), "0.0 is not in the range"),
         (("--detect", "nan", "--dry-run"), "'nan' is not a valid float range"),

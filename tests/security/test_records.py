@@ -88,8 +88,7 @@ def test_a_local_task_is_no_path(cli: Cli, tmp_path: Path, name: str) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "command",
-    [("report", "--format", "html"), ("stats",), ("compare", "noise#1", "noise#2")],
+    "command", [("report", "--format", "html"), ("stats",), ("compare", "noise#1", "noise#2")]
 )
 def test_a_record_stands_where_it_says_or_is_refused(
     cli: Cli, campaign: Path, tmp_path: Path, values: dict[str, Any], seal: str, command: tuple[str, ...]

@@ -256,8 +256,7 @@ def secret(data_dir: Path) -> tuple[RunRecord, str]:
 
 
 @pytest.mark.parametrize(
-    "place",
-    ["overlap-wiki.csv", "probes.json", "along.json", "gradient/a/gradient.json", "record"],
+    "place", ["overlap-wiki.csv", "probes.json", "along.json", "gradient/a/gradient.json", "record"]
 )
 def test_a_file_that_quotes_real_data_is_refused(
     secret: tuple[RunRecord, str], data_dir: Path, tmp_path: Path, place: str

@@ -33,11 +33,7 @@ CASES: dict[str, tuple[str, dict[str, OptionValue], str]] = {
         {"neighbours": 2, "radius": 0.5, "tau": 0.5, "perturbed_gradient": "encoder"},
         "vascl",
     ),
-    "denosent": (
-        "denosent",
-        {"decoder_layers": 1, "decoder_inner": 8, "noise": 0.0, "rtt": "d"},
-        "denosent",
-    ),
+    "denosent": ("denosent", {"decoder_layers": 1, "decoder_inner": 8, "noise": 0.0, "rtt": "d"}, "denosent"),
     "bsl": ("bsl", {"rtt": "none", "drop_last": True}, "bsl"),
     "unsee_barlow": ("unsee_barlow", {"layers": 1}, "unsee_barlow"),
     "unsee_corinfomax": ("unsee_corinfomax", {"layers": 1}, "unsee_corinfomax"),

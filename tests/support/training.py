@@ -138,12 +138,7 @@ class Trained:
 
 
 def train_alone(
-    name: str,
-    backbone: Path,
-    out: Path,
-    given: Mapping[str, Any] | None = None,
-    /,
-    **changes: OptionValue,
+    name: str, backbone: Path, out: Path, given: Mapping[str, Any] | None = None, /, **changes: OptionValue
 ) -> Trained:
     """Run a method's first stage, without plan, cache or record.
 

@@ -300,7 +300,7 @@ def test_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pyt
     facts = json.loads((tmp_path / "made" / "pretraining.json").read_text())
     assert facts["command"] == "bench pretrain --profile minilm-mlm --seed 1 --out DIR"
     for extra, message in (
-        (("--world-seed", "2"), "this text does not come from a made-up world"),
+        (("--world-seed", "2"), "this text is not synthetic"),
         (("--profile", "mini"), "this profile's text is not read from data"),
         (("--corpus", "t.txt"), "the text is the one of --corpus"),
     ):
