@@ -199,8 +199,8 @@ ENCODING = (
         "vectors_in_another_order",
         "batch order",
         BACKBONE,
-        "output[rows] = found",
-        "output[sorted(rows)] = found",
+        "output[rows] = fetched",
+        "output[sorted(rows)] = fetched",
         RECOMPUTE,
     ),
     Mutation(

@@ -1,4 +1,4 @@
-"""What a transformer of any architecture is: causal, moved by padding, how long its input, its vocabulary."""
+"""Traits of a transformer of any architecture: causality, padding, longest input, vocabulary."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bench.errors import InputError
 from bench.nn.hidden_states import is_layered
 
 ENCODERS_OF_PAIRS = ("t5", "mt5", "umt5")
-"""Encoder-decoders of which the encoder alone is read; BART's kind reads a sentence with both."""
+"""Encoder-decoders that give the encoder's states; BART's kind reads a sentence with both sides."""
 DEFAULT_LENGTH = 512
-"""Longest input where neither the model nor its tokenizer says one (relative positions)."""
+"""Longest input by default (relative positions)."""
 _UNBOUNDED = 1_000_000  # transformers' tokenizers say 1e30
 _EQUAL = 1e-6  # of the largest component: a state that nothing behind it has changed
 _NEAR = 1e-4  # of the largest component: rounding is below 1e-6, what padding changes above 1e-2
@@ -26,12 +26,12 @@ _INSTEAD = ("eos_token", "bos_token", "unk_token")
 
 
 class ModelTraits(NamedTuple):
-    """What one look at a model shows.
+    """A model's traits, measured on a few tokens.
 
     Args:
         dim: Components of a state of its last layer.
-        causal: The first token's state does not depend on what follows it.
-        sees_padding: States of a sentence change with the padding behind it, although that is masked.
+        causal: The first token's state depends on that token only.
+        sees_padding: Masked padding changes a sentence's states.
     """
 
     dim: int
@@ -40,56 +40,52 @@ class ModelTraits(NamedTuple):
 
 
 def select_auto_class(kind: object) -> Any:
-    """The class of transformers that reads sentences for a ``model_type``."""
+    """Return the class of transformers that reads sentences for a ``model_type``."""
     return AutoModelForTextEncoding if kind in ENCODERS_OF_PAIRS else AutoModel
 
 
 def inspect_model(model: Any, where: str) -> ModelTraits:
-    """Look at a model: its states' size, whether it is causal, and whether padding changes its states.
+    """Measure a model's state size, causality and sensitivity to padding.
 
-    By a row that is padded beside a longer one that begins alike; and by that row alone, unless the model is
-    causal, so that nothing behind a token can change its state.
+    Encodes a row padded next to a longer one with the same start. A bidirectional model also encodes the row
+    unpadded.
 
     Raises:
-        InputError: it can't be run on token ids alone, gives no state for each token, or needs padding that
-            changes its states.
+        InputError: it needs more than token ids, gives fewer states than tokens, or can't avoid padding.
     """
     if is_layered(model):
         return ModelTraits(int(model.config.hidden_size), causal=False, sees_padding=False)
     middle, long = _count_embeddings(model) // 2, min(2 * _PROBE, count_positions(model) or 2 * _PROBE)
     short = max(1, long // 2)
     row = [middle, *(middle + 1 + i % 2 for i in range(short - 1))]
-    states = _compute_states(model, [row, [middle, *(middle - 1 - i % 2 for i in range(long - 1))]], where)
-    one, other = states[:, 0]
-    causal = bool((one - other).abs().max() <= _EQUAL * one.abs().max())
-    if causal:
-        return ModelTraits(int(states.shape[-1]), causal, sees_padding=False)
-    (alone,) = _compute_states(model, [row], where)
-    sees = bool((alone - states[0, :short]).abs().max() > _NEAR * alone.abs().max())
-    if sees:  # so that sentences of one length are read together, the shortest ones too
+    longer = [middle, *(middle - 1 - i % 2 for i in range(long - 1))]
+    states = _compute_states(model, [row, longer], where)
+    first, second = states[:, 0]
+    dim = int(states.shape[-1])
+    if bool((first - second).abs().max() <= _EQUAL * first.abs().max()):
+        return ModelTraits(dim, causal=True, sees_padding=False)
+    (unpadded,) = _compute_states(model, [row], where)
+    sees = bool((unpadded - states[0, :short]).abs().max() > _NEAR * unpadded.abs().max())
+    if sees:  # sentences of one length are then read together, the shortest ones too
         try:
             _compute_states(model, [row[:2]], where)
         except InputError as error:
-            raise InputError(
-                f"padding changes the states of {type(model).__name__}, which can't read two tokens without",
-                where=where,
-                expected="a model that reads short sentences or masks padding",
-            ) from error
-    return ModelTraits(int(states.shape[-1]), causal, sees_padding=sees)
+            name = type(model).__name__
+            what = f"padding changes the states of {name}, which can't read two tokens without"
+            expected = "a model that reads short sentences or masks padding"
+            raise InputError(what, where=where, expected=expected) from error
+    return ModelTraits(dim, causal=False, sees_padding=sees)
 
 
 def check_padding_index(model: Any, where: str) -> None:
-    """Raise InputError for a model that counts positions from its padding id and has none, as RoBERTa can."""
+    """Raise InputError for a RoBERTa-like model that lacks the padding id from which positions count."""
     if is_layered(model) and getattr(model.embeddings, "padding_idx", 0) is None:
-        raise InputError(
-            f"{type(model).__name__} counts positions from pad_token_id, which config.json leaves out",
-            where=where,
-            expected="a number",
-        )
+        what = f"{type(model).__name__} counts positions from pad_token_id, which config.json leaves out"
+        raise InputError(what, where=where, expected="a number")
 
 
 def state_size(model: Any) -> int:
-    """Components of a state of the last layer: in OPT-350m, say, fewer than its hidden size."""
+    """Return the components of a last-layer state; in OPT-350m, say, fewer than its hidden size."""
     if is_layered(model):
         return int(model.config.hidden_size)
     was_training = model.training
@@ -100,7 +96,7 @@ def state_size(model: Any) -> int:
 
 @torch.no_grad()
 def _compute_states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Tensor:
-    """States of rows of token ids, padded to the longest, (B, L, H) in float32."""
+    """Return the states of padded rows of token ids, (B, L, H) in float32."""
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=model.device)
     mask = torch.tensor([[i < len(row) for i in range(longest)] for row in rows], device=model.device)
@@ -108,17 +104,11 @@ def _compute_states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Te
         states: Tensor = model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
     except Exception as error:  # many kinds: an architecture that needs more than token ids
         reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise InputError(
-            f"{type(model).__name__} can't be run on token ids alone: {reason}",
-            where=where,
-            expected="an encoder or a decoder of text",
-        ) from error
+        what = f"{type(model).__name__} can't be run on token ids alone: {reason}"
+        raise InputError(what, where=where, expected="an encoder or a decoder of text") from error
     if states.shape[:2] != ids.shape:
-        raise InputError(
-            f"{type(model).__name__} gives {states.shape[1]} states for {longest} tokens",
-            where=where,
-            expected="a state for each token",
-        )
+        what = f"{type(model).__name__} gives {states.shape[1]} states for {longest} tokens"
+        raise InputError(what, where=where, expected="a state for each token")
     return states.float()
 
 
@@ -135,15 +125,12 @@ def check_first_token(model: Any, tokenizer: Any, *, causal: bool, where: str) -
     before, after = find_special_ids(tokenizer)
     mark = tokenizer.cls_token_id
     if mark is not None and mark in after and mark not in before:
-        raise InputError(
-            "its tokenizer puts the classification token last, so pooling 'cls' would take the first word",
-            where=where,
-            expected="pooling last for that token, or avg",
-        )
+        what = "its tokenizer puts the classification token last, so pooling 'cls' would take the first word"
+        raise InputError(what, where=where, expected="pooling last for that token, or avg")
 
 
 def find_special_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """The ids that a tokenizer puts before a sentence and behind it.
+    """Return the ids that a tokenizer puts before and after a sentence.
 
     Raises:
         InputError: it changes the sentence's own tokens.
@@ -157,20 +144,14 @@ def find_special_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 
 class TokenTypes(NamedTuple):
-    """Token types of a row, where a tokenizer gives others than 0.
-
-    Args:
-        before: Of the special tokens before a sentence.
-        inner: Of a sentence's own tokens.
-        after: Of the special tokens behind it.
-    """
+    """Token types of a row: of the leading specials, the sentence's tokens and the trailing specials."""
 
     before: list[int]
     inner: int
     after: list[int]
 
     def of(self, mask: Tensor) -> Tensor:
-        """Types of rows whose mask is 1 on tokens, (B, L); padding has 0."""
+        """Return the types of rows by their mask (1 on tokens), (B, L); padding has 0."""
         lengths = mask.sum(1, keepdim=True)
         place = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
         types = torch.full_like(place, self.inner)
@@ -182,53 +163,46 @@ class TokenTypes(NamedTuple):
 
 
 def find_token_types(model: Any, tokenizer: Any) -> TokenTypes | None:
-    """Return the token types that a tokenizer gives and a model reads; None where all are 0.
-
-    Raises:
-        InputError: it changes the sentence's own tokens.
-    """
+    """Return the token types that a tokenizer gives and a model reads; None where all are 0."""
     given = tokenizer("a").get("token_type_ids", [])
     if not any(given) or "token_type_ids" not in inspect.signature(model.forward).parameters:
         return None
-    known = getattr(model.config, "type_vocab_size", None)
-    if isinstance(known, int) and max(given) >= known:
-        raise InputError(
-            f"the tokenizer gives the token type {max(given)}, and the model has {known}",
-            where=Path(str(tokenizer.name_or_path)).name,
-        )
+    types = getattr(model.config, "type_vocab_size", None)
+    if isinstance(types, int) and max(given) >= types:
+        what = f"the tokenizer gives the token type {max(given)}, and the model has {types}"
+        raise InputError(what, where=Path(str(tokenizer.name_or_path)).name)
     before, after = map(len, find_special_ids(tokenizer))
     return TokenTypes(given[:before], given[before], given[len(given) - after :])
 
 
 def find_output_side(model: Any) -> str | None:
-    """Whose states a model gives, the encoder's or the decoder's, if its kind has both; else None."""
+    """Return "encoder" or "decoder", whose states a model with both sides gives; None for one side."""
     if model.config.model_type in ENCODERS_OF_PAIRS:
         return "encoder"
     return "decoder" if model.config.is_encoder_decoder else None
 
 
 def get_layer_states(output: Any) -> Sequence[Tensor]:
-    """States of every layer, of the decoder where a model has two sides."""
-    states = getattr(output, "hidden_states", None)
-    found: Sequence[Tensor] = output.decoder_hidden_states if states is None else states
-    return found
+    """Return the states of every layer, the decoder's where a model has two sides."""
+    states: Sequence[Tensor] | None = getattr(output, "hidden_states", None)
+    return output.decoder_hidden_states if states is None else states
 
 
 def first_position(model: Any) -> int:
-    """Position of a row's first token: 0, but padding_idx + 1 in RoBERTa's kind."""
+    """Return the position of a row's first token: 0, but padding_idx + 1 in RoBERTa's kind."""
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
 
 
 def count_positions(model: Any) -> int | None:
-    """Tokens that a transformer has positions for; None where its configuration names no number."""
-    found = getattr(getattr(model, "config", None), "max_position_embeddings", None)
-    return None if found is None or found < 0 else int(found) - first_position(model)
+    """Return the tokens that a transformer has positions for; None for relative positions."""
+    positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    return None if positions is None or positions < 0 else int(positions) - first_position(model)
 
 
 def find_longest_input(model: Any, tokenizer: Any) -> int:
-    """Longest input in tokens, specials included; raises InputError where no word has room."""
+    """Return the longest input in tokens, specials included; raises InputError where a word has no room."""
     positions, given = count_positions(model), tokenizer.model_max_length
     if not isinstance(given, int | float) or not given >= 3 or (positions is not None and positions < 3):
         raise InputError(
@@ -242,11 +216,7 @@ def find_longest_input(model: Any, tokenizer: Any) -> int:
 
 
 def set_padding_token(model: Any, tokenizer: Any, where: str) -> None:
-    """Give a causal model's tokenizer something to pad with: what stands behind a sentence is never read.
-
-    Raises:
-        InputError: there is no padding token, and none that could take its place.
-    """
+    """Give a causal model's tokenizer a padding token; raises InputError where none can serve."""
     size, pad = _count_embeddings(model), tokenizer.pad_token_id
     if pad is not None and pad < size:
         return
@@ -260,11 +230,7 @@ def set_padding_token(model: Any, tokenizer: Any, where: str) -> None:
 
 
 def check_vocabulary(model: Any, tokenizer: Any, where: str) -> None:
-    """Check that the model knows the tokenizer's tokens; added ones, which may never occur, are left out.
-
-    Raises:
-        InputError: a token whose id is beyond the model's table.
-    """
+    """Raise InputError for a token beyond the model's table; added tokens, which may never occur, may be."""
     size, added = _count_embeddings(model), tokenizer.added_tokens_decoder
     if len(tokenizer) <= size:
         return
@@ -274,7 +240,7 @@ def check_vocabulary(model: Any, tokenizer: Any, where: str) -> None:
 
 
 def missing_embedding_error(size: int, number: int, token: str, where: str) -> InputError:
-    """The error for a token that a model has no embedding of."""
+    """Return the error for a token without an embedding."""
     return InputError(
         f"the tokenizer's token {token!a} has the id {number}, the model's table of embeddings {size} rows",
         where=where,
@@ -283,7 +249,7 @@ def missing_embedding_error(size: int, number: int, token: str, where: str) -> I
 
 
 def find_table_limit(model: Any, tokenizer: Any) -> int | None:
-    """Rows of the model's table of embeddings, if the tokenizer has ids beyond it; else None."""
+    """Return the rows of a model's table of embeddings if the tokenizer has ids beyond it, otherwise None."""
     size = _count_embeddings(model)
     return size if max(tokenizer.get_vocab().values(), default=0) >= size else None
 

@@ -67,7 +67,7 @@ _TOGETHER = 32  # batches that CUDA encodes before the host waits for them
 
 @contextmanager
 def silence_libraries() -> Iterator[None]:
-    """Keep libraries from printing what they notice in a folder; what matters is checked here and raised."""
+    """Mute transformers and sentence-transformers; bench checks a folder itself and raises."""
     loggers = [logging.getLogger(name) for name in ("sentence_transformers", "transformers")]
     levels, bars = [logger.level for logger in loggers], transformers_logging.is_progress_bar_enabled()
     hide: Callable[[], None] = transformers_logging.disable_progress_bar
@@ -87,7 +87,7 @@ def silence_libraries() -> Iterator[None]:
 
 
 def _set_level(logger: logging.Logger, level: int) -> None:
-    """Set a logger's level; one that has it stays as it is, as logging forgets all levels that it keeps."""
+    """Set a logger's level only where it differs: setting one empties logging's cache of levels."""
     if logger.level != level:
         logger.setLevel(level)
 
@@ -97,20 +97,18 @@ def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any
 
     Args:
         folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
-        needs_pooler: Refuse a checkpoint without the pooler's weights.
+        needs_pooler: Refuse a checkpoint that lacks the pooler's weights.
 
     Raises:
-        InputError: no model in the folder, weights missing from the checkpoint, no padding token.
+        InputError: an incomplete folder: model, weights or padding token are missing.
     """
-    with (
-        silence_libraries(),
-        torch.random.fork_rng(devices=[]),
-    ):  # transformers draws what the checkpoint lacks
+    # transformers draws weights that the checkpoint lacks
+    with silence_libraries(), torch.random.fork_rng(devices=[]):
         return _load_whole_model(folder, needs_pooler=needs_pooler)
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
-    """Take the norms out of the last ``count`` layers; their weights stay, so that the model can be saved.
+    """Turn off the norms of the last ``count`` layers; their weights stay, so that the model can be saved.
 
     Raises:
         InputError: more layers than there are, or layers that share their weights.
@@ -124,32 +122,22 @@ def remove_layer_norms(model: Any, count: int) -> None:
         )
     for layer in layers[len(layers) - count :]:
         for norm in (module for module in layer.modules() if "Norm" in type(module).__name__):
-            norm.forward = _pass_through
+            norm.forward = lambda states: states
 
 
 def transformer_layers(model: Any) -> list[nn.Module]:
-    """Return a transformer's layers, first to last, whatever its architecture calls them.
-
-    Raises:
-        InputError: none can be told, as where layers share their weights.
-    """
+    """Return a transformer's layers, first to last; raises InputError where they share weights."""
     count = getattr(model.config, "num_hidden_layers", None)
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    found = [[*layers] for layers in lists if len(layers) == count]
-    if not found:
-        raise InputError(
-            f"the layers of a {type(model).__name__} can't be told apart",
-            expected=f"a list of its {count} layers, each with weights of its own",
-        )
-    return max(found, key=lambda layers: sum(p.numel() for layer in layers for p in layer.parameters()))
-
-
-def _pass_through(states: Tensor) -> Tensor:
-    return states
+    stacks = [[*layers] for layers in lists if len(layers) == count]
+    if not stacks:
+        what = f"the layers of a {type(model).__name__} share their weights"
+        raise InputError(what, expected=f"a list of its {count} layers, each with weights of its own")
+    return max(stacks, key=lambda layers: sum(p.numel() for layer in layers for p in layer.parameters()))
 
 
 def tokenize_rows(tokenizer: Any, sentences: Sequence[str], max_length: int) -> list[list[int]]:
-    """Token ids of each sentence, specials included, cut to ``max_length``."""
+    """Return the token ids of each sentence, specials included, cut to ``max_length``."""
     if not sentences:
         return []
     ids: list[list[int]] = tokenizer(list(sentences), truncation=True, max_length=max_length)["input_ids"]
@@ -157,22 +145,22 @@ def tokenize_rows(tokenizer: Any, sentences: Sequence[str], max_length: int) -> 
 
 
 class IndexedRows(Protocol):
-    """As much of a list as training needs: rows by number, the number of rows."""
+    """The part of a list that training needs: rows by number, and their count."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Count the rows."""
         ...
 
     def __getitem__(self, index: int, /) -> Any:
-        """One of them."""
+        """Return a row."""
         ...
 
 
 class TokenRows:
-    """The rows of :func:`token_rows`, each made when it is asked for: a run sees a part of a long text.
+    """The rows of :func:`tokenize_rows`, each made on request: a run sees a part of a long text.
 
     Args:
-        tokenizer: The tokenizer.
+        tokenizer: The tokenizer, which is copied.
         sentences: The text.
         max_length: Tokens a row keeps, specials included.
         numbered: Give (number, row).
@@ -186,11 +174,11 @@ class TokenRows:
         self._max_length, self._numbered = max_length, numbered
 
     def __len__(self) -> int:
-        """How many sentences."""
+        """Count the sentences."""
         return len(self._sentences)
 
     def __getitem__(self, index: int) -> Any:
-        """Token ids of one sentence."""
+        """Tokenize a sentence."""
         (row,) = tokenize_rows(self._tokenizer, [self._sentences[index]], self._max_length)
         return (index, row) if self._numbered else row
 
@@ -214,8 +202,8 @@ class TransformerEncoder:
         device: "cpu", "cuda" or "mps".
 
     Raises:
-        InputError: no model in the folder, weights missing from the checkpoint (the pooler's too, where the
-            pooling needs it), no padding token, or a template that lacks {sentence} or {mask}.
+        InputError: an incomplete folder (weights, the pooler's with pooling "pooler", or a padding token are
+            missing), or a template that lacks {sentence} or {mask}.
     """
 
     def __init__(
@@ -228,16 +216,15 @@ class TransformerEncoder:
         device: str = "cpu",
     ) -> None:
         self.pooling, self.first_layer, self.device = pooling, first_layer, device
+        folder = source if isinstance(source, Path) else None
         with silence_libraries():
-            self.model, self.tokenizer = (
-                source
-                if isinstance(source, tuple)
-                else load_backbone(source, needs_pooler=pooling == "pooler")
-            )
-            where = Path(str(self.tokenizer.name_or_path)).name
-            self.dim, self.causal, self.sees_padding = inspect_model(self.model.eval(), where)
+            if isinstance(source, Path):
+                source = load_backbone(source, needs_pooler=pooling == "pooler")
+            self.model, self.tokenizer = source
+            self._name = Path(str(self.tokenizer.name_or_path)).name
+            self.dim, self.causal, self.sees_padding = inspect_model(self.model.eval(), self._name)
         if pooling == "cls" and not is_layered(self.model):
-            check_first_token(self.model, self.tokenizer, causal=self.causal, where=where)
+            check_first_token(self.model, self.tokenizer, causal=self.causal, where=self._name)
         self.model.to(device)
         self.max_length = find_longest_input(self.model, self.tokenizer)
         self._table = find_table_limit(self.model, self.tokenizer)
@@ -249,8 +236,8 @@ class TransformerEncoder:
             "dim": self.dim,
             "parameters": self.model.num_parameters(),
             **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
-            **dtype_facts(source if isinstance(source, Path) else None),
-            **(find_ignored_code(source) if isinstance(source, Path) else {}),
+            **dtype_facts(folder),
+            **(find_ignored_code(folder) if folder else {}),
         }
         if side := find_output_side(self.model):
             self.facts["states"] = f"the {side}'s"
@@ -271,17 +258,21 @@ class TransformerEncoder:
     def encode_rows(
         self, ids: list[list[int]], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
-        """Encode rows of token ids, as :meth:`token_ids` makes them; otherwise as :meth:`encode`."""
+        """Encode rows of token ids, as :meth:`token_ids` makes them."""
         output = np.empty((len(ids), self.dim), dtype=np.float32)
         waiting: list[tuple[list[int], Tensor]] = []
         batches = list(self._batch_rows(ids, batch_tokens))
         for number, batch in enumerate(batches, start=1):
             with torch.inference_mode():
-                vectors = self._embed_rows(self._prepare_on_device([ids[index] for index in batch]))
-                waiting.append((batch, vectors.contiguous()))  # not the states that [CLS] is a view of
+                prepared = move_to_device(self._prepare_rows([ids[index] for index in batch]), self.device)
+                vectors = self._embed_rows(prepared).contiguous()  # [CLS] is a view of all states
+                waiting.append((batch, vectors))
             if self.device == "cpu" or number % _TOGETHER == 0 or number == len(batches):
-                for rows, found in zip(*_fetch_vectors(waiting), strict=True):
-                    output[rows] = found
+                fetched = torch.cat([vectors for _, vectors in waiting]).float().cpu().numpy()
+                start = 0
+                for rows, _ in waiting:
+                    output[rows] = fetched[start : start + len(rows)]
+                    start += len(rows)
                     if progress:
                         progress(len(rows))
                 waiting = []
@@ -290,10 +281,7 @@ class TransformerEncoder:
     def prepare(
         self, sentences: Sequence[str], batch_tokens: int | None = None
     ) -> tuple[tuple[Any, ...], Tensor]:
-        """What goes through the model at a time, and each sentence's place in it.
-
-        See :class:`bench.encoder.TensorEncoder`.
-        """
+        """Prepare the batches on the CPU; see :class:`bench.encoder.TensorEncoder`."""
         ids = self.token_ids(sentences)
         batches = list(self._batch_rows(ids, batch_tokens))
         parts = tuple(self._prepare_rows([ids[index] for index in batch]) for batch in batches)
@@ -301,12 +289,12 @@ class TransformerEncoder:
 
     @torch.no_grad()
     def embed(self, prepared: tuple[tuple[Any, ...], Tensor]) -> Tensor:
-        """The vectors; see :class:`bench.encoder.TensorEncoder`."""
+        """Compute the vectors; see :class:`bench.encoder.TensorEncoder`."""
         parts, place = prepared
         return torch.cat([self._embed_rows(part).float() for part in parts])[place]
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids with specials, cut at the model's maximum ("mask": the sentence inside the template)."""
+        """Return token ids with specials, cut at the model's maximum ("mask": inside the template)."""
         if self.prompt is not None:
             return self.prompt.rows(sentences, self.max_length)
         return tokenize_rows(self.tokenizer, sentences, self.max_length)
@@ -315,22 +303,19 @@ class TransformerEncoder:
         budget = batch_tokens or default_batch_tokens(self.device)
         return length_sorted_batches([len(row) for row in ids], budget, equal=self.sees_padding)
 
-    def _prepare_on_device(self, rows: list[list[int]]) -> Any:
-        return move_to_device(self._prepare_rows(rows), self.device)
-
     def _prepare_rows(self, rows: list[list[int]]) -> Any:
-        """The host's half of :meth:`_embed`."""
-        if self._table is not None and (largest := max(max(row, default=0) for row in rows)) >= self._table:
+        """Pad rows on the CPU."""
+        largest = 0 if self._table is None else max(max(row, default=0) for row in rows)
+        if self._table is not None and largest >= self._table:
             token = self.tokenizer.convert_ids_to_tokens(largest)
-            where = Path(str(self.tokenizer.name_or_path)).name
-            raise missing_embedding_error(self._table, largest, token, where)
+            raise missing_embedding_error(self._table, largest, token, self._name)
         multiple = 1 if self.device == "cpu" or self.sees_padding else BUCKET
         pad = self.tokenizer.pad_token_id
         return pad_chunk(rows, pad, multiple=multiple, room=self.max_length, masked=True)
 
     def _embed_rows(self, prepared: Any) -> Tensor:
-        """Vectors of the rows that go through the model together."""
-        chunk: Chunk = prepared
+        """Compute the vectors of rows that go through the model together."""
+        chunk = prepared
         every_layer = self.pooling in ("avg_first_last", "avg_last_two")
         output = self._run_model(chunk, every_layer=every_layer)
         if self.pooling == "pooler":
@@ -345,7 +330,7 @@ class TransformerEncoder:
         return torch.where(chunk.mask.any(1, keepdim=True), vectors, 0)  # no token, no vector: zeros
 
     def _run_model(self, chunk: Chunk, *, every_layer: bool = False) -> Any:
-        """What the model gives for a chunk."""
+        """Run the model on a chunk."""
         mask: Tensor | None = chunk.mask
         if is_layered(self.model):  # transformers would read a mask of tokens back
             mask = build_attention_mask(self.model.config, chunk, self.model.dtype)
@@ -353,15 +338,8 @@ class TransformerEncoder:
         return self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer, **types)
 
 
-def _fetch_vectors(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int]], list[FloatArray]]:
-    """The rows of batches and their vectors, read from the device together."""
-    numbers = [rows for rows, _ in waiting]
-    vectors = torch.cat([found for _, found in waiting]).float().cpu().numpy()
-    return numbers, np.split(vectors, np.cumsum([len(rows) for rows in numbers])[:-1])
-
-
 def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
-    """Load model and tokenizer from a folder; raises InputError for anything that isn't whole."""
+    """Load model and tokenizer from a folder; raises InputError for an incomplete one."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
     model, tokenizer, missing, unread = load_folder(
         folder, select_auto_class(read_model_type(folder)), expected=expected
@@ -371,11 +349,8 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     if needs_pooler and (trained := find_projections(unread)):
         raise projection_error(trained, where)
     if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
-        raise InputError(
-            "the checkpoint has no pooler weights, so pooling 'pooler' is not possible",
-            where=where,
-            hint="use another pooling, such as cls or avg",
-        )
+        what = "the checkpoint has no pooler weights, so pooling 'pooler' is not possible"
+        raise InputError(what, where=where, hint="use another pooling, such as cls or avg")
     if missing_pooler:
         model.pooler = None  # transformers drew one at random, which would differ from load to load
     vars(model)[_UNREAD] = find_projections(unread)
@@ -388,17 +363,16 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
 def load_folder(
     folder: Path, kind: Any, *, what: str = "this model", expected: str | None = None
 ) -> tuple[Any, Any, list[str], list[str]]:
-    """Load (model, tokenizer) from a folder in float32, quietly; which weights it lacks, which nothing reads.
+    """Load a folder in float32, quietly: (model, tokenizer, missing weights, weights that nothing reads).
 
     Args:
         folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
         kind: transformers' class for the model.
-        what: What can't be loaded, for the error.
-        expected: What would have been right, for the error.
+        what: Subject of the error.
+        expected: Accepted folders, for the error.
 
     Raises:
-        InputError: a folder that can't be loaded, one that would run or fetch something, quantised weights,
-            or layers that nothing reads.
+        InputError: it can't be loaded, would run or fetch something, or has quantised or unread weights.
     """
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     check_folder(folder)
@@ -413,9 +387,5 @@ def load_folder(
         raise loading_error(error, folder.name, what, expected) from error
     check_tokenizer(tokenizer, folder, model.config)
     missing = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
-    return (
-        model,
-        tokenizer,
-        missing,
-        check_unread_weights(model, sorted(info["unexpected_keys"]), folder.name),
-    )
+    unread = check_unread_weights(model, sorted(info["unexpected_keys"]), folder.name)
+    return model, tokenizer, missing, unread

@@ -1,4 +1,4 @@
-"""Prompts that make a causal language model say in one place what a sentence means, without training."""
+"""Prompts that turn a causal language model into a sentence encoder by its states at one place."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ ONE_WORD = 'This sentence : "{sentence}" means in one word:"'
 ECHO = "Rewrite the sentence: {sentence}, rewritten sentence: {sentence}"
 """Echo embeddings' template (Springer et al. 2024, section 3.2)."""
 _PLACE = "{sentence}"
+Loadable = Path | tuple[Any, Any]
 
 
 def end_prompt_sentence(sentence: str) -> str:
-    """The sentence as PromptEOL's code puts it into its template.
+    """Return the sentence as PromptEOL's code puts it into its template.
 
-    It ends with a full stop unless it ends with one of . ? " ', its double quotes become single ones, and a
-    question mark at its end becomes a full stop.
+    A full stop is added unless the last character is one of . ? " ', double quotes become single ones, and a
+    final question mark becomes a full stop.
 
     >>> [end_prompt_sentence(text) for text in ('He said "why?"', "Is it?", "A dog", "")]
     ["He said 'why?'", 'Is it.', 'A dog.', '']
@@ -38,54 +39,42 @@ def end_prompt_sentence(sentence: str) -> str:
 
 
 class TemplateEncoder(TransformerEncoder):
-    """A causal model that reads sentences inside a template.
+    """A causal model that reads sentences inside a template; other models raise InputError.
 
     Args:
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence}.
-        places: How often it has to stand there.
+        places: Required number of {sentence}.
         pooling: See :func:`bench.nn.hidden_states.pool_states`.
         device: "cpu", "cuda" or "mps".
-
-    Raises:
-        InputError: a model that is not causal, or a template that lacks {sentence}.
     """
 
-    def __init__(
-        self, source: Path | tuple[Any, Any], template: str, places: int, pooling: str, device: str
-    ) -> None:
+    def __init__(self, source: Loadable, template: str, places: int, pooling: str, device: str) -> None:
         super().__init__(source, pooling, device=device)
         if not self.causal:
             raise InputError(
-                f"{type(self.model).__name__} reads a sentence as a whole: it is no causal language model",
-                where=Path(str(self.tokenizer.name_or_path)).name,
-                expected="a decoder, such as GPT-2, OPT or Llama",
+                f"{type(self.model).__name__} is a bidirectional encoder",
+                where=self._name,
+                expected="a causal decoder, such as GPT-2, OPT or Llama",
                 hint="use hf:PATH for an encoder",
             )
         if template.count(_PLACE) != places:
-            raise InputError(
-                f"the template '{template}' has {_PLACE} {template.count(_PLACE)} times",
-                expected="once" if places == 1 else "twice",
-            )
-        self.template = template
-        self._first = find_special_ids(self.tokenizer)[
-            0
-        ]  # what the tokenizer appends would come behind the prompt
-        self.facts["template"] = template
+            what = f"the template '{template}' has {_PLACE} {template.count(_PLACE)} times"
+            raise InputError(what, expected="once" if places == 1 else "twice")
+        self.template = self.facts["template"] = template
+        self._first, _ = find_special_ids(self.tokenizer)  # specials after the prompt are left out
 
     def _tokenize_plain(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts of any length, without special tokens."""
+        """Return the token ids of texts of any length, special tokens excluded."""
         if not texts:
             return []
-        found = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
-        ids: list[list[int]] = found["input_ids"]
+        rows = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        ids: list[list[int]] = rows["input_ids"]
         return ids
 
     def _room_error(self, taken: int) -> InputError:
-        return InputError(
-            f"the template '{self.template}' takes {taken} tokens of {self.max_length}",
-            expected="room for a sentence",
-        )
+        what = f"the template '{self.template}' takes {taken} tokens of {self.max_length}"
+        return InputError(what, expected="room for a sentence")
 
 
 class OneWordEncoder(TemplateEncoder):
@@ -94,20 +83,15 @@ class OneWordEncoder(TemplateEncoder):
     Args:
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence} once.
-        form: "released" puts :func:`finished` sentences into it, "paper" sentences as they are.
+        form: "released" puts :func:`end_prompt_sentence` of a sentence into it, "paper" the sentence.
         device: "cpu", "cuda" or "mps".
 
     Raises:
-        InputError: a model that is not causal, or a template that lacks {sentence} or leaves it no room.
+        InputError: a bidirectional model, or a template that lacks {sentence} or leaves it no room.
     """
 
     def __init__(
-        self,
-        source: Path | tuple[Any, Any],
-        template: str = ONE_WORD,
-        *,
-        form: str = "released",
-        device: str = "cpu",
+        self, source: Loadable, template: str = ONE_WORD, *, form: str = "released", device: str = "cpu"
     ) -> None:
         super().__init__(source, template.strip(), 1, "last", device)
         self.form = form
@@ -115,18 +99,19 @@ class OneWordEncoder(TemplateEncoder):
             raise self._room_error(taken)
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids of the prompts; of one that is too long the sentence is cut, never the template."""
-        ready = [end_prompt_sentence(each) if self.form == "released" else each for each in sentences]
-        rows = self._tokenize_prompts(ready)
-        return [
-            row if len(row) <= self.max_length else self._cut_sentence(sentence, len(row) - self.max_length)
-            for sentence, row in zip(ready, rows, strict=True)
-        ]
+        """Return the token ids of the prompts; a long sentence is cut, the template stays."""
+        if self.form == "released":
+            sentences = [end_prompt_sentence(sentence) for sentence in sentences]
+        rows = self._tokenize_prompts(sentences)
+        for number, row in enumerate(rows):
+            if len(row) > self.max_length:
+                rows[number] = self._cut_sentence(sentences[number], len(row) - self.max_length)
+        return rows
 
     def _tokenize_prompts(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Prompts are tokenised as a whole: a quotation mark may be one token with what it encloses."""
-        texts = [self.template.replace(_PLACE, each) for each in sentences]
-        return [[*self._first, *row] for row in self._tokenize_plain(texts)]
+        """Tokenize whole prompts: a quotation mark may form one token with its neighbour."""
+        prompts = self._tokenize_plain([self.template.replace(_PLACE, sentence) for sentence in sentences])
+        return [[*self._first, *row] for row in prompts]
 
     def _cut_sentence(self, sentence: str, excess: int) -> list[int]:
         (ids,) = self._tokenize_plain([sentence])
@@ -140,56 +125,49 @@ class OneWordEncoder(TemplateEncoder):
 
 
 class EchoEncoder(TemplateEncoder):
-    """A prompt holds a sentence twice; the second time, which has read all of the first, is its vector.
+    """The second occurrence of a sentence in a prompt, which has read all of the first (echo embeddings).
 
-    The sentence and the texts around it are tokenised by themselves, a blank before the sentence with it.
+    Sentence and surrounding texts are tokenised separately, a blank before the sentence with it.
 
     Args:
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence} twice.
-        pooling: "avg" the mean of the second time's tokens; "last" the last of them.
+        pooling: "avg" the mean of the second occurrence's tokens; "last" its last token.
         device: "cpu", "cuda" or "mps".
 
     Raises:
-        InputError: a model that is not causal, or a template that can't be used.
+        InputError: a bidirectional model, or an unusable template.
     """
 
     def __init__(
-        self,
-        source: Path | tuple[Any, Any],
-        template: str = ECHO,
-        *,
-        pooling: str = "avg",
-        device: str = "cpu",
+        self, source: Loadable, template: str = ECHO, *, pooling: str = "avg", device: str = "cpu"
     ) -> None:
         super().__init__(source, template, 2, pooling, device)
         before, between, after = template.split(_PLACE)
         self._blank = " " if before.endswith(" ") else ""
         if between.endswith(" ") != before.endswith(" "):
-            raise InputError(
-                f"the template '{template}' has a blank before one {_PLACE} alone",
-                expected="a blank before both, or before none",
-            )
+            what = f"the template '{template}' has a blank before only one {_PLACE}"
+            raise InputError(what, expected="a blank before both, or before none")
         texts = [before.removesuffix(" "), between.removesuffix(" "), after]
         self._before, self._between, self._after = (self._tokenize_plain([text])[0] for text in texts)
-        fixed = (self._first, self._before, self._between, self._after)
-        self._fixed = sum(map(len, fixed))
+        self._fixed = sum(map(len, (self._first, self._before, self._between, self._after)))
         if self._fixed + 2 > self.max_length:
             raise self._room_error(self._fixed)
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids of the prompts; a long sentence is cut both times."""
+        """Return the token ids of the prompts; a long sentence is cut both times."""
         room = (self.max_length - self._fixed) // 2
         start = [*self._first, *self._before]
-        found = self._tokenize_plain([self._blank + each for each in sentences])
-        return [[*start, *row[:room], *self._between, *row[:room], *self._after] for row in found]
+        rows = self._tokenize_plain([self._blank + sentence for sentence in sentences])
+        return [[*start, *row[:room], *self._between, *row[:room], *self._after] for row in rows]
 
     def _prepare_rows(self, rows: list[list[int]]) -> Any:
         chunk: Chunk = super()._prepare_rows(rows)
         read = torch.zeros_like(chunk.mask)
         for number, row in enumerate(rows):
             end = len(row) - len(self._after)
-            read[number, end - (len(row) - self._fixed) // 2 if self.pooling == "avg" else 0 : end] = 1
+            start = end - (len(row) - self._fixed) // 2 if self.pooling == "avg" else 0
+            read[number, start:end] = 1
         return chunk, read
 
     def _embed_rows(self, prepared: Any) -> Tensor:
@@ -199,5 +177,5 @@ class EchoEncoder(TemplateEncoder):
             return select_last_state(states, read)
         weights = read.to(states.dtype).unsqueeze(-1)
         total = (states * weights).sum(1)
-        mean: Tensor = total / weights.sum(1).clamp(min=1)  # no token, no vector: zeros
+        mean: Tensor = total / weights.sum(1).clamp(min=1)  # zeros for an empty sentence
         return mean

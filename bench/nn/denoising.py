@@ -1,4 +1,4 @@
-"""States of a prompt's mask token, and what the template alone says there: PromptBERT's denoising."""
+"""PromptBERT's denoising: subtract the bare template's state from a prompt's at the mask token."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ POSITIONS = ("released", "aligned", "unshifted")
 
 
 def check_positions(model: Any) -> None:
-    """Raise InputError for a model that takes no position ids, as denoising must give them."""
+    """Raise InputError for a model that takes no position ids, which denoising gives."""
     if "position_ids" not in inspect.signature(model.forward).parameters:
-        raise InputError(
-            f"denoising with a {type(model).__name__}, which takes no position ids",
-            expected="a model such as BertModel or RobertaModel, or denoising=false",
-        )
+        what = f"denoising with a {type(model).__name__}, which takes no position ids"
+        raise InputError(what, expected="a model such as BertModel or RobertaModel, or denoising=false")
 
 
 class BareTemplates(NamedTuple):
@@ -46,17 +44,17 @@ class BareTemplates(NamedTuple):
 def build_bare_templates(
     model: Any, prompt: Prompt, rows: Sequence[Sequence[int]], positions: str = "released"
 ) -> BareTemplates:
-    """What :func:`noise` of rows in a template reads: the host's half, on the CPU.
+    """Build the inputs of :func:`compute_template_noise` on the CPU.
 
     The template's tokens after the sentence keep the positions that they have with it: place p + l for a
     sentence of l tokens (Jiang et al. 2022, template denoising).
 
     Args:
-        model: BertModel, RobertaModel or another that takes position ids; its weights are not read.
+        model: BertModel, RobertaModel or another that takes position ids.
         prompt: The template of the rows.
-        rows: B token rows in the template; l is a row's length without the template.
-        positions: "released" counts from 0; "aligned" from where the model itself does, which differs in
-            RoBERTa's kind; "unshifted" from 0 too, without the sentence's l places.
+        rows: B token rows in the template; l is a row's length minus the template's.
+        positions: "released" counts from 0; "aligned" from the model's own first position, which differs in
+            RoBERTa's kind; "unshifted" from 0, and leaves out the sentence's l places.
 
     Raises:
         ValueError: unknown ``positions``.
@@ -69,18 +67,17 @@ def build_bare_templates(
     row = [first, *prompt.before, *prompt.after, last]
     start = first_position(model) if positions == "aligned" else 0
     front = 1 + len(prompt.before)
-    shifts = [0 if positions == "unshifted" else length for length in distinct]
-    places = [[start + p + (shift if p >= front else 0) for p in range(len(row))] for shift in shifts]
-    index = {length: number for number, length in enumerate(distinct)}
-    return BareTemplates(
-        torch.tensor([row] * len(distinct)),
-        torch.tensor(places),
-        torch.tensor([index[length] for length in lengths]),
-    )
+    places = []
+    for length in distinct:
+        shift = 0 if positions == "unshifted" else length
+        behind = range(start + front + shift, start + len(row) + shift)
+        places.append([*range(start, start + front), *behind])
+    index = torch.tensor([distinct.index(length) for length in lengths])
+    return BareTemplates(torch.tensor([row] * len(distinct)), torch.tensor(places), index)
 
 
 def compute_template_noise(model: Any, templates: BareTemplates, mask_id: int) -> Tensor:
-    """What a template alone says at its mask, delta(l), for each sentence, (B, H), with gradient.
+    """Return the bare template's state at its mask, delta(l), for each sentence, (B, H), with gradient.
 
     In training every length has its own dropout mask.
     """
@@ -95,26 +92,18 @@ def compute_template_noise(model: Any, templates: BareTemplates, mask_id: int) -
 def denoise_states(
     model: Any, prompt: Prompt, rows: Sequence[list[int]], states: Tensor, positions: str = "released"
 ) -> Tensor:
-    """Return h - delta(l) of each row, l its length without the template; (B, H).
-
-    Args:
-        model: See :func:`bare_templates`.
-        prompt: The template of the rows.
-        rows: B token rows in the template.
-        states: h, (B, H).
-        positions: See :func:`bare_templates`.
-    """
+    """Return h - delta(l) of each row's state h, (B, H), l the sentence's length; whole and on one device."""
     templates = move_to_device(build_bare_templates(model, prompt, rows, positions), model.device)
     return states - compute_template_noise(model, templates, prompt.tokenizer.mask_token_id)
 
 
 class DenoisedEncoder(TransformerEncoder):
-    """A transformer whose vectors are the mask token's states minus what the template alone says there.
+    """A transformer that encodes a sentence as its mask token's state minus the bare template's.
 
     Args:
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: The template.
-        positions: See :func:`bare_templates`.
+        positions: See :func:`build_bare_templates`.
         device: "cpu", "cuda" or "mps".
     """
 
@@ -130,12 +119,10 @@ class DenoisedEncoder(TransformerEncoder):
         self.positions, self.template = positions, Prompt(self.tokenizer, template)
 
     def _prepare_rows(self, rows: list[list[int]]) -> Any:
-        return super()._prepare_rows(rows), build_bare_templates(
-            self.model, self.template, rows, self.positions
-        )
+        templates = build_bare_templates(self.model, self.template, rows, self.positions)
+        return super()._prepare_rows(rows), templates
 
     def _embed_rows(self, prepared: Any) -> Tensor:
         chunk, templates = prepared
-        return super()._embed_rows(chunk) - compute_template_noise(
-            self.model, templates, self.tokenizer.mask_token_id
-        )
+        noise = compute_template_noise(self.model, templates, self.tokenizer.mask_token_id)
+        return super()._embed_rows(chunk) - noise

@@ -1,4 +1,4 @@
-"""Devices: what is there, what they can hold, threads, and memory that is freed."""
+"""Devices: availability, float64, threads, and freed memory."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ _LARGEST = 2**31 - 1  # mallopt takes an int
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let glibc's malloc keep what is freed, instead of giving large blocks back to the system at once.
+    """Let glibc's malloc keep freed memory instead of returning large blocks to the system at once.
 
-    A step frees and asks again for the same blocks. Those above 32 MB, as the gradient of a BERT's word
-    embeddings (one a chunk) and AdamW's temporaries, come from the system each time, page by page: 1 to 10%
-    of a step of all-MiniLM-L6-v2, by machine (docs/speed.md). No number changes, nor does the peak; what is
-    freed after it stays with the process. Without glibc this does nothing.
+    A step frees and requests the same blocks. Those above 32 MB, such as the gradient of a BERT's word
+    embeddings, come from the system page by page: 1 to 10% of a step of all-MiniLM-L6-v2 (docs/speed.md).
+    Numbers and peak stay the same; freed memory stays with the process.
 
     Returns:
-        True where it took effect.
+        True where it took effect; False for another C library.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another C library; no C library by that way
+    except (AttributeError, OSError, TypeError):  # another C library, or none
         return False
     return bool(mallopt(_MMAP_THRESHOLD, _LARGEST)) and bool(mallopt(_TRIM_THRESHOLD, _LARGEST))
 
@@ -55,19 +54,13 @@ Module = TypeVar("Module", bound="torch.nn.Module")
 
 
 def check_available(device: str, where: str) -> None:
-    """Raise InputError where torch sees no device of this kind.
-
-    Args:
-        device: "cpu", "cuda" or "mps", with or without a number.
-        where: What named it, for the error.
-    """
+    """Raise InputError where torch sees no device of this kind; ``where`` names the option."""
     kind = torch.device(device).type
     if kind == "cuda" and not torch.cuda.is_available():
         raise InputError("torch sees no CUDA device", where=where, hint="use --device cpu")
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise InputError(
-            "torch sees no MPS device", where=where, expected="a Mac's GPU", hint="use --device cpu"
-        )
+        hint = "use --device cpu"
+        raise InputError("torch sees no MPS device", where=where, expected="a Mac's GPU", hint=hint)
 
 
 def has_float64(device: torch.device | str) -> bool:
@@ -80,9 +73,7 @@ def has_float64(device: torch.device | str) -> bool:
 
 
 def float64_device(device: torch.device | str) -> torch.device | str:
-    """Return where float64 of a device is computed: there, or on the CPU in place of MPS.
-
-    Decompositions without a kernel for MPS are computed there too, such as eigenvectors.
+    """Return the device for float64 and for decompositions, such as eigenvectors: MPS lacks both.
 
     >>> float64_device("cuda"), float64_device("mps")
     ('cuda', 'cpu')
@@ -91,7 +82,7 @@ def float64_device(device: torch.device | str) -> torch.device | str:
 
 
 def to_float64(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the numbers in float64, on :func:`float64_device` of the tensor's; gradient flows through."""
+    """Return a tensor in float64 on its :func:`float64_device`; gradient flows through."""
     return tensor.to(float64_device(tensor.device)).double()
 
 
@@ -100,8 +91,8 @@ def move_module(module: Module, device: torch.device | str) -> Module:
     if has_float64(device):
         return module.to(device)
 
-    def moved(tensor: torch.Tensor) -> torch.Tensor:
+    def move_tensor(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.cpu() if tensor.dtype == torch.float64 else tensor.to(device)
 
-    module._apply(moved)  # type: ignore[no-untyped-call]
+    module._apply(move_tensor)  # type: ignore[no-untyped-call]
     return module

@@ -1,4 +1,4 @@
-"""Dropout of a transformer of any architecture: every place that keeps its rate."""
+"""Dropout of a transformer of any architecture, in every place that keeps a rate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _RATES = ("dropout", "dropout_prob", "pdrop")
 def set_dropout(model: nn.Module, probability: float) -> None:
     """Set every dropout of a model: modules, numbers that its layers and attention read, its configuration.
 
-    Layers that are left out at random (layerdrop, stochastic depth) aren't any more. A configuration that has
-    a dropout of 0 may leave its module out: it gets one. :func:`configured` shows the first values again.
+    Layerdrop and stochastic depth are turned off. A module that a rate of 0 left out is put in.
+    :func:`configured_dropout` restores the configuration's values.
 
     Args:
         model: A transformer, or a part of one.
@@ -48,32 +48,29 @@ def set_dropout(model: nn.Module, probability: float) -> None:
 
 
 def _find_null_rates(model: nn.Module) -> set[str]:
-    """Names of the rates that a configuration calls null, which its layers copy and which mean 0."""
-    return {
-        name
-        for config in _find_configs(model)
-        for name, value in vars(config).items()
-        if value is None and name.endswith(_RATES) and "classif" not in name
-    }
+    """Return the names of rates that a configuration sets to null, which means 0."""
+    values = [item for config in _find_configs(model) for item in vars(config).items()]
+    return {n for n, value in values if value is None and n.endswith(_RATES) and "classif" not in n}
 
 
 def find_dropout_classes(model: nn.Module) -> list[str]:
-    """Return the classes of the modules that draw dropout, or could: what :func:`set_dropout` sets."""
-    found: dict[str, None] = {}
+    """Return the classes of the modules whose dropout :func:`set_dropout` sets."""
+    classes: dict[str, None] = {}
     nulls = _find_null_rates(model)
     for module in model.modules():
-        children = dict(module.named_children())
-        own = any(isinstance(child, nn.modules.dropout._DropoutNd) for child in children.values())
-        off = any(isinstance(child, nn.Identity) and _names_dropout(name) for name, child in children.items())
-        numbers = any(_is_rate(n, v) or (v is None and n in nulls) for n, v in vars(module).items())
-        if own or off or (numbers and not isinstance(module, nn.modules.dropout._DropoutNd)):
-            found[type(module).__name__] = None
-    return [*found]
+        for name, child in module.named_children():
+            left_out = isinstance(child, nn.Identity) and _names_dropout(name)
+            if left_out or isinstance(child, nn.modules.dropout._DropoutNd):
+                classes[type(module).__name__] = None
+        rates = any(_is_rate(n, v) or (v is None and n in nulls) for n, v in vars(module).items())
+        if rates and not isinstance(module, nn.modules.dropout._DropoutNd):
+            classes[type(module).__name__] = None
+    return [*classes]
 
 
 @contextmanager
 def configured_dropout(model: nn.Module) -> Iterator[None]:
-    """Give a model's configuration the dropout that it came with, within the block: what a folder keeps."""
+    """Restore a configuration's original dropout within the block, for saving a folder."""
     saved: Mapping[int, tuple[Any, dict[str, float | None]]] = vars(model).get(_SAVED, {})
     present = [(config, {name: getattr(config, name) for name in first}) for config, first in saved.values()]
     for config, first in saved.values():
@@ -86,9 +83,9 @@ def configured_dropout(model: nn.Module) -> Iterator[None]:
 
 
 def _find_configs(model: nn.Module) -> list[Any]:
-    """Every configuration that a module of the model reads."""
-    found = {id(c): c for module in model.modules() if (c := vars(module).get("config")) is not None}
-    return [*found.values()]
+    """Return every configuration that a module of the model reads."""
+    configs = [vars(module).get("config") for module in model.modules()]
+    return [*{id(config): config for config in configs if config is not None}.values()]
 
 
 def _set_numbers(values: dict[str, Any], probability: float) -> None:
@@ -98,7 +95,7 @@ def _set_numbers(values: dict[str, Any], probability: float) -> None:
 
 
 def _is_rate(name: str, value: object) -> bool:
-    """A number called dropout, attn_pdrop, layerdrop or alike, but for classification heads."""
+    """Test for a number called dropout, attn_pdrop, layerdrop or similar, classification heads excluded."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
     return number and _names_dropout(name) and "classif" not in name
 

@@ -1,8 +1,7 @@
-"""Encoders as folders that anybody can load: Hugging Face, sentence-transformers where it has the pooling.
+"""Encoders as folders for transformers, and for sentence-transformers where it has the pooling.
 
-A folder says in ``bench.json`` how its one transformer is pooled. A sum of encoders is a folder of such
-folders with a ``twin.json``, which :func:`load_encoder` alone reads: sentence-transformers would have to run
-foreign code for it.
+``bench.json`` names the pooling of a folder's one transformer. A sum of encoders is a folder of such folders
+with a ``twin.json`` for :func:`load_encoder`: sentence-transformers would have to run foreign code for it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ _MODES = {
     "last": "pooling_mode_lasttoken",
     "weighted_mean": "pooling_mode_weightedmean_tokens",
 }  # sentence-transformers has these
-_KIND = "sentence_transformers.models"
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 _FRONT_MATTER = """---
@@ -90,31 +88,30 @@ _SEES_PADDING = (
 
 
 def check_target(out: Path) -> None:
-    """Raise InputError if ``out`` exists and is not an empty folder."""
+    """Raise InputError if ``out`` is a file or a folder with content."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
 
 
 def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, Any] | None = None) -> None:
-    """Write an encoder as a folder, whole or not at all, that gives the same vectors when it is loaded.
+    """Write an encoder, all or nothing, as a folder that gives the same vectors when it is loaded.
 
     Args:
-        encoder: A transformer, with prompts or without, a table of token vectors, or a sum of such encoders.
-        out: Folder to write; it must not exist, or be empty.
-        card: Model card in markdown, without front matter; how to load the folder is added.
+        encoder: A transformer, with or without prompts, a table of token vectors, or a sum of such encoders.
+        out: Folder to write: a new or an empty one.
+        card: Model card in markdown, front matter excluded; loading instructions are added.
         about: For the front matter, see :func:`bench.nn.model_metadata.format_front_matter`.
 
     Raises:
-        InputError: the folder isn't empty; another kind of encoder, or one that its files don't determine.
+        InputError: a folder with content, another kind of encoder, or one that its files don't determine.
         BenchError: the folder can't be written.
     """
     check_target(out)
     try:
         with create_folder_atomically(out.resolve()) as folder:
             _write_encoder(encoder, folder)
-            (folder / "README.md").write_text(
-                _format_readme(encoder, card, about or {}), "utf-8", newline="\n"
-            )
+            readme = _format_readme(encoder, card, about or {})
+            (folder / "README.md").write_text(readme, "utf-8", newline="\n")
             _check_reloaded(encoder, folder)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -124,56 +121,47 @@ def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, A
 def load_encoder(path: Path, device: str = "cpu") -> Encoder:
     """Return the encoder of a folder that :func:`export_encoder` wrote; runs no code and no pickle from it.
 
-    Args:
-        path: The folder.
-        device: "cpu", "cuda" or "mps".
-
     Raises:
-        InputError: no such folder, a newer schema, files missing or damaged.
+        InputError: another folder, a newer schema, missing or damaged files.
     """
     if (path / SETTINGS).is_file() == (path / TWIN).is_file():
-        raise InputError(
-            f"'{path}' was not written by bench export",
-            expected=f"{SETTINGS} (one transformer) or {TWIN} (a sum of them) in it",
-            hint="evaluate other folders with bench run --methods hf:PATH or st:PATH",
-        )
+        expected = f"{SETTINGS} (one transformer) or {TWIN} (a sum of them) in it"
+        hint = "evaluate other folders with bench run --methods hf:PATH or st:PATH"
+        raise InputError(f"'{path}' was not written by bench export", expected=expected, hint=hint)
     if (path / SETTINGS).is_file():
         return _load_part(path, device)
     file = path / TWIN
     values = _read_settings(file, {"parts": list, "weights": list}, kind="sum")
     parts, weights = values["parts"], values["weights"]
-    if not all(_is_number(weight) for weight in weights) or len(weights) != len(parts):
-        raise _damage_error(path / TWIN, f"weights {weights!r}", "a finite number for each part")
+    if not all(map(_is_number, weights)) or len(weights) != len(parts):
+        raise _damage_error(file, f"weights {weights!r}", "a finite number for each part")
     if len(parts) < 2 or not all(isinstance(part, str) and _PART.fullmatch(part) for part in parts):
-        raise _damage_error(path / TWIN, f"parts {parts!r}", "the names of two or more folders next to it")
+        raise _damage_error(file, f"parts {parts!r}", "the names of two or more folders next to it")
     for part in parts:
         if (path / part).resolve().parent != path.resolve():
-            raise _damage_error(path / TWIN, f"part {part!r} leads out of the folder", "a folder next to it")
+            raise _damage_error(file, f"part {part!r} leads out of the folder", "a folder next to it")
     return SumEncoder([_load_part(path / part, device) for part in parts], weights)
 
 
 def _exportable_parts(encoder: Encoder) -> tuple[Encoder, ...]:
-    """The encoder itself or the parts of a sum; raises InputError for a kind that no folder holds."""
+    """Return the parts of a sum, or the encoder; raises InputError for a kind that no folder holds."""
     parts = encoder.parts if isinstance(encoder, SumEncoder) else (encoder,)
     for part in map(_strip_prompts, parts):
         if isinstance(part, TemplateEncoder):
             raise InputError(
-                f"the template '{part.template}' stands around a sentence, and neither "
-                "sentence-transformers nor bench keeps such a one in a decoder's folder",
-                expected="an encoder whose prompts stand before a sentence",
-                hint="its weights are those of the folder that it was made from: name the method with it",
+                f"a decoder's folder can't keep the template '{part.template}' around a sentence",
+                expected="an encoder with prompts before a sentence",
+                hint="name the method with the folder that it was made from: its weights are unchanged",
             )
     kinds = TransformerEncoder | StaticEncoder
     if names := {type(part).__name__ for part in parts if not isinstance(_strip_prompts(part), kinds)}:
-        raise InputError(
-            f"an encoder of the kind {' and '.join(sorted(names))} can't be exported",
-            expected="a transformer with a pooling, or a sum of such encoders",
-        )
+        what = f"an encoder of the kind {' and '.join(sorted(names))} can't be exported"
+        raise InputError(what, expected="a transformer with a pooling, or a sum of such encoders")
     return parts
 
 
 def _strip_prompts(part: Encoder) -> Any:
-    """What encodes behind the prompts."""
+    """Return the encoder that reads sentences with their prompts."""
     return part.base if isinstance(part, PrefixedEncoder) else part
 
 
@@ -198,9 +186,14 @@ def _write_part(part: Encoder, folder: Path) -> None:
         raise InputError("a Model2Vec encoder can't be exported", hint="copy its folder")
     save_static(part.tokenizer, part.table, folder)
     _write_json(folder / SETTINGS, {"schema": SCHEMA, "kind": "static", "dim": part.dim})
+    _write_modules(folder, "StaticEmbedding", "Normalize")
+
+
+def _write_modules(folder: Path, first: str, second: str) -> None:
+    """Write modules.json; these class names load in old and new releases of sentence-transformers."""
     modules = [
-        {"idx": 0, "name": "0", "path": "", "type": f"{_KIND}.StaticEmbedding"},
-        {"idx": 1, "name": "1", "path": "1_Normalize", "type": f"{_KIND}.Normalize"},
+        {"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.models.{first}"},
+        {"idx": 1, "name": "1", "path": f"1_{second}", "type": f"sentence_transformers.models.{second}"},
     ]
     _write_json(folder / "modules.json", modules)
 
@@ -209,18 +202,14 @@ def _write_transformer(part: Encoder, folder: Path) -> None:
     encoder: TransformerEncoder = _strip_prompts(part)
     model, tokenizer = encoder.model, copy.deepcopy(encoder.tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:  # it would save what the latest call cut and padded to
+    if backend is not None:  # it would save the latest call's truncation and padding
         backend.no_truncation()
         backend.no_padding()
     tokenizer.model_max_length = encoder.max_length
     tokenizer.padding_side = "right"  # as here: others would count positions from the padding
-    # transformers draws a pooler where a checkpoint has none: what isn't used is left out, never made up
-    drop = encoder.pooling != "pooler"
-    weights = {
-        name: weight
-        for name, weight in model.state_dict().items()
-        if not (drop and "pooler" in name.split("."))
-    }
+    weights = model.state_dict()
+    if encoder.pooling != "pooler":  # transformers draws a pooler that a checkpoint lacks
+        weights = {name: weight for name, weight in weights.items() if "pooler" not in name.split(".")}
     with silence_libraries():
         model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
@@ -251,20 +240,15 @@ def _fits_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> 
 
 def _write_prompts(encoder: PrefixedEncoder, folder: Path) -> None:
     prompts = {kind or "any": text for kind, text in encoder.used.items()}
-    said = {"prompts": prompts, "default_prompt_name": "any", "similarity_fn_name": encoder.similarity}
-    _write_json(folder / "config_sentence_transformers.json", said)
+    config = {"prompts": prompts, "default_prompt_name": "any", "similarity_fn_name": encoder.similarity}
+    _write_json(folder / "config_sentence_transformers.json", config)
 
 
 def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> None:
-    """Write sentence-transformers' three files; these class names load in old releases and in new ones."""
-    modules = [
-        {"idx": 0, "name": "0", "path": "", "type": f"{_KIND}.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{_KIND}.Pooling"},
-    ]
-    _write_json(folder / "modules.json", modules)
+    _write_modules(folder, "Transformer", "Pooling")
     config: dict[str, Any] = {"max_seq_length": encoder.max_length, "do_lower_case": False}
     if "add_pooling_layer" in inspect.signature(type(encoder.model).__init__).parameters:
-        config["model_args"] = {"add_pooling_layer": False}  # or it would warn of the pooler left out
+        config["model_args"] = {"add_pooling_layer": False}  # prevents a warning about the missing pooler
     _write_json(folder / "sentence_bert_config.json", config)
     (folder / "1_Pooling").mkdir()
     names = (*_MODES.values(), "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
@@ -273,26 +257,24 @@ def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> N
 
 
 def _check_reloaded(encoder: Encoder, folder: Path) -> None:
-    """Raise InputError unless the folder gives the encoder's vectors: a changed architecture is not in it."""
+    """Raise InputError unless the folder gives the encoder's vectors: a changed architecture is lost."""
     sentences = ["", "A sentence.", "Another one, of some more words.", "word " * 50]
     expected = encoder.encode(sentences)
     hint = "its files don't determine it, as after a change of its layers"
+    device = _strip_prompts(_exportable_parts(encoder)[0]).device
     try:
-        found = load_encoder(folder, device=_strip_prompts(_exportable_parts(encoder)[0]).device).encode(
-            sentences
-        )
+        reloaded = load_encoder(folder, device).encode(sentences)
     except InputError as error:
         raise InputError(f"the encoder can't be exported: {error.what}", hint=hint) from error
     scale = max(1.0, float(np.abs(expected).max()))
-    if not np.allclose(found, expected, rtol=0, atol=TOLERANCE * scale, equal_nan=True):
-        difference = float(np.abs(found - expected).max())
-        raise InputError(
-            f"the encoder can't be exported: reloading it changes its vectors by {difference:.1e}", hint=hint
-        )
+    if not np.allclose(reloaded, expected, rtol=0, atol=TOLERANCE * scale, equal_nan=True):
+        difference = float(np.abs(reloaded - expected).max())
+        what = f"the encoder can't be exported: reloading it changes its vectors by {difference:.1e}"
+        raise InputError(what, hint=hint)
 
 
 def _format_readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str:
-    """The card between its front matter and how the folder is loaded."""
+    """Return the card between its front matter and the loading instructions."""
     if isinstance(encoder, SumEncoder):
         terms = " + ".join(f"{w:g} x part-{i}" for i, w in enumerate(encoder.weights, start=1))
         library, loading = "cse-bench", _WITH_BENCH.format(why=_SUM.format(terms=terms))
@@ -305,7 +287,7 @@ def _format_readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str
 
 
 def _load_part(folder: Path, device: str) -> Encoder:
-    """Load a folder of one encoder, a table or, as all other kinds are refused there, a transformer."""
+    """Load a folder of one encoder: a table or a transformer."""
     file = folder / SETTINGS
     if _parse_object(file).get("kind") != "static":
         return _load_transformer(folder, device)
@@ -337,30 +319,28 @@ def _load_transformer(folder: Path, device: str) -> Encoder:
         device=device,
     )
     for name in ("max_length", "dim"):
-        found = getattr(encoder, name)
-        if found != values[name]:
-            raise _damage_error(file, f"{name} {values[name]}", f"{found}, as model and tokenizer say")
+        actual = getattr(encoder, name)
+        if actual != values[name]:
+            raise _damage_error(file, f"{name} {values[name]}", f"{actual}, as model and tokenizer say")
     encoder.facts["pooling_from"] = SETTINGS
     prompts = values.get("prompts")
     if prompts is None:
         return encoder
     if set(prompts) != {"", QUERY, DOCUMENT} or not all(isinstance(text, str) for text in prompts.values()):
-        raise _damage_error(
-            file, f"prompts {prompts!r}", f"a text for each of '', '{QUERY}' and '{DOCUMENT}'"
-        )
+        expected = f"a text for each of '', '{QUERY}' and '{DOCUMENT}'"
+        raise _damage_error(file, f"prompts {prompts!r}", expected)
     return PrefixedEncoder(encoder, prompts[""], prompts[QUERY], prompts[DOCUMENT], source=SETTINGS)
 
 
 def _read_settings(
     file: Path, types: dict[str, Any], *, kind: str, optional: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Read a settings file with exactly the fields schema, kind, those of ``types`` and any ``optional``."""
+    """Read a settings file with exactly the fields schema, kind, ``types`` and some of ``optional``."""
     values = _parse_object(file)
     schema = values.get("schema")
     if type(schema) is not int or schema != SCHEMA:
-        raise _damage_error(
-            file, f"schema {schema!r}", f"schema {SCHEMA}", "another bench wrote it: upgrade cse-bench"
-        )
+        hint = "another bench wrote it: upgrade cse-bench"
+        raise _damage_error(file, f"schema {schema!r}", f"schema {SCHEMA}", hint)
     if values.get("kind") != kind:
         raise _damage_error(file, f"kind {values.get('kind')!r}", f"kind '{kind}'")
     types = types | {name: wanted for name, wanted in (optional or {}).items() if name in values}
@@ -392,6 +372,5 @@ def _is_number(value: object) -> bool:
 
 
 def _write_json(file: Path, values: Any) -> None:
-    file.write_text(
-        json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8", newline="\n"
-    )
+    text = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
+    file.write_text(f"{text}\n", "utf-8", newline="\n")

@@ -1,58 +1,53 @@
-"""Whether a model folder is whole: its files, read without torch for a plan, and its tensors."""
+"""Checks of a model folder: its files, read for a plan before torch is imported, and its tensors."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
 from bench.nn.model_folder import count_layers, read_json_object, read_tensor_header
-from bench.nn.untrusted import VOCABULARY, check_folder, read_model_type
+from bench.nn.untrusted import check_folder, check_vocabulary_files, read_model_type
 
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _SCALE = re.compile(r"(^|\.)((weight|input)_scale(_inv)?|scales|qweight|qzeros|SCB|absmax|quant_state.*)$")
-"""Names that quantisers give to what their integers are multiplied with."""
+"""Quantisers' names of the scales of their integers."""
 _INDEX = re.compile(r"(_ids|mask|masked_bias|attn\.bias|attention\.bias|mapping|buckets?)$")
-"""Names of tables of whole numbers that are no weights."""
+"""Names of integer tables other than weights."""
 _POINTER = b"version https://git-lfs"
 
 
 def read_stored_dtypes(*folders: Path) -> tuple[str, ...]:
-    """Return the floating types of the weights in safetensors files of folders, the most used first.
-
-    Empty where there are none: a pickle isn't opened for it.
-    """
-    found: dict[str, int] = {}
+    """Return the floating types in folders' safetensors files, the most used first; pickles stay closed."""
+    counts: Counter[str] = Counter()
     for file in (file for folder in folders for file in sorted(folder.glob("*.safetensors"))):
         for tensor in (read_tensor_header(file) or {}).values():
             name = tensor.get("dtype") if isinstance(tensor, dict) else None
             if name in _NAMES:
-                found[_NAMES[name]] = found.get(_NAMES[name], 0) + 1
-    return tuple(sorted(found, key=lambda name: -found[name]))
+                counts[_NAMES[name]] += 1
+    return tuple(name for name, _ in counts.most_common())
 
 
 def check_weight_types(folder: Path) -> None:
-    """Refuse weights that stand for other numbers than they hold: quantised ones, whose scales are apart.
+    """Refuse quantised weights, whose scales are stored separately.
 
     Raises:
-        InputError: a tensor of 8 bits or fewer that isn't a flag, or one of scales.
+        InputError: a tensor of scales, or of 8 bits or fewer other than a flag.
     """
     for file in list_weight_files(folder):
         with file.open("rb") as stream:
             if stream.read(len(_POINTER)) == _POINTER:
-                raise InputError(
-                    "this is a pointer of git-lfs, not the weights",
-                    where=f"{folder.name}/{file.name}",
-                    hint="fetch them with: git lfs pull",
-                )
+                what, hint = "this is a pointer of git-lfs, not the weights", "fetch them with: git lfs pull"
+                raise InputError(what, where=f"{folder.name}/{file.name}", hint=hint)
         for name, kind, dimensions in _list_tensors(file):
             flag = dimensions < 2 and not name.endswith(("weight", "bias"))
             if _SCALE.search(name) or not (kind in _NAMES or flag or _INDEX.search(name)):
                 raise InputError(
-                    f"{name} is quantised or the scale of what is ({kind})",
+                    f"{name} is quantised or a scale ({kind})",
                     where=f"{folder.name}/{file.name}",
                     expected="weights of float64, float32, float16 or bfloat16",
                     hint="save the model with its weights made floating-point again",
@@ -73,7 +68,7 @@ def list_weight_files(folder: Path) -> list[Path]:
 
 
 def _list_tensors(file: Path) -> Iterator[tuple[str, str, int]]:
-    """Name, type and number of dimensions of a file's tensors; none of what can't be read."""
+    """Yield name, type and number of dimensions of a file's readable tensors."""
     if file.suffix == ".safetensors":
         for name, tensor in (read_tensor_header(file) or {}).items():
             if isinstance(tensor, dict):
@@ -82,33 +77,33 @@ def _list_tensors(file: Path) -> Iterator[tuple[str, str, int]]:
     import torch
 
     try:
-        found = torch.load(file, map_location="meta", weights_only=True, mmap=True)
-    except Exception:  # many kinds: whoever loads it says what is wrong
+        content = torch.load(file, map_location="meta", weights_only=True, mmap=True)
+    except Exception:  # many kinds: loading reports them
         return
     names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-    for name, tensor in found.items() if isinstance(found, dict) else ():
+    for name, tensor in content.items() if isinstance(content, dict) else ():
         if isinstance(tensor, torch.Tensor):
             yield str(name), names.get(tensor.dtype, str(tensor.dtype)), tensor.dim()
 
 
 def dtype_facts(*folders: Path | None) -> dict[str, str | int]:
-    """Return what a record says of the types of an encoder loaded as float32; None: from no folder."""
+    """Return a record's facts on the stored types of an encoder loaded as float32."""
     names = read_stored_dtypes(*(folder for folder in folders if folder))
     return {"dtype": "float32", **({"folder_dtype": "+".join(names)} if names else {})}
 
 
 _NUMBER = re.compile(r"\.\d+\.")
 _BUFFER = re.compile(r"(inv_freq|masked_bias|attn\.bias|attention\.bias|position_ids|token_type_ids)$")
-"""Tensors of a layer that are no weights: they follow from the configuration."""
+"""Tensors of a layer that follow from the configuration."""
 _HEAD = re.compile(
     r"^(\w+\.)?(cls|lm_head|classifier|score|qa_outputs|\w+_predictions|generator_lm_head|predictions|head|mlm|decoder|"
     r"sop_classifier|logits_proj|lm_loss|summary|sequence_summary|seq_relationship|vocab_\w+|embed_out|out_proj)\."
 )
-"""Heads for words, classes and spans, which a sentence's vector doesn't pass."""
+"""Heads for words, classes and spans, which sentence vectors bypass."""
 
 
 def check_unread_weights(model: Any, unread: Sequence[str], where: str) -> list[str]:
-    """Refuse a checkpoint of whose encoder something isn't read; return what else nothing reads.
+    """Refuse a checkpoint with unread parts of its encoder; return the other unread tensors.
 
     Args:
         model: The loaded model.
@@ -116,8 +111,7 @@ def check_unread_weights(model: Any, unread: Sequence[str], where: str) -> list[
         where: The folder's name.
 
     Raises:
-        InputError: a tensor of a layer that the model doesn't count, or of one that it has, or of its
-            embeddings.
+        InputError: an unread tensor of the embeddings, of a layer of the model, or of an uncounted layer.
     """
     prefix = f"{model.base_model_prefix}."
     names = [name for name, _ in model.named_parameters()]
@@ -145,14 +139,13 @@ def check_unread_weights(model: Any, unread: Sequence[str], where: str) -> list[
 
 
 def find_projections(unread: Sequence[str]) -> list[str]:
-    """Return the matrices among those that nothing reads that may project an encoder's vectors."""
-    return [
-        name for name in unread if name.endswith(".weight") and not _HEAD.match(name) and "orm" not in name
-    ]
+    """Return the unread matrices that may project an encoder's vectors."""
+    matrices = [name for name in unread if name.endswith(".weight") and "orm" not in name]
+    return [name for name in matrices if not _HEAD.match(name)]
 
 
 def projection_error(names: Sequence[str], where: str) -> InputError:
-    """Return the error for a pooler that comes from before the training of a projection."""
+    """Return the error for a pooler from before the training of a projection."""
     return InputError(
         f"its pooler is the one from before the training that made {names[0]}, which nothing reads",
         where=where,
@@ -169,48 +162,36 @@ _POOLINGS = {
     **{"max": "max", "max_tokens": "max"},
     **{"mean_sqrt_len_tokens": "mean_sqrt_len"},
 }
-"""What sentence-transformers' names of poolings are called here; the last three are not options."""
+"""Our names of sentence-transformers' poolings; the last three are not options."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
 
 
 def check_model_files(folder: Path) -> None:
-    """Check the files of a transformers folder: what would fail when the model is loaded.
+    """Check a transformers folder for faults that would make loading fail.
 
-    Shapes of single tensors are not compared, nor what an architecture's class would name them.
+    The shapes of tensors and the names that a class expects are left to loading.
 
     Raises:
-        InputError: settings that aren't JSON, no tokenizer, a file of weights that was cut off, or fewer
-            layers in it than the configuration names.
+        InputError: damaged settings, a missing tokenizer, truncated weights, or fewer layers than config.json
+            has.
     """
     check_folder(folder)
     if read_model_type(folder) is None:
         return  # transformers may know it by the folder's name
-    if not any(True for name in (*VOCABULARY, *_list_tokenizer_files(folder)) for _ in folder.glob(name)):
-        raise InputError(
-            "the tokenizer's vocabulary is missing",
-            where=folder.name,
-            expected="tokenizer.json, vocab.txt or another file of the model's tokenizer",
-        )
-    headers = {
-        file: read_tensor_header(file) for file in list_weight_files(folder) if file.suffix == ".safetensors"
-    }
-    for file, header in headers.items():
-        _check_length(file, header)
-    _check_layers(folder, [name for header in headers.values() for name in header or ()])
+    check_vocabulary_files(folder, _list_tokenizer_files(folder))
+    names: list[str] = []
+    for file in list_weight_files(folder):
+        if file.suffix == ".safetensors":
+            header = read_tensor_header(file)
+            _check_length(file, header)
+            names += header or ()
+    _check_layers(folder, names)
 
 
 def check_folder_kind(folder: Path) -> None:
-    """Raise InputError for a folder of another kind, of which mean pooling would be made.
-
-    A Model2Vec folder has no modules.json, and needs none.
-    """
-    if not (folder / "modules.json").is_file() and not _is_model2vec(folder):
-        raise InputError(
-            "not a sentence-transformers folder (it would silently become mean pooling)",
-            where=folder.name,
-            expected="modules.json in it",
-            hint="use hf:PATH:pooling for a plain transformers folder",
-        )
+    """Raise InputError for a folder of another kind, which would silently get mean pooling."""
+    if not _is_model2vec(folder):
+        check_modules_file(folder)
     kind = read_json_object(folder / _SETTINGS).get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise InputError(
@@ -221,6 +202,17 @@ def check_folder_kind(folder: Path) -> None:
         )
 
 
+def check_modules_file(folder: Path) -> None:
+    """Raise InputError for a folder without modules.json."""
+    if not (folder / "modules.json").is_file():
+        raise InputError(
+            "not a sentence-transformers folder (it would silently become mean pooling)",
+            where=folder.name,
+            expected="modules.json in it",
+            hint="use hf:PATH:pooling for a plain transformers folder",
+        )
+
+
 def _is_model2vec(folder: Path) -> bool:
     if read_model_type(folder) == "model2vec":
         return True
@@ -228,34 +220,27 @@ def _is_model2vec(folder: Path) -> bool:
 
 
 def check_transformer_alone(folder: Path) -> None:
-    """Refuse a sentence-transformers folder of which more is trained than its transformer.
-
-    Raises:
-        InputError: a module with weights, such as a dense layer, which hf: leaves out.
-    """
+    """Raise InputError for a sentence-transformers folder with more trained modules than hf: reads."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return
-    types = [str(module.get("type")) for module in modules if isinstance(module, dict)]
-    trained = [kind for kind in types if kind.rpartition(".")[2] not in _WITHOUT_WEIGHTS]
-    if trained:
-        own = trained[0].startswith("sentence_transformers.") and not any(
-            k in trained[0] for k in OTHER_KINDS
-        )
-        raise InputError(
-            f"its modules.json has a {trained[0].rpartition('.')[2]}, which hf: leaves out",
-            where=folder.name,
-            hint=f"st:{folder} reads all of it" if own else "it is no model of one vector a sentence",
-        )
+    for kind in (str(module.get("type")) for module in modules if isinstance(module, dict)):
+        name = kind.rpartition(".")[2]
+        if name in _WITHOUT_WEIGHTS:
+            continue
+        hint = f"st:{folder} reads all of it"
+        if not kind.startswith("sentence_transformers.") or any(other in kind for other in OTHER_KINDS):
+            hint = "it is no model of one vector a sentence"
+        raise InputError(f"its modules.json has a {name}, which hf: leaves out", where=folder.name, hint=hint)
 
 
 def describe_unread_settings(folder: Path, pooling: str, *, prompted: bool = False) -> str:
-    """Say which of a folder's own settings the transformer alone with a pooling leaves out; "" for none.
+    """Name the settings of a folder that its transformer with a pooling leaves out; "" for none.
 
     Args:
         folder: The folder.
-        pooling: The pooling that is taken, as the option names it.
+        pooling: The option's name of the pooling in use.
         prompted: A prompt is given as an option.
     """
     settings = read_json_object(folder / _SETTINGS)
@@ -264,19 +249,20 @@ def describe_unread_settings(folder: Path, pooling: str, *, prompted: bool = Fal
         return "it is a CrossEncoder, which scores pairs by a head: hf: leaves the head out"
     if kind != "SentenceTransformer":
         return f"it is a {kind}, of which hf: reads the transformer alone"
-    parts = []
-    own = [name for place in _list_poolings(folder) for name in place]
-    if own and own != [pooling]:
-        parts.append(f"its own pooling is {'+'.join(own)}, not {pooling}")
+    unread = []
+    poolings = [name for names in _list_poolings(folder) for name in names]
+    if poolings and poolings != [pooling]:
+        unread.append(f"its own pooling is {'+'.join(poolings)}, not {pooling}")
     prompts = sorted(name for name, text in (settings.get("prompts") or {}).items() if text)
     if prompts and not prompted:
-        parts.append(f"its prompts ({', '.join(prompts)}) are not read")
-    way = ": st: reads them" if (folder / "modules.json").is_file() else ""
-    return f"{' and '.join(parts)}{way}" if parts else ""
+        unread.append(f"its prompts ({', '.join(prompts)}) are not read")
+    if unread and (folder / "modules.json").is_file():
+        unread[-1] += ": st: reads them"
+    return " and ".join(unread)
 
 
 def _list_poolings(folder: Path) -> Iterator[list[str]]:
-    """Yield the poolings that each Pooling module of a folder names, as the option ``pooling`` does."""
+    """Yield the poolings that each Pooling module of a folder names, by their names as options."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -286,48 +272,44 @@ def _list_poolings(folder: Path) -> Iterator[list[str]]:
     for module in modules if isinstance(modules, list) else ():
         if not isinstance(module, dict) or not str(module.get("type")).endswith("Pooling"):
             continue
-        said = read_json_object(folder / str(module.get("path", "")) / "config.json")
-        named = said.get("pooling_mode")
+        config = read_json_object(folder / str(module.get("path", "")) / "config.json")
+        named = config.get("pooling_mode")
         if isinstance(named, str):
             yield [_POOLINGS.get(mode, mode) for mode in named.split("+")]
         else:
-            modes = [key.removeprefix("pooling_mode_") for key, value in said.items() if value is True]
+            modes = [key.removeprefix("pooling_mode_") for key, value in config.items() if value is True]
             yield [_POOLINGS[mode] for mode in modes if mode in _POOLINGS]
 
 
 def _list_tokenizer_files(folder: Path) -> Iterator[str]:
-    """Files that the tokenizer's settings name, such as spiece.model."""
-    settings = read_json_object(folder / "tokenizer_config.json")
-    yield from (
-        value
-        for key, value in settings.items()
-        if key.endswith("_file") and isinstance(value, str) and Path(value).name == value and value
-    )
+    """Yield the files that the tokenizer's settings name, such as spiece.model."""
+    for key, value in read_json_object(folder / "tokenizer_config.json").items():
+        if key.endswith("_file") and isinstance(value, str) and value and Path(value).name == value:
+            yield value
 
 
 def _check_length(file: Path, header: Mapping[str, Any] | None) -> None:
     where = f"{file.parent.name}/{file.name}"
     if header is None:
         raise InputError("its header can't be read", where=where, expected="a whole file of safetensors")
-    spans = [entry.get("data_offsets") for name, entry in header.items() if isinstance(entry, dict)]
-    ends = [span[1] for span in spans if isinstance(span, list) and len(span) == 2 and type(span[1]) is int]
+    end = 0
+    for entry in header.values():
+        span = entry.get("data_offsets") if isinstance(entry, dict) else None
+        if isinstance(span, list) and len(span) == 2 and type(span[1]) is int:
+            end = max(end, span[1])
     with file.open("rb") as stream:
         start = 8 + int.from_bytes(stream.read(8), "little")
-    missing = start + max(ends, default=0) - file.stat().st_size
+    missing = start + end - file.stat().st_size
     if missing > 0:
-        raise InputError(
-            f"{missing:,} bytes are missing at its end", where=where, expected="a whole file of safetensors"
-        )
+        what = f"{missing:,} bytes are missing at its end"
+        raise InputError(what, where=where, expected="a whole file of safetensors")
 
 
 def _check_layers(folder: Path, names: Sequence[str]) -> None:
-    """Refuse a folder of one stack of numbered layers that has fewer of them than its configuration names."""
+    """Refuse a folder with fewer numbered layers than its configuration names."""
     numbers = {int(match[1]) for name in names if (match := _LAYER.search(name))}
-    layers = count_layers(read_json_object(folder / "config.json"))
-    shared = "num_hidden_groups" in read_json_object(folder / "config.json")
+    config = read_json_object(folder / "config.json")
+    layers, shared = count_layers(config), "num_hidden_groups" in config
     if numbers and layers is not None and not shared and max(numbers) + 1 < layers:
-        raise InputError(
-            f"its weights have {max(numbers) + 1} layers, its config.json names {layers}",
-            where=folder.name,
-            expected="weights of every layer",
-        )
+        what = f"its weights have {max(numbers) + 1} layers, its config.json names {layers}"
+        raise InputError(what, where=folder.name, expected="weights of every layer")

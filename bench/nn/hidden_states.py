@@ -1,4 +1,4 @@
-"""States of a transformer: its layers under their mask of attention, and how states become a vector."""
+"""States of a transformer: its layers under an attention mask, and the pooling of states to a vector."""
 
 from __future__ import annotations
 
@@ -15,37 +15,20 @@ from bench.nn.tokens import Chunk
 
 
 def average_states(states: Tensor, mask: Tensor) -> Tensor:
-    """Mean of the attended token states, [CLS] and [SEP] included, padding excluded.
-
-    Args:
-        states: (B, L, H) token states.
-        mask: (B, L), 1 on tokens and 0 on padding; every row has at least one token.
-
-    Returns:
-        (B, H).
-    """
+    """Return the mean of the attended token states, [CLS] and [SEP] included, (B, H)."""
     weights = mask.to(states.dtype).unsqueeze(-1)
     return (states * weights).sum(1) / weights.sum(1)
 
 
 def select_last_state(states: Tensor, mask: Tensor) -> Tensor:
-    """State of each row's last token that is no padding, (B, H); padding stands on the right.
-
-    Args:
-        states: (B, L, H) token states.
-        mask: (B, L), 1 on tokens and 0 on padding.
-    """
+    """Return the state of each row's last token, (B, H); padding follows on the right."""
     return states[torch.arange(len(states), device=states.device), mask.sum(1) - 1]
 
 
 def average_by_position(states: Tensor, mask: Tensor) -> Tensor:
-    """sum_i (i / sum_j j) h_i over a row's tokens i = 1 ... n (Muennighoff 2022, SGPT), (B, H).
+    """Return sum_i (i / sum_j j) h_i over a row's tokens i = 1 ... n (Muennighoff 2022, SGPT), (B, H).
 
-    In a causal model later tokens have read more. Padding, on the right, weighs nothing.
-
-    Args:
-        states: (B, L, H) token states.
-        mask: (B, L), 1 on tokens and 0 on padding.
+    In a causal model later tokens have read more. Padding follows on the right and weighs 0.
     """
     positions = torch.arange(1, mask.shape[1] + 1, dtype=torch.float32, device=mask.device) * mask
     weights = positions / positions.sum(1, keepdim=True)
@@ -55,20 +38,17 @@ def average_by_position(states: Tensor, mask: Tensor) -> Tensor:
 def pool_states(
     states: Sequence[Tensor], mask: Tensor, pooling: str, *, first_layer: str = "embedding"
 ) -> Tensor:
-    """Pool the hidden states of a transformer (Gao et al. 2021, SimCSE, and its evaluation.py).
+    """Pool the hidden states of a transformer (Gao et al. 2021, SimCSE, and its evaluation.py), (B, H).
 
     Args:
-        states: (B, L, H) each: the embedding output, then every layer's output. For "cls" and "avg" the
-            last alone is enough.
-        mask: (B, L), 1 on tokens and 0 on padding.
-        pooling: "cls" the first token of the last layer, before any pooler; "avg" the mean of the last
-            layer; "avg_first_last" the mean of the first and the last layer; "avg_last_two" that of the
-            last two; "last" and "weighted_mean" see :func:`last_token` and :func:`weighted_mean`.
-        first_layer: What "first" means: "embedding" (the embedding output, which gave the published rows
-            56.70 and 56.57) or "layer1" (SimCSE's later correction).
-
-    Returns:
-        (B, H).
+        states: (B, L, H) each: the embedding output, then every layer's output; poolings other than
+            "avg_first_last" and "avg_last_two" need only the last.
+        mask: (B, L), 1 on tokens and 0 on padding; every row has a token.
+        pooling: "cls" the first token of the last layer, before any pooler; "avg" the mean of the last layer;
+            "avg_first_last" and "avg_last_two" the mean of two layers; "last" and "weighted_mean" see
+            :func:`select_last_state` and :func:`average_by_position`.
+        first_layer: "embedding" (the embedding output, which gave the published 56.70 and 56.57) or "layer1"
+            (SimCSE's later correction).
 
     Raises:
         ValueError: an unknown pooling.
@@ -89,16 +69,7 @@ def pool_states(
 
 
 def select_mask_state(states: Tensor, ids: Tensor, mask_id: int) -> Tensor:
-    """State of the mask token (PromptBERT's embedding).
-
-    Args:
-        states: (B, L, H) last layer.
-        ids: (B, L) token ids with at least one ``mask_id`` a row; the first counts.
-        mask_id: Id of the mask token.
-
-    Returns:
-        (B, H).
-    """
+    """Return each row's state at its first mask token (PromptBERT's embedding), (B, H)."""
     position = (ids == mask_id).to(torch.uint8).argmax(1)
     return states[torch.arange(len(states), device=states.device), position]
 
@@ -108,12 +79,12 @@ IMPLEMENTATIONS = ("eager", "sdpa")
 
 
 class AttentionInput(NamedTuple):
-    """What the self-attention of a layer works on.
+    """Input of a layer's self-attention.
 
     Args:
         states: HD, the hidden states that enter the layer, (B, T, H).
-        query: Q HD, (B, T, H), heads side by side; ``key`` and ``value`` likewise.
-        mask: (B, 1, 1, T), bool (sdpa) or float (eager); None where nothing is masked.
+        query: Q HD, (B, T, H), heads concatenated; ``key`` and ``value`` likewise.
+        mask: (B, 1, 1, T), bool (sdpa) or float (eager); None where everything is attended.
     """
 
     states: Tensor
@@ -124,7 +95,7 @@ class AttentionInput(NamedTuple):
 
 
 def is_layered(model: Any) -> bool:
-    """True for a model whose layers can be called here: an encoder of a known kind and attention."""
+    """Test for a model whose layers can be called one by one: an encoder of a known kind and attention."""
     return (
         isinstance(model, ARCHITECTURES)
         and model.config._attn_implementation in IMPLEMENTATIONS
@@ -133,7 +104,16 @@ def is_layered(model: Any) -> bool:
 
 
 def build_attention_mask(config: Any, chunk: Chunk, dtype: torch.dtype = torch.float32) -> Tensor | None:
-    """The mask that layers of :func:`layered` models take: boolean, or added to the scores (eager)."""
+    """Return the attention mask for layers of :func:`is_layered` models, (b, 1, 1, L).
+
+    Args:
+        config: The model's.
+        chunk: The padded rows.
+        dtype: Type of the mask that "eager" adds to the scores; sdpa takes a boolean one.
+
+    Returns:
+        None where everything is attended.
+    """
     if chunk.attention is None or config._attn_implementation == "sdpa":
         return chunk.attention
     zero = torch.zeros((), dtype=dtype, device=chunk.attention.device)
@@ -141,14 +121,15 @@ def build_attention_mask(config: Any, chunk: Chunk, dtype: torch.dtype = torch.f
 
 
 def compute_last_states(model: Any, chunk: Chunk, *, cls_only: bool = False) -> Tensor:
-    """States of a transformer's last layer, (b, L, H), with gradient; the pooler is not called.
+    """Return the states of a transformer's last layer, (b, L, H), with gradient; the pooler is left out.
 
     Args:
-        model: A transformer; a :func:`layered` one is called layer by layer.
-        chunk: What it reads.
-        cls_only: Compute the last layer for [CLS] alone, (b, 1, H), where the model is a layered one. What
-            remains is keys and values, which [CLS] needs of every token, and 1/L of the rest: about a sixth
-            of the layer. State and gradient are those of the whole layer, up to rounding; dropout draws less.
+        model: A transformer; a layered one (:func:`is_layered`) is called layer by layer.
+        chunk: Its input.
+        cls_only: Compute the last layer of a layered model only for [CLS], (b, 1, H): keys and values of all
+            tokens and 1/L of the rest, about a sixth of the layer. State and gradient are the whole layer's
+            up to
+            rounding; dropout draws less.
     """
     if not is_layered(model):
         states: Tensor = model(input_ids=chunk.ids, attention_mask=chunk.mask).last_hidden_state
@@ -165,12 +146,12 @@ def run_layers(
 
     Args:
         layers: Of a BertModel or RobertaModel.
-        states: (B, L, H), what the first layer gets.
-        mask: Of :func:`attention_mask`.
-        cls_only: See :func:`last_states`.
+        states: (B, L, H), input of the first layer.
+        mask: Of :func:`build_attention_mask`.
+        cls_only: See :func:`compute_last_states`.
 
     Returns:
-        (B, L, H), what the last layer gives; (B, 1, H) with ``cls_only``.
+        (B, L, H), output of the last layer; (B, 1, H) with ``cls_only``.
     """
     *first, last = layers
     for layer in first:
@@ -184,52 +165,43 @@ def run_layers(
 def project_heads(
     layer: Any, states: Tensor, mask: Tensor | None, *, cls_only: bool = False
 ) -> AttentionInput:
-    """Queries, keys and values of a layer; the queries of [CLS] alone with ``cls_only``."""
-    own = layer.attention.self
-    query = own.query(states[:, :1] if cls_only else states)
-    return AttentionInput(states, query, own.key(states), own.value(states), mask)
+    """Return queries, keys and values of a layer; only [CLS]'s queries with ``cls_only``."""
+    attention = layer.attention.self
+    query = attention.query(states[:, :1] if cls_only else states)
+    return AttentionInput(states, query, attention.key(states), attention.value(states), mask)
 
 
 def run_layer(layer: Any, heads: AttentionInput) -> Tensor:
-    """What a layer gives for each of its queries, (B, R, H)."""
+    """Return a layer's output for each of its queries, (B, R, H)."""
     context = compute_attention(layer.attention.self, heads.query, heads.key, heads.value, heads.mask)
     return apply_layer_output(layer, context, heads.states[:, : heads.query.shape[1]])
 
 
 def apply_layer_output(layer: Any, context: Tensor, residual: Tensor) -> Tensor:
-    """The rest of a layer: what follows its attention, token by token."""
-    given: Tensor = layer.feed_forward_chunk(layer.attention.output(context, residual))
-    return given
+    """Apply the rest of a layer to its attention's context, token by token."""
+    output: Tensor = layer.feed_forward_chunk(layer.attention.output(context, residual))
+    return output
 
 
 def compute_attention(
     attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> Tensor:
-    """softmax(Q K^T / sqrt(d_head) + mask) V of a layer, heads apart, then side by side, with its dropout.
+    """Return softmax(Q K^T / sqrt(d_head) + mask) V of a layer with its dropout, (B, R, H).
 
-    Computed by the function that computes the layer's own context.
+    The function that computes the layer's own context computes it.
 
     Args:
         attention: The layer's self-attention module.
-        query: (B, R, H), heads side by side; R rows.
+        query: (B, R, H), heads concatenated; R rows.
         key: (B, T, H).
         value: (B, T, H).
-        mask: (B, 1, 1, T) of :func:`attention_mask`; None where nothing is masked.
-
-    Returns:
-        (B, R, H).
+        mask: Of :func:`build_attention_mask`.
     """
     implementation = attention.config._attn_implementation
     function = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-    context, _ = function(
-        attention,
-        _split_heads(query, attention),
-        _split_heads(key, attention),
-        _split_heads(value, attention),
-        mask,
-        dropout=attention.dropout.p if attention.training else 0.0,
-        scaling=attention.scaling,
-    )
+    heads = [_split_heads(projected, attention) for projected in (query, key, value)]
+    dropout = attention.dropout.p if attention.training else 0.0
+    context, _ = function(attention, *heads, mask, dropout=dropout, scaling=attention.scaling)
     flat: Tensor = context.flatten(2)
     return flat
 

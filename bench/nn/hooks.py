@@ -1,8 +1,7 @@
-"""What goes on inside an encoder's transformers while it encodes: a layer at a time, nothing kept.
+"""Observe an encoder's transformers while it encodes, a layer at a time.
 
-The encoder runs as it always does, and its vectors are the same to the bit. Observers are handed each
-layer's context tensor as it is computed, and its attention weights if they ask: sdpa has none, so they are
-computed from queries and keys a second time.
+The vectors stay the same to the bit. Observers get each layer's context tensor as it is computed, and its
+attention weights on request: sdpa hides them, so they are computed again from queries and keys.
 """
 
 from __future__ import annotations
@@ -25,43 +24,41 @@ from bench.nn.sum_encoder import SumEncoder
 
 
 def find_towers(encoder: object) -> tuple[ObservedTower, ...]:
-    """Return the transformers of an encoder: a sum's in order, of an encoder on another one the latter's.
-
-    Empty for an encoder without a transformer. A transformer that several parts share is listed once.
-    """
+    """Return an encoder's transformers: those of a sum's parts, each once, or of its inner encoder."""
     if isinstance(encoder, SumEncoder):
-        found = [tower for part in encoder.parts for tower in find_towers(part)]
-        return tuple({id(tower.model): tower for tower in found}.values())
+        towers = [tower for part in encoder.parts for tower in find_towers(part)]
+        return tuple({id(tower.model): tower for tower in towers}.values())
     if hasattr(encoder, "base"):
         return find_towers(encoder.base)
     model = getattr(encoder, "model", None)
     if not isinstance(model, nn.Module):
         return ()
-    for module in model.modules():
-        if isinstance(module, PreTrainedModel):
-            foreign = isinstance(encoder, SentenceTransformerEncoder)  # may have drawn a missing pooler
-            has_pooler = not foreign and getattr(module, "pooler", None) is not None
-            tokenizer = model.tokenizer if foreign else getattr(encoder, "tokenizer", None)
-            return (ObservedTower(module, tokenizer, str(getattr(encoder, "pooling", "")), has_pooler),)
-    return ()
+    transformer = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
+    if transformer is None:
+        return ()
+    foreign = isinstance(encoder, SentenceTransformerEncoder)  # may have drawn a missing pooler
+    has_pooler = not foreign and getattr(transformer, "pooler", None) is not None
+    tokenizer = model.tokenizer if foreign else getattr(encoder, "tokenizer", None)
+    return (ObservedTower(transformer, tokenizer, str(getattr(encoder, "pooling", "")), has_pooler),)
 
 
 @contextmanager
 def watch_towers(watched: Sequence[ObservedTower], observers: Sequence[Observer]) -> Iterator[list[int]]:
-    """Tell observers of every batch that the towers see while the block encodes.
+    """Notify observers of every batch that the towers encode within the block.
 
-    A call without an attention mask isn't told: it is a template, not a sentence.
+    A call that lacks an attention mask is a template and stays unreported.
 
     Args:
-        watched: The towers, from :func:`towers`.
-        observers: Who is told.
+        watched: The towers, from :func:`find_towers`.
+        observers: They are notified.
 
     Yields:
-        The sentences that each tower has seen so far.
+        The sentences that each tower has encoded so far.
 
     Raises:
-        UntraceableError: from within the block, if a tower's attention can't be watched, or it pads on the
-            left; at the block's end if that was seen on CUDA, which is asked once.
+        UntraceableError: a tower hides its attention or pads on the left; on CUDA, left padding is reported
+            at
+            the block's end.
     """
     rows = [0] * len(watched)
     calls = [_TowerCalls(number, tower, observers, rows) for number, tower in enumerate(watched)]
@@ -69,8 +66,8 @@ def watch_towers(watched: Sequence[ObservedTower], observers: Sequence[Observer]
         owner: dict[nn.Module, _TowerCalls] = {}
         for call in calls:
             owner |= dict.fromkeys(call.tower.model.modules(), call)
-            for take_off in call.attach():
-                stack.callback(take_off)
+            for undo in call.attach():
+                stack.callback(undo)
         for name in IMPLEMENTATIONS:
             stack.enter_context(_watch_attention(name, owner))
         yield rows
@@ -87,18 +84,15 @@ def compute_attention_weights(
     *,
     causal: bool = False,
 ) -> Tensor:
-    """softmax(Q K^T scaling + bias), masked.
+    """Return softmax(Q K^T scaling + bias) under a mask, (B, heads, T, T); 0 in rows that attend to nothing.
 
     Args:
         query: (B, heads, T, d_head).
         key: (B, heads, T, d_head), or fewer heads that divide the queries'.
-        mask: (B, 1, T, T), bool (True attends) or float (added); None where nothing is masked.
+        mask: (B, 1, T, T), bool (True attends) or float (added); None where everything is attended.
         scaling: None for 1 / sqrt(d_head).
         bias: Added to the scores, such as relative positions; broadcast to (B, heads, T, T).
-        causal: A token attends to none behind it; where there is a mask, the mask says so.
-
-    Returns:
-        (B, heads, T, T); rows of tokens that attend to nothing are 0.
+        causal: Without a mask, a token attends only to itself and earlier tokens.
     """
     if key.shape[1] != query.shape[1]:
         key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
@@ -126,12 +120,12 @@ class _TowerCalls:
     ) -> None:
         self.number, self.tower, self.observers, self.rows = number, tower, observers, rows
         self.layer = 0
-        self.mask: Tensor | None = None  # of the batch at hand; None between batches
+        self.mask: Tensor | None = None  # of the current batch; None between batches
         self.weights: Tensor | None = None
         self.padded_left: Tensor | None = None  # of the batches so far; CUDA's answer can wait
 
     def attach(self) -> list[Callable[[], None]]:
-        """Watch the tower and return what takes that off again."""
+        """Watch the tower and return the functions that undo it."""
         model = self.tower.model
         undo = [self._wrap_forward()]
         if model._can_set_attn_implementation():
@@ -144,7 +138,7 @@ class _TowerCalls:
         return undo
 
     def _wrap_forward(self) -> Callable[[], None]:
-        """Watch ``forward`` itself: sentence-transformers calls it directly, and module hooks miss that."""
+        """Wrap ``forward`` itself: sentence-transformers calls it directly, past module hooks."""
         model: Any = self.tower.model
         own, forward = vars(model).get("forward"), model.forward  # own: of this instance, mostly none
 
@@ -155,17 +149,13 @@ class _TowerCalls:
             self._end_batch(output)
             return output
 
-        def take_off() -> None:
-            if own is None:
-                del model.forward
-            else:
-                model.forward = own
-
         model.forward = watched
-        return take_off
+        if own is None:
+            return lambda: delattr(model, "forward")
+        return lambda: setattr(model, "forward", own)
 
     def attention(self, context: Tensor, weights: Callable[[], Tensor]) -> None:
-        """Tell the observers of a layer."""
+        """Notify the observers of a layer."""
         if self.mask is not None:
             view = LayerView(self.number, self.layer, self.mask, context, weights)
             for observer in self.observers:
@@ -183,7 +173,7 @@ class _TowerCalls:
         if mask is None:
             return
         self.mask = _reduce_mask(mask)
-        if mask.dim() == 2 or mask.is_cpu:  # what a GPU gets as a mask of attention is padded here
+        if mask.dim() == 2 or mask.is_cpu:  # on a GPU, bench itself pads an attention mask, on the right
             left = ~self.mask[:, 0].all()
             self.padded_left = left if self.padded_left is None else self.padded_left | left
         if mask.is_cpu:
@@ -198,9 +188,8 @@ class _TowerCalls:
         if self.layer == 0:
             raise UntraceableError("no attention layer of it can be watched", where=where)
         if self.layer > layers:  # two sides of an encoder-decoder, or two attentions a layer
-            raise UntraceableError(
-                f"it computes attention {self.layer} times in {layers} layers", where=where
-            )
+            what = f"it computes attention {self.layer} times in {layers} layers"
+            raise UntraceableError(what, where=where)
         pooled = getattr(output, "pooler_output", None) if self.tower.has_pooler else None
         for observer in self.observers:
             observer.on_output(self.number, output.last_hidden_state, pooled)
@@ -208,9 +197,8 @@ class _TowerCalls:
         self.mask = None
 
     def _keep_weights(self, _module: nn.Module, args: tuple[Any, ...]) -> None:
-        given = args[0]
-        if given.dim() == 4 and given.shape[-1] == given.shape[-2]:
-            self.weights = given
+        if args[0].dim() == 4 and args[0].shape[-1] == args[0].shape[-2]:
+            self.weights = args[0]
 
     def _take_context(self, _module: nn.Module, args: tuple[Any, ...]) -> None:
         if self.weights is not None and args[0].dim() == 3:  # a pooler's input has two dimensions
@@ -219,14 +207,14 @@ class _TowerCalls:
 
 
 def _reduce_mask(mask: Tensor) -> Tensor:
-    """True on tokens, (B, T), of a mask of tokens or of attention, boolean or added to the scores."""
+    """Reduce a mask of tokens or of attention, boolean or added, to True on tokens, (B, T)."""
     rows = mask if mask.dim() == 2 else mask[:, 0, 0]
     return rows == 0 if rows.is_floating_point() else rows.bool()
 
 
 @contextmanager
 def _watch_attention(name: str, owner: dict[nn.Module, _TowerCalls]) -> Iterator[None]:
-    """Put a watched function in the place of transformers' attention function of a name."""
+    """Wrap transformers' attention function of a name."""
 
     def attend(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
@@ -235,20 +223,15 @@ def _watch_attention(name: str, owner: dict[nn.Module, _TowerCalls]) -> Iterator
         context, weights = function(module, query, key, value, mask, **options)
         if module in owner:
             causal = options.get("is_causal")
-            again = partial(
-                compute_attention_weights,
-                query,
-                key,
-                mask,
-                options.get("scaling"),
-                options.get("position_bias"),
-                causal=bool(getattr(module, "is_causal", True) if causal is None else causal),
-            )
-            owner[module].attention(context.flatten(2), again if weights is None else lambda: weights)
+            if causal is None:
+                causal = getattr(module, "is_causal", True)
+            given = (query, key, mask, options.get("scaling"), options.get("position_bias"))
+            recompute = partial(compute_attention_weights, *given, causal=bool(causal))
+            owner[module].attention(context.flatten(2), recompute if weights is None else lambda: weights)
         return context, weights
 
     functions: Any = ALL_ATTENTION_FUNCTIONS
-    original = functions.get(name)  # none for eager: each model's file has its own
+    original = functions.get(name)  # for eager each model's file has its own
     functions[name] = attend
     try:
         yield

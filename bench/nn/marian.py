@@ -1,4 +1,4 @@
-"""OPUS-MT: finding its models on this machine, and translating with them in batches of like length."""
+"""OPUS-MT: find its models on this machine, and translate with them in batches of similar length."""
 
 from __future__ import annotations
 
@@ -20,47 +20,41 @@ from bench.nn.untrusted import check_folder, check_weights, forbid_hub, loading_
 
 HUB = "Helsinki-NLP"
 BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768, "mps": 8192}
-"""On a CPU the fastest of 240 to 8,160 at OPUS-MT's size on one thread; on MPS not measured."""
+"""Fastest on a CPU of 240 to 8,160 at OPUS-MT's size on one thread; MPS is unmeasured."""
 _TOKENIZER = ("source.spm", "target.spm", "vocab.json")
 _STEP = 16
 
 
 @dataclass(frozen=True)
 class TranslationModel(ModelFolder):
-    """A model folder. The path stays here; provenance holds the rest.
-
-    Args:
-        path: The folder.
-        name: Hub name or the folder's last name.
-        sha256: Over weights, configuration and both SentencePiece models.
-        revision: The hub's commit where the folder is in its cache, else None.
-    """
+    """A model folder with the hub's commit where the folder is in its cache; records omit the path."""
 
     revision: str | None
 
     @property
     def facts(self) -> dict[str, str | None]:
-        """Name, fingerprint and revision."""
+        """Return name, fingerprint and revision."""
         return {name: value for name, value in asdict(self).items() if name != "path"}
 
 
 def check_sentencepiece() -> None:
-    """Raise InputError if the package that reads OPUS-MT's tokenizers isn't there."""
+    """Raise InputError if sentencepiece, which reads OPUS-MT's tokenizers, is missing."""
     if find_spec("sentencepiece") is None:
         raise InputError("translation needs the package sentencepiece", hint="pip install 'cse-bench[rtt]'")
 
 
 def find_translation_model(source: str, target: str, models: Path | None) -> TranslationModel:
-    """Find ``opus-mt-SOURCE-TARGET``, below ``models`` or else in the hub's local cache (no network).
+    """Find ``opus-mt-SOURCE-TARGET`` below ``models``, otherwise in the hub's local cache (offline).
 
     Raises:
-        InputError: it isn't there or isn't whole; says which folder, what was expected and how to get it.
+        InputError: it is missing or incomplete; names the folder, its expected files and the download
+            command.
     """
     name = f"opus-mt-{source}-{target}"
     if models is None:
         where = "bench data rtt"
         try:
-            found = resolve_folder(f"{HUB}/{name}", where=where)
+            model = resolve_folder(f"{HUB}/{name}", where=where)
         except InputError as error:
             hint = f"{error.hint or f'hf download {HUB}/{name}'}, or name a folder of models with --models"
             raise InputError(error.what, where=where, expected=error.expected, hint=hint) from error
@@ -73,33 +67,32 @@ def find_translation_model(source: str, target: str, models: Path | None) -> Tra
                 expected=f"config.json, {', '.join(_TOKENIZER)} and model.safetensors (or pytorch_model.bin)",
                 hint=f"get it with: hf download {HUB}/{name} --local-dir {folder}",
             )
-        found = resolve_folder(str(folder), where=where, name=name)
-    missing = [file for file in _TOKENIZER if not (found.path / file).is_file()]
+        model = resolve_folder(str(folder), where=where, name=name)
+    path = model.path
+    missing = [file for file in _TOKENIZER if not (path / file).is_file()]
     if missing:
         raise InputError(f"the model {name} has no {', '.join(missing)}", where=where)
-    snapshot = found.path.parent.name == "snapshots"
-    return TranslationModel(
-        found.path, found.name, _hash_marian(found.path), found.path.name if snapshot else None
-    )
+    revision = path.name if path.parent.name == "snapshots" else None
+    return TranslationModel(path, model.name, _hash_marian(path), revision)
 
 
 class MarianTranslator:
-    """One direction, float32, in evaluation mode, without sampling.
+    """One direction, float32, in evaluation mode, deterministic.
 
-    The settings of decoding are the ones here, whatever the model's own say. A sentence's limit depends on
-    its own length alone and batches never mix limits, so the batch that a sentence is in can change its
-    translation only where two candidates' scores are equal within float32 rounding.
+    Decoding uses the settings below in place of the model's. A sentence's limit depends only on its own
+    length,
+    and a batch has one limit. So the batch changes a translation only where two candidates' scores are equal
+    within float32 rounding.
 
     Args:
         model: The model.
         beams: 1 for greedy decoding.
         batch_tokens: Padded source tokens a batch may hold; None for the device's default.
         device: "cpu", "cuda" or "mps".
-        code: Language to ask a model for that translates into several, such as "cmn_Hans".
+        code: Target language of a model with several, such as "cmn_Hans".
 
     Raises:
-        InputError: the folder can't be loaded, or the code isn't one of the model's, or it has some and none
-            is given.
+        InputError: the folder can't be loaded, or the code is unknown or missing.
     """
 
     def __init__(
@@ -116,8 +109,7 @@ class MarianTranslator:
         self._prefix = _language_prefix(model.name, self.tokenizer.supported_language_codes, code)
         config = self.model.config
         self.longest: int = config.max_position_embeddings
-        self.eos: int = config.eos_token_id
-        self.pad: int = config.pad_token_id
+        self.eos, self.pad = int(config.eos_token_id), int(config.pad_token_id)
         self.model.generation_config = type(self.model.generation_config)(
             do_sample=False,
             num_beams=beams,
@@ -130,11 +122,7 @@ class MarianTranslator:
         self.model.eval().to(device)
 
     def __call__(self, sentences: Sequence[str], progress: Progress | None = None) -> Translated:
-        """Translate; see :class:`bench.data.round_trip.Translator`.
-
-        Raises:
-            BenchError: the device's memory is full.
-        """
+        """Translate; raises BenchError where the device's memory is full."""
         import torch
 
         from bench.nn.backbone import silence_libraries
@@ -143,9 +131,8 @@ class MarianTranslator:
             with silence_libraries(), torch.inference_mode():
                 return self._translate(sentences, progress)
         except torch.OutOfMemoryError as error:
-            raise BenchError(
-                f"the memory of {self.device} is full", hint="choose a smaller --batch-tokens"
-            ) from error
+            hint = "choose a smaller --batch-tokens"
+            raise BenchError(f"the memory of {self.device} is full", hint=hint) from error
 
     def _translate(self, sentences: Sequence[str], progress: Progress | None) -> Translated:
         from bench.nn.backbone import pad_rows
@@ -169,7 +156,7 @@ class MarianTranslator:
         return Translated(texts, truncated, unfinished)
 
     def _tokenize_sentences(self, sentences: Sequence[str]) -> tuple[list[list[int]], int]:
-        """Token ids of each sentence, cut to what the model takes, and how many were cut."""
+        """Return token ids of each sentence, cut to the model's limit, and the number cut."""
         if not sentences:
             return [], 0
         rows: list[list[int]] = self.tokenizer([self._prefix + text for text in sentences])["input_ids"]
@@ -180,17 +167,13 @@ class MarianTranslator:
 
 
 def split_by_limit(lengths: Sequence[int], budget: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield (longest translation, indices): rising length, and one limit for all sentences of a batch.
+    """Yield (longest translation, indices) by rising length, with one limit for all sentences of a batch.
 
-    The limit is twice the sentence's tokens, rounded up to a multiple of 16, and 16 more.
-
-    Args:
-        lengths: Tokens of each sentence.
-        budget: As in :func:`bench.nn.tokens.length_sorted_batches`.
+    The limit is twice the sentence's tokens, rounded up to a multiple of 16, plus 16.
     """
     steps = [-(-length // _STEP) for length in lengths]
     for step in sorted(set(steps)):
-        group = [index for index, own in enumerate(steps) if own == step]
+        group = [index for index, value in enumerate(steps) if value == step]
         for batch in length_sorted_batches([lengths[index] for index in group], budget):
             yield (2 * step + 1) * _STEP, [group[index] for index in batch]
 
@@ -215,7 +198,7 @@ def _load_marian(model: TranslationModel) -> tuple[Any, Any]:
                 model.path, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
             )
             tokenizer = MarianTokenizer.from_pretrained(model.path, **safe)
-        except Exception as error:  # transformers raises many kinds here; all mean that it can't be used
+        except Exception as error:  # transformers raises many kinds here
             raise loading_error(error, model.name, expected="a Marian model of OPUS-MT") from error
     missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
     check_weights(missing, model.name)
@@ -223,23 +206,21 @@ def _load_marian(model: TranslationModel) -> tuple[Any, Any]:
 
 
 def _language_prefix(name: str, codes: Sequence[str], code: str | None) -> str:
-    """Return what every sentence starts with: the code of the target language, or nothing."""
+    """Return the prefix of every sentence: the code of the target language, or nothing."""
     known = sorted(text.strip("<>") for text in codes)
     if code in known:
         return f">>{code}<< "
     if code is not None or known:
-        raise InputError(
-            f"'{code}' is no target language of {name}"
-            if code
-            else f"{name} translates into several languages",
-            where="--pivots",
-            expected=f"PIVOT:CODE, a code of {', '.join(known)}" if known else "a pivot without a code",
-        )
+        what = f"{name} translates into several languages"
+        if code:
+            what = f"'{code}' is no target language of {name}"
+        expected = f"PIVOT:CODE, a code of {', '.join(known)}" if known else "a pivot without a code"
+        raise InputError(what, where="--pivots", expected=expected)
     return ""
 
 
 def _hash_marian(folder: Path) -> str:
-    """content_hash, with the SentencePiece models that it leaves out."""
+    """Extend :func:`hash_model` by both SentencePiece models."""
     digest = hashlib.sha256(hash_model(folder).encode())
     for name in ("source.spm", "target.spm"):
         digest.update((folder / name).read_bytes())

@@ -1,4 +1,4 @@
-"""Masked language models as parts of other objectives: whole, their head alone, new layers."""
+"""Masked language models as parts of other objectives: the whole model, its head, new layers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import (
-    AutoModelForMaskedLM,
-    BertForMaskedLM,
-    DistilBertForMaskedLM,
-    RobertaForMaskedLM,
-)
+from transformers import AutoModelForMaskedLM, BertForMaskedLM, DistilBertForMaskedLM, RobertaForMaskedLM
 
 from bench.errors import InputError
 from bench.nn.backbone import load_folder
@@ -26,14 +21,13 @@ def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
 
     Args:
         folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
-        new_head: Where the checkpoint has no head, keep the one that transformers draws from torch's state.
+        new_head: Keep the head that transformers draws from torch's state for a checkpoint without one.
 
     Raises:
-        InputError: no masked language model in the folder, weights missing, no mask token.
+        InputError: the folder lacks a masked language model, weights or a mask token.
     """
-    model, tokenizer, missing, _ = load_folder(
-        folder, AutoModelForMaskedLM, what="this masked language model"
-    )
+    what = "this masked language model"
+    model, tokenizer, missing, _ = load_folder(folder, AutoModelForMaskedLM, what=what)
     if new_head:
         missing = [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]
     hint = "bench pretrain --profile minilm-mlm makes one for all-MiniLM-L6-v2"
@@ -44,7 +38,7 @@ def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
 
 
 def compute_lm_logits(model: Any, chunk: Chunk) -> Tensor:
-    """A masked language model's logits of every token, (b, L, V); the known kinds read no mask back."""
+    """Return a masked language model's logits of every token, (b, L, V), with no device synchronisation."""
     known = isinstance(model, BertForMaskedLM | RobertaForMaskedLM | DistilBertForMaskedLM)
     whole = known and model.config._attn_implementation in IMPLEMENTATIONS
     mask = build_attention_mask(model.config, chunk) if whole else chunk.mask
@@ -53,41 +47,32 @@ def compute_lm_logits(model: Any, chunk: Chunk) -> Tensor:
 
 
 def check_same_vocabulary(tokenizer: Any, other: Any, *, where: str) -> None:
-    """Raise InputError if two tokenizers don't give every token the same id; ``where`` names the second."""
-    one, two = tokenizer.get_vocab(), other.get_vocab()
-    if one != two:
-        raise InputError(
-            f"its vocabulary ({len(two):,} tokens) isn't the backbone's ({len(one):,} tokens)",
-            where=where,
-            expected="a model with the backbone's tokenizer",
-        )
+    """Raise InputError unless two tokenizers give every token one id; ``where`` names the second."""
+    first, second = tokenizer.get_vocab(), other.get_vocab()
+    if first != second:
+        what = f"its vocabulary ({len(second):,} tokens) isn't the backbone's ({len(first):,} tokens)"
+        raise InputError(what, where=where, expected="a model with the backbone's tokenizer")
 
 
 def check_callable_layers(model: Any) -> None:
-    """Raise InputError unless the transformer is one whose layers can be called here one by one."""
+    """Raise InputError unless a transformer's layers can be called one by one."""
     if not isinstance(model, ARCHITECTURES):
-        raise InputError(
-            f"an auxiliary network made from {type(model).__name__}",
-            expected=f"a backbone that is a {' or a '.join(kind.__name__ for kind in ARCHITECTURES)}",
-        )
+        kinds = " or a ".join(kind.__name__ for kind in ARCHITECTURES)
+        what = f"an auxiliary network made from {type(model).__name__}"
+        raise InputError(what, expected=f"a backbone that is a {kinds}")
 
 
 def copy_mlm_head(model: Any) -> nn.Module:
-    """Return a copy of a masked language model's head: states to logits, its decoder no longer tied.
-
-    Raises:
-        InputError: a model other than BERT's and RoBERTa's.
-    """
+    """Return an untied copy of BERT's or RoBERTa's masked-LM head; raises InputError for other models."""
     if not isinstance(model, BertForMaskedLM | RobertaForMaskedLM):
-        raise InputError(
-            f"the head of a {type(model).__name__}", expected="a BertForMaskedLM or a RobertaForMaskedLM"
-        )
+        expected = "a BertForMaskedLM or a RobertaForMaskedLM"
+        raise InputError(f"the head of a {type(model).__name__}", expected=expected)
     head: nn.Module = model.cls if isinstance(model, BertForMaskedLM) else model.lm_head
     return copy.deepcopy(head)
 
 
 def init_layers(model: Any, count: int) -> nn.ModuleList:
-    """Return fresh transformer layers of a model's kind and sizes, initialised as BERT is."""
+    """Return fresh transformer layers of a model's kind and sizes, initialised as BERT's."""
     kind = type(model.encoder.layer[0])
     layers = nn.ModuleList(kind(model.config) for _ in range(count))
     for module in layers.modules():

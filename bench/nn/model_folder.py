@@ -1,4 +1,4 @@
-"""Models on disk: finding, naming, hashing what determines embeddings, and what their files say of them."""
+"""Models on disk: find them, name them, hash their relevant files, and read facts from their files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from bench.records.environment import ROUNDED
 from bench.registry import discover
 
 MODULES, ARCHITECTURE = "modules", "architecture"
-"""Where training sets dropout: in modules alone, or wherever an architecture keeps it."""
+"""Where training sets dropout: only in modules, or in every place of an architecture."""
 _LARGEST = 100_000_000  # bytes of a header, as in safetensors
 _LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 
 
 @cache
 def list_model_types(name: str) -> frozenset[str]:
-    """Return a list of ``kinds.toml``: values of ``model_type`` that have something in common.
+    """Return a list of ``kinds.toml``: values of ``model_type`` with something in common.
 
     >>> "llama" in list_model_types("causal"), "bert" in list_model_types("causal")
     (True, False)
@@ -39,26 +39,26 @@ def list_model_types(name: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class FolderFacts:
-    """What is known of a model folder; None where its files don't say it.
+    """Facts from a model folder's files; None where these leave a fact open.
 
     Args:
-        kind: Its ``model_type``, "" for none.
-        layers: How many layers it has.
+        kind: Its ``model_type``, "" by default.
+        layers: Number of layers.
         positions: Tokens that it has positions for.
         layered: Its layers can be called one by one.
-        causal: A token's state depends on no later token.
-        first_token: Its tokenizer puts a token of its own before a sentence, or any token would do.
+        causal: A token's state is independent of later tokens.
+        first_token: A special token precedes a sentence, or any token would do.
         mask_token: Its tokenizer has a mask token.
         pooler: The checkpoint has a pooler.
         pooler_layer: Its architecture has a pooler of one dense layer.
         masked_lm: The checkpoint has a masked-LM head.
-        mlm_head: It has one of BERT's or RoBERTa's kind.
+        mlm_head: The head is of BERT's or RoBERTa's kind.
         embeddings: It has a layer called embeddings.
         position_ids: It takes position ids.
-        own_layers: No two of its layers share their weights.
+        own_layers: Every layer has its own weights.
         drops: It has dropout.
-        masks_padding: Padding that is masked changes no state.
-        reads_ids: It gives states for token ids alone.
+        masks_padding: Masked padding leaves states unchanged.
+        reads_ids: Token ids suffice for states.
         dropout: MODULES or ARCHITECTURE.
     """
 
@@ -83,44 +83,50 @@ class FolderFacts:
 
 
 def find_dropout_scope(folder: Path) -> str:
-    """Return where training sets the dropout of a folder's model: part of what determines a result.
+    """Return the places where training sets a model's dropout: a part of what determines a result.
 
-    Until 2026-11-28 it set modules alone, whatever the architecture; most decoders then trained without any.
+    Until 2026-11-28 training set only modules, which left most decoders without dropout.
     """
     kind = str(read_json_object(folder / "config.json").get("model_type"))
     return MODULES if kind in list_model_types("dropout_in_modules") else ARCHITECTURE
 
 
 def read_folder_facts(folder: Path) -> FolderFacts:
-    """Read what a transformers folder says of its architecture; a damaged file says nothing."""
+    """Read a transformers folder's facts on its architecture; damaged files leave them open."""
     config = read_json_object(folder / "config.json")
     kind = str(config.get("model_type", ""))
-    names = [name for file in folder.glob("*.safetensors") for name in read_tensor_header(file) or ()]
-    parts = {part for name in names for part in name.split(".")}
-    known = bool(names)
-    decoder = bool(config.get("is_decoder"))
-    layers = count_layers(config)
+    parts: set[str] = set()
+    for name in (name for file in folder.glob("*.safetensors") for name in read_tensor_header(file) or ()):
+        parts.update(name.split("."))
+
+    def has_part(part: str) -> bool | None:
+        return part in parts if parts else None
+
+    def unless_listed(types: str) -> bool | None:
+        return False if kind in list_model_types(types) else None
+
     causal = _is_causal(kind, config)
     head = {"bert": "predictions", "roberta": "lm_head"}.get(kind)
-    masked_lm = (head in parts if known else None) if head else (False if causal else None)
+    masked_lm = has_part(head) if head else False if causal else None
+    positions = config.get("max_position_embeddings")
     return FolderFacts(
         kind=kind,
-        layers=layers,
-        positions=positions if type(positions := config.get("max_position_embeddings")) is int else None,
-        layered=kind in list_model_types("layered") and not decoder,
+        layers=count_layers(config),
+        positions=positions if type(positions) is int else None,
+        layered=kind in list_model_types("layered") and not config.get("is_decoder"),
         causal=causal,
         first_token=_has_first_token(folder),
         mask_token=_has_mask_token(folder),
-        pooler="pooler" in parts if known else None,
-        pooler_layer=False if causal or kind in list_model_types("no_pooler_layer") else None,
+        pooler=has_part("pooler"),
+        pooler_layer=False if causal else unless_listed("no_pooler_layer"),
         masked_lm=masked_lm,
         mlm_head=masked_lm if head else False,
-        embeddings="embeddings" in parts if known else None,
-        position_ids=False if kind in list_model_types("no_position_ids") else None,
+        embeddings=has_part("embeddings"),
+        position_ids=unless_listed("no_position_ids"),
         own_layers=kind not in list_model_types("shared_layers"),
-        drops=False if kind in list_model_types("no_dropout") else None,
-        masks_padding=False if kind in list_model_types("reads_padding") else None,
-        reads_ids=False if kind in list_model_types("not_ids_alone") else None,
+        drops=unless_listed("no_dropout"),
+        masks_padding=unless_listed("reads_padding"),
+        reads_ids=unless_listed("not_ids_alone"),
         dropout=find_dropout_scope(folder),
     )
 
@@ -134,7 +140,7 @@ def _is_causal(kind: str, config: Mapping[str, Any]) -> bool | None:
 
 
 def read_tensor_header(file: Path) -> dict[str, Any] | None:
-    """Return what a file of safetensors says of its tensors, by name; None where its header can't be read."""
+    """Return the tensors' entries in a safetensors header, by name; None for an unreadable header."""
     try:
         with file.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
@@ -147,12 +153,12 @@ def read_tensor_header(file: Path) -> dict[str, Any] | None:
 
 
 def count_layers(config: Mapping[str, Any]) -> int | None:
-    """How many layers a configuration names, None for no number."""
+    """Return the number of layers that a configuration names, if any."""
     return next((config[name] for name in _LAYERS if type(config.get(name)) is int), None)
 
 
 def _has_first_token(folder: Path) -> bool | None:
-    """False where the tokenizer puts its classification token behind the sentence alone, as XLNet's does."""
+    """Return False where the classification token follows the sentence, as in XLNet."""
     settings = read_json_object(folder / "tokenizer_config.json")
     mark = _get_token_text(settings.get("cls_token"))
     post = read_json_object(folder / "tokenizer.json").get("post_processor")
@@ -163,62 +169,49 @@ def _has_first_token(folder: Path) -> bool | None:
     if "Sequence" not in order:
         return None
     at = order.index("Sequence")
-    before, after = (
-        [_get_token_text(piece.get("SpecialToken", {}).get("id")) for piece in side]
-        for side in (single[:at], single[at + 1 :])
-    )
-    return not (mark in after and mark not in before)
+    tokens = [_get_token_text(piece.get("SpecialToken", {}).get("id")) for piece in single]
+    return mark in tokens[:at] or mark not in tokens[at + 1 :]
 
 
 def _has_mask_token(folder: Path) -> bool | None:
     settings = read_json_object(folder / "tokenizer_config.json")
-    if _get_token_text(settings.get("mask_token")) or _get_token_text(
-        read_json_object(folder / "special_tokens_map.json").get("mask_token")
-    ):
+    tokens = read_json_object(folder / "special_tokens_map.json")
+    if _get_token_text(settings.get("mask_token")) or _get_token_text(tokens.get("mask_token")):
         return True
     kind = str(settings.get("tokenizer_class")).removesuffix("Fast")
-    return (
-        False if kind in list_model_types("no_mask_tokenizers") else None
-    )  # other classes may have one of their own
+    return False if kind in list_model_types("no_mask_tokenizers") else None  # other classes may have one
 
 
 def _get_token_text(token: object) -> str | None:
-    found = token.get("content") if isinstance(token, dict) else token
-    return found if isinstance(found, str) and found else None
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) and text else None
 
 
 def read_json_object(file: Path) -> dict[str, Any]:
-    """A file's JSON object; empty where there is none."""
+    """Return a file's JSON object, {} by default."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 PRETRAINING = "pretraining.json"
-"""What ``bench pretrain`` says of a model, in its folder."""
+"""The file in which ``bench pretrain`` describes a model."""
 _NOT_MODEL = {
-    "data_config.json",
-    "model_card.json",
-    "training_args.json",
-    "trainer_state.json",
-    PRETRAINING,
-    ROUNDED,
+    *("data_config.json", "model_card.json", "training_args.json", "trainer_state.json"),
+    *(PRETRAINING, ROUNDED),
 }
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 _LATER_PARTS = ("bpe.codes", "dict.txt", "*.spm", "prophetnet.tokenizer", "*.jinja")
-"""Files of vocabularies, and templates, that the hash left out until 2026-11-28."""
-_PARTS = (
-    *("*.safetensors", "pytorch_model*.bin", "*.json", "vocab.txt", "merges.txt", "*.model"),
-    *_LATER_PARTS,
-)
-"""What loading opens. A test holds it against the files that each tokenizer of transformers names."""
+"""Vocabularies and templates that are part of the hash since 2026-11-28."""
+_PARTS = (*_WEIGHTS, "*.json", "vocab.txt", "merges.txt", "*.model", *_LATER_PARTS)
+"""The files that loading opens. A test compares them with those of each tokenizer of transformers."""
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A model on this machine. The path stays here; records hold the name and the hash.
+    """A model on this machine. Records hold its name and hash, and omit the path.
 
     Args:
         path: The folder, or the file of word vectors.
@@ -233,11 +226,11 @@ class ModelFolder:
 
 @dataclass(frozen=True)
 class RecipeModel(ModelFolder):
-    """A backbone that ``bench pretrain`` makes on first use; its ``sha256`` is "" until it is there.
+    """A backbone that ``bench pretrain`` makes on first use; its ``sha256`` is "" until then.
 
     Args:
-        recipe: Digest of what determines it. Its bytes depend on the kind of processor too.
-        command: The words after ``bench`` that make it, ``--out`` aside.
+        recipe: Digest of its settings and text. Its bytes depend on the processor's kind too.
+        command: The words after ``bench`` that make it, except ``--out``.
     """
 
     recipe: str
@@ -245,34 +238,28 @@ class RecipeModel(ModelFolder):
 
 
 def resolve_folder(reference: str, *, where: str, name: str | None = None) -> ModelFolder:
-    """Find a model by folder, or by hub name in the local model cache (never over the network).
+    """Find a model by folder, or by hub name in the local model cache (offline).
 
     Raises:
-        InputError: no such folder, a name that can't be printed, a folder without configuration or weights.
+        InputError: a missing folder, an unprintable name, or a folder that lacks configuration or weights.
     """
     path = expand_path(reference)
     if not os.path.isdir(path):
         path, name = _find_cached_model(reference, where), name or reference
     if not any((path / name).is_file() for name in ("config.json", "modules.json", "twin.json")):
-        raise InputError(
-            f"'{reference}' is not a model folder",
-            where=where,
-            expected="config.json and safetensors weights in it",
-        )
+        expected = "config.json and safetensors weights in it"
+        raise InputError(f"'{reference}' is not a model folder", where=where, expected=expected)
     if not any(True for pattern in _WEIGHTS for _ in path.rglob(pattern)):
-        raise InputError(
-            f"the model folder '{reference}' has no weights",
-            where=where,
-            expected="model.safetensors (or pytorch_model.bin) in it",
-        )
+        expected = "model.safetensors (or pytorch_model.bin) in it"
+        raise InputError(f"the model folder '{reference}' has no weights", where=where, expected=expected)
     return ModelFolder(path, _check_printable(name or path.resolve().name, where), hash_model(path))
 
 
 def resolve_file(reference: str, *, where: str) -> ModelFolder:
-    """Find a file of word vectors; its name is the file's without the endings that say the format.
+    """Find a file of word vectors; its name is the file's without the endings of its format.
 
     Raises:
-        InputError: no such file, or not one of word vectors as far as its first lines show.
+        InputError: a missing file, or first lines other than word vectors.
     """
     path = expand_path(reference)
     if not os.path.isfile(path):
@@ -282,7 +269,7 @@ def resolve_file(reference: str, *, where: str) -> ModelFolder:
 
 
 def expand_path(reference: str) -> Path:
-    """Return a path with ``~`` or ``~user`` replaced by the home folder, if there is such a user."""
+    """Expand ``~`` or ``~user`` to an existing user's home folder."""
     return Path(os.path.expanduser(reference))
 
 
@@ -309,15 +296,12 @@ def list_hashed_files(path: Path) -> Iterator[Path]:
     """Yield the files of a model's folder that determine embeddings.
 
     Raises:
-        InputError: a linked folder, which ``rglob`` passes by, or a file that is not a plain one.
+        InputError: a linked folder, which ``rglob`` skips, or a special file.
     """
     for entry in path.rglob("*"):
         if entry.is_symlink() and entry.is_dir():
-            raise InputError(
-                f"the folder '{entry.name}' is a link, so the model's hash would leave out its files",
-                where=path.name,
-                hint="put a copy there",
-            )
+            what = f"the folder '{entry.name}' is a link, so the model's hash would leave out its files"
+            raise InputError(what, where=path.name, hint="put a copy there")
         if not any(entry.match(pattern) for pattern in _PARTS) or entry.is_dir():
             continue
         if entry.exists() and not entry.is_file():
@@ -327,23 +311,23 @@ def list_hashed_files(path: Path) -> Iterator[Path]:
 
 
 def explain_hash_change(path: Path) -> str:
-    """Say which files of a folder made its hash another than it was; "" where none did."""
-    later = sorted(entry.name for pattern in _LATER_PARTS for entry in path.rglob(pattern) if path.is_dir())
-    return f"its hash covers {' and '.join(dict.fromkeys(later))} since 2026-11-28" if later else ""
+    """Name the files that have entered a folder's hash since an earlier version; "" for none."""
+    later = {entry.name for pattern in _LATER_PARTS for entry in path.rglob(pattern) if path.is_dir()}
+    return f"its hash covers {' and '.join(sorted(later))} since 2026-11-28" if later else ""
 
 
 def read_layer_count(path: Path) -> tuple[int, bool]:
     """Return the number of transformer layers, and whether a pretrained pooler is among the weights.
 
     Raises:
-        InputError: the configuration doesn't say, or it or the weights can't be read.
+        InputError: the configuration omits the number, or a file can't be read.
     """
+    config = path / "config.json"
     try:
-        layers = int(json.loads((path / "config.json").read_text(encoding="utf-8"))["num_hidden_layers"])
+        layers = int(json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            "the model's configuration does not name the number of layers", where=str(path / "config.json")
-        ) from error
+        what = "the model's configuration does not name the number of layers"
+        raise InputError(what, where=str(config)) from error
     from safetensors import SafetensorError, safe_open
 
     names: list[str] = []
@@ -364,13 +348,12 @@ def _find_cached_model(reference: str, where: str) -> Path:
     try:
         return Path(snapshot_download(reference, local_files_only=True))
     except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError) as error:
-        raise InputError(
-            f"'{reference}' is neither a folder nor a model in the local cache", where=where, hint=hint
-        ) from error
+        what = f"'{reference}' is neither a folder nor a model in the local cache"
+        raise InputError(what, where=where, hint=hint) from error
 
 
 def hash_requested_model(asked: MethodRequest) -> str | None:
-    """Return the hash of the folder or file that a request names; None where it names none."""
+    """Return the hash of the folder or file that a request names, if any."""
     try:
         card = discover().get(asked.name).card
         if not card.takes_path or asked.alias:

@@ -1,4 +1,4 @@
-"""What a watched transformer tells of itself; nothing here needs torch to be imported."""
+"""Interfaces of a watched transformer; importing them leaves torch unloaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class UntraceableError(BenchError):
-    """A transformer whose layers can't be watched (exit code 1)."""
+    """A transformer with layers that can't be watched (exit code 1)."""
 
 
 class ObservedTower(NamedTuple):
@@ -22,8 +22,8 @@ class ObservedTower(NamedTuple):
     Args:
         model: The transformer.
         tokenizer: Its tokenizer.
-        pooling: Which of its states are pooled, "" where that is not known.
-        has_pooler: True if its pooler has trained weights.
+        pooling: Name of the states that are pooled, "" where unknown.
+        has_pooler: Its pooler has trained weights.
     """
 
     model: PreTrainedModel
@@ -39,9 +39,9 @@ class LayerView(NamedTuple):
         tower: Number of the tower, from 0.
         layer: Number of the layer, from 0.
         mask: True on tokens, False on padding, (B, T).
-        context: Context tensor, softmax(Q K^T / sqrt(d_head)) V, heads side by side, before the output's
-            dense layer, (B, T, H).
-        weights: Gives the attention weights, (B, heads, T, T); rows sum to 1, padded columns are 0.
+        context: softmax(Q K^T / sqrt(d_head)) V, heads concatenated, before the output's dense layer, (B, T,
+            H).
+        weights: Computes the attention weights, (B, heads, T, T); rows sum to 1, padded columns are 0.
     """
 
     tower: int
@@ -52,13 +52,13 @@ class LayerView(NamedTuple):
 
 
 class Observer:
-    """Is told what is computed; what it keeps must not grow with the number of sentences."""
+    """Receives computed tensors; its state must not grow with the number of sentences."""
 
     def on_batch(self, tower: int, ids: Tensor, mask: Tensor) -> None:
-        """A batch begins: token ids (B, T), and True on tokens, False on padding, (B, T)."""
+        """Receive a batch's token ids, and True on tokens, False on padding, (B, T) each."""
 
     def on_layer(self, view: LayerView) -> None:
-        """An attention layer was computed."""
+        """Receive an attention layer."""
 
     def on_output(self, tower: int, states: Tensor, pooled: Tensor | None) -> None:
-        """A batch ends: last hidden states (B, T, H), and pooler output (B, H) where the tower has one."""
+        """Receive a batch's last hidden states (B, T, H), and its pooler output (B, H) if there is one."""

@@ -14,7 +14,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def cast_encoder(encoder: Encoder | PairScorer, precision: str) -> Any:
-    """Return an encoder whose weights and activations have another precision; the given one is unchanged.
+    """Return an encoder with weights and activations of another precision; the given one is unchanged.
 
     Args:
         encoder: A transformer (with ``model``), or a sum of them (with ``parts``).
@@ -31,8 +31,6 @@ def cast_encoder(encoder: Encoder | PairScorer, precision: str) -> Any:
     elif isinstance(getattr(encoder, "model", None), torch.nn.Module):
         lowered.model = copy.deepcopy(encoder.model).to(DTYPES[precision])  # type: ignore[union-attr]
     else:
-        raise BenchError(
-            f"an encoder of the kind {type(encoder).__name__} computes in fp32 only",
-            hint="without --precision",
-        )
+        what = f"an encoder of the kind {type(encoder).__name__} computes in fp32 only"
+        raise BenchError(what, hint="without --precision")
     return lowered

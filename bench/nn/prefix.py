@@ -1,4 +1,4 @@
-"""Prompts before sentences: one for queries, one for passages, one for everything else."""
+"""Prompts before sentences: for queries, passages and other texts."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from bench.encoder import Encoder, FloatArray, Progress
 from bench.nn.two_phase_encoding import embed_prepared, prepare_sentences
 
 QUERY, DOCUMENT = "query", "document"
-"""What mteb calls the two sides of retrieval and reranking; any other text is neither: ""."""
+"""mteb's names of the two sides of retrieval and reranking; other texts are ""."""
 
 
 class PrefixedEncoder:
     """An encoder that puts a text before every sentence; see :class:`bench.encoder.PromptedEncoder`.
 
     Args:
-        encoder: What encodes sentence and prompt together.
+        encoder: Encodes sentence and prompt together.
         prompt: Before every sentence.
         query: Instead, before a query; None for ``prompt``.
         document: Instead, before a document; None for ``prompt``.
-        source: Who says so, for the record.
+        source: Origin of the prompts, for the record.
     """
 
     similarity = "cosine"
@@ -41,19 +41,20 @@ class PrefixedEncoder:
         self.parts = (encoder,)
         self.dim = encoder.dim
         self.prompts: dict[str, str] = {}
-        given = {QUERY: query, DOCUMENT: document}
-        self.used = {"": prompt, **{kind: prompt if own is None else own for kind, own in given.items()}}
+        self.used = {"": prompt}
+        for kind, text in ((QUERY, query), (DOCUMENT, document)):
+            self.used[kind] = prompt if text is None else text
         self.facts = {**encoder.facts, **prompt_facts(self.used, source)}
 
     @property
     def base(self) -> Encoder:
-        """The encoder without prompts."""
+        """The encoder behind the prompts."""
         return self.parts[0]
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
-        """Encode sentences that are neither queries nor documents; see :class:`bench.encoder.Encoder`."""
+        """Encode sentences other than queries and documents; see :class:`bench.encoder.Encoder`."""
         return self.encode_as(sentences, "", None, batch_tokens, progress)
 
     def encode_as(
@@ -70,9 +71,8 @@ class PrefixedEncoder:
 
     def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> Any:
         """The host's half; see :class:`bench.encoder.TensorEncoder`."""
-        return prepare_sentences(
-            self.base, [self.used[""] + sentence for sentence in sentences], batch_tokens
-        )
+        prompted = [self.used[""] + sentence for sentence in sentences]
+        return prepare_sentences(self.base, prompted, batch_tokens)
 
     def embed(self, prepared: Any) -> Tensor:
         """The device's half; see :class:`bench.encoder.TensorEncoder`."""
@@ -81,10 +81,13 @@ class PrefixedEncoder:
 
 
 def prompt_facts(used: Mapping[str, str], source: str) -> dict[str, str | int]:
-    """What a record says of the prompts that are used, one a kind, each in quotes.
+    """Return a record's facts on the prompts in use, each in quotes.
 
     >>> prompt_facts({"": "", "query": "query: ", "document": ""}, "the options")["prompt"]
     'query "query: "'
     """
-    said = [f"{kind or 'any'} {json.dumps(text, ensure_ascii=False)}" for kind, text in used.items() if text]
-    return {"prompt": ", ".join(said), "prompt_from": source} if said else {"prompt": "none"}
+    given = [(kind or "any", text) for kind, text in used.items() if text]
+    if not given:
+        return {"prompt": "none"}
+    prompts = ", ".join(f"{kind} {json.dumps(text, ensure_ascii=False)}" for kind, text in given)
+    return {"prompt": prompts, "prompt_from": source}

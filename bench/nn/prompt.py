@@ -1,4 +1,4 @@
-"""Templates around a sentence: a mask token takes the place of what the sentence means."""
+"""Templates around a sentence: a mask token stands for its meaning."""
 
 from __future__ import annotations
 
@@ -18,31 +18,34 @@ TEMPLATES = {
 
 FULL_STOPS = {"": None, ".": ".?\"'", " .": string.punctuation}
 """Endings that {sentence}, {sentence.} (PromptBERT) and {sentence .} (SNCSE) give a sentence, and the last
-characters that spare it. None: every sentence stays as it is."""
+characters that spare it. None: every sentence stays unchanged."""
 
+_EXPECTED = "a tokenizer with a mask token, and {sentence} and {mask} once each in the template"
 _SENTENCE = re.compile(r"\{sentence( ?\.)?\}")
 
 
 class Prompt:
     """A template with its tokenizer.
 
-    The texts before and after the sentence are tokenised by themselves; a blank before the sentence is read
-    with it, where it belongs in a vocabulary of words with their blanks.
+    The texts before and after the sentence are tokenised separately; a blank before the sentence is read with
+    it, as vocabularies of words with their blanks expect.
 
     Args:
         tokenizer: The model's tokenizer.
-        template: Text with {mask} once and once {sentence}; {sentence.} ends a sentence with "." unless its
-            last character is one of . ? " ', and {sentence .} with " ." unless that is ASCII punctuation (an
-            empty sentence stays empty). "auto" takes PromptBERT's of :data:`TEMPLATES`.
+        template: Text with {mask} once and once {sentence}. {sentence.} ends a sentence with "." unless its
+            last
+            character is one of . ? " '. {sentence .} ends it with " ." unless that is ASCII punctuation; an
+            empty
+            sentence stays empty. "auto" takes PromptBERT's of :data:`TEMPLATES`.
 
     Attributes:
         text: The template.
-        before: Token ids before the sentence, without the special tokens.
+        before: Token ids before the sentence, special tokens excluded.
         after: Token ids after it.
-        length: Tokens of the template without a sentence, both special tokens included.
+        length: Tokens of the bare template, both special tokens included.
 
     Raises:
-        InputError: a template that lacks {sentence} or {mask}, or a tokenizer without a mask token.
+        InputError: a template that lacks {sentence} or {mask}, or a tokenizer that lacks a mask token.
     """
 
     def __init__(self, tokenizer: Any, template: str) -> None:
@@ -54,10 +57,7 @@ class Prompt:
             raise self._template_error()
         before, after = _SENTENCE.sub("\0", self.text.replace("{mask}", mask)).split("\0")
         if [len(ids) for ids in find_special_ids(tokenizer)] != [1, 1]:
-            raise InputError(
-                f"the template '{self.text}' can't be used with this model",
-                expected="a tokenizer that puts one special token before a sentence and one behind it",
-            )
+            raise self._template_error("a tokenizer with one special token on each side of a sentence")
         self._stop: str = places[0]
         self._blank = " " if before != before.rstrip() else ""
         self.before: list[int] = tokenizer(before.rstrip(), add_special_tokens=False)["input_ids"]
@@ -67,41 +67,34 @@ class Prompt:
             raise self._template_error()
 
     def finished(self, sentence: str) -> str:
-        """The sentence with the ending that the template asks for."""
+        """Return the sentence with the ending that the template asks for."""
         spared = FULL_STOPS[self._stop]
         if spared is None or not sentence.strip() or sentence.rstrip()[-1] in spared:
             return sentence
         return sentence + self._stop
 
     def rows(self, sentences: Sequence[str], longest: int) -> list[list[int]]:
-        """Token ids of each sentence in the template, one mask token each: its own mask tokens are left out.
+        """Return the token ids of each sentence in the template; its own mask tokens are left out.
 
         Args:
             sentences: The sentences.
-            longest: Tokens of a row, template and special tokens included; the sentence is cut, never the
-                template.
+            longest: Tokens of a row, template and special tokens included; a long sentence is cut.
 
         Raises:
-            InputError: a template that leaves no room for a sentence.
+            InputError: a template that leaves a sentence no room.
         """
         room = longest - self.length
         if room < 1:
-            raise InputError(
-                f"the template '{self.text}' takes {self.length} tokens of {longest}",
-                expected="room for a sentence",
-            )
+            what = f"the template '{self.text}' takes {self.length} tokens of {longest}"
+            raise InputError(what, expected="room for a sentence")
         texts = [self._blank + self.finished(sentence) for sentence in sentences]
         if not texts:
             return []
         mask_id = self.tokenizer.mask_token_id
-        found = self.tokenizer(texts, truncation=True, max_length=room + 2)["input_ids"]
-        return [
-            [row[0], *self.before, *(i for i in row[1:-1] if i != mask_id), *self.after, row[-1]]
-            for row in found
-        ]
+        rows: list[list[int]] = []
+        for first, *inner, last in self.tokenizer(texts, truncation=True, max_length=room + 2)["input_ids"]:
+            rows.append([first, *self.before, *(i for i in inner if i != mask_id), *self.after, last])
+        return rows
 
-    def _template_error(self) -> InputError:
-        return InputError(
-            f"the template '{self.text}' can't be used with this model",
-            expected="a tokenizer with a mask token, and {sentence} and {mask} once each in the template",
-        )
+    def _template_error(self, expected: str = _EXPECTED) -> InputError:
+        return InputError(f"the template '{self.text}' can't be used with this model", expected=expected)

@@ -1,8 +1,7 @@
-"""Encoders from sentence-transformers folders, with whatever modules they bring."""
+"""Encoders from sentence-transformers folders, with all of their modules."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,18 +12,19 @@ import numpy as np
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.backbone import silence_libraries
-from bench.nn.folder_checks import check_folder_kind, check_weight_types, dtype_facts
+from bench.nn.folder_checks import check_folder_kind, check_modules_file, check_weight_types, dtype_facts
+from bench.nn.model_folder import read_json_object
 from bench.nn.prefix import prompt_facts
 from bench.nn.st_modules import ModulePart, check_module_part, match_modules
 from bench.nn.tokens import default_batch_tokens, length_sorted_batches
 from bench.nn.untrusted import check_modules, forbid_hub, list_inner_folders, loading_error
 
 _SETTINGS = "config_sentence_transformers.json"
-_NEAR = 1e-4  # of the largest component, see bench.nn.architecture
+_NEAR = 1e-4  # of the largest component, as in bench.nn.architecture
 
 
 class SentenceTransformerEncoder:
-    """A sentence-transformers model as it is: its own prompts, pooling, normalisation and maximal length.
+    """A sentence-transformers model with its own prompts, pooling, normalisation and maximal length.
 
     It is a :class:`bench.encoder.PromptedEncoder`.
 
@@ -33,25 +33,19 @@ class SentenceTransformerEncoder:
         device: "cpu", "cuda" or "mps".
 
     Raises:
-        InputError: sentence-transformers can't load it, or it isn't whole.
+        InputError: an incomplete folder, or one that sentence-transformers can't load.
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu") -> None:
         self.device, self.name = device, folder.name
-        if not (folder / "modules.json").is_file():
-            raise InputError(
-                "not a sentence-transformers folder (it would silently become mean pooling)",
-                where=folder.name,
-                expected="modules.json in it",
-                hint="use hf:PATH:pooling for a plain transformers folder",
-            )
+        check_modules_file(folder)
         from sentence_transformers import SentenceTransformer  # slow, and the probes import this module
 
         places = check_modules(folder)
         check_folder_kind(folder)
         for place in dict.fromkeys((folder, *list_inner_folders(places))):
             check_weight_types(place)
-        found: dict[str, str | int] = {}
+        part_facts: dict[str, str | int] = {}
         try:
             with silence_libraries(), forbid_hub():
                 self.model = SentenceTransformer(
@@ -63,23 +57,24 @@ class SentenceTransformerEncoder:
                 )
                 parts = match_modules(self.model, folder)
                 for part in parts:
-                    found |= check_module_part(part)
+                    part_facts |= check_module_part(part)
             self.model.float().eval()  # tables of static models too, which keep their folder's type
             self.dim = int(self.model.get_embedding_dimension() or 0)
-            with silence_libraries():  # of a router it says which length of its routes is taken
+            with silence_libraries():  # a router logs the route whose length it takes
                 limit = self.model.max_seq_length
             self.max_length = int(limit) if limit and math.isfinite(limit) else 0  # 0: no limit
             self._alone = False
             self._alone = self._sees_padding()
         except InputError:
             raise
-        except Exception as error:  # many kinds; all mean that the folder can't be used
+        except Exception as error:  # many kinds
             raise loading_error(error, folder.name) from error
         self.prompts: dict[str, str] = {name: text or "" for name, text in self.model.prompts.items()}
         self.similarity = str(self.model.similarity_fn_name)
         kinds = [type(module).__name__ for module in self.model]
         parameters = sum(values.numel() for values in self.model.parameters())
         self.table_parameters = parameters if {*kinds} <= {"StaticEmbedding", "Normalize"} else 0
+        named = read_json_object(folder / _SETTINGS).get("similarity_fn_name") is not None
         self.facts: dict[str, str | int] = {
             "modules": "+".join(kinds),
             "max_length": self.max_length,
@@ -89,13 +84,12 @@ class SentenceTransformerEncoder:
             **prompt_facts(self._map_prompts(), _SETTINGS),
             **self._task_prompt_facts(),
             "similarity": self.similarity,
-            "similarity_from": _SETTINGS
-            if _names_setting(folder / _SETTINGS, "similarity_fn_name")
-            else "the default",
+            "similarity_from": _SETTINGS if named else "the default",
             **dtype_facts(*dict.fromkeys((folder, *(part.folder for part in parts)))),
-            **found,
-            **({"batches": "of one sentence each"} if self._alone else {}),
+            **part_facts,
         }
+        if self._alone:
+            self.facts["batches"] = "of one sentence each"
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
@@ -115,52 +109,44 @@ class SentenceTransformerEncoder:
         output = np.empty((len(sentences), self.dim), dtype=np.float32)
         if not sentences:
             return output
-        own = {"query": self.model.encode_query, "document": self.model.encode_document}
-        encode: Any = own.get(kind, self.model.encode)
+        encoders = {"query": self.model.encode_query, "document": self.model.encode_document}
+        encode: Any = encoders.get(kind, self.model.encode)
+        how: dict[str, Any] = {"prompt": prompt, "show_progress_bar": False, "convert_to_numpy": True}
         budget = 1 if self._alone else batch_tokens or default_batch_tokens(self.device)
         for batch in length_sorted_batches(self._measure_lengths(sentences), budget):
             try:
-                vectors = encode(
-                    [sentences[index] for index in batch],
-                    prompt=prompt,
-                    batch_size=len(batch),
-                    show_progress_bar=False,
-                    convert_to_numpy=True,
-                )
+                vectors = encode([sentences[index] for index in batch], batch_size=len(batch), **how)
             except (IndexError, RuntimeError, ValueError) as error:
                 reason = str(error).strip().split("\n")[0]
-                raise InputError(
-                    f"sentence-transformers can't encode with it: {reason}", where=self.name
-                ) from error
+                what = f"sentence-transformers can't encode with it: {reason}"
+                raise InputError(what, where=self.name) from error
             if np.shape(vectors) != (len(batch), self.dim):
-                raise InputError(
-                    f"its modules say vectors of {self.dim} components, and give {np.shape(vectors)[-1]}",
-                    where=self.name,
-                )
+                what = f"its modules say vectors of {self.dim} components, and give {np.shape(vectors)[-1]}"
+                raise InputError(what, where=self.name)
             output[batch] = vectors
             if progress:
                 progress(len(batch))
         return output
 
     def _sees_padding(self) -> bool:
-        """True if a sentence's vector changes with what is encoded beside it."""
+        """Test whether a sentence's vector changes with the others of its batch."""
         (alone,), (padded, _) = self.encode(["a"]), self.encode(["a", "a" + 14 * " b"])
         return bool(np.abs(padded - alone).max() > _NEAR * np.abs(alone).max())
 
     def _map_prompts(self) -> dict[str, str]:
-        """The prompt of each kind of text, as sentence-transformers looks it up."""
-        document = next(name for name in ("document", "passage", "corpus", "") if name in {*self.prompts, ""})
+        """Return the prompt of each kind of text, as sentence-transformers looks it up."""
+        document = next((name for name in ("document", "passage", "corpus") if name in self.prompts), "")
         names = {"": self.model.default_prompt_name or "", "query": "query", "document": document}
         return {kind: self.prompts.get(name, "") for kind, name in names.items()}
 
     def _task_prompt_facts(self) -> dict[str, str | int]:
-        """The prompts of single tasks and types of task, which mteb looks up by their names."""
+        """Describe the prompts of single tasks and types of task, which mteb looks up by name."""
         others = {"query", "document", "passage", "corpus", self.model.default_prompt_name}
-        found = prompt_facts({name: text for name, text in self.prompts.items() if name not in others}, "")
-        return {} if found["prompt"] == "none" else {"prompts": found["prompt"], "prompts_from": _SETTINGS}
+        facts = prompt_facts({name: text for name, text in self.prompts.items() if name not in others}, "")
+        return {} if facts["prompt"] == "none" else {"prompts": facts["prompt"], "prompts_from": _SETTINGS}
 
     def _measure_lengths(self, sentences: Sequence[str]) -> list[int]:
-        """Tokens of each sentence, or its characters where the model has no transformers tokenizer."""
+        """Count each sentence's tokens, or its characters for a foreign tokenizer."""
         if not callable(self.model.tokenizer):
             return [len(sentence) + 1 for sentence in sentences]
         rows = self.model.tokenizer(list(sentences), truncation=False, verbose=False)["input_ids"]
@@ -168,16 +154,16 @@ class SentenceTransformerEncoder:
 
 
 def _pooling_facts(parts: Sequence[ModulePart]) -> dict[str, str | int]:
-    """The pooling of the modules and the file that says it, and what each route of a router is made of."""
+    """Describe the modules' pooling, the file that names it, and the modules of each route of a router."""
     facts: dict[str, str | int] = {}
-    poolings = [part for part in parts if part.kind == "Pooling" and not part.route]
-    for part in poolings[:1]:
-        facts |= {"pooling": _format_pooling(part), "pooling_from": f"{part.folder.name}/config.json"}
     routes: dict[str, list[str]] = {}
     for part in parts:
+        pooling = part.kind == "Pooling"
         if part.route:
-            more = f" {_format_pooling(part)}" if part.kind == "Pooling" else ""
-            routes.setdefault(part.route, []).append(part.kind + more)
+            kind = f"{part.kind} {_format_pooling(part)}" if pooling else part.kind
+            routes.setdefault(part.route, []).append(kind)
+        elif pooling and not facts:
+            facts |= {"pooling": _format_pooling(part), "pooling_from": f"{part.folder.name}/config.json"}
     if routes:
         facts["routes"] = "; ".join(f"{name}: {'+'.join(kinds)}" for name, kinds in routes.items())
     return facts
@@ -186,10 +172,3 @@ def _pooling_facts(parts: Sequence[ModulePart]) -> dict[str, str | int]:
 def _format_pooling(part: ModulePart) -> str:
     mode = getattr(part.module, "pooling_mode", "unknown")
     return mode if isinstance(mode, str) else "+".join(map(str, mode))
-
-
-def _names_setting(file: Path, name: str) -> bool:
-    try:
-        return json.loads(file.read_text("utf-8")).get(name) is not None
-    except (OSError, ValueError, AttributeError):
-        return False

@@ -1,4 +1,4 @@
-"""The modules of a sentence-transformers model, at any depth, each held against the folder that says it."""
+"""The modules of a sentence-transformers model, at any depth, each compared with its folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ModulePart(NamedTuple):
 
     Args:
         module: The module.
-        folder: Where its files are.
+        folder: Folder of its files.
         kind: Class that the folder names, without its package.
         route: Names of the routes that lead to it, "" for all texts.
     """
@@ -37,11 +37,7 @@ class ModulePart(NamedTuple):
 
 
 def match_modules(model: Any, folder: Path) -> list[ModulePart]:
-    """Return a model's modules with those inside routers, each with its folder.
-
-    Raises:
-        InputError: what was built isn't what the folder names, class by class.
-    """
+    """Return a model's modules, routers' too, with folders; raises InputError for unexpected classes."""
     entries = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     named = [(folder / entry["path"], str(entry.get("type"))) for entry in entries]
     return list(_match_level([*model], named, folder, ""))
@@ -50,13 +46,10 @@ def match_modules(model: Any, folder: Path) -> list[ModulePart]:
 def _match_level(
     modules: Sequence[Any], named: Sequence[tuple[Path, str]], folder: Path, route: str
 ) -> Iterator[ModulePart]:
-    where = f"{folder.name}{f', route {route}' if route else ''}"
+    where = f"{folder.name}, route {route}" if route else folder.name
     if len(modules) != len(named):
-        raise InputError(
-            f"it names {len(named)} modules, of which sentence-transformers built {len(modules)}",
-            where=where,
-            expected="modules with names of their own",
-        )
+        what = f"it names {len(named)} modules, of which sentence-transformers built {len(modules)}"
+        raise InputError(what, where=where, expected="modules with names of their own")
     for module, (place, kind) in zip(modules, named, strict=True):
         wanted, built = kind.rpartition(".")[2], type(module).__name__
         if other := next((part for part in kind.split(".") if part in OTHER_KINDS), None):
@@ -77,8 +70,9 @@ def _match_level(
 
 
 def _match_routes(router: Any, place: Path, outer: str) -> Iterator[ModulePart]:
-    """The modules of a router's routes; one that several share is listed once."""
-    settings = next((found for name in _ROUTER_SETTINGS if (found := read_json_object(place / name))), {})
+    """Yield the modules of a router's routes; a shared one once."""
+    router_settings, config = (read_json_object(place / name) for name in _ROUTER_SETTINGS)
+    settings = router_settings or config
     types, structure = settings.get("types", {}), settings.get("structure", {})
     seen: set[int] = set()
     for name, modules in router.sub_modules.items():
@@ -91,11 +85,11 @@ def _match_routes(router: Any, place: Path, outer: str) -> Iterator[ModulePart]:
 
 
 def check_module_part(part: ModulePart) -> dict[str, Any]:
-    """Check a transformer's weights, vocabulary and padding, and bring its length within its positions.
+    """Check a transformer's weights, vocabulary and padding, and cut its length to its positions.
 
     Returns:
-        Facts: what its weights have that nothing reads, a length that was cut; empty for other modules, whose
-        weights sentence-transformers loads strictly.
+        Facts: unread weights, a length that was cut; {} for other modules, which sentence-transformers loads
+        strictly.
 
     Raises:
         InputError: weights are missing, or parts of the encoder are never read.
@@ -139,7 +133,7 @@ def _check_weights(model: PreTrainedModel, part: ModulePart) -> dict[str, Any]:
 
 
 def _reads_pooler(module: Any) -> bool:
-    """True if a module hands on what its model's pooler gives."""
+    """Test whether a module passes on its model's pooler output."""
     outputs = getattr(module, "modality_config", None) or {}
     read = [way.get("method_output_name") for way in outputs.values() if isinstance(way, dict)]
     return any("pooler_output" in name for name in read if isinstance(name, str | list | tuple))

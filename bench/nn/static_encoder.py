@@ -1,4 +1,4 @@
-"""Static encoders: a table of token vectors and their mean, no transformer; Model2Vec's folders."""
+"""Static encoders: the mean of vectors from a table of tokens; Model2Vec's folders."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
 class StaticEncoder:
-    """The mean of the vectors of a sentence's tokens, special tokens left out; no token gives zeros.
+    """The mean of the vectors of a sentence's tokens, special tokens excluded; zeros for an empty sentence.
 
     Args:
-        tokenizer: Makes the tokens; it is told neither to cut nor to pad.
+        tokenizer: Truncation and padding are turned off.
         table: Vector of each token, float32 (V, d).
-        normalize: Vectors of length 1; one of zeros stays as it is.
+        normalize: Scale vectors to length 1, zeros excepted.
         without: Id of a token that doesn't count; None for none.
         device: "cpu", "cuda" or "mps".
 
@@ -56,10 +56,8 @@ class StaticEncoder:
         tokenizer.no_padding()
         largest = max(tokenizer.get_vocab().values(), default=-1)
         if table.ndim != 2 or not table.shape[1] or len(table) <= largest:
-            raise InputError(
-                f"a table of token vectors of the shape {tuple(table.shape)}",
-                expected=f"a row for each token, {largest + 1} or more",
-            )
+            what = f"a table of token vectors of the shape {tuple(table.shape)}"
+            raise InputError(what, expected=f"a row for each token, {largest + 1} or more")
         if not bool(table.isfinite().all()):
             raise InputError("a token vector is not finite")
         self.tokenizer, self.normalize, self.without, self.device = tokenizer, normalize, without, device
@@ -67,16 +65,14 @@ class StaticEncoder:
         self.dim = int(table.shape[1])
         self.table_parameters = table.numel()
         self.facts: dict[str, str | int] = {
-            "max_length": 0,
-            "dim": self.dim,
-            "parameters": self.table_parameters,
+            **{"max_length": 0, "dim": self.dim, "parameters": self.table_parameters},
             **{"pooling": "avg", "pooling_from": "the method", "similarity": "cosine", "dtype": "float32"},
         }
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
-        """Encode; see :class:`bench.encoder.Encoder`. ``batch_tokens`` is of no use here."""
+        """Encode; see :class:`bench.encoder.Encoder`. ``batch_tokens`` has no effect."""
         output = np.empty((len(sentences), self.dim), dtype=np.float32)
         for start in range(0, len(sentences), _CHUNK):
             chunk = sentences[start : start + _CHUNK]
@@ -87,26 +83,24 @@ class StaticEncoder:
         return output
 
     def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> tuple[Tensor, Tensor]:
-        """All tokens one after the other, and where each sentence begins among them.
-
-        See :class:`bench.encoder.TensorEncoder`.
-        """
-        found = self.tokenizer.encode_batch(list(sentences), add_special_tokens=False)
-        rows = [[token for token in row.ids if token != self.without] for row in found]
-        starts = np.cumsum([0, *(len(row) for row in rows[:-1])])
-        ids = [token for row in rows for token in row]
-        return torch.tensor(ids, dtype=torch.long), torch.as_tensor(starts, dtype=torch.long)
+        """Return all tokens in one row, and each sentence's start in it."""
+        ids: list[int] = []
+        starts: list[int] = []
+        for row in self.tokenizer.encode_batch(list(sentences), add_special_tokens=False):
+            starts.append(len(ids))
+            ids += [token for token in row.ids if token != self.without]
+        return torch.tensor(ids, dtype=torch.long), torch.tensor(starts, dtype=torch.long)
 
     @torch.no_grad()
     def embed(self, prepared: tuple[Tensor, Tensor]) -> Tensor:
-        """The vectors; see :class:`bench.encoder.TensorEncoder`."""
+        """Compute the vectors; see :class:`bench.encoder.TensorEncoder`."""
         ids, starts = prepared
         vectors = functional.embedding_bag(ids, self.table, starts, mode="mean")
         return functional.normalize(vectors, dim=1) if self.normalize else vectors
 
 
 def save_static(tokenizer: Tokenizer, table: Tensor, folder: Path) -> None:
-    """Write table and tokenizer as sentence-transformers' StaticEmbedding has them."""
+    """Write table and tokenizer in the format of sentence-transformers' StaticEmbedding."""
     save_file({_TABLE: table.float().cpu().contiguous()}, folder / WEIGHTS)
     tokenizer.save(str(folder / VOCABULARY))
     shutil.copymode(folder / VOCABULARY, folder / WEIGHTS)  # safetensors keeps others out
@@ -116,7 +110,7 @@ def load_static(folder: Path, device: str = "cpu") -> StaticEncoder:
     """Return the encoder of a folder that :func:`save_static` wrote; its vectors have length 1.
 
     Raises:
-        InputError: files that are missing or damaged.
+        InputError: missing or damaged files.
     """
     table = _load_tensors(folder).get(_TABLE)
     if table is None:
@@ -125,7 +119,7 @@ def load_static(folder: Path, device: str = "cpu") -> StaticEncoder:
 
 
 def is_model2vec(folder: Path) -> bool:
-    """True for a Model2Vec folder that sentence-transformers doesn't load: it has no modules.json.
+    """Test for a Model2Vec folder, which lacks sentence-transformers' modules.json.
 
     Raises:
         InputError: its config.json is not JSON.
@@ -142,13 +136,14 @@ def is_model2vec(folder: Path) -> bool:
 
 
 def load_model2vec(folder: Path, device: str = "cpu") -> StaticEncoder:
-    """Return the encoder of a Model2Vec folder: safetensors, tokenizer.json and config.json, nothing else.
+    """Return the encoder of a Model2Vec folder: safetensors, tokenizer.json and config.json.
 
-    A token's vector is embeddings[mapping[token]] * weights[token]; both are 1 to 1 where there is none. The
-    unknown token doesn't count, and config.json says whether vectors are normalised, as in Model2Vec.
+    A token's vector is embeddings[mapping[token]] * weights[token]; mapping and weights are optional. The
+    unknown
+    token doesn't count, and config.json sets normalisation, as in Model2Vec.
 
     Raises:
-        InputError: files that are missing or damaged, or tensors that don't fit each other.
+        InputError: missing or damaged files, or tensors of unmatched shapes.
     """
     tensors, config = _load_tensors(folder), _read_config(folder)
     table, mapping, weights = (tensors.get(name) for name in (_EMBEDDINGS, "mapping", "weights"))
@@ -156,22 +151,20 @@ def load_model2vec(folder: Path, device: str = "cpu") -> StaticEncoder:
         raise InputError(f"{WEIGHTS} has no table '{_EMBEDDINGS}'", where=folder.name)
     table = table.float()
     if mapping is not None:
-        if mapping.ndim != 1 or mapping.dtype not in _INTEGERS or not _is_within(mapping, len(table)):
-            raise InputError(
-                "the mapping of tokens leads out of the table", where=folder.name, expected="rows of it"
-            )
+        integers = mapping.ndim == 1 and mapping.dtype in _INTEGERS
+        if not integers or not bool(((mapping >= 0) & (mapping < len(table))).all()):
+            what = "the mapping of tokens leads out of the table"
+            raise InputError(what, where=folder.name, expected="rows of it")
         table = table[mapping.long()]
     if weights is not None:
         if weights.shape != table.shape[:1]:
-            raise InputError(
-                f"{weights.numel()} weights for {len(table)} tokens", where=folder.name, expected="one each"
-            )
+            what = f"{weights.numel()} weights for {len(table)} tokens"
+            raise InputError(what, where=folder.name, expected="one each")
         table = table * weights.float()[:, None]
     normalize = config.get("normalize", False)
     if not isinstance(normalize, bool):
-        raise InputError(
-            f"normalize {normalize!r}", where=f"{folder.name}/config.json", expected="true or false"
-        )
+        where = f"{folder.name}/config.json"
+        raise InputError(f"normalize {normalize!r}", where=where, expected="true or false")
     return _build_encoder(folder, table, normalize=normalize, device=device, skip_unknown=True)
 
 
@@ -209,7 +202,3 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise InputError("config.json is damaged", where=folder.name, expected="a JSON object")
     return config
-
-
-def _is_within(rows: Tensor, size: int) -> bool:
-    return not rows.numel() or bool(int(rows.min()) >= 0 and int(rows.max()) < size)

@@ -18,7 +18,7 @@ from bench.nn.two_phase_encoding import embed_prepared, prepare_sentences
 class SumEncoder:
     """The weighted sum of the embeddings of two or more encoders, each with its own tokenizer.
 
-    Sums among the encoders are dissolved: ``SumEncoder([SumEncoder([a, b]), c], [1 - w, w])`` has the parts
+    Sums among the encoders are flattened: ``SumEncoder([SumEncoder([a, b]), c], [1 - w, w])`` has the parts
     a, b, c with the weights 1 - w, 1 - w, w.
 
     Args:
@@ -26,7 +26,7 @@ class SumEncoder:
         weights: One an encoder; 1 each by default.
 
     Raises:
-        InputError: fewer than two encoders, other dimensions, or weights that don't fit.
+        InputError: fewer than two encoders, several dimensions, or unmatched weights.
     """
 
     def __init__(self, encoders: Sequence[Encoder], weights: Sequence[float] | None = None) -> None:
@@ -34,21 +34,21 @@ class SumEncoder:
         if len(encoders) < 2:
             raise InputError(f"a sum of {len(encoders)} encoder(s)", expected="at least two")
         if len(given) != len(encoders) or not all(map(math.isfinite, given)) or not any(given):
-            raise InputError(
-                f"weights {given}", expected=f"{len(encoders)} finite numbers, one an encoder, not all 0"
-            )
+            expected = f"{len(encoders)} finite numbers, one an encoder, not all 0"
+            raise InputError(f"weights {given}", expected=expected)
         dims = [encoder.dim for encoder in encoders]
         if len(set(dims)) > 1:
-            raise InputError(
-                f"embeddings of {' and '.join(map(str, dims))} dimensions can't be added",
-                expected="one dimension",
-            )
+            what = f"embeddings of {' and '.join(map(str, dims))} dimensions can't be added"
+            raise InputError(what, expected="one dimension")
         self.parts: tuple[Encoder, ...] = ()
         self.weights: tuple[float, ...] = ()
         for encoder, weight in zip(encoders, given, strict=True):
-            whole = encoder if isinstance(encoder, SumEncoder) else None
-            self.parts += whole.parts if whole else (encoder,)
-            self.weights += tuple(weight * factor for factor in (whole.weights if whole else (1.0,)))
+            if isinstance(encoder, SumEncoder):
+                self.parts += encoder.parts
+                self.weights += tuple(weight * factor for factor in encoder.weights)
+            else:
+                self.parts += (encoder,)
+                self.weights += (weight,)
         self.dim: int = dims[0]
         self.facts = self._merge_facts()
 
@@ -63,39 +63,40 @@ class SumEncoder:
         return output
 
     def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> tuple[Any, ...]:
-        """The host's half of every part; see :class:`bench.encoder.TensorEncoder`."""
+        """Prepare every part on the CPU; see :class:`bench.encoder.TensorEncoder`."""
         return tuple(prepare_sentences(part, sentences, batch_tokens) for part in self.parts)
 
     @torch.no_grad()
     def embed(self, prepared: tuple[Any, ...]) -> Tensor:
-        """The weighted sum of the parts' vectors; see :class:`bench.encoder.TensorEncoder`."""
-        found = [embed_prepared(part, own) for part, own in zip(self.parts, prepared, strict=True)]
-        output = torch.zeros_like(found[0])
-        for vectors, weight in zip(found, self.weights, strict=True):
+        """Compute the weighted sum of the parts' vectors; see :class:`bench.encoder.TensorEncoder`."""
+        embedded = [embed_prepared(part, share) for part, share in zip(self.parts, prepared, strict=True)]
+        output = torch.zeros_like(embedded[0])
+        for vectors, weight in zip(embedded, self.weights, strict=True):
             output += weight * vectors
         return output
 
     def _merge_facts(self) -> dict[str, str | int]:
-        """Facts that all parts share as they are, others joined with +."""
+        """Return shared facts unchanged, others joined with +."""
         facts: dict[str, str | int] = {"parts": len(self.parts)}
         if set(self.weights) != {1.0}:
             facts["weights"] = "+".join(f"{weight:g}" for weight in self.weights)
-        for name in dict.fromkeys(name for part in self.parts for name in part.facts):
+        names = [name for part in self.parts for name in part.facts]
+        for name in dict.fromkeys(names):
             values = [part.facts.get(name, "-") for part in self.parts]
             facts[name] = values[0] if len(set(values)) == 1 else "+".join(map(str, values))
         return facts
 
 
 class _SharedProgress:
-    """Progress over several passes: a sentence is finished when its share of all passes is."""
+    """Counts a sentence once its share of all passes is finished."""
 
     def __init__(self, progress: Progress, passes: int) -> None:
         self.progress, self.passes = progress, passes
-        self.seen = self.told = 0
+        self.encoded = self.reported = 0
 
     def __call__(self, sentences: int) -> None:
-        self.seen += sentences
-        finished = self.seen // self.passes - self.told
+        self.encoded += sentences
+        finished = self.encoded // self.passes - self.reported
         if finished:
-            self.told += finished
+            self.reported += finished
             self.progress(finished)

@@ -1,10 +1,11 @@
-"""Token rows as the tensors that a transformer takes: batches, chunks, one lookup of each embedding."""
+"""Token rows as a transformer's input: batches, chunks, one lookup of each embedding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +15,12 @@ from bench.nn.device import has_float64
 
 CPU_BATCH_TOKENS = 1024  # fastest of 256 to 8,192 for MiniLM on one and two threads
 CUDA_BATCH_TOKENS = 65_536
-MPS_BATCH_TOKENS = 16_384  # a quarter of CUDA's, as a Mac's GPU shares its memory with the CPU; not measured
+MPS_BATCH_TOKENS = 16_384  # a quarter of CUDA's, as a Mac's GPU shares its memory with the CPU; unmeasured
 BUCKET = 8  # padded lengths on a GPU are multiples of it: few shapes, for compiled steps and graphs
 
 
 def default_batch_tokens(device: str) -> int:
-    """Padded tokens a batch may hold on a device."""
+    """Return the padded tokens a batch may hold on a device."""
     budgets = {"cuda": CUDA_BATCH_TOKENS, "mps": MPS_BATCH_TOKENS}
     return budgets.get(device.partition(":")[0], CPU_BATCH_TOKENS)
 
@@ -27,12 +28,12 @@ def default_batch_tokens(device: str) -> int:
 def length_sorted_batches(lengths: Sequence[int], budget: int, *, equal: bool = False) -> Iterator[list[int]]:
     """Yield lists of indices: rising length, each list at most ``budget`` padded tokens, or one sentence.
 
-    Ties keep their order, so the batches depend on nothing but the lengths and the budget.
+    Ties keep their order, so that lengths and budget determine the batches.
 
     Args:
         lengths: Tokens of each sentence, specials included.
         budget: Largest product of batch size and longest length; at least 1.
-        equal: Put sentences of one length alone together, so that nothing is padded.
+        equal: Batch only sentences of equal length, so that padding is unnecessary.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -47,14 +48,15 @@ def length_sorted_batches(lengths: Sequence[int], budget: int, *, equal: bool = 
 
 @contextmanager
 def share_embedding_lookup(model: Any, known: torch.Tensor | None) -> Iterator[None]:
-    """While the block calls the model, its word embeddings come out of one lookup of the known ids.
+    """Serve word embeddings from one lookup of the known ids while the block calls the model.
 
-    The gradient of a lookup is as large as the table, whatever it looked up: this way there is one such a
-    batch, not one a chunk, which are added. States are the same to the bit; a gradient up to rounding.
+    A lookup's gradient is as large as the table: one a batch replaces one a chunk. States stay the same to
+    the
+    bit, gradients up to rounding.
 
     Args:
-        model: A transformer; one that names no input embeddings stays as it is.
-        known: The ids that the calls will name, ascending, (K,); None leaves the model as it is.
+        model: A transformer; one that hides its input embeddings stays unchanged.
+        known: The ids that the calls use, ascending, (K,); None leaves the model unchanged.
     """
     embeddings = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
     if known is None or not isinstance(embeddings, torch.nn.Embedding):
@@ -68,7 +70,7 @@ def share_embedding_lookup(model: Any, known: torch.Tensor | None) -> Iterator[N
 
 
 def _look_up_shared(known: torch.Tensor, table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Stands in for the embeddings' forward call: rows of the batch's own table."""
+    """Replace the embeddings' forward call: rows of the batch's own table."""
     return torch.nn.functional.embedding(torch.searchsorted(known, ids), table)
 
 
@@ -78,8 +80,7 @@ class Chunk(NamedTuple):
     Args:
         ids: Token ids, (b, L).
         mask: 1 on tokens and 0 on padding, (b, L).
-        attention: The same as a boolean mask of attention, (b, 1, 1, L); None where nothing is padded. What
-            the host knows of the padding needs no look at the device.
+        attention: The mask as a boolean attention mask, (b, 1, 1, L), made on the host; None without padding.
     """
 
     ids: torch.Tensor
@@ -88,11 +89,11 @@ class Chunk(NamedTuple):
 
 
 class TokenBatch(NamedTuple):
-    """Rows in chunks of like length.
+    """Rows in chunks of similar length.
 
     Args:
         chunks: The chunks.
-        place: Row i of the batch is row ``place[i]`` of the chunks' rows put one after the other, (B,).
+        place: Row i of the batch is row ``place[i]`` of the concatenated chunks, (B,).
         known: The ids that occur, ascending, for one lookup of their embeddings; None: a lookup a chunk.
     """
 
@@ -114,17 +115,17 @@ def pad_chunk(
     Args:
         rows: Token rows.
         pad_id: Id to pad with.
-        multiple: The padded length is one of this, so that few lengths occur.
-        room: Tokens that the model takes: padding goes no further.
-        masked: Give the mask of attention where nothing is padded too.
+        multiple: The padded length is a multiple of it, so that few lengths occur.
+        room: The model's longest input, which limits padding.
+        masked: Always give the attention mask.
     """
     lengths = [len(row) for row in rows]
     longest = -(-max(*lengths, 1) // multiple) * multiple
     if room is not None:
         longest = max(max(lengths), min(longest, room))
     padded = np.full((len(rows), longest), pad_id, dtype=np.int64)
-    for place, row in zip(padded, rows, strict=True):
-        place[: len(row)] = row
+    for target, row in zip(padded, rows, strict=True):
+        target[: len(row)] = row
     ids = torch.from_numpy(padded)
     mask = torch.from_numpy((np.arange(longest) < np.array(lengths)[:, None]).astype(np.int64))
     whole = min(lengths) == longest and not masked
@@ -132,7 +133,7 @@ def pad_chunk(
 
 
 def wrap_chunk(ids: torch.Tensor, mask: torch.Tensor | None) -> Chunk:
-    """A chunk of tensors that are there already; None where nothing is masked."""
+    """Return a chunk of existing tensors; None for the mask where everything is attended."""
     if mask is None:
         return Chunk(ids, torch.ones_like(ids), None)
     return Chunk(ids, mask, mask.bool()[:, None, None, :])
@@ -147,37 +148,33 @@ def split_into_chunks(
     room: int | None = None,
     masked: bool = False,
 ) -> tuple[tuple[Chunk, ...], list[int]]:
-    """Cut rows into chunks of like length; return them, and the number of each of their rows.
+    """Split rows into chunks of similar length; return them, and the numbers of their rows.
 
-    Args:
-        rows: Token rows.
-        pad_id: Id to pad with.
-        budget: Padded tokens a chunk may hold; 0 keeps the rows in one chunk, as they come.
-        multiple: See :func:`chunk_of`.
-        room: See :func:`chunk_of`.
-        masked: See :func:`chunk_of`.
+    ``budget`` limits the padded tokens of a chunk; 0 keeps all rows in one chunk, in their order. Other
+    arguments
+    are those of :func:`pad_chunk`.
     """
     numbers = [list(range(len(rows)))]
     if budget:
         numbers = list(length_sorted_batches([len(row) for row in rows], budget))
-    chunks = (
-        pad_chunk([rows[i] for i in chunk], pad_id, multiple=multiple, room=room, masked=masked)
-        for chunk in numbers
-    )
-    return tuple(chunks), [i for chunk in numbers for i in chunk]
+    chunks = []
+    for chunk in numbers:
+        members = [rows[number] for number in chunk]
+        chunks.append(pad_chunk(members, pad_id, multiple=multiple, room=room, masked=masked))
+    return tuple(chunks), list(chain.from_iterable(numbers))
 
 
 def invert_order(order: Sequence[int]) -> torch.Tensor:
-    """Where each of the numbers 0 ... n - 1 stands in ``order``, (n,)."""
+    """Return the position of each number 0 ... n - 1 in ``order``, (n,)."""
     place = torch.empty(len(order), dtype=torch.long)
     place[torch.tensor(order)] = torch.arange(len(order))
     return place
 
 
 def move_to_device(tree: Any, device: torch.device | str) -> Any:
-    """Send every tensor of nested tuples, lists and dictionaries to a device; other values stay as they are.
+    """Send every tensor of nested tuples, lists and dictionaries to a device; other values stay.
 
-    To CUDA they go from pinned memory, so that the host waits for no copy; see :func:`sent`.
+    Copies to CUDA leave from pinned memory and are asynchronous; see :func:`send_tensor`.
     """
     if isinstance(tree, torch.Tensor):
         return send_tensor(tree, device)
@@ -190,9 +187,9 @@ def move_to_device(tree: Any, device: torch.device | str) -> Any:
 
 
 def send_tensor(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
-    """A CPU tensor on a device; to CUDA from pinned memory, so that the host needn't wait for the copy.
+    """Send a CPU tensor to a device; to CUDA from pinned memory, so that the host can go on.
 
-    One in float64 stays on the CPU where the device has no float64 (:mod:`bench.nn.device`).
+    Float64 stays on the CPU where the device lacks it (:mod:`bench.nn.device`).
     """
     kind = torch.device(device).type
     if kind in ("cpu", tensor.device.type) or (tensor.dtype == torch.float64 and not has_float64(device)):

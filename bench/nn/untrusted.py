@@ -1,4 +1,4 @@
-"""Model folders are data: what would run code, load another folder's files or ask the network is refused."""
+"""Model folders are data: refuse code, other folders' files and network access."""
 
 from __future__ import annotations
 
@@ -14,44 +14,26 @@ from bench.errors import InputError
 MOST_LAYERS = 1024
 _CODE = re.compile(r"[a-z0-9_]+")
 VOCABULARY = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
-"""Files of which a tokenizer has one, apart from what its class names."""
+"""A tokenizer has one of these files, or of those that its class names."""
 _MODULE = re.compile(r"sentence_transformers(\.\w+)*\.[A-Z]\w*", re.ASCII)
 _ACTIVATION = re.compile(r"torch\.nn(\.\w+)*\.[A-Z]\w*", re.ASCII)
 _SHARD = re.compile(r"[^/\\]+\.safetensors|pytorch_model[^/\\]*\.bin")
 _NO_READERS = {"", "CNN", "Dense", "Dropout", "LSTM", "LayerNorm", "Normalize", "Pooling"}
 _ARGUMENTS = (
-    "model_args",
-    "model_kwargs",
-    "tokenizer_args",
-    "processor_kwargs",
-    "config_args",
-    "config_kwargs",
+    *("model_args", "model_kwargs", "tokenizer_args"),
+    *("processor_kwargs", "config_args", "config_kwargs"),
 )
 _HARMLESS = {
-    "add_pooling_layer",
-    "attn_implementation",
-    "do_lower_case",
-    "dtype",
-    "model_max_length",
-    "padding_side",
-    "reference_compile",
-    "torch_dtype",
-    "truncation_side",
-    "trust_remote_code",  # sentence-transformers drops it
-    "unpad_inputs",
-    "use_cache",
-    "use_fast",
-    "use_memory_efficient_attention",
+    *("add_pooling_layer", "attn_implementation", "do_lower_case", "dtype", "model_max_length"),
+    *("padding_side", "reference_compile", "torch_dtype", "truncation_side", "unpad_inputs", "use_cache"),
+    *("use_fast", "use_memory_efficient_attention", "trust_remote_code"),  # which is dropped
 }
-"""What sentence_bert_config.json may hand to transformers; weights_only, for one, it may not."""
+"""Arguments for transformers that sentence_bert_config.json may hold; weights_only, for one, is refused."""
 
 
 @contextmanager
 def forbid_hub() -> Iterator[None]:
-    """Forbid the hub while a folder is loaded: its settings can name another model, which would be fetched.
-
-    ``local_files_only`` reaches the folder's own files alone.
-    """
+    """Forbid the hub while a folder is loaded, whose settings can name another model to fetch."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE
@@ -66,8 +48,8 @@ def check_folder(folder: Path) -> None:
     """Check a transformers folder before it is loaded.
 
     Raises:
-        InputError: an adapter, weights of another folder, attention code from elsewhere, absurdly many
-            layers, or a settings file that is not JSON.
+        InputError: an adapter, another folder's weights, foreign attention code, implausibly many layers, or
+            damaged settings.
     """
     if (folder / "adapter_config.json").exists():
         raise InputError(
@@ -78,12 +60,12 @@ def check_folder(folder: Path) -> None:
         )
     for file in sorted(folder.glob("*.index.json")):
         shards = _read_settings(file).get("weight_map")
-        for name in sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else ():
+        for name in sorted(map(str, shards.values())) if isinstance(shards, dict) else ():
             if not _SHARD.fullmatch(name):
                 raise InputError(
                     f"it names the weights file '{name}'",
                     where=f"{folder.name}/{file.name}",
-                    expected="files beside it, NAME.safetensors or pytorch_model*.bin",
+                    expected="files next to it, NAME.safetensors or pytorch_model*.bin",
                 )
     if (folder / "config.json").is_file():
         settings = _read_settings(folder / "config.json")
@@ -97,11 +79,7 @@ def check_folder(folder: Path) -> None:
 
 
 def read_model_type(folder: Path) -> object:
-    """What config.json calls the architecture; None where there is no such file.
-
-    Raises:
-        InputError: the file is not JSON, or calls it by something else than a text.
-    """
+    """Return config.json's ``model_type``, if any; raises InputError for a damaged file."""
     file = folder / "config.json"
     kind = _read_settings(file).get("model_type") if file.is_file() else None
     if isinstance(kind, list | dict):
@@ -110,7 +88,7 @@ def read_model_type(folder: Path) -> object:
 
 
 def find_ignored_code(folder: Path) -> dict[str, str]:
-    """Return a fact that names a class of the folder's own, which isn't executed; empty for none."""
+    """Return a fact on a folder's own class, which isn't executed; {} for none."""
     settings = _read_settings(folder / "config.json") if (folder / "config.json").is_file() else {}
     auto = settings.get("auto_map")
     named = auto.get("AutoModel") if isinstance(auto, dict) else None
@@ -126,32 +104,27 @@ def _check_settings(settings: dict[str, Any], where: str) -> None:
             if name.endswith("attn_implementation"):
                 for code in value.values() if isinstance(value, dict) else [value]:
                     if isinstance(code, str) and not _CODE.fullmatch(code):
+                        what = f"{name} = '{code}' is code from elsewhere, which is not executed"
                         raise InputError(
-                            f"{name} = '{code}' is code from elsewhere, which is not executed",
-                            where=where,
-                            expected="eager, sdpa or another of transformers' own",
+                            what, where=where, expected="eager, sdpa or another of transformers' own"
                         )
             if name.endswith(("layer", "layers")) and type(value) is int and value > MOST_LAYERS:
                 raise InputError(f"{name} = {value}", where=where, expected=f"at most {MOST_LAYERS}")
 
 
 def check_tokenizer(tokenizer: Any, folder: Path, config: Any) -> None:
-    """Raise InputError if the vocabulary isn't in the folder, or isn't the model's.
+    """Raise InputError if the vocabulary is missing from the folder, or isn't the model's.
 
-    Of a missing one transformers makes up an empty one, and may have saved that: all words are unknown then.
+    transformers replaces a missing one by an empty one, and may have saved that: all words would be unknown.
 
     Args:
-        tokenizer: What transformers loaded.
-        folder: From where.
+        tokenizer: The loaded tokenizer.
+        folder: Its folder.
         config: The model's, with the number of its embeddings.
     """
     named = tuple(getattr(tokenizer, "vocab_files_names", {}).values())
-    if named and not any(True for name in (*named, *VOCABULARY) for _ in folder.glob(name)):
-        raise InputError(
-            "the tokenizer's vocabulary is missing",
-            where=folder.name,
-            expected="tokenizer.json, vocab.txt or another file of the model's tokenizer",
-        )
+    if named:
+        check_vocabulary_files(folder, named)
     known, embedded = len(tokenizer), getattr(config, "vocab_size", None)
     if isinstance(embedded, int) and known < embedded / 10:
         raise InputError(
@@ -161,24 +134,32 @@ def check_tokenizer(tokenizer: Any, folder: Path, config: Any) -> None:
         )
 
 
+def check_vocabulary_files(folder: Path, named: Iterable[str]) -> None:
+    """Raise InputError for a folder that lacks the named files and those of :data:`VOCABULARY`."""
+    if not any(True for name in (*named, *VOCABULARY) for _ in folder.glob(name)):
+        raise InputError(
+            "the tokenizer's vocabulary is missing",
+            where=folder.name,
+            expected="tokenizer.json, vocab.txt or another file of the model's tokenizer",
+        )
+
+
 def check_modules(folder: Path) -> list[Path]:
     """Check a sentence-transformers folder before it is loaded; return its modules' folders.
 
     Raises:
-        InputError: a class that isn't sentence-transformers' own (it would be imported), a path that leads
-            out, or settings that decide how weights and tokenizer are loaded.
+        InputError: a foreign class (it would be imported), a path that leads out, or settings that decide how
+            weights and tokenizer are loaded.
     """
-    modules = _read_settings(folder / "modules.json", kind=list)
+    modules, where = _read_settings(folder / "modules.json", kind=list), f"{folder.name}/modules.json"
     places = []
     for number, module in enumerate(modules, 1):
         entry = module if isinstance(module, dict) else {}
         lacking = [key for key in ("name", "path", "type") if not isinstance(entry.get(key), str)]
         if lacking:
-            raise InputError(
-                f"module {number} has no {' and no '.join(lacking)}", where=f"{folder.name}/modules.json"
-            )
-        _check_class(module.get("type"), f"{folder.name}/modules.json")
-        _check_path(module["path"], f"{folder.name}/modules.json")
+            raise InputError(f"module {number} has no {' and no '.join(lacking)}", where=where)
+        _check_class(module["type"], where)
+        _check_path(module["path"], where)
         places.append(folder / module["path"])
     for file in sorted(folder.rglob("*.json")):
         if file.name in ("modules.json", "tokenizer.json", "vocab.json") or file.name.endswith("index.json"):
@@ -193,32 +174,26 @@ def check_modules(folder: Path) -> list[Path]:
             raise InputError("the pooling has no config.json", where=f"{folder.name}/{module['path']}")
     first = modules[0]["type"].rpartition(".")[2] if modules else ""
     if first in _NO_READERS:
-        raise InputError(
-            f"its first module is {f'a {first}' if first else 'missing'}, which reads no text",
-            where=f"{folder.name}/modules.json",
-            expected="a module that reads text first, such as Transformer",
-        )
+        what = f"its first module is {f'a {first}' if first else 'missing'}, which reads no text"
+        raise InputError(what, where=where, expected="a module that reads text first, such as Transformer")
     return places
 
 
 def list_inner_folders(places: Iterable[Path]) -> list[Path]:
-    """Return modules' folders with those of the routes that routers among them name, at any depth."""
-    found: dict[Path, None] = {}
+    """Return modules' folders with those of routers' routes, at any depth."""
+    folders: dict[Path, None] = {}
     waiting = list(places)
     while waiting:
         place = waiting.pop(0)
-        found[place] = None
+        folders[place] = None
         for name in ("router_config.json", "config.json"):
             with suppress(InputError):
                 settings = _read_settings(place / name) if (place / name).is_file() else {}
                 types = settings.get("types") if "structure" in settings else None
-                inner = (
-                    [place / path for path in types if isinstance(path, str)]
-                    if isinstance(types, dict)
-                    else []
-                )
-                waiting += [path for path in inner if path not in found]
-    return list(found)
+                for path in types if isinstance(types, dict) else ():
+                    if isinstance(path, str) and place / path not in folders:
+                        waiting.append(place / path)
+    return list(folders)
 
 
 def _check_module_settings(settings: dict[str, Any], where: str) -> None:
@@ -229,12 +204,8 @@ def _check_module_settings(settings: dict[str, Any], where: str) -> None:
         _check_class(kind, where)
         _check_path(path, where)
     activation = settings.get("activation_function")
-    if isinstance(activation, str) and "." in activation and not _ACTIVATION.fullmatch(activation):
-        raise InputError(
-            f"it names the foreign class '{activation}', which is not executed",
-            where=where,
-            expected="a class of torch.nn",
-        )
+    if isinstance(activation, str) and "." in activation:
+        _check_class(activation, where, _ACTIVATION, "a class of torch.nn")
     for name in _ARGUMENTS:
         given = settings.get(name)
         for argument, value in given.items() if isinstance(given, dict) else ():
@@ -249,44 +220,44 @@ def _check_module_settings(settings: dict[str, Any], where: str) -> None:
         raise InputError("it names another model's tokenizer", where=where, expected="a tokenizer of its own")
 
 
-def _check_class(kind: object, where: str) -> None:
-    if not isinstance(kind, str) or not _MODULE.fullmatch(kind):
-        raise InputError(
-            f"it names the foreign class '{kind}', which is not executed",
-            where=where,
-            expected="classes of sentence_transformers alone",
-        )
+def _check_class(
+    kind: object,
+    where: str,
+    known: re.Pattern[str] = _MODULE,
+    expected: str = "classes of sentence_transformers",
+) -> None:
+    if not isinstance(kind, str) or not known.fullmatch(kind):
+        what = f"it names the foreign class '{kind}', which is not executed"
+        raise InputError(what, where=where, expected=expected)
 
 
 def _check_path(text: str, where: str) -> None:
     path = PurePosixPath(text)
     if path.is_absolute() or ".." in path.parts or "\\" in text:
-        raise InputError(
-            f"the module's path '{text}' leads out of the folder", where=where, expected="a folder below it"
-        )
+        what = f"the module's path '{text}' leads out of the folder"
+        raise InputError(what, where=where, expected="a folder below it")
 
 
 def loading_error(
     error: Exception, where: str, what: str = "this model", expected: str | None = None
 ) -> InputError:
-    """Return the error for a folder that a library couldn't load, in words that help.
+    """Return the error for a folder that a library couldn't load.
 
     Args:
-        error: What the library raised.
+        error: The library's error.
         where: The folder's name.
-        what: What can't be loaded.
-        expected: What would have been right.
+        what: Subject of the message.
+        expected: Accepted folders.
     """
     lines = [line.strip() for line in str(error).strip().split("\n")]
     reason = lines[0] or type(error).__name__
-    if reason.endswith(":") and len(lines) > 1:  # of a state: the second line names the key
+    if reason.endswith(":") and len(lines) > 1:  # the second line names the key of a state
         reason = f"{reason} {lines[1]}"
     if "weights only load failed" in reason.lower() or "UnpicklingError" in type(error).__name__:
         return InputError(
-            f"{what} can't be loaded: its .bin file holds pickled objects other than tensors, which could "
-            "run code and are not unpickled",
+            f"{what} can't be loaded: its .bin file holds pickled objects, which could run code",
             where=where,
-            expected="model.safetensors, or a .bin file of tensors alone",
+            expected="model.safetensors, or a .bin file of only tensors",
             hint="ask its author for safetensors",
         )
     if "ignore_mismatched_sizes" in reason:
@@ -298,16 +269,13 @@ def check_weights(missing: Sequence[str], where: str, **more: str) -> None:
     """Raise InputError if weights are missing: transformers would draw them at random.
 
     Args:
-        missing: Names of the missing ones.
+        missing: Their names.
         where: The folder's name.
-        more: What was expected, and a hint.
+        more: ``expected`` and ``hint`` of the error.
     """
     if missing:
-        raise InputError(
-            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
-            where=where,
-            **more,
-        )
+        what = f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}"
+        raise InputError(what, where=where, **more)
 
 
 class _UnreadableError(InputError):

@@ -131,11 +131,11 @@ def test_a_long_sentence_is_cut_and_the_prompt_is_not(folders: dict[str, Path]) 
 
 def test_what_cant_be_used_is_one_clear_line(folders: dict[str, Path], tiny_bert: Path) -> None:
     for kind, good in ((OneWordEncoder, "{sentence}:"), (EchoEncoder, " {sentence} and {sentence}")):
-        with pytest.raises(InputError, match="it is no causal language model"):
+        with pytest.raises(InputError, match="expected a causal decoder"):
             kind(tiny_bert)
         with pytest.raises(InputError, match=r"0 times; expected (once|twice)"):
             kind(folders["gpt2"], "nothing")
         with pytest.raises(InputError, match=r"takes \d+ tokens of 64; expected room for a sentence"):
             kind(folders["gpt2"], "x" * 70 + good)
-    with pytest.raises(InputError, match="has a blank before one"):
+    with pytest.raises(InputError, match="a blank before only one"):
         EchoEncoder(folders["gpt2"], "A: {sentence}, B:{sentence}")

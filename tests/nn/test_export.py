@@ -152,7 +152,7 @@ def test_decoders_and_prompts_in_every_loader(
 @pytest.mark.parametrize("made", [OneWordEncoder, EchoEncoder])
 def test_templates_around_a_sentence_are_refused(tmp_path: Path, made: Any) -> None:
     encoder = made(tiny("gpt2", tmp_path / "gpt2"))
-    with pytest.raises(InputError, match=r"the template '.*\{sentence\}.*' stands around a sentence, and"):
+    with pytest.raises(InputError, match=r"can't keep the template '.*\{sentence\}.*' around a sentence"):
         export_encoder(encoder, tmp_path / "out", CARD)
     assert not (tmp_path / "out").exists()
 

@@ -18,7 +18,6 @@ from transformers import AutoModel, AutoTokenizer
 from bench.baselines.whitening import WhitenedEncoder
 from bench.encoder import Encoder, FloatArray
 from bench.errors import InputError
-from bench.nn import backbone
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.hidden_states import average_states, pool_states, select_mask_state
 from bench.nn.model_folder import hash_model, resolve_folder
@@ -119,13 +118,13 @@ def test_batches_and_order_dont_matter(tiny_bert: Path, pooling: str) -> None:
 def test_what_waits_to_be_read_is_vectors_alone(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device's memory would hold all states of 32 batches, of which [CLS] is a view."""
     kept: list[int] = []
-    fetched = backbone._fetch_vectors
+    concatenate = torch.cat
 
-    def seen(waiting: list[tuple[list[int], torch.Tensor]]) -> object:
-        kept.extend(vectors.untyped_storage().nbytes() // vectors.nbytes for _, vectors in waiting)
-        return fetched(waiting)
+    def measure(waiting: list[torch.Tensor], *args: object, **options: object) -> torch.Tensor:
+        kept.extend(vectors.untyped_storage().nbytes() // vectors.nbytes for vectors in waiting)
+        return concatenate(waiting, *args, **options)
 
-    monkeypatch.setattr(backbone, "_fetch_vectors", seen)
+    monkeypatch.setattr(torch, "cat", measure)
     TransformerEncoder(tiny_bert, "cls").encode(["a red house", "a blue river"])
     assert kept == [1]
 

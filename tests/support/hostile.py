@@ -15,8 +15,8 @@ from tests.support.folders import sentence_transformers_folder
 MARKER = "hostile-was-here"
 EVIL = f"from pathlib import Path\nPath(__file__).with_name({MARKER!r}).touch()\nclass X: pass\nM = C = X\n"
 PICKLE = (
-    "can't be loaded: its .bin file holds pickled objects other than tensors, which could run code and are "
-    "not unpickled; expected model.safetensors, or a .bin file of tensors alone; ask its author for "
+    "can't be loaded: its .bin file holds pickled objects, which could run code; expected "
+    "model.safetensors, or a .bin file of only tensors; ask its author for "
     "safetensors"
 )
 Edit = Callable[[Path], object]
