@@ -14,89 +14,51 @@ from bench.training.recipe import POOLING_OPTION, TrainedOnPairs, training_optio
 
 
 def complex_angle(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """How near two vectors are by AnglE: s = |sum Re z + sum Im z|, z = (x conj(y)) / (|x| |y|).
+    """Score nearness by AnglE, (B,) in 0 to sqrt 2: s = |sum Re z + sum Im z|, z = x conj(y) / (|x| |y|).
 
-    The first half of a vector is the real part of x, the second half the imaginary one. So sum Re z is the
-    cosine of the vectors; sum Im z is what turns one into the other (Li and Li 2023; released: ``angle_loss``
-    up to its comparison).
-
-    Args:
-        first: x, (B, H), H even.
-        second: y, (B, H).
-
-    Returns:
-        (B,), 0 to sqrt 2.
-
-    Raises:
-        ValueError: different shapes, or an odd H.
-
-    Example:
-        >>> x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])  # 1 and i: 1 / i = -i
-        >>> complex_angle(x, x).item(), complex_angle(x, y).item()
-        (1.0, 1.0)
-        >>> round(complex_angle(x, torch.tensor([[3.0, -4.0]])).item(), 4)  # 0.6 + 0.8
-        1.4
+    The first half of a vector is the real part, the second half the imaginary one (released: ``angle_loss``
+    up to its comparison). ValueError: an odd H.
     """
     losses.check_same_shape("(B, H)", first=first, second=second)
     if first.shape[1] % 2:
         raise ValueError(f"vectors of {first.shape[1]} numbers have no halves")
-    (a, b), (c, d) = (
-        torch.nn.functional.normalize(x, dim=1, eps=1e-8).chunk(2, dim=1) for x in (first, second)
-    )
+    a, b = torch.nn.functional.normalize(first, dim=1, eps=1e-8).chunk(2, dim=1)
+    c, d = torch.nn.functional.normalize(second, dim=1, eps=1e-8).chunk(2, dim=1)
     return ((a * c + b * d).sum(1) + (b * c - a * d).sum(1)).abs()
 
 
 def cosent_loss(positives: torch.Tensor, negatives: torch.Tensor, scale: float) -> torch.Tensor:
-    """CoSENT's loss: every positive pair nearer than every negative one.
+    """CoSENT's loss ln(1 + sum_ij exp(t (n_i - p_j))) of positive and negative similarities, (B,) each.
 
-    O = ln(1 + sum_ij exp(t (n_i - p_j))) (Li and Li 2023, released: the end of ``cosine_loss``).
-
-    Args:
-        positives: p, (B,), how near the positive pairs are.
-        negatives: n, (B,), how near the negative ones are.
-        scale: t, above 0.
-
-    Returns:
-        Scalar, above 0; ln(1 + B^2) where all are as near.
-
-    Raises:
-        ValueError: no vectors, or a scale that isn't above 0.
-
-    Example:
-        >>> near, far = torch.tensor([0.9, 0.8]), torch.tensor([0.1, 0.2])
-        >>> round(cosent_loss(near, far, 1.0).item(), 4), round(cosent_loss(near, near, 0.01).item(), 4)
-        (1.0957, 1.6094)
+    Released: the end of ``cosine_loss``. The scale t is above 0.
     """
     if positives.ndim != 1 or negatives.ndim != 1 or scale <= 0:
+        shapes = tuple(positives.shape), tuple(negatives.shape)
         raise ValueError(
-            f"positives {tuple(positives.shape)} and negatives {tuple(negatives.shape)} must be (B,), and "
-            f"scale {scale} above 0"
+            f"positives {shapes[0]}, negatives {shapes[1]}, scale {scale}; expected (B,), above 0"
         )
     gaps = scale * (negatives[:, None] - positives[None, :]).flatten()
     return torch.cat([gaps.new_zeros(1), gaps]).logsumexp(0)
 
 
 class AnglEObjective(training.Objective):
-    """(Sentence number, token row) pairs to the weighted losses.
-
-    Args:
-        model: The transformer.
-        tokenizer: Its tokenizer.
-        context: The stage: its options, positives and hard negatives.
-    """
+    """(Sentence number, token row) pairs to the weighted losses."""
 
     def __init__(self, model: Any, tokenizer: Any, context: StageContext) -> None:
         super().__init__()
         self.encoder, self.pad_id = model, tokenizer.pad_token_id
         self.columns = training.PairColumns(tokenizer, context)
-        self.config = {name: float(value) for name, value in context.config.items() if _weighs(name)}
+        numbers = {
+            name: value for name, value in context.config.items() if name.endswith(("_scale", "_weight"))
+        }
+        self.config = {name: float(value) for name, value in numbers.items()}
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> nn.TokenBatch:
-        """All columns go through one call."""
+        """Put all columns into one call."""
         return training.token_batch(self.columns.rows(batch), self.pad_id, self.encoder)
 
     def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
-        """Contrast, and the orders that weigh something; of pairs contrast alone."""
+        """Sum the contrast and the weighted orders; pairs have only the contrast."""
         x, positive, *others = training.batch_states(self.encoder, prepared).chunk(self.columns.count)
         tau = 1 / self.config["ibn_scale"]
         contrast = losses.hard_negative_nce(x, positive, None, tau)
@@ -110,10 +72,6 @@ class AnglEObjective(training.Objective):
                 order = cosent_loss(near(x, positive), near(x, negative), self.config[f"{name}_scale"])
                 loss = loss + weight * order
         return loss
-
-
-def _weighs(name: str) -> bool:
-    return name.endswith("_scale") or name.endswith("_weight")
 
 
 @add_method
@@ -152,10 +110,10 @@ class AnglE(TrainedOnPairs):
             POOLING_OPTION,
         ),
         deviations=(
-            "the released code's formats C (triplets) and B (pairs without hard negatives) with its weights; "
-            "its published NLI run has format A, labelled pairs, with w_cos 0, w_ibn 30 and w_angle 1",
-            "rate, epochs and length are those of the released NLI script for BERT; its batch is 128 on each "
-            "of eight GPUs, over 16 steps, after 50 steps of warm-up: here 128, and no warm-up",
+            "the released code's formats C (triplets) and B (pairs), with its weights",
+            "released: the published NLI run has format A, labelled pairs, w_cos 0, w_ibn 30 and w_angle 1",
+            "rate, epochs and length of the released NLI script for BERT; batch 128, constant from the start",
+            "released: 128 on each of eight GPUs, over 16 steps, after 50 steps of warm-up",
             "released: the angle's |sum Re + sum Im| grows with likeness, and is ordered so",
             "released: the NLI script evaluates the mean of [CLS] and the mean token, here pooling=cls",
             "float32 throughout; the released run used fp16 autocast",
@@ -163,10 +121,7 @@ class AnglE(TrainedOnPairs):
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train on labelled triplets or pairs: the stage.
-
-        Argument, result and errors are those of :func:`bench.training.train_towers`.
-        """
+        """Train on labelled triplets or pairs, as :func:`bench.training.train_towers`."""
         tower = nn.load_backbone(context.model)
         return training.train_towers(
             context, [tower], lambda model, _: AnglEObjective(model, tower[1], context), numbered=True

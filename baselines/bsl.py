@@ -12,8 +12,7 @@ from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
 from bench.training.recipe import POOLING_OPTION, TrainedOnce, select_option, training_options
 
-COPY = "a"
-"""The round-trip translated copy that gives each sentence its other view."""
+COPY = "a"  # the round-trip translated copy that gives each sentence its other view
 
 
 @add_method
@@ -70,13 +69,12 @@ class BSL(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage."""
+        """Describe the one stage."""
         name = self.card.name
         config = {key: value for key, value in options.items() if key not in ("rtt", "pooling")}
         text = paired(COPY) if options["rtt"] == "copies" else TRAIN
-        return (
-            StageSpec(name, name, self.card.version, tuple(sorted(config.items())), self.train, text=text),
-        )
+        settings = tuple(sorted(config.items()))
+        return (StageSpec(name, name, self.card.version, settings, self.train, text=text),)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the bootstrapped loss, as :func:`bench.training.train_towers`."""

@@ -17,14 +17,7 @@ from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, trai
 
 
 class CropObjective(training.Objective):
-    """(Sentence number, token row) pairs to InfoNCE between two views, without a head.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        context: The stage: its options, its text, and the streams of the spans.
-        tokenizer: Reads spans of words and of sentences.
-    """
+    """(Sentence number, token row) pairs to InfoNCE between two views, without a head."""
 
     def __init__(self, model: Any, pad_id: int, context: StageContext, tokenizer: Any) -> None:
         super().__init__()
@@ -41,17 +34,16 @@ class CropObjective(training.Objective):
         epoch = self.seen // len(self.context.sentences)
         self.seen += len(batch)
         pairs = [self.views(number, row, epoch) for number, row in batch]
-        return training.token_batch(
-            [pair[side] for side in (0, 1) for pair in pairs], self.pad_id, self.encoder
-        )
+        rows = [pair[side] for side in (0, 1) for pair in pairs]
+        return training.token_batch(rows, self.pad_id, self.encoder)
 
     def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
-        """All views go through one call."""
+        """Encode all views in one call."""
         anchors, positives = training.batch_states(self.encoder, prepared, self.pooling).chunk(2)
         return losses.info_nce(anchors, positives, self.tau)
 
     def views(self, number: int, row: list[int], epoch: int) -> tuple[list[int], list[int]]:
-        """Both views of a text, drawn from its own stream: the same in whatever order it comes."""
+        """Draw both views of a text from its own stream, whatever the order of the texts."""
         if self.kind == "dropout":
             return row, row
         config = self.context.config
@@ -67,18 +59,17 @@ class CropObjective(training.Objective):
         return first, first if self.kind == "dropout_span" else second
 
     def units(self, number: int, row: list[int]) -> list[Any]:
-        """What a text's spans consist of."""
+        """List the words, subwords or sentences of a text."""
         if self.unit == "token":
             return row[1:-1]
         sentence, config = self.context.sentences[number], self.context.config
         if self.unit == "word":
             return sentence.split()
-        return training.split_sentences(
-            sentence, int(config["shortest_sentence"]), int(config["longest_sentence"])
-        )
+        bounds = int(config["shortest_sentence"]), int(config["longest_sentence"])
+        return training.split_sentences(sentence, *bounds)
 
     def joined(self, row: list[int], span: list[Any]) -> list[int]:
-        """The token row of a span."""
+        """Join the units of a span to a token row."""
         if self.unit == "token":
             return [row[0], *span, row[-1]]
         return nn.tokenize_rows(self.tokenizer, [" ".join(span)], int(self.context.config["max_length"]))[0]
@@ -114,14 +105,13 @@ class Crop(TrainedOnce):
             Option(
                 "views",
                 "crop",
-                "two spans of the text; or, told apart by dropout alone, the text twice, or one span twice "
-                "(released for comparison)",
+                "two spans of the text; or dropout views of the text or of one span (released comparisons)",
                 ("crop", "dropout", "dropout_span"),
             ),
             Option(
                 "unit",
                 "word",
-                "what a span consists of: words between blanks, subwords of the cut text, or sentences",
+                "units of a span: words between blanks, subwords of the cut text, or sentences",
                 ("word", "token", "sentence"),
             ),
             Option("length", 0, "units of a span (released: 2 sentences), 0 for a share of them", minimum=0),
@@ -148,35 +138,26 @@ class Crop(TrainedOnce):
             "released: texts are abstracts of several sentences, spans are 2 of their sentences "
             "(unit=sentence,length=2,max_length=512); words by default, for a text of one sentence a line",
             "released: texts with fewer than two spans are left out; here they are their own two views",
-            "dropout stays on beside crops, as released; dropout=0 leaves crops alone",
+            "crops have dropout too, as released; dropout=0 turns it off",
             "released: 10 % of the first epoch's steps warm up; here of all steps, the same for one epoch",
-            "spans are drawn anew in every epoch, as released; here from each sentence's own stream",
+            "spans are drawn in every epoch, as released; here from each sentence's own stream",
             "checkpoint selected on the dev set every 125 steps; released: the last one",
         ),
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage.
-
-        Raises:
-            InputError: a share above 1, or no length between the shortest and the longest sentence.
-        """
-        share, bounds = (
-            float(options["share"]),
-            [int(options[f"{end}_sentence"]) for end in ("shortest", "longest")],
-        )
-        if share > 1:
-            raise InputError(f"share {share:g}", where="crop.share", expected="0 to 1")
-        if bounds[0] > bounds[1]:
+        """Describe the one stage."""
+        shortest, longest = int(options["shortest_sentence"]), int(options["longest_sentence"])
+        if shortest > longest:
             raise InputError(
-                f"no sentence has {bounds[0]} characters or more and {bounds[1]} or fewer",
+                f"shortest_sentence {shortest} is above longest_sentence {longest}",
                 where="crop.shortest_sentence",
-                expected=f"at most crop.longest_sentence, {bounds[1]}",
+                expected=f"at most crop.longest_sentence, {longest}",
             )
         return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train on two views of each text: the stage, as :func:`bench.training.train_towers`."""
+        """Train on two views of each text, as :func:`bench.training.train_towers`."""
         tower = nn.load_backbone(context.model)
         return training.train_towers(
             context,

@@ -25,60 +25,31 @@ def ascend_noise(
     steps: int,
     rate: float,
 ) -> torch.Tensor:
-    """Noise after some steps of gradient ascent on InfoNCE, in which it is every anchor's negative.
+    """Move noise (M, H) by steps of gradient ascent on InfoNCE, in which it is every anchor's negative.
 
     In each step g_k <- g_k + r d_k / ||d_k||, d_k the gradient to g_k of mean_i -log softmax([S_i ; N_i])_i,
-    S_ij = cos(z_i, z'_j) / tau, N_ik = cos(z_i, g_k) / tau. But for a positive factor
-    d_k = sum_i q_ik (z_i / ||z_i|| - cos(z_i, g_k) g_k / ||g_k||), q_ik = e^{N_ik} / Z_i over their sum over
-    i, Z_i the sum of row i (Zhou et al. 2022). Nothing has a gradient.
-
-    Args:
-        noise: g, (M, H).
-        anchors: z, (B, H).
-        positives: z', (B, H).
-        tau: Temperature, above 0.
-        steps: How many, 0 or more.
-        rate: r, the length of a step.
-
-    Returns:
-        (M, H); a row whose gradient is 0 stays.
-
-    Example:
-        >>> z, g = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]])
-        >>> ascend_noise(g, z, z, tau=0.05, steps=1, rate=0.5)  # towards the only anchor, along the circle
-        tensor([[0.5000, 2.0000]])
+    S_ij = cos(z_i, z'_j) / tau, N_ik = cos(z_i, g_k) / tau. Up to a positive factor d_k is sum_i q_ik (z_i /
+    ||z_i|| - cos(z_i, g_k) g_k / ||g_k||), q_ik = e^{N_ik} / Z_i over their sum over i, Z_i the sum of row i
+    (Zhou et al. 2022). A row with gradient 0 stays. All is constant.
     """
     with torch.no_grad():
-        unit, own = (
-            torch.nn.functional.normalize(anchors, dim=1, eps=1e-8),
-            losses.cosine_matrix(anchors, positives) / tau,
-        )
+        unit = torch.nn.functional.normalize(anchors, dim=1, eps=1e-8)
+        own = losses.cosine_matrix(anchors, positives) / tau
         for _ in range(steps):
             cosines = losses.cosine_matrix(anchors, noise)
             rows = torch.cat([own, cosines / tau], dim=1).logsumexp(1, keepdim=True)
             shares = (cosines / tau - rows).softmax(0)
-            along = (shares * cosines).sum(0).unsqueeze(1) * torch.nn.functional.normalize(
-                noise, dim=1, eps=1e-8
-            )
+            direction = torch.nn.functional.normalize(noise, dim=1, eps=1e-8)
+            along = (shares * cosines).sum(0).unsqueeze(1) * direction
             noise = noise + rate * torch.nn.functional.normalize(shares.T @ unit - along, dim=1)
         return noise
 
 
 def cell_cross_entropy(logits: torch.Tensor) -> torch.Tensor:
-    """Binary cross-entropy of every cell of p = softmax(logits), column i of row i being right.
+    """Binary cross-entropy of every cell of p = softmax(logits), (B, K), where cell (i, i) is right.
 
-    L = -1 / (B K) sum_i [log p_ii + sum_{j != i} log(1 - p_ij)]. A row's largest 1 - p is summed of the other
-    cells, so nothing is lost where p rounds to 1.
-
-    Args:
-        logits: (B, K), K at least B.
-
-    Returns:
-        Scalar, at least 0; 0 for K = 1.
-
-    Example:
-        >>> round(cell_cross_entropy(torch.tensor([[1.0, 3.0]]).log()).item(), 4)  # -(log 1/4 + log 1/4) / 2
-        1.3863
+    L = -1 / (B K) sum_i [log p_ii + sum_{j != i} log(1 - p_ij)]. A row's largest 1 - p is summed from the
+    other cells, so it stays exact where p rounds to 1.
     """
     right = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     logs, top = logits.log_softmax(1), logits.argmax(1, keepdim=True)
@@ -97,32 +68,12 @@ def debiased_nce(
     *,
     form: str = "released",
 ) -> torch.Tensor:
-    """DCLR's loss: contrast with the batch and with noise, where some pairs are no negatives.
+    """DCLR's loss: contrast with the batch and with noise, where like pairs are excluded (Zhou et al. 2022).
 
-    s_i = [cos(z_i, z'_j) / tau ; cos(z_i, g_k) / tau]; w_ij = 0 where j != i and pair (i, j) is alike, else
-    1. ``paper``: mean_i -log(e^{s_ii} / sum_j w_ij e^{s_ij}). ``released``: :func:`cell_entropy` of w s,
-    where such a pair keeps a logit of 0 (Zhou et al. 2022). Gradient reaches z and z'.
-
-    Args:
-        anchors: z, (B, H).
-        positives: z', (B, H).
-        noise: g, (M, H), M from 0.
-        alike: (B, B), True for pairs of like meaning; its diagonal doesn't count. None for none.
-        tau: Temperature, above 0.
-        form: "released" or "paper".
-
-    Returns:
-        Scalar, at least 0.
-
-    Raises:
-        ValueError: shapes that don't fit, a temperature that isn't above 0, another form.
-
-    Example:
-        >>> z, g = torch.eye(2), torch.empty(0, 2)
-        >>> round(debiased_nce(z, z, g, None, tau=1.0, form="paper").item(), 4)  # ln(1 + 1 / e)
-        0.3133
-        >>> round(debiased_nce(z, z, g, torch.ones(2, 2).bool(), tau=1.0, form="paper").item(), 4)
-        0.0
+    s_i = [cos(z_i, z'_j) / tau ; cos(z_i, g_k) / tau]; w_ij = 0 where j != i and pair (i, j) is alike,
+    otherwise 1. ``paper``: mean_i -log(e^{s_ii} / sum_j w_ij e^{s_ij}). ``released``:
+    :func:`cell_cross_entropy` of w s, where such a pair keeps a logit of 0. ``alike`` is (B, B), its diagonal
+    is ignored.
     """
     losses.check_same_shape("(B, H)", anchors=anchors, positives=positives)
     losses.check_tau(tau)
@@ -143,13 +94,7 @@ def debiased_nce(
 
 
 class DCLRStep(NamedTuple):
-    """What a step of DCLR reads.
-
-    Args:
-        views: The sentences twice.
-        noise: Gaussian vectors, (M, H).
-        asked: What the complement is asked; None without one.
-    """
+    """Inputs of a step: the sentences twice, Gaussian vectors (M, H), the query of the complement."""
 
     views: nn.TokenBatch
     noise: torch.Tensor
@@ -157,13 +102,7 @@ class DCLRStep(NamedTuple):
 
 
 class DCLRObjective(training.EncoderWithHead):
-    """(Sentence number, token row) pairs to :func:`debiased_nce`.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        context: The stage: its options, its text, its member ``complement`` if any, the noise's stream.
-    """
+    """(Sentence number, token row) pairs to :func:`debiased_nce`."""
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__(model, pad_id)
@@ -180,18 +119,20 @@ class DCLRObjective(training.EncoderWithHead):
             self.pooler = init_linear(self.size) if pooler is None else pooler
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> DCLRStep:
-        """Each step has noise of its own; padding that the encoder attends to becomes tokens here."""
-        numbers, rows = [number for number, _ in batch], [row for _, row in batch]
+        """Draw the step's noise; padding that the encoder attends to becomes tokens here."""
+        rows = [row for _, row in batch]
         if not self.mask_padding:
             longest = max(map(len, rows))
             rows = [row + [self.pad_id] * (longest - len(row)) for row in rows]
         count = int(self.times * len(rows))
         noise = torch.randn(count, self.size, generator=self.draws)
-        asked = None if self.complement is None else self.complement.prepare(numbers, self.device)
+        asked = None
+        if self.complement is not None:
+            asked = self.complement.prepare([number for number, _ in batch], self.device)
         return DCLRStep(self.tokens([*rows, *rows]), noise, asked)
 
     def compute(self, prepared: DCLRStep) -> torch.Tensor:
-        """Both views go through one call; the complement's vectors say which pairs are alike."""
+        """Encode both views in one call; the complement's vectors decide which pairs are alike."""
         first, second = self.projected(prepared.views).chunk(2)
         noise = prepared.noise.to(first.dtype)
         noise = ascend_noise(noise, first, second, self.tau, steps=self.steps, rate=self.rate)
@@ -200,7 +141,7 @@ class DCLRObjective(training.EncoderWithHead):
         known = self.complement.vectors(prepared.asked)
         alike = losses.cosine_matrix(known, known) > self.phi
         loss = debiased_nce(first, second, noise, alike, self.tau, form=self.form)
-        return loss + 0 * known.sum()  # a comparison alone would hide what is not a number
+        return loss + 0 * known.sum()  # the sum carries a NaN, which the comparison drops
 
     def projected(self, batch: nn.TokenBatch) -> torch.Tensor:
         """Return z of each token row, (B, H)."""
@@ -210,7 +151,7 @@ class DCLRObjective(training.EncoderWithHead):
         return torch.tanh(self.head(states))
 
     def why_not_finite(self) -> str | None:
-        """The complement's vectors, where they are why."""
+        """Explain a non-finite loss by the complement."""
         return None if self.complement is None else self.complement.why_not_finite()
 
 
@@ -259,22 +200,22 @@ class DCLR(TrainedOnce):
                 "training-only head: a tanh layer on the backbone's own pooler (released), or SimCSE's",
                 ("stacked", "tanh"),
             ),
-            Option("mask_padding", False, "attention in training leaves padding out (released: it doesn't)"),
+            Option("mask_padding", False, "attention in training leaves padding out (released: false)"),
             Option("tau", 0.05, "temperature", minimum=1e-4),
             *usual_options(batch_size=128, epochs=3),
         ),
         deviations=(
             "released: a SimCSE checkpoint weighs by the output of its head, with dropout, on 32 tokens and "
-            "attending to padding; here a method on the profile's backbone, trained with the run's seed, "
-            "weighs by its own vectors of whole sentences (complement=hf:FOLDER takes a checkpoint)",
-            "phi is a cosine at every tau; released: the cosine / tau is compared with 20 phi, so phi itself "
-            "holds at tau 0.05 alone",
-            "released: a weight of 0 turns a logit into 0, so a term e^0 stays; loss=paper leaves it out of "
-            "InfoNCE's sum, which holds the positive here, and may not in the paper (unverified)",
-            "released: log(1 - p) is not a number where p rounds to 1; here it is exact",
-            "the gradient to the noise is written out, and a noise vector without one stays (released: 0)",
-            "the noise's gradient is of the released objective, with batch negatives; the paper's has none "
-            "(unverified), and the temperature is the same",
+            "attending to padding",
+            "the complement is a method on the profile's backbone, trained with the run's seed; it weighs by "
+            "its own vectors of whole sentences (complement=hf:FOLDER takes a checkpoint)",
+            "phi is a cosine at every tau; released: cosine / tau above 20 phi, the same at tau 0.05",
+            "released: a weight of 0 turns a logit into 0, so a term e^0 stays; loss=paper drops the term",
+            "InfoNCE's sum holds the positive; the paper's may leave it out (unverified)",
+            "released: log(1 - p) is NaN where p rounds to 1; here it is exact",
+            "the gradient to the noise is written out; a noise vector with gradient 0 stays (released: 0)",
+            "the noise's gradient is of the released objective, with batch negatives and the same "
+            "temperature; the paper's has only noise (unverified)",
             "released: STS-B and SICK-R are the dev set, read by the pooler; here the profile's by [CLS]",
             "a backbone without a pooler gets a fresh one in training",
             ADAMW_EPS,
@@ -284,22 +225,18 @@ class DCLR(TrainedOnce):
     )
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
-        """The complement, if any."""
+        """Name the complement, if any."""
         return {"complement": str(options["complement"])} if options["complement"] else {}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage; its key names the complement by what it is, whatever text asked for it."""
+        """Describe the one stage; its key identifies the complement by its content."""
         own = {name: value for name, value in options.items() if name != "complement"}
         return tuple(replace(spec, inputs=tuple(self.members(options))) for spec in super().stages(own))
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with noise and weighted negatives; the member ``complement``, if any, weighs: the stage.
+        """Train with noise and weighted negatives, as :func:`bench.training.train_towers`."""
 
-        Argument and result are those of :func:`bench.training.train_towers`, which has the errors.
-        """
-        return training.train_towers(
-            context,
-            [nn.load_backbone(context.model)],
-            lambda model, pad_id: DCLRObjective(model, pad_id, context),
-            numbered=True,
-        )
+        def objective(model: Any, pad_id: int) -> DCLRObjective:
+            return DCLRObjective(model, pad_id, context)
+
+        return training.train_towers(context, [nn.load_backbone(context.model)], objective, numbered=True)

@@ -21,20 +21,14 @@ from bench.training.recipe import TrainedOnce, init_linear, training_options
 def fresh_decoder(
     size: int, layers: int, heads: int, inner: int, dropout: float
 ) -> torch.nn.TransformerDecoder:
-    """Return Vaswani's decoder, its layers ReLU and norms behind, drawn from torch's state.
+    """Return Vaswani's decoder (ReLU, norms behind), drawn from torch's state.
 
     Linear layers are normal with std 0.02 and biases 0; queries, keys and values are Xavier uniform, the same
-    in all layers (released).
-
-    Raises:
-        InputError: heads that don't divide the width.
+    in all layers (released). InputError: the width is no multiple of the heads.
     """
     if size % heads:
-        raise InputError(
-            f"{heads} heads don't divide the backbone's width {size}",
-            where="denosent.decoder_heads",
-            expected=f"a divisor of {size}",
-        )
+        message = f"{heads} heads don't divide the backbone's width {size}"
+        raise InputError(message, where="denosent.decoder_heads", expected=f"a divisor of {size}")
     layer = torch.nn.TransformerDecoderLayer(size, heads, inner, dropout, batch_first=True)
     decoder = torch.nn.TransformerDecoder(layer, layers)
     for module in decoder.modules():
@@ -45,34 +39,19 @@ def fresh_decoder(
 
 
 def load_tied_head(context: StageContext, tower: tuple[Any, Any]) -> training.TiedHead:
-    """Load the masked language model whose head the decoder's states go through.
-
-    Raises:
-        InputError: a head that can't be loaded, of another vocabulary or of another size.
-    """
+    """Load the masked language model's head for the decoder; InputError: another vocabulary or size."""
     pretrained, vocabulary = nn.load_masked_lm(context.auxiliaries["mlm_head"])
     where = f"mlm_head {context.config['mlm_head']}"
     nn.check_same_vocabulary(tower[1], vocabulary, where=where)
     own, table = (tuple(model.get_input_embeddings().weight.shape) for model in (pretrained, tower[0]))
     if own != table:
-        raise InputError(
-            f"its word embeddings are {own}, the backbone's {table}",
-            where=where,
-            expected="a model of the backbone's size",
-        )
+        message = f"its word embeddings are {own}, the backbone's {table}"
+        raise InputError(message, where=where, expected="a model of the backbone's size")
     return training.TiedHead(nn.copy_mlm_head(pretrained))
 
 
 class DenoSentObjective(training.Objective):
-    """(Sentence number, token row) pairs to prompted InfoNCE and the denoising loss, weighted.
-
-    Args:
-        model: The transformer, a BertModel or RobertaModel.
-        prompt: The template, with a tokenizer of its own.
-        lm_head: V, tied to the model's word embeddings.
-        context: The stage; its text and translations are read in the template here, so the token rows don't
-            matter.
-    """
+    """(Sentence number, token row) pairs to prompted InfoNCE and denoising; only the numbers count."""
 
     def __init__(
         self, model: Any, prompt: nn.Prompt, lm_head: training.TiedHead, context: StageContext
@@ -85,9 +64,7 @@ class DenoSentObjective(training.Objective):
         self.weights = float(config["contrastive_weight"]), float(config["generative_weight"])
         self.tau, self.noise = float(config["tau"]), float(config["noise"])
         self.longest = prompt.length - 2 + int(config["max_length"])  # both count the special tokens
-        self.pad_id, self.mask_id = (
-            getattr(prompt.tokenizer, f"{kind}_token_id") for kind in ("pad", "mask")
-        )
+        self.pad_id, self.mask_id = prompt.tokenizer.pad_token_id, prompt.tokenizer.mask_token_id
         size, generative = model.config.hidden_size, bool(self.weights[1])
         layers, heads, inner = (int(config[f"decoder_{name}"]) for name in ("layers", "heads", "inner"))
         self.head = init_linear(size)
@@ -99,11 +76,9 @@ class DenoSentObjective(training.Objective):
     def prepare(
         self, batch: Sequence[tuple[int, list[int]]]
     ) -> tuple[nn.TokenBatch, training.MaskedRows | None]:
-        """Both sentences of each pair, all first ones before all second ones; and what is to be restored."""
-        first, second = (
-            self.prompt.rows([texts[number] for number, _ in batch], self.longest)
-            for texts in (self.read, self.restored)
-        )
+        """Put both sentences of each pair into the template, first ones first, and what is to be restored."""
+        first = self.prompt.rows([self.read[number] for number, _ in batch], self.longest)
+        second = self.prompt.rows([self.restored[number] for number, _ in batch], self.longest)
         tokens = training.token_batch([*first, *second], self.pad_id, self.encoder, once=False)
         if self.decoder is None:
             return tokens, None
@@ -112,7 +87,7 @@ class DenoSentObjective(training.Objective):
         return tokens, training.MaskedRows(chunk, places, chunk.ids.flatten()[places])
 
     def compute(self, prepared: tuple[nn.TokenBatch, training.MaskedRows | None]) -> torch.Tensor:
-        """One call of the encoder for the pairs, one of the decoder for what is restored."""
+        """Encode the pairs in one call, decode in one call."""
         tokens, gaps = prepared
         first, second = self.head(training.batch_mask_states(self.encoder, tokens, self.mask_id)).chunk(2)
         contrastive, generative = self.weights
@@ -120,20 +95,16 @@ class DenoSentObjective(training.Objective):
         return loss if gaps is None else loss + generative * self.restoration(gaps, first)
 
     def restoration(self, gaps: training.MaskedRows, vectors: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy of all tokens, from their noised embeddings and a vector each, (B, H)."""
+        """Cross-entropy of all tokens, from their noised embeddings and vectors (B, H)."""
         with training.autocast_towers(vectors.device):
-            given = torch.nn.functional.dropout(self.embedded(gaps.chunk), self.noise, self.module.training)
+            with torch.no_grad():
+                embeddings = training.to_float32(self.encoder.embeddings(input_ids=gaps.chunk.ids))
+            given = torch.nn.functional.dropout(embeddings, self.noise, self.module.training)
             padding = gaps.chunk.mask == 0
             states = self.decoder(given, vectors.unsqueeze(1), tgt_key_padding_mask=padding)
             words = self.encoder.embeddings.word_embeddings.weight
             logits = self.lm_head(states.flatten(0, 1)[gaps.places], words)
         return losses.masked_lm_loss(logits, gaps.targets)
-
-    def embedded(self, chunk: nn.Chunk) -> torch.Tensor:
-        """Output of the embedding layer, constant: (B, L, H)."""
-        with torch.no_grad():
-            states: torch.Tensor = training.to_float32(self.encoder.embeddings(input_ids=chunk.ids))
-            return states
 
 
 @add_method
@@ -147,7 +118,7 @@ class DenoSent(TrainedOnce):
         tags=("prompts", "decoder"),
         passes=12.6,
         kind="baseline",
-        summary="DenoSent: a decoder restores a heavily noised sentence from a vector, beside InfoNCE",
+        summary="DenoSent: InfoNCE, and a decoder that restores a heavily noised sentence from a vector",
         version=1,
         paper="Wang, Li, He, Sun, Qiu 2024, DenoSent: A Denoising Objective for Self-Supervised Sentence "
         "Representation Learning, AAAI",
@@ -157,7 +128,7 @@ class DenoSent(TrainedOnce):
             "z = W h(x) + b, z' = W h(y) + b",
             "L_c = mean_i -log softmax_j(cos(z_i, z'_j) / tau)_i",
             "E(y): output of the embedding layer, constant; D: fresh decoder layers, self-attention over y "
-            "without a causal mask and cross-attention to z alone",
+            "without a causal mask and cross-attention to z",
             "u = V(D(dropout_p(E(y)); z)), V the masked-LM head with the backbone's word embeddings",
             "L_d = mean over all tokens of all y, the template's included, of CE(u, the token)",
             "L = contrastive_weight L_c + generative_weight L_d; at inference h(x), without W",
@@ -185,7 +156,7 @@ class DenoSent(TrainedOnce):
             Option(
                 "restored",
                 "copy",
-                "what the decoder restores: the translation from the sentence's vector, or the reverse",
+                "the decoder restores the translation from the sentence's vector, or the reverse",
                 ("copy", "sentence"),
             ),
             Option("template", '"{sentence}" means {mask}.', "text with {sentence} and {mask}"),
@@ -194,24 +165,24 @@ class DenoSent(TrainedOnce):
             PROMPT_POOLING_OPTION,
         ),
         deviations=(
-            "settings of the released command, whose checkpoint scores 79.56 (paper: 79.33); the paper has "
-            "tau=0.03, lr=5e-5 and both weights 1",
-            "released: the decoder restores the second column from the first one's vector; which of them is "
-            "the translation is not verified, restored=sentence takes them the other way round",
+            "settings of the released command (its checkpoint: 79.56); the paper (79.33) has tau=0.03, "
+            "lr=5e-5 and both weights 1",
+            "released: the decoder restores the second column from the first one's vector; whether that is "
+            "the translation is unverified (restored=sentence restores the other)",
             "chosen on the profile's dev set, as in the paper; released: by the mean of STS-B's and SICK-R's",
             "all sentences are trained on; released: a tenth is left out, 5,000 steps of 64 see a third",
             "released: evaluated sentences too are cut at 32 tokens; here where the input ends",
             "cut sentences keep their subwords; released: they are written out and read again",
             "the embeddings that the decoder reads have dropout of their own, not that of the encoder's pass",
-            "the paper's second way of rewriting sentences, by a large language model, is not here",
-            "published for bert-base alone",
+            "left out: the paper's rewriting of sentences by a large language model",
+            "published only for bert-base",
         ),
         published_names=(("denosent", "as published: profile bert-base"),),
         auxiliaries=("mlm_head",),
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage."""
+        """Describe the one stage."""
         card = self.card
         config = {key: value for key, value in options.items() if key not in ("rtt", "pooling")}
         text = TRAIN if options["rtt"] == "none" else paired(str(options["rtt"]))
@@ -225,31 +196,19 @@ class DenoSent(TrainedOnce):
         return build_prompted_encoder(context, "denosent", str(context.options["template"]))
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with the denoising decoder: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: a noise or weights that leave nothing to learn from, a template that can't be used,
-                too long a ``max_length``, a masked-LM head that doesn't fit, or a backbone that is no BERT.
-        """
+        """Train with the denoising decoder, as :func:`bench.training.train_towers`."""
         config, tower = context.config, nn.load_backbone(context.model)
-        if not 0 <= float(config["noise"]) < 1:
-            raise InputError(
-                f"noise {config['noise']}", where="denosent.noise", expected="0 or more and less than 1"
-            )
         if not (config["contrastive_weight"] or config["generative_weight"]):
             raise InputError(
-                "both losses weigh nothing", where="denosent.generative_weight", expected="a weight above 0"
+                "both losses have weight 0", where="denosent.generative_weight", expected="a weight above 0"
             )
-        prompt = nn.Prompt(
-            copy.deepcopy(tower[1]), str(config["template"])
-        )  # a dev evaluation uses the other one
+        # a copy: a dev evaluation uses the tower's tokenizer
+        prompt = nn.Prompt(copy.deepcopy(tower[1]), str(config["template"]))
         dev = nn.TransformerEncoder(tower, "mask", template=str(config["template"]), device=context.device)
         room = nn.TransformerEncoder(tower).max_length - prompt.length + 2
         if int(config["max_length"]) > room:
             raise InputError(
-                f"max_length {config['max_length']} and a template are longer than the model's longest input",
+                f"max_length {config['max_length']} and the template exceed the model's longest input",
                 expected=f"a max_length up to {room}",
             )
         head = load_tied_head(context, tower)

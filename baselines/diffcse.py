@@ -24,14 +24,10 @@ _CUDA_ROWS, _ROWS = 256, 32  # of the generator: its logits over the vocabulary 
 
 
 def build_training_head(size: int, kind: str) -> Any:
-    """Return the training-only head, fresh (weights normal with std 0.02).
+    """Return the fresh training-only head (weights normal with std 0.02): "tanh" is SimCSE's.
 
-    "bn" is g_BN(h) = BN2(W2 ReLU(BN1(W1 h))) with W1: H -> 2H and W2: 2H -> H without bias and BN2 without
-    affine parameters; in training its statistics are those of all rows it gets. "tanh" is SimCSE's.
-
-    Args:
-        size: H.
-        kind: "bn" or "tanh".
+    "bn" is g_BN(h) = BN2(W2 ReLU(BN1(W1 h))) with W1: H -> 2H and W2: 2H -> H without bias, BN2 without
+    affine parameters; its training statistics are those of all rows of a call.
     """
     if kind == "tanh":
         return torch.nn.Sequential(init_linear(size), torch.nn.Tanh())
@@ -48,54 +44,21 @@ def build_training_head(size: int, kind: str) -> Any:
 
 
 def label_replaced_tokens(edited: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Labels of replaced-token detection: 1 where an attended token was replaced by another, else 0.
-
-    Args:
-        edited: x'', (N, L) token ids.
-        ids: x, (N, L).
-        mask: (N, L), 1 on tokens and 0 on padding.
-
-    Returns:
-        r, (N, L), integers.
-    """
+    """Label (N, L) tokens: 1 where an attended token was replaced by another, otherwise 0."""
     return ((edited != ids) & mask.bool()).long()
 
 
 def rtd_loss(
     logits: torch.Tensor, replaced: torch.Tensor, mask: torch.Tensor, reduction: str = "cells"
 ) -> torch.Tensor:
-    """Replaced-token detection: cross-entropy of each token's two logits against its label.
+    """Replaced-token detection: cross-entropy of logits o (N, L, 2) against labels r (N, L).
 
     "cells", the released code: 1 / (N L) sum_{n,t} CE(o_nt, r_nt) over all cells, padding with its label 0.
     "sentence", the paper (Chuang et al. 2022): 1 / N sum_n sum_t CE(o_nt, r_nt) over the attended tokens.
-
-    Args:
-        logits: o, (N, L, 2).
-        replaced: r, (N, L), 0 or 1.
-        mask: (N, L), 1 on tokens and 0 on padding.
-        reduction: "cells" or "sentence".
-
-    Returns:
-        Scalar, at least 0.
-
-    Raises:
-        ValueError: shapes that don't fit, or an unknown reduction.
-
-    Example:
-        >>> logits, mask = torch.zeros(1, 4, 2), torch.tensor([[1, 1, 1, 0]])
-        >>> replaced = label_replaced_tokens(torch.tensor([[2, 7, 5, 0]]), torch.tensor([[2, 7, 8, 0]]), mask)
-        >>> replaced.tolist()
-        [[0, 0, 1, 0]]
-        >>> round(rtd_loss(logits, replaced, mask).item(), 4)  # ln 2 a cell
-        0.6931
-        >>> round(rtd_loss(logits, replaced, mask, "sentence").item(), 4)  # ln 2 a token, three of them
-        2.0794
     """
     if logits.shape != (*replaced.shape, 2) or mask.shape != replaced.shape:
-        raise ValueError(
-            f"logits {tuple(logits.shape)}, labels {tuple(replaced.shape)} and mask {tuple(mask.shape)} "
-            "must be (N, L, 2), (N, L) and (N, L)"
-        )
+        shapes = ", ".join(str(tuple(x.shape)) for x in (logits, replaced, mask))
+        raise ValueError(f"logits, labels and mask {shapes} must be (N, L, 2), (N, L) and (N, L)")
     if reduction not in ("cells", "sentence"):
         raise ValueError(f"reduction {reduction!r} must be 'cells' or 'sentence'")
     if reduction == "cells":
@@ -107,43 +70,32 @@ def rtd_loss(
 def split_masked_rows(
     masked: torch.Tensor, mask: torch.Tensor, device: torch.device | str
 ) -> tuple[nn.Chunk, ...]:
-    """Cut a masked text into what the generator reads at a time.
-
-    Args:
-        masked: Masked ids, (N, L), on the CPU.
-        mask: (N, L), 1 on tokens and 0 on padding.
-        device: Where they will go; a CPU is told of a portion without padding.
-    """
+    """Cut masked ids (N, L) on the CPU into chunks for the generator on ``device``."""
     kind = torch.device(device).type
     rows = _CUDA_ROWS if kind == "cuda" else _ROWS
-    cut = zip(torch.split(masked, rows), torch.split(mask, rows), strict=True)
-    return tuple(nn.wrap_chunk(ids, None if kind != "cuda" and m.all() else m) for ids, m in cut)
+    chunks = []
+    for ids, part in zip(torch.split(masked, rows), torch.split(mask, rows), strict=True):
+        unpadded = kind != "cuda" and part.all()
+        chunks.append(nn.wrap_chunk(ids, None if unpadded else part))
+    return tuple(chunks)
 
 
 def generate_edits(
     generator: Any, chunks: Sequence[nn.Chunk], *, cls_id: int, draws: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Let the generator fill in a masked text: x'', without gradient.
+    """Let the generator fill in the masked chunks: token ids x'' (N, L), 0 on padding, without gradient.
 
-    Args:
-        generator: Masked language model; its dropout is active in train mode.
-        chunks: The N rows, masked, all of length L; see :func:`portions`.
-        cls_id: Put at position 0 of every row, whatever the generator predicts.
-        draws: (N, L), uniform in [0, 1): each draws its token from the generator's distribution, by the
-            inverse of the cumulated one. None takes the most probable token.
-
-    Returns:
-        (N, L) token ids at every position, masked or not; 0 on padding.
+    ``draws`` (N, L), uniform in [0, 1), sample each token from the generator's distribution by its cumulated
+    one; None takes the most probable token. Position 0 is ``cls_id``. The generator's dropout is active in
+    train mode.
     """
     parts, start = [], 0
     with torch.no_grad():
         for chunk in chunks:
             logits = nn.compute_lm_logits(generator, chunk)
-            if draws is None:
-                parts.append(logits.argmax(-1))
-            else:
-                parts.append(_sample_tokens(logits, draws[start : start + len(logits)]))
-            start += len(logits)
+            end = start + len(logits)
+            parts.append(logits.argmax(-1) if draws is None else _sample_tokens(logits, draws[start:end]))
+            start = end
     edited = torch.cat(parts) * torch.cat([chunk.mask for chunk in chunks])
     edited[:, 0].fill_(cls_id)
     return edited
@@ -153,19 +105,12 @@ def _sample_tokens(logits: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     """The first token at which the cumulated distribution is above the number drawn."""
     below = nn.to_float64(logits).softmax(-1).cumsum(-1)  # float32 would lose rare tokens of a vocabulary
     wanted = nn.to_float64(draws).unsqueeze(-1) * below[..., -1:]
-    found = torch.searchsorted(below, wanted, right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
-    return found.to(logits.device)
+    tokens = torch.searchsorted(below, wanted, right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
+    return tokens.to(logits.device)
 
 
 class DiffCSEStep(NamedTuple):
-    """What replaced-token detection needs of a step, all rows padded to the longest.
-
-    Args:
-        chunk: x, (2B, L), unmasked.
-        masked: The same for the generator, masked, in :func:`portions`.
-        chosen: True where a token was chosen for masking, (2B, L).
-        draws: (2B, L) for :func:`edited_tokens`, or None.
-    """
+    """Inputs of the detection: x (2B, L), its masked chunks, chosen places (2B, L), draws (2B, L) or None."""
 
     chunk: nn.Chunk
     masked: tuple[nn.Chunk, ...]
@@ -177,14 +122,8 @@ class DiffCSEObjective(training.Objective):
     """Token rows to InfoNCE on the head's output plus weighted replaced-token detection.
 
     Trained: the encoder, the head, the discriminator D (a copy of the encoder as it is now) and its token
-    classifier c. The generator is frozen. The edited sentence reaches D as its own embeddings, the first of
-    which is replaced by the sentence vector: that is the only way from the detection loss to the encoder.
-
-    Args:
-        model: The transformer, a BertModel or RobertaModel.
-        tokenizer: Its tokenizer.
-        generator: Masked language model of the same vocabulary.
-        context: The stage: its options, and the streams of what is masked and of sampled replacements.
+    classifier c. The generator is frozen. The edited sentence reaches D as its own embeddings with the
+    sentence vector in the first place: the only way from the detection loss to the encoder.
     """
 
     def __init__(self, model: Any, tokenizer: Any, generator: Any, context: StageContext) -> None:
@@ -195,9 +134,9 @@ class DiffCSEObjective(training.Objective):
         if not config["generator_dropout"]:
             nn.set_dropout(generator, 0.0)
         self.config, self.tokenizer, self.cls_id = config, tokenizer, int(tokenizer.cls_token_id)
-        self.masks = training.randomness.generator(seed, f"mask/{role}")
+        self.masks = training.generator(seed, f"mask/{role}")
         sampled = config["replacement"] == "sample"
-        self.draws = training.randomness.generator(seed, f"replacement/{role}") if sampled else None
+        self.draws = training.generator(seed, f"replacement/{role}") if sampled else None
         size = model.config.hidden_size
         self.encoder, self.generator = model, generator
         self.head = build_training_head(size, str(config["head"]))
@@ -205,22 +144,21 @@ class DiffCSEObjective(training.Objective):
         self.classifier = torch.nn.Linear(size, 2)  # torch's own initial weights, as released
 
     def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, DiffCSEStep | None]:
-        """Both views, all first ones before all second ones; and what is masked and drawn for the edits."""
+        """Put all first views before all second ones; mask and draw for the edits."""
         views, pad_id = [*batch, *batch], self.tokenizer.pad_token_id
         tokens = training.token_batch(views, pad_id, self.encoder)
         if not self.config["rtd_weight"]:
             return tokens, None
         chunk = nn.pad_chunk(views, pad_id, masked=self.device.type == "cuda")
-        masked, chosen = training.mask_tokens(
-            chunk.ids, self.tokenizer, float(self.config["mask"]), self.masks
-        )
+        share = float(self.config["mask"])
+        masked, chosen = training.mask_tokens(chunk.ids, self.tokenizer, share, self.masks)
         draws = None
         if self.draws is not None:
             draws = torch.rand(masked.shape, generator=self.draws, dtype=torch.float64)
         return tokens, DiffCSEStep(chunk, split_masked_rows(masked, chunk.mask, self.device), chosen, draws)
 
     def compute(self, prepared: tuple[nn.TokenBatch, DiffCSEStep | None]) -> torch.Tensor:
-        """InfoNCE of the heads' outputs, and the detection."""
+        """Add InfoNCE of the head's outputs and the detection."""
         tokens, edits = prepared
         states = training.batch_states(self.encoder, tokens)
         projected = self.head(states)
@@ -238,13 +176,13 @@ class DiffCSEObjective(training.Objective):
             edited = generate_edits(self.generator, edits.masked, cls_id=self.cls_id, draws=edits.draws)
         if self.config["edited"] == "masked":
             edited = torch.where(edits.chosen, edited, ids * mask)
-        found = self.discriminator.embeddings(input_ids=edited)
-        found = torch.cat([vectors.unsqueeze(1), found[:, 1:]], dim=1)
+        states = self.discriminator.embeddings(input_ids=edited)
+        states = torch.cat([vectors.unsqueeze(1), states[:, 1:]], dim=1)
         with training.autocast_towers(mask.device):
-            attended = nn.build_attention_mask(self.encoder.config, edits.chunk, found.dtype)
-            found = training.to_float32(nn.run_layers(self.discriminator.encoder.layer, found, attended))
+            attended = nn.build_attention_mask(self.encoder.config, edits.chunk, states.dtype)
+            states = training.to_float32(nn.run_layers(self.discriminator.encoder.layer, states, attended))
         labels = label_replaced_tokens(edited, ids, mask)
-        return rtd_loss(self.classifier(found), labels, mask, str(self.config["rtd_reduction"]))
+        return rtd_loss(self.classifier(states), labels, mask, str(self.config["rtd_reduction"]))
 
 
 @add_method
@@ -279,7 +217,7 @@ class DiffCSE(TrainedOnce):
             Option(
                 "rtd_input",
                 "after_head",
-                "what the discriminator gets: the head's output or h",
+                "input of the discriminator: the head's output or h",
                 ("after_head", "before_head"),
             ),
             Option(
@@ -305,12 +243,11 @@ class DiffCSE(TrainedOnce):
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
-            "the generator is the backbone with its own masked-LM head; profiles bert-base and roberta-base "
-            "take the released distilbert-base-uncased and distilroberta-base, minilm takes what bench "
-            "pretrain --profile minilm-mlm makes",
+            "the generator is the backbone with its own masked-LM head; bert-base and roberta-base take the "
+            "released distilbert-base-uncased and distilroberta-base, minilm the model of minilm-mlm",
             "random replacements in masking are ordinary tokens; the released code may draw a special one",
-            "a sampled replacement is drawn by inverting the generator's cumulated distribution, a number a "
-            "token, instead of a multinomial draw: the same distribution (version 2 of the stage)",
+            "replacements are sampled by inverting the cumulated distribution, a number a token; released: "
+            "multinomial draws, the same distribution (version 2 of the stage)",
             "rate, mask share and weight for roberta-base are not verified",
             ADAMW_EPS,
         ),
@@ -320,18 +257,12 @@ class DiffCSE(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage; with sampled replacements its version is 2, see the card's deviations."""
+        """Describe the one stage; sampled replacements have version 2 (the card's deviations)."""
         (stage,) = super().stages(options)
         return (replace(stage, version=2) if options["replacement"] == "sample" else stage,)
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with the contrastive and the replaced-token loss: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: a generator that can't be loaded or has another vocabulary than the backbone.
-        """
+        """Train with the contrastive and the replaced-token loss, as :func:`bench.training.train_towers`."""
         tower = nn.load_backbone(context.model)
         generator, vocabulary = nn.load_masked_lm(context.auxiliaries["generator"])
         nn.check_same_vocabulary(tower[1], vocabulary, where=f"generator {context.config['generator']}")

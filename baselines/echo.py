@@ -28,7 +28,7 @@ class Echo:
         ),
         options=(
             Option(
-                "pooling", "avg", "the mean of the second time's tokens, or the last of them", ("avg", "last")
+                "pooling", "avg", "mean of the second time's tokens, or the last of them", ("avg", "last")
             ),
             Option(
                 "template",
@@ -38,12 +38,11 @@ class Echo:
         ),
         deviations=(
             "the template is that of the paper's section 3; its zero-shot figures are of several wordings, "
-            "the released code's template (Document: ..., Document again: ...) is that of a trained model",
-            "the texts around the sentence are tokenised by themselves, as released; a blank before the "
-            "sentence is read with it",
-            "no end token behind the prompt; the released template pools one too",
-            "a sentence too long for the model is cut both times to what has room; released: each piece to a "
-            "fixed length",
+            "and the released template (Document: ..., Document again: ...) is of a trained model",
+            "the texts around the sentence are tokenised separately, as released; the sentence keeps a blank "
+            "before it",
+            "the prompt has no end token; the released template pools one too",
+            "a sentence that exceeds the model's input is cut both times; released: to a fixed length",
         ),
         deterministic=True,
         needs_backbone=False,

@@ -14,49 +14,28 @@ from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
 from bench.training.recipe import POOLING_OPTION, load_trained_encoder, training_options
 
+# the six encoders, and the round-trip translated copy that each of them learns from
 SUBMODELS = tuple((f"sub{number}", copy) for number, copy in enumerate("abcdef", start=1))
-"""The six encoders and the round-trip translated copy that each of them learns from."""
 _PAPER = (
     "Zong, Zhang 2023, An Ensemble Distillation Framework for Sentence Embeddings with Multilingual "
     "Round-Trip Translation"
 )
-_UNVERIFIED = "languages, rates and lengths of the original are not known; they are TNCSE's first stage's"
-_OUTSIDE = ("rtt", "pairing", "sick", "pooling")
-"""Options about a stage's text and about the encoder that is built: not settings of the stage."""
+_UNVERIFIED = "languages, rates and lengths of the original are unknown; they are TNCSE's first stage's"
+_OUTSIDE = ("rtt", "pairing", "sick", "pooling")  # options that aren't settings of the stage
 
 
 def _training_text(options: Mapping[str, OptionValue], copy: str) -> str:
-    more = SICK if options["sick"] else ""
+    suffix = SICK if options["sick"] else ""
     if options["rtt"] == "none":
-        return TRAIN + more
-    return (paired(copy) if options["pairing"] == "positive" else copy) + more
+        return TRAIN + suffix
+    return (paired(copy) if options["pairing"] == "positive" else copy) + suffix
 
 
 def distillation_loss(student: torch.Tensor, teacher: torch.Tensor, form: str, tau: float) -> torch.Tensor:
-    """EDFSE-D's loss between the student's vectors s and the teacher's t, which are constant.
+    """EDFSE-D's loss between the student's vectors s and the teacher's t, (B, H), t constant.
 
-    ``contrastive`` (the abstract): InfoNCE(s_i, t_j), by :func:`bench.losses.contrastive.info_nce`. ``mse``
-    (what JTCSE says of it): mean_{i,k} (s_ik - t_ik)^2, 0 where the student gives the teacher's sum.
-
-    Args:
-        student: s, (B, H).
-        teacher: t, (B, H).
-        form: "contrastive" or "mse".
-        tau: Temperature of the contrastive form, above 0.
-
-    Returns:
-        Scalar, at least 0.
-
-    Raises:
-        ValueError: different shapes, an unknown form, or a temperature that isn't above 0.
-
-    Example:
-        >>> import torch
-        >>> student, teacher = torch.eye(2), 3 * torch.eye(2)
-        >>> distillation_loss(student, teacher, "mse", tau=0.05).item()  # 4 in two of four cells
-        2.0
-        >>> round(distillation_loss(student, teacher, "contrastive", tau=1.0).item(), 4)
-        0.3133
+    ``contrastive`` (the abstract): InfoNCE(s_i, t_j), by :func:`bench.losses.info_nce`. ``mse`` (by JTCSE's
+    description): mean_{i,k} (s_ik - t_ik)^2.
     """
     if form == "contrastive":
         return losses.info_nce(student, teacher.detach(), tau)
@@ -68,13 +47,7 @@ def distillation_loss(student: torch.Tensor, teacher: torch.Tensor, form: str, t
 
 
 class StudentObjective(training.Objective):
-    """(Sentence number, token row) pairs to the distillation loss.
-
-    Args:
-        model: The transformer that learns.
-        pad_id: Padding id.
-        context: The stage: distillation and tau, and the frozen teacher, which encodes its text.
-    """
+    """(Sentence number, token row) pairs to the distillation loss."""
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__()
@@ -83,44 +56,20 @@ class StudentObjective(training.Objective):
         self.form, self.tau = str(context.config["distillation"]), float(context.config["tau"])
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, training.TeacherQuery]:
-        """The rows for the student, and what the teacher is asked."""
+        """Return the student's rows and the teacher's query."""
         tokens = training.token_batch([row for _, row in batch], self.pad_id, self.encoder)
         return tokens, self.teacher.prepare([number for number, _ in batch], self.device)
 
     def compute(self, prepared: tuple[nn.TokenBatch, training.TeacherQuery]) -> torch.Tensor:
-        """The student's [CLS] against the teacher's vectors."""
+        """Compare the student's [CLS] with the teacher's vectors."""
         tokens, asked = prepared
         states = training.batch_states(self.encoder, tokens)
         goal = self.teacher.vectors(asked).to(states.dtype)
         return distillation_loss(states, goal, self.form, self.tau)
 
     def why_not_finite(self) -> str | None:
-        """The teacher's vectors, where they are why."""
+        """Explain a non-finite loss by the teacher."""
         return self.teacher.why_not_finite()
-
-
-def train_edfse_student(context: StageContext) -> dict[str, Any]:
-    """The stage of the distilled form; the ensemble is the member ``teacher``."""
-    return training.train_towers(
-        context,
-        [nn.load_backbone(context.model)],
-        lambda model, pad_id: StudentObjective(model, pad_id, context),
-        numbered=True,
-    )
-
-
-def _train_one(context: StageContext) -> dict[str, Any]:
-    """The stage of one encoder: SimCSE, with the translations as positives where the text is paired."""
-    if not context.partners:
-        return SimCSE().train(context)
-    tau, tower = float(context.config["tau"]), nn.load_backbone(context.model)
-    partners = nn.TokenRows(tower[1], context.partners, int(context.config["max_length"]))
-    return training.train_towers(
-        context,
-        [tower],
-        lambda model, pad_id: SimCSEObjective(model, pad_id, tau, partners=partners),
-        numbered=True,
-    )
 
 
 @add_method
@@ -138,7 +87,7 @@ class EDFSE:
         paper=_PAPER,
         equations=(
             "k = 1 ... 6: z = tanh(W_k h_cls(x) + b_k), z' of x's k-th translation; "
-            "L_k = mean_i -log softmax_j(cos(z_i, z'_j) / tau)_i, each encoder apart",
+            "L_k = mean_i -log softmax_j(cos(z_i, z'_j) / tau)_i, each encoder separately",
             "at inference h_1 + ... + h_6, the [CLS] of the last layers, without the heads",
         ),
         needs=(Need(FIRST_TOKEN), Need(DROPOUT, "rtt", ("none",), instead="rtt=copies")),
@@ -169,22 +118,29 @@ class EDFSE:
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage an encoder; without translations they differ by their random streams alone."""
+        """Describe one stage an encoder; without translations only their random streams differ."""
         config = tuple(sorted((name, value) for name, value in options.items() if name not in _OUTSIDE))
-        return tuple(
-            StageSpec(
-                role, "edfse_sub", self.card.version, config, self.train, text=_training_text(options, copy)
-            )
-            for role, copy in SUBMODELS
-        )
+        stages = []
+        for role, copy in SUBMODELS:
+            text = _training_text(options, copy)
+            stages.append(StageSpec(role, "edfse_sub", self.card.version, config, self.train, text=text))
+        return tuple(stages)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the sum of the six."""
         return nn.SumEncoder([load_trained_encoder(context, role) for role, _ in SUBMODELS])
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """The stage of one encoder: SimCSE, with the translations as positives where the text is paired."""
-        return _train_one(context)
+        """Train one encoder as SimCSE, with the translations as positives where the text is paired."""
+        if not context.partners:
+            return SimCSE().train(context)
+        tau, tower = float(context.config["tau"]), nn.load_backbone(context.model)
+        partners = nn.TokenRows(tower[1], context.partners, int(context.config["max_length"]))
+
+        def objective(model: Any, pad_id: int) -> SimCSEObjective:
+            return SimCSEObjective(model, pad_id, tau, partners=partners)
+
+        return training.train_towers(context, [tower], objective, numbered=True)
 
 
 @add_method
@@ -209,7 +165,7 @@ class DistilledEDFSE:
             Option(
                 "distillation",
                 "contrastive",
-                "the objective: contrastive (the paper's abstract) or mse (what JTCSE says of it)",
+                "the objective: contrastive (the paper's abstract) or mse (by JTCSE's description)",
                 ("contrastive", "mse"),
             ),
             Option("tau", 0.05, "temperature of the contrastive objective", minimum=1e-4),
@@ -218,7 +174,7 @@ class DistilledEDFSE:
             Option("sick", False, "the student learns from SICK's unlabelled sentences too"),
         ),
         deviations=(
-            "no code was released; which of the two objectives gave the published rows is not known",
+            "no code was released; the objective of the published rows is unknown",
             _UNVERIFIED,
             "the teacher encodes whole sentences, the student their first max_length tokens",
         ),
@@ -226,11 +182,11 @@ class DistilledEDFSE:
     )
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
-        """The teacher."""
+        """Name the teacher."""
         return {"teacher": "edfse"}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """The student's stage."""
+        """Describe the student's stage."""
         config = tuple(sorted((n, value) for n, value in options.items() if n not in ("pooling", "sick")))
         version, text = self.card.version, TRAIN + (SICK if options["sick"] else "")
         return (StageSpec("distill", "edfse_d", version, config, self.train, inputs=("teacher",), text=text),)
@@ -240,5 +196,9 @@ class DistilledEDFSE:
         return load_trained_encoder(context, "distill")
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """The stage of the student; the ensemble is the member ``teacher``."""
-        return train_edfse_student(context)
+        """Train the student on the member ``teacher``, as :func:`bench.training.train_towers`."""
+
+        def objective(model: Any, pad_id: int) -> StudentObjective:
+            return StudentObjective(model, pad_id, context)
+
+        return training.train_towers(context, [nn.load_backbone(context.model)], objective, numbered=True)

@@ -16,13 +16,7 @@ from bench.training.recipe import ADAMW_EPS, TrainedOnce, usual_options
 
 
 class ESimCSEStep(NamedTuple):
-    """What a step of ESimCSE reads.
-
-    Args:
-        views: The sentences, and after them their repeated positives.
-        sentences: The sentences alone, for the momentum copy.
-        fresh: An epoch begins: the queue is emptied.
-    """
+    """Inputs of a step: sentences before their positives, sentences for the copy, whether an epoch begins."""
 
     views: nn.TokenBatch
     sentences: nn.TokenBatch | None
@@ -34,12 +28,6 @@ class ESimCSEObjective(training.EncoderWithHead):
 
     The momentum copy moves in the forward pass, before the optimiser step; its vectors of this batch join the
     queue after the loss, so a batch never meets its own.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        context: The stage: its options, its text, and the streams of the repetition.
-        tokenizer: Reads sentences with repeated words.
     """
 
     def __init__(self, model: Any, pad_id: int, context: StageContext, tokenizer: Any) -> None:
@@ -56,16 +44,17 @@ class ESimCSEObjective(training.EncoderWithHead):
         self.seen = 0
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> ESimCSEStep:
-        """Draw the positives; without a queue the copy reads nothing."""
+        """Draw the positives; only a queue makes the copy read."""
         epoch, place = divmod(self.seen, len(self.context.sentences))
         self.seen += len(batch)
         rows = [row for _, row in batch]
-        repeated = [self.positive(number, row, epoch if self.anew else 0) for number, row in batch]
+        stream = epoch if self.anew else 0
+        repeated = [self.positive(number, row, stream) for number, row in batch]
         copied = None if self.slow is None else self.tokens(rows)
         return ESimCSEStep(self.tokens([*rows, *repeated]), copied, place == 0)
 
     def compute(self, prepared: ESimCSEStep) -> torch.Tensor:
-        """Anchors and repeated positives go through one call."""
+        """Encode anchors and repeated positives in one call."""
         anchors, positives = self.projected(prepared.views).chunk(2)
         if self.slow is None or self.queue is None or prepared.sentences is None:
             return losses.info_nce(anchors, positives, self.tau)
@@ -79,7 +68,7 @@ class ESimCSEObjective(training.EncoderWithHead):
         return loss
 
     def positive(self, number: int, row: list[int], epoch: int) -> list[int]:
-        """A sentence's draw has its own stream: the same whenever and in whatever order it comes."""
+        """Draw a sentence's positive from its own stream, whatever the order of the sentences."""
         draw = training.generator(self.context.seed, f"augment/{self.context.role}/{epoch}/{number}")
         if self.tokenizer is not None:
             sentence = training.repeat_words(self.context.sentences[number], self.rate, draw)
@@ -88,12 +77,12 @@ class ESimCSEObjective(training.EncoderWithHead):
 
 
 def repeats_words(context: StageContext) -> bool:
-    """True if whole words are repeated, before a sentence is cut into tokens."""
+    """Whether whole words are repeated, before a sentence is cut into tokens."""
     return context.config.get("repetition_unit") == "word"
 
 
 def build_random_copy(model: Any) -> Any:
-    """Return a network like the model with weights as before any pretraining, from torch's random state."""
+    """Return a network like the model with unpretrained weights from torch's random state."""
     network = type(model)(copy.deepcopy(model.config))
     if getattr(model, "pooler", True) is None:
         network.pooler = None
@@ -169,11 +158,7 @@ class ESimCSE(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage.
-
-        Raises:
-            InputError: words by the paper's rule, which counts subwords.
-        """
+        """Describe the one stage; InputError: words by the paper's rule."""
         if options["repetition_unit"] == "word" and options["repetition_rule"] == "paper":
             raise InputError(
                 "the paper's rule counts subwords",
@@ -183,28 +168,20 @@ class ESimCSE(TrainedOnce):
         return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train on repeated words with a momentum queue: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: a ``max_length`` that repeated words make longer than the model's longest input.
-        """
+        """Train on repeated words with a momentum queue, as :func:`bench.training.train_towers`."""
         config = context.config
         backbone = nn.load_backbone(context.model)
         kept, room = int(config["max_length"]), nn.TransformerEncoder(backbone).max_length
-        longest = kept + training.repetition_bound(
-            kept, float(config["repetition_rate"]), str(config["repetition_rule"])
-        )
+        rate, rule = float(config["repetition_rate"]), str(config["repetition_rule"])
+        longest = kept + training.repetition_bound(kept, rate, rule)
         if longest > room and not repeats_words(context):
             raise InputError(
-                f"max_length {kept} grows to {longest} tokens with the repeated ones, the model takes {room}",
+                f"max_length {kept} and repetitions are {longest} tokens; the model's limit is {room}",
                 expected=f"a max_length below {room}",
                 hint="set a smaller esimcse.max_length or esimcse.repetition_rate",
             )
-        return training.train_towers(
-            context,
-            [backbone],
-            lambda model, pad_id: ESimCSEObjective(model, pad_id, context, backbone[1]),
-            numbered=True,
-        )
+
+        def objective(model: Any, pad_id: int) -> ESimCSEObjective:
+            return ESimCSEObjective(model, pad_id, context, backbone[1])
+
+        return training.train_towers(context, [backbone], objective, numbered=True)

@@ -17,8 +17,8 @@ from bench.registry import add_method
 _QUOTED = "in double quotes it keeps its blanks, and \\n is a new line"
 PROMPT_OPTIONS = (
     Option("prompt", "", f"text before every sentence; {_QUOTED}"),
-    Option("query_prompt", "", 'before queries of retrieval and reranking; not given: prompt, "": none'),
-    Option("passage_prompt", "", 'before their documents; not given: prompt, "": none'),
+    Option("query_prompt", "", 'before queries of retrieval and reranking; default: prompt, "": none'),
+    Option("passage_prompt", "", 'before their documents; default: prompt, "": none'),
 )
 
 
@@ -33,10 +33,7 @@ class HuggingFace:
         version=1,
         equations=("the poolings of 'untrained'",),
         options=(*POOLING_OPTIONS, *PROMPT_OPTIONS),
-        deviations=(
-            "a sentence-transformers folder's own settings (prompts, similarity, pooling) are not read: use "
-            "st:PATH for them",
-        ),
+        deviations=("a sentence-transformers folder's own prompts, similarity and pooling need st:PATH",),
         deterministic=True,
         needs_backbone=False,
         takes_path=True,
@@ -47,30 +44,25 @@ class HuggingFace:
 
     @staticmethod
     def folder_note(folder: Path, options: Mapping[str, OptionValue]) -> str:
-        """Return what the dry run says of the folder's own settings."""
+        """Return the dry run's note on the folder's own settings."""
         prompted = any(options[option.name] for option in PROMPT_OPTIONS)
         return describe_unread_settings(folder, str(options["pooling"]), prompted=prompted)
 
     def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder; raises InputError for a folder with more trained modules than a transformer."""
+        """Return the encoder; InputError: the folder has trained modules beyond a transformer."""
         if context.model is not None:
             self.check_folder(context.model)
         encoder = build_transformer_encoder(context)
-        if context.model is not None and (said := self.folder_note(context.model, context.options)):
-            encoder.facts["unread_settings"] = said
+        if context.model is not None and (note := self.folder_note(context.model, context.options)):
+            encoder.facts["unread_settings"] = note
         prompt, query, passage = (_parse_prompt(context, option.name) for option in PROMPT_OPTIONS)
         if prompt is None and query is None and passage is None:
             return encoder
-
         return nn.PrefixedEncoder(encoder, prompt or "", query, passage)
 
 
 def _parse_prompt(context: BuildContext, name: str) -> str | None:
-    """A prompt as it is given, or as JSON in double quotes; None where none is given.
-
-    Raises:
-        InputError: quotes that hold no JSON text, or half a character.
-    """
+    """A prompt as given, or as JSON in double quotes; None: not given."""
     given = str(context.options[name])
     if not given.startswith('"'):
         return given or None
@@ -78,9 +70,8 @@ def _parse_prompt(context: BuildContext, name: str) -> str | None:
         text = str(json.loads(given))
         text.encode()  # half a character is a ValueError too
     except ValueError as error:
-        raise InputError(
-            f"{given} is no text in quotes", where=f"hf.{name}", expected='such as "query: "'
-        ) from error
+        message = f"{given} is not valid JSON text"
+        raise InputError(message, where=f"hf.{name}", expected='such as "query: "') from error
     return text
 
 
@@ -93,11 +84,11 @@ class SentenceTransformers:
         kind="external",
         summary="st:PATH, any sentence-transformers folder with its own prompts, pooling and similarity",
         version=2,
-        equations=("what the folder's modules.json and config_sentence_transformers.json say",),
+        equations=("the folder's modules.json and config_sentence_transformers.json",),
         deviations=(
             "suites of pairs that bench itself measures compare by the cosine, as SentEval does",
-            "a Model2Vec folder without modules.json is read as Model2Vec does, but sentences are not cut "
-            "(released: their first 512 tokens count)",
+            "a Model2Vec folder without modules.json is read as Model2Vec does, with whole sentences "
+            "(released: their first 512 tokens)",
         ),
         deterministic=True,
         needs_backbone=False,
@@ -124,7 +115,7 @@ class Exported:
         kind="external",
         summary="exported:PATH, any folder that bench export wrote",
         version=1,
-        equations=("what the folder's bench.json or twin.json says",),
+        equations=("the folder's bench.json or twin.json",),
         deterministic=True,
         needs_backbone=False,
         takes_path=True,

@@ -17,18 +17,10 @@ from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_optio
 
 
 def copy_lower_half(model: Any, *, dropout: bool = False) -> Any:
-    """Return a frozen copy of a transformer's lower L // 2 layers, as the model is now.
-
-    Args:
-        model: BertModel or RobertaModel of L layers.
-        dropout: Keep its dropout probabilities, so that it is active in training.
-
-    Raises:
-        InputError: a single layer, which has no lower half.
-    """
+    """Return a frozen copy of a transformer's lower L // 2 layers; ``dropout`` keeps its probabilities."""
     half = len(model.encoder.layer) // 2
     if half == 0:
-        raise InputError("the lower half of a transformer of one layer", expected="two layers or more")
+        raise InputError("the transformer has only one layer", expected="two layers or more")
     frozen = copy.deepcopy(model)
     frozen.encoder.layer = torch.nn.ModuleList(frozen.encoder.layer[:half])
     frozen.pooler = None
@@ -40,15 +32,10 @@ def copy_lower_half(model: Any, *, dropout: bool = False) -> Any:
 class InfoCSEObjective(training.Objective):
     """Token rows to InfoNCE on the head's output plus a weighted masked-LM loss.
 
-    Trained: the encoder, the head, the decoder A (fresh layers) and the masked-LM head V. Frozen: a copy of
-    the encoder's lower half as it is now. The decoder sees masked tokens as the frozen half encodes them, and
-    in place of their first state the clean sentence's vector: the only way from the loss to the encoder.
-
-    Args:
-        model: The transformer, a BertModel or RobertaModel.
-        tokenizer: Its tokenizer.
-        lm_head: V, states (K, H) to logits (K, vocabulary); trained, tied to nothing.
-        context: The stage: its options, and the stream of what is masked.
+    Trained: the encoder, the head, the decoder A (fresh layers) and the untied masked-LM head V. Frozen: a
+    copy of the encoder's lower half as it is now. The decoder sees masked tokens as the frozen half encodes
+    them, and in place of their first state the clean sentence's vector: the only way from the loss to the
+    encoder.
     """
 
     def __init__(self, model: Any, tokenizer: Any, lm_head: Any, context: StageContext) -> None:
@@ -64,7 +51,7 @@ class InfoCSEObjective(training.Objective):
         self.lm_head = lm_head
 
     def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, training.MaskedRows | None]:
-        """Both views, all first ones before all second ones; and their masked copies."""
+        """Put all first views before all second ones; mask their copies."""
         views, pad_id = [*batch, *batch], self.tokenizer.pad_token_id
         tokens = training.token_batch(views, pad_id, self.encoder)
         if not self.config["mlm_weight"]:
@@ -74,15 +61,15 @@ class InfoCSEObjective(training.Objective):
         return tokens, training.MaskedRows(chunk._replace(ids=masked.inputs), masked.places, masked.targets)
 
     def compute(self, prepared: tuple[nn.TokenBatch, training.MaskedRows | None]) -> torch.Tensor:
-        """InfoNCE of the heads' outputs, and the restoration from the states before it."""
+        """Add InfoNCE of the head's outputs and the restoration from the states before it."""
         tokens, gaps = prepared
         states = training.batch_states(self.encoder, tokens)
         projected = self.head(states)
         first, second = projected.chunk(2)
         loss = losses.info_nce(first, second, float(self.config["tau"]))
-        return (
-            loss if gaps is None else loss + float(self.config["mlm_weight"]) * self.restoration(gaps, states)
-        )
+        if gaps is None:
+            return loss
+        return loss + float(self.config["mlm_weight"]) * self.restoration(gaps, states)
 
     def restoration(self, gaps: training.MaskedRows, vectors: torch.Tensor) -> torch.Tensor:
         """Masked-LM loss of all rows; ``vectors`` is (2B, H)."""
@@ -135,8 +122,8 @@ class InfoCSE(TrainedOnce):
         deviations=(
             "starts from the backbone; the released run starts from Luyu/condenser, a bert-base that was "
             "pretrained further so that [CLS] holds the sentence (--backbone takes its folder)",
-            "the decoder's layers are fresh; the released code takes Condenser's head where it is at hand",
-            "a batch without a masked token has no masked-LM loss, where the released mean is 0 / 0",
+            "the decoder's layers are fresh; the released code takes Condenser's head if available",
+            "a batch without a masked token skips the masked-LM loss (released: 0 / 0)",
             "float32 throughout; the released run used fp16 autocast",
             "random replacements in masking are ordinary tokens; the released code may draw a special one",
             ADAMW_EPS,
@@ -146,13 +133,7 @@ class InfoCSE(TrainedOnce):
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with the contrastive loss and the reconstruction from [CLS]: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: a masked-LM head that can't be loaded or has another vocabulary; a one-layer backbone.
-        """
+        """Train with the contrastive loss and the reconstruction, as :func:`bench.training.train_towers`."""
         tower = nn.load_backbone(context.model)
         pretrained, vocabulary = nn.load_masked_lm(context.auxiliaries["mlm_head"])
         nn.check_same_vocabulary(tower[1], vocabulary, where=f"mlm_head {context.config['mlm_head']}")

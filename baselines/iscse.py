@@ -18,35 +18,14 @@ from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_optio
 def smooth_anchors(
     anchors: torch.Tensor, keys: torch.Tensor, members: torch.Tensor, tau: float
 ) -> torch.Tensor:
-    """Return the vector of each anchor's group: its self-attention over it (He et al. 2023).
+    """Return each anchor's self-attention over its group, (B, H) (He et al. 2023).
 
-    s_i = sum_k softmax_k(a_i k / tau) k over the keys k of i's group. Gradient flows through both.
-
-    Args:
-        anchors: a, (B, H), of length 1.
-        keys: k, (K, H), of length 1.
-        members: (B, K), True where a key is in an anchor's group; no group may be empty.
-        tau: What the scores are divided by, above 0; infinite for the mean of the group.
-
-    Returns:
-        (B, H), within the unit ball; the anchor where it is alone in its group.
-
-    Raises:
-        ValueError: shapes that don't fit, or a temperature that isn't above 0.
-
-    Example:
-        >>> keys = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-        >>> group = torch.tensor([[True, True]])
-        >>> smooth_anchors(keys[:1], keys, group, tau=2.0)  # e^0.5 : 1
-        tensor([[0.6225, 0.3775]])
-        >>> smooth_anchors(keys[:1], keys, group, tau=math.inf)
-        tensor([[0.5000, 0.5000]])
+    s_i = sum_k softmax_k(a_i k / tau) k over the keys k of i's group: unit anchors (B, H), unit keys (K, H),
+    members (B, K), at least one a row. An infinite tau gives the mean of the group.
     """
     if anchors.ndim != 2 or members.shape != (len(anchors), len(keys)) or keys.shape[1:] != anchors.shape[1:]:
-        raise ValueError(
-            f"anchors {tuple(anchors.shape)}, keys {tuple(keys.shape)} and members {tuple(members.shape)} "
-            "must be (B, H), (K, H) and (B, K)"
-        )
+        shapes = ", ".join(str(tuple(x.shape)) for x in (anchors, keys, members))
+        raise ValueError(f"anchors, keys and members {shapes} must be (B, H), (K, H) and (B, K)")
     if tau <= 0:
         raise ValueError(f"tau {tau} must be above 0")
     scores = (anchors @ keys.T / tau).masked_fill(~members, -math.inf)
@@ -54,44 +33,18 @@ def smooth_anchors(
 
 
 def find_memory_neighbours(anchors: torch.Tensor, memory: torch.Tensor, count: int) -> torch.Tensor:
-    """Return where the memory's vectors are the nearest of each anchor, the very nearest left out.
-
-    Args:
-        anchors: (B, H), of length 1.
-        memory: (M, H), of length 1.
-        count: How many, less than M.
-
-    Returns:
-        (B, M), ``count`` True in a row.
-
-    Example:
-        >>> memory = torch.tensor([[0.6, 0.8], [1.0, 0.0], [0.0, 1.0]])
-        >>> find_memory_neighbours(memory[1:2], memory, 1)
-        tensor([[ True, False, False]])
-    """
+    """Mark the memory's ``count`` nearest vectors of each anchor after the very nearest, (B, M)."""
     nearest = (anchors @ memory.T).topk(count + 1, dim=1).indices[:, 1:]
-    return torch.zeros(len(anchors), len(memory), dtype=torch.bool, device=anchors.device).scatter(
-        1, nearest, True
-    )
+    marks = torch.zeros(len(anchors), len(memory), dtype=torch.bool, device=anchors.device)
+    return marks.scatter(1, nearest, True)
 
 
 def group_by_direction(vectors: torch.Tensor, count: int) -> torch.Tensor:
-    """Return a group of each vector: principal direction divisive partitioning (Boley 1998, unverified).
+    """Label vectors (N, H) by principal direction divisive partitioning (Boley 1998, unverified).
 
     The vectors are centred once. ``count`` - 1 times the largest group is cut in two by the sign of its
     vectors' projection on its own first principal direction, the first left singular vector of the group as
-    columns; the group's first vector keeps its label. Where all have one sign the cut does nothing.
-
-    Args:
-        vectors: (N, H), without gradient.
-        count: Groups, at most.
-
-    Returns:
-        (N,), labels 0 to count - 1.
-
-    Example:
-        >>> group_by_direction(torch.tensor([[0.0, 1.0], [0.1, 1.0], [1.0, 0.0]]), 2).tolist()
-        [0, 0, 1]
+    columns; the group's first vector keeps its label. Where all have one sign the cut changes nothing.
     """
     centred = vectors - vectors.mean(0)
     labels = torch.zeros(len(vectors), dtype=torch.long, device=vectors.device)
@@ -101,8 +54,8 @@ def group_by_direction(vectors: torch.Tensor, count: int) -> torch.Tensor:
         inside = labels == largest
         group = centred * inside[:, None]
         gram = group.T @ group
-        found = torch.linalg.eigh(gram.to(nn.float64_device(gram.device)))  # MPS has no eigenvectors
-        direction = found.eigenvectors[:, -1].to(gram.device)
+        axes = torch.linalg.eigh(gram.to(nn.float64_device(gram.device)))  # MPS has no eigenvectors
+        direction = axes.eigenvectors[:, -1].to(gram.device)
         above = group @ direction > 0
         first = above.gather(0, inside.long().argmax(0, keepdim=True))  # keeps its label, whatever the sign
         labels = labels.masked_fill(inside & (above != first), fresh)
@@ -110,13 +63,10 @@ def group_by_direction(vectors: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def smoothing_weight(step: int, steps: int, schedule: str, last: float, first: float) -> float:
-    """The smoothed term's weight at a step, counted from 0, of so many.
+    """Return the smoothed term's weight at a step, counted from 0.
 
     ``constant``: ``last``. ``cosine``: min(last, cos(pi t / T) (first - last) + last), ``first`` at t = 0 and
     ``last`` from T / 2 on.
-
-    >>> [round(smoothing_weight(t, 8, "cosine", 0.05, 0.005), 4) for t in (0, 2, 4, 7)]
-    [0.005, 0.0182, 0.05, 0.05]
     """
     if schedule == "constant":
         return last
@@ -124,12 +74,7 @@ def smoothing_weight(step: int, steps: int, schedule: str, last: float, first: f
 
 
 class ISCSEStep(NamedTuple):
-    """What a step of IS-CSE reads.
-
-    Args:
-        views: The sentences twice.
-        weight: alpha_t, a scalar.
-    """
+    """Inputs of a step: the sentences twice, and alpha_t as a scalar."""
 
     views: nn.TokenBatch
     weight: torch.Tensor
@@ -138,12 +83,7 @@ class ISCSEStep(NamedTuple):
 class ISCSEObjective(training.EncoderWithHead):
     """Token rows to InfoNCE between two dropout views, and to the weighted one with smoothed positives.
 
-    The second views join the memory before the groups are looked for, so a vector's own copy is in it.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        context: The stage: its options, and its text's length for the weight's schedule.
+    The second views join the memory before the groups are formed: the memory holds a copy of each vector.
     """
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
@@ -157,14 +97,14 @@ class ISCSEObjective(training.EncoderWithHead):
         self.step, self.steps = 0, planned_steps(config, len(context.sentences))
 
     def prepare(self, batch: Sequence[list[int]]) -> ISCSEStep:
-        """Both views, which differ by their dropout masks alone, and the step's weight."""
+        """Put both dropout views into a batch; compute the step's weight."""
         schedule, last, first = (self.config[name] for name in ("alpha_schedule", "alpha", "alpha_start"))
         weight = smoothing_weight(self.step, self.steps, str(schedule), float(last), float(first))
         self.step += 1
         return ISCSEStep(self.tokens([*batch, *batch]), torch.tensor(weight, dtype=torch.float64))
 
     def compute(self, prepared: ISCSEStep) -> torch.Tensor:
-        """The smoothed term counts from the step on that fills the memory."""
+        """Add the smoothed term from the step on that fills the memory."""
         anchors, positives = self.projected(prepared.views).chunk(2)
         loss = losses.info_nce(anchors, positives, self.tau)
         unit = torch.nn.functional.normalize(positives, dim=1)
@@ -176,7 +116,7 @@ class ISCSEObjective(training.EncoderWithHead):
         return loss + prepared.weight.to(loss) * smooth
 
     def smooth(self, unit: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
-        """The smoothed positives; their newest copies are the memory's last ones."""
+        """Smooth the positives; their newest copies are the memory's last ones."""
         batch = len(unit)
         if self.by_neighbours:
             own = torch.eye(batch, dtype=torch.bool, device=unit.device)
@@ -212,7 +152,7 @@ class ISCSE(TrainedOnce):
             "L = nce(z, z') + alpha_t nce(z, s), the second term once M is full",
             "alpha_schedule=cosine: alpha_t = min(alpha, cos(pi t / T) (alpha_start - alpha) + alpha)",
             "grouping=pddp: G_i = the group of u'_i among this batch's u' and the rest of M, cut in two "
-            "again and again, each time the largest group along its first principal direction",
+            "repeatedly, each time the largest group along its first principal direction",
             "at inference h_cls of the last layer, without the head",
         ),
         needs=CLS_VIEWS,
@@ -232,7 +172,7 @@ class ISCSE(TrainedOnce):
                 "a group's vector: by self-attention, or its mean (released, off)",
                 ("attention", "mean"),
             ),
-            Option("attention_tau", 2.0, "what the attention's scores are divided by", minimum=1e-4),
+            Option("attention_tau", 2.0, "temperature of the attention's scores", minimum=1e-4),
             Option("alpha", 0.1, "weight of the smoothed term; cosine: its last value", minimum=0),
             Option(
                 "alpha_schedule",
@@ -245,39 +185,29 @@ class ISCSE(TrainedOnce):
             *usual_options(),
         ),
         deviations=(
-            "read in the released code; where the paper differs is unverified",
+            "read in the released code; differences from the paper are unverified",
             "released: a group leaves out the nearest vector of the memory, as a rule the own one's copy",
-            "pddp: of groups of one size the one that is older is cut next; released: another one may be",
-            "pddp with aggregation=mean: released, it stops with an error",
-            "a masked-LM term, off in the released scripts, is simcse's alone",
+            "pddp: of equally large groups the oldest is cut next; released: another one may be",
+            "pddp with aggregation=mean: the released code stops with an error",
+            "left out: a masked-LM term, off in the released scripts (simcse has it)",
             ADAMW_EPS,
         ),
         published_names=(("iscse", "as published: profile bert-base or roberta-base"),),
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage.
-
-        Raises:
-            InputError: a memory smaller than a batch, or without enough neighbours, or a falling weight.
-        """
+        """Describe the one stage; InputError: too small a memory, or a falling weight."""
         buffer, neighbours, batch = (int(options[n]) for n in ("buffer", "neighbours", "batch_size"))
         if buffer < max(batch, neighbours + 1):
-            raise InputError(
-                f"a memory of {buffer} vectors",
-                where="iscse.buffer",
-                expected=f"at least a batch, {batch}, and a group, {neighbours + 1}",
-            )
+            expected = f"at least a batch, {batch}, and a group, {neighbours + 1}"
+            raise InputError(f"a memory of {buffer} vectors", where="iscse.buffer", expected=expected)
         if options["alpha_schedule"] == "cosine" and float(options["alpha_start"]) > float(options["alpha"]):
-            raise InputError(
-                f"alpha_start {options['alpha_start']} is above alpha {options['alpha']}",
-                where="iscse.alpha_start",
-                expected="a weight that rises",
-            )
+            message = f"alpha_start {options['alpha_start']} is above alpha {options['alpha']}"
+            raise InputError(message, where="iscse.alpha_start", expected="a weight that rises")
         return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with a smoothed positive: the stage, as :func:`bench.training.train_towers`."""
+        """Train with a smoothed positive, as :func:`bench.training.train_towers`."""
         return training.train_sentence_encoder(
             context, lambda model, pad_id: ISCSEObjective(model, pad_id, context)
         )

@@ -7,7 +7,6 @@ from typing import Any
 from bench import losses, training
 from bench.baselines.simcse import SimCSEObjective
 from bench.card import MethodCard, Option
-from bench.errors import InputError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext
@@ -19,33 +18,13 @@ FORMS = ("released", "paper")
 def mixed_nce(
     anchors: torch.Tensor, positives: torch.Tensor, tau: float, *, mix: float = 0.2, form: str = "released"
 ) -> torch.Tensor:
-    """MixCSE's loss: InfoNCE with further negatives, constants that are mixed of two sentences each.
+    """MixCSE's loss: InfoNCE with constant negatives mixed from two sentences each (Zhang et al. 2022).
 
     S_ij = cos(z_i, z'_j) / tau; m_i = a z'_i + (1 - a) z'_{i+1} and n_i = a z_i + (1 - a) z_{i+1}, without
     gradient, where the first sentence follows the last; M_ij = cos(z_i, m_j) / tau, N_ij = cos(n_i, z'_j) /
     tau. ``paper``: mean_i -log softmax([S_i ; M_ii])_i. ``released``: with [S_i ; M_i ; N_i], and
     0 in the cells M_{i,i-1} and N_{i,i+1}, where m and n hold most of the anchor's own positive, or of
-    the positive's own anchor (Zhang et al. 2022). Gradient reaches z through S and M, z' through S and N.
-
-    Args:
-        anchors: z, (B, H).
-        positives: z', (B, H), row i belongs to anchor i.
-        tau: Temperature, above 0.
-        mix: a, 0 to 1.
-        form: "released" or "paper".
-
-    Returns:
-        Scalar, above 0; 0 for a single sentence with ``paper``.
-
-    Raises:
-        ValueError: different shapes, a temperature that isn't above 0, a share outside [0, 1], another form.
-
-    Example:
-        >>> z = torch.eye(2)
-        >>> round(mixed_nce(z, z, tau=1.0, mix=0.0, form="paper").item(), 4)  # ln(1 + 2 / e)
-        0.5514
-        >>> round(mixed_nce(z, z, tau=1.0, mix=0.0).item(), 4)  # ln(1 + 5 / e)
-        1.0436
+    the positive's own anchor. Gradient reaches z through S and M, z' through S and N.
     """
     losses.check_same_shape("(B, H)", anchors=anchors, positives=positives)
     losses.check_tau(tau)
@@ -68,21 +47,14 @@ def mixed_nce(
 
 
 class MixCSEObjective(SimCSEObjective):
-    """Token rows to :func:`mixed_nce` of two dropout views under SimCSE's head.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        context: The stage: its options.
-    """
+    """Token rows to :func:`mixed_nce` of two dropout views under SimCSE's head."""
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
-        config = context.config
-        super().__init__(model, pad_id, float(config["tau"]))
-        self.mix, self.form = float(config["mix"]), str(config["mixed"])
+        super().__init__(model, pad_id, float(context.config["tau"]))
+        self.mix, self.form = float(context.config["mix"]), str(context.config["mixed"])
 
     def compute(self, prepared: Any) -> torch.Tensor:
-        """The loss of the first views against the second ones and the mixed vectors."""
+        """Compare the first views with the second ones and the mixed vectors."""
         anchors, positives = self.views(prepared)
         return mixed_nce(anchors, positives, self.tau, mix=self.mix, form=self.form)
 
@@ -124,31 +96,22 @@ class MixCSE(TrainedOnce):
             *usual_options(),
         ),
         deviations=(
-            "paper: one mixed negative an anchor (mixed=paper, unverified: the code alone was read)",
-            "released: M and N too, and a logit of 0, not of minus infinity, where most of a mixed vector is "
+            "paper: one mixed negative an anchor (mixed=paper, unverified: only the code was read)",
+            "released: M and N too, with logit 0 (instead of minus infinity) where most of a mixed vector is "
             "the anchor's own positive (M) or the positive's own anchor (N)",
-            "vectors are mixed as they leave the head, as released, and the cosine normalises the mixture; "
-            "whether the paper mixes unit vectors is not verified",
+            "the head's outputs are mixed, as released, and the cosine normalises the mixture; the paper may "
+            "mix unit vectors (unverified)",
             "the other sentence is the next one of the batch, as released; batches are drawn at random",
-            "released: a weight of mixed negatives, 0 in all runs, is no option here",
-            "a batch of one sentence has no other to mix; with mixed=paper its loss is 0",
-            "the settings for roberta-base are not documented: those of bert-base",
+            "left out: a weight of mixed negatives, 0 in all released runs",
+            "a batch of one sentence is mixed with itself; with mixed=paper its loss is 0",
+            "roberta-base has the settings of bert-base (undocumented)",
             ADAMW_EPS,
         ),
         published_names=(("mixcse", "as published: profile bert-base or roberta-base"),),
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with mixed negatives: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: ``mix`` above 1.
-        """
-        mix = context.config["mix"]
-        if float(mix) > 1:
-            raise InputError(f"mix {mix}", where="mixcse.mix", expected="0 to 1")
+        """Train with mixed negatives, as :func:`bench.training.train_towers`."""
         return training.train_sentence_encoder(
             context, lambda model, pad_id: MixCSEObjective(model, pad_id, context)
         )

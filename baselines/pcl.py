@@ -21,26 +21,12 @@ def contrast_rows(
 ) -> torch.Tensor:
     """Return [cos(z_i, p_is) for all s ; cos(z_i, n_j) for all j != i] / tau, (B, S + B - 1).
 
-    Args:
-        anchors: z, (B, H).
-        positives: p, (B, S, H), the group of sentence i in row i.
-        negatives: n, (B, H); its row i belongs to sentence i and is left out of row i.
-        tau: Temperature, above 0.
-
-    Raises:
-        ValueError: shapes that don't fit, or a temperature that isn't above 0.
-
-    Example:
-        >>> z = torch.eye(2)
-        >>> contrast_rows(z, z.unsqueeze(1), z, tau=0.5).tolist()  # own positive, the other anchor
-        [[2.0, 0.0], [2.0, 0.0]]
+    Anchors z and negatives n are (B, H), positives p (B, S, H).
     """
     batch, size = anchors.shape
     if positives.ndim != 3 or positives.shape[::2] != (batch, size) or negatives.shape != anchors.shape:
-        raise ValueError(
-            f"anchors {tuple(anchors.shape)} and negatives {tuple(negatives.shape)} must be (B, H), "
-            f"positives {tuple(positives.shape)} (B, S, H)"
-        )
+        shapes = ", ".join(str(tuple(x.shape)) for x in (anchors, negatives, positives))
+        raise ValueError(f"anchors, negatives, positives {shapes} must be (B, H), (B, H) and (B, S, H)")
     losses.check_tau(tau)
     unit, group = (torch.nn.functional.normalize(x, dim=-1, eps=1e-8) for x in (anchors, positives))
     own = torch.einsum("bh,bsh->bs", unit, group)
@@ -51,19 +37,8 @@ def group_contrast(rows: torch.Tensor, positives: int) -> torch.Tensor:
     """Binary cross-entropy "with logits" on p = softmax(r): PCL's peer-positive contrast as released.
 
     L = mean_{i,k} [-log s(p_ik) for k a positive, -log(1 - s(p_ik)) otherwise], s the logistic function, so a
-    probability is squashed twice and s(p) stays between 1/2 and 0.731 (Wu et al. 2022).
-
-    Args:
-        rows: r, (B, K) of :func:`contrast_rows`, positives first.
-        positives: S, how many of the K columns.
-
-    Returns:
-        Scalar, above ln(1 + 1/e) = 0.3133.
-
-    Example:
-        >>> rows = torch.tensor([[0.0, 3.0]]).log1p()  # probabilities 1/5 and 4/5
-        >>> round(group_contrast(rows, positives=1).item(), 4)
-        0.8846
+    probability is squashed twice and s(p) stays between 1/2 and 0.731 (Wu et al. 2022). The rows (B, K) of
+    :func:`contrast_rows` begin with the positives.
     """
     shares = rows.softmax(1)
     signs = torch.ones_like(shares)
@@ -76,20 +51,6 @@ def row_divergence(student: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
     L = 1 / (B K) sum_{i,k} q_ik (log q_ik - log p_ik), q of the target's rows and p of the student's.
     Gradient flows to both (Wu et al. 2022, peer-network cooperation).
-
-    Args:
-        student: (B, K) rows over the temperature.
-        target: (B, K).
-
-    Returns:
-        Scalar, at least 0; 0 for equal rows.
-
-    Example:
-        >>> uniform, sure = torch.zeros(1, 2), torch.tensor([[3.0, 1.0]]).log()
-        >>> round(row_divergence(uniform, sure).item(), 4)
-        0.0654
-        >>> row_divergence(sure, sure).item()
-        0.0
     """
     p, q = student.log_softmax(1), target.log_softmax(1)
     return (q.exp() * (q - p)).mean()
@@ -98,33 +59,18 @@ def row_divergence(student: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def pcl_loss(
     own: torch.Tensor, peer: torch.Tensor | None, tau: float, *, contrast: bool = True, fixed: bool = False
 ) -> torch.Tensor:
-    """PCL's loss on the vectors of both encoders: six terms, all of weight 1.
+    """PCL's loss on the vectors of both encoders (V, B, H): six terms, all of weight 1.
 
     With z_v and y_v view v under the two encoders, v = 0 the anchor and v = 1 ... S its positives,
     R(a, b) = :func:`contrast_rows` of a_0 against b's positives and b_0, and D :func:`row_divergence`:
     L = InfoNCE(z_0, z_1) + InfoNCE(y_0, y_1) + C(R(z, z)) + C(R(y, y)) + D(R(z, y), R(y, z)) + D(R(z, z),
-    R(y, y)), C :func:`group_contrast`.
-
-    Args:
-        own: z, (V, B, H), V = 1 + S at least 2.
-        peer: y, (V, B, H); None leaves its four terms out.
-        tau: Temperature, above 0.
-        contrast: False leaves C out (released ``posi_cst``).
-        fixed: The peer doesn't learn: its InfoNCE and its C are left out.
-
-    Raises:
-        ValueError: other shapes, fewer than two views, or a temperature that isn't above 0.
-
-    Example:
-        >>> views = torch.eye(2).repeat(3, 1, 1)  # anchor and two positives of two sentences, all equal
-        >>> round(pcl_loss(views, views, tau=1.0).item(), 4)
-        1.8146
+    R(y, y)), C :func:`group_contrast`. Without a peer y its four terms are dropped, without ``contrast`` C; a
+    ``fixed`` peer has no InfoNCE and no C.
     """
     both = [own] if peer is None else [own, peer]
     if own.shape != both[-1].shape or own.ndim != 3 or len(own) < 2:
-        raise ValueError(
-            f"vectors {tuple(own.shape)} and {tuple(both[-1].shape)} must be (V, B, H), V at least 2"
-        )
+        shapes = tuple(own.shape), tuple(both[-1].shape)
+        raise ValueError(f"vectors {shapes[0]} and {shapes[1]} must be (V, B, H), V at least 2")
 
     def rows(anchors: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return contrast_rows(anchors[0], others[1:].transpose(0, 1), others[0], tau)
@@ -133,7 +79,7 @@ def pcl_loss(
     learning = 1 if fixed else 2
     terms = [losses.info_nce(vectors[0], vectors[1], tau) for vectors in both[:learning]]
     if contrast:
-        terms += [group_contrast(each, len(own) - 1) for each in within[:learning]]
+        terms += [group_contrast(logits, len(own) - 1) for logits in within[:learning]]
     if peer is not None:
         terms += [row_divergence(rows(own, peer), rows(peer, own)), row_divergence(*within)]
     return sum(terms[1:], start=terms[0])
@@ -142,13 +88,8 @@ def pcl_loss(
 class PCLObjective(training.Objective):
     """Token rows to the loss of both encoders.
 
-    The peer starts as a copy of the model, with the backbone's pooler, or a fresh one where it has none. With
-    ``fix_peer`` it stays so, and its vectors are constants; with ``peer_coop`` off there is none.
-
-    Args:
-        model: The transformer that is kept.
-        pad_id: Padding id.
-        context: The stage: its options, and the stream of the edited views, in every epoch other ones.
+    The peer starts as a copy of the model, with the backbone's pooler, or a fresh one. With ``fix_peer`` it
+    stays so, and its vectors are constants; ``peer_coop=false`` drops it.
     """
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
@@ -169,21 +110,26 @@ class PCLObjective(training.Objective):
             module.requires_grad_(not self.fixed)
 
     def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, nn.Chunk | None]:
-        """All views, the first ones of all sentences first; and as the peer reads them, if not so."""
+        """Put the first views of all sentences first; pad them for a peer that attends to padding."""
         groups = [self.views(row) for row in batch]
         views = [row for view in zip(*groups, strict=True) for row in view]
-        alike = self.peer_mask or self.peer is None
-        return self.tokens(views), None if alike else self.padded(views)
+        tokens = training.token_batch(views, self.pad_id, self.encoder)
+        if self.peer_mask or self.peer is None:
+            return tokens, None
+        ids = nn.pad_chunk(views, self.pad_id).ids  # the released peer attends to padding
+        return tokens, nn.Chunk(ids, torch.ones_like(ids), None)
 
     def compute(self, prepared: tuple[nn.TokenBatch, nn.Chunk | None]) -> torch.Tensor:
-        """All views go through one call of each encoder."""
-        tokens, alike = prepared
-        other = None if self.peer is None else self.peer_vectors(tokens if alike is None else alike)
+        """Encode all views in one call of each encoder."""
+        tokens, padded = prepared
+        other = None
+        if self.peer is not None:
+            other = self.peer_vectors(tokens if padded is None else padded)
         own = self.by_view(training.batch_states(self.encoder, tokens))
         return pcl_loss(own, other, self.tau, contrast=self.contrast, fixed=self.fixed)
 
     def peer_vectors(self, views: nn.TokenBatch | nn.Chunk) -> torch.Tensor:
-        """Y of all views, (V, B, H); where the peer is fixed, the head is constant here too."""
+        """Y of all views, (V, B, H); a fixed peer makes the head constant here too."""
         with torch.set_grad_enabled(not self.fixed):
             return self.by_view(torch.tanh(self.peer_pooler(self.peer_states(views))))
 
@@ -193,20 +139,11 @@ class PCLObjective(training.Objective):
         return z.view(2 + len(self.augs), -1, z.shape[1])
 
     def views(self, row: list[int]) -> list[list[int]]:
-        """The sentence twice, then its edited views."""
+        """Repeat the sentence twice, then add its edited views."""
         return [row, row, *training.edit_views(row, self.share, self.longest, self.edits, self.augs)]
 
-    def tokens(self, views: Sequence[list[int]]) -> nn.TokenBatch:
-        """Views as the encoder reads them."""
-        return training.token_batch(views, self.pad_id, self.encoder)
-
-    def padded(self, views: Sequence[list[int]]) -> nn.Chunk:
-        """Views as the released peer sees them: it attends to the padding, which the longest determines."""
-        ids = nn.pad_chunk(views, self.pad_id).ids
-        return nn.Chunk(ids, torch.ones_like(ids), None)
-
     def peer_states(self, views: nn.TokenBatch | nn.Chunk) -> torch.Tensor:
-        """Its [CLS] of each view."""
+        """The peer's [CLS] of each view."""
         if isinstance(views, nn.TokenBatch):
             return training.batch_states(self.peer, views)
         with training.autocast_towers(views.ids.device):
@@ -215,19 +152,12 @@ class PCLObjective(training.Objective):
 
 
 def parse_edits(config: Mapping[str, OptionValue]) -> tuple[str, ...]:
-    """The edits of a round.
-
-    Raises:
-        InputError: one that there isn't.
-    """
-    found = tuple(str(config["augs"]).split("+"))
-    if unknown := [edit for edit in found if edit not in training.EDITS]:
-        raise InputError(
-            f"there is no edit '{unknown[0]}'",
-            where="pcl.augs",
-            expected=f"of {', '.join(training.EDITS)}, joined by +",
-        )
-    return found
+    """Read the edits of a round; InputError: an unknown one."""
+    edits = tuple(str(config["augs"]).split("+"))
+    if unknown := [edit for edit in edits if edit not in training.EDITS]:
+        expected = f"some of {', '.join(training.EDITS)}, joined by +"
+        raise InputError(f"unknown edit '{unknown[0]}'", where="pcl.augs", expected=expected)
+    return edits
 
 
 @add_method
@@ -255,7 +185,7 @@ class PCL(TrainedOnce):
             "L = InfoNCE(z_0, z_1) + InfoNCE(y_0, y_1) + C(R(z, z)) + C(R(y, y)) + D(R(z, y), R(y, z)) + "
             "D(R(z, z), R(y, y))",
             "posi_cst=false: without both C; fix_peer: y constant, without InfoNCE(y) and C(R(y, y)); "
-            "peer_coop=false: InfoNCE(z) + C(R(z, z)) alone",
+            "peer_coop=false: only InfoNCE(z) + C(R(z, z))",
             "at inference E(x)_cls of the last layer; head and F are dropped",
         ),
         needs=(Need(FIRST_TOKEN),),
@@ -267,14 +197,8 @@ class PCL(TrainedOnce):
                 "edits of a round, joined by +: sf shuffled, rv backwards, de deleted, rp repeated, dp none",
             ),
             Option("rounds", 2, "times that each edit is made of a sentence", minimum=1),
-            Option(
-                "share",
-                0.2,
-                "share of the subwords that are deleted or repeated, 0 to 1",
-                minimum=0,
-                maximum=1,
-            ),
-            Option("peer_mask", False, "the peer's attention leaves padding out (released: it doesn't)"),
+            Option("share", 0.2, "share of subwords deleted or repeated, 0 to 1", minimum=0, maximum=1),
+            Option("peer_mask", False, "the peer's attention leaves padding out (released: false)"),
             Option("posi_cst", True, "the group contrast C (released: peer positive contrast)"),
             Option("peer_coop", True, "the peer, its own losses and both divergences"),
             Option("fix_peer", False, "the peer stays the backbone, and its vectors are constants"),
@@ -286,8 +210,8 @@ class PCL(TrainedOnce):
             "an earlier commit of the released code takes one round of edits (rounds=1)",
             "a backbone without a pooler gets a fresh one in the peer",
             "released: fix_peer takes the released SimCSE of bert-base as the peer; here it is the backbone",
-            "a batch of one sentence has no negatives and its InfoNCE is 0",
-            "rate and batch for roberta-base are not verified",
+            "a batch of one sentence has InfoNCE 0",
+            "rate and batch for roberta-base are unverified",
             ADAMW_EPS,
         ),
         published_names=(("pcl", "as published: profile bert-base or roberta-base"),),
@@ -295,16 +219,7 @@ class PCL(TrainedOnce):
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train on views whose texts differ in their words: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: ``share`` above 1, or an unknown edit.
-        """
-        share = float(context.config["share"])
-        if share > 1:
-            raise InputError(f"share {share}", where="pcl.share", expected="0 to 1")
+        """Train on edited views, as :func:`bench.training.train_towers`."""
         return training.train_sentence_encoder(
             context, lambda model, pad_id: PCLObjective(model, pad_id, context)
         )

@@ -21,23 +21,21 @@ from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, init_line
 PROMPT_POOLING_OPTION = Option(
     "pooling",
     "mask",
-    "what the trained encoder's vectors are: mask in its template; all others without one",
+    "vectors of the trained encoder: mask in its template; all others without one",
     ("mask", "cls", "avg", "avg_first_last", "pooler"),
 )
-
-
 TRAINING_TEMPLATES = {
     "[MASK]": ('This sentence of "{sentence}" means{mask}.', 'This sentence : "{sentence}" means{mask}.'),
     "<mask>": ("This sentence : '{sentence} ' means{mask}.", "The sentence : '{sentence} ' means{mask}."),
 }
-"""The released templates of both views, by the tokenizer's mask token; the first is the dev set's too."""
+"""Released templates of both views by mask token; the first is the dev set's too."""
 TEST_TEMPLATES = {
     "[MASK]": 'This sentence of "{sentence.}" means{mask}.',
     "<mask>": "This sentence : ' {sentence.} ' means{mask}.",
 }
-"""The released evaluation's: with a final full stop, and RoBERTa reads the first word with its blank."""
+"""Released templates of the evaluation: with a full stop; RoBERTa reads the first word with its blank."""
 CONTINUOUS = {"[MASK]": TRAINING_TEMPLATES["[MASK]"][1], "<mask>": TRAINING_TEMPLATES["<mask>"][0]}
-"""Templates whose tokens get trained vectors: released for BERT, and for RoBERTa its own first view's."""
+"""Templates whose tokens get trained vectors: as released for BERT, the first view's for RoBERTa."""
 
 
 def build_prompted_encoder(
@@ -47,128 +45,83 @@ def build_prompted_encoder(
     *,
     vectors_of: Mapping[str, str] | str | None = None,
 ) -> Encoder:
-    """Return the transformer that stage ``role`` trained, of the asked checkpoint: the mask in its template.
+    """Return the asked checkpoint of stage ``role`` as an encoder: the mask in its template.
 
-    Args:
-        context: Its options name the pooling.
-        role: The stage.
-        template: The template, or one for each mask token.
-        vectors_of: The template, likewise, whose tokens have trained vectors; None: the template is text.
-
-    Raises:
-        BenchError: the stage has not run.
-        InputError: templates of other tokens than those with vectors.
+    ``template`` and ``vectors_of`` are one template, or one a mask token; the tokens of ``vectors_of`` have
+    trained vectors.
     """
     if role not in context.stages:
         raise BenchError(f"the stage '{role}' has not run")
     pooling = str(context.options["pooling"])
-    tower = nn.load_backbone(
-        training.checkpoint_folder(context.stages[role], context.checkpoint), needs_pooler=pooling == "pooler"
-    )
-    text, *trained = (
-        each if isinstance(each, str) else select_template(each, tower[1].mask_token)
-        for each in (template, vectors_of)
-        if each is not None
-    )
-    if trained:
-        text = name_vector_tokens(tower[1], text, *trained)
+    folder = training.checkpoint_folder(context.stages[role], context.checkpoint)
+    tower = nn.load_backbone(folder, needs_pooler=pooling == "pooler")
+    text = select_template(template, tower[1].mask_token)
+    if vectors_of is not None:
+        text = name_vector_tokens(tower[1], text, select_template(vectors_of, tower[1].mask_token))
     return nn.TransformerEncoder(tower, pooling, first_layer="layer1", template=text, device=context.device)
 
 
-def select_template(templates: Mapping[str, Any], mask_token: str | None) -> Any:
-    """Return the template of a mask token.
-
-    Raises:
-        InputError: there is none.
-    """
+def select_template(templates: Mapping[str, Any] | str, mask_token: str | None) -> Any:
+    """Return the template of a mask token; InputError: there is none."""
+    if isinstance(templates, str):
+        return templates
     if mask_token is None or mask_token not in templates:
         raise InputError(
-            f"there is no template for the mask token {mask_token!r}",
+            f"the mask token {mask_token!r} has no template",
             expected=f"one of {', '.join(templates)}",
             hint="name the templates with the method's options",
         )
     return templates[mask_token]
 
 
-def build_test_encoder(context: BuildContext) -> Encoder:
-    """Return PromptBERT's encoder: see :func:`prompted_encoder`."""
-    first, last = (str(context.options[name]) for name in ("template", "test_template"))
-    given = first if last == "auto" else last
-    if context.options["prompt_form"] == "text":
-        return build_prompted_encoder(context, "promptbert", TEST_TEMPLATES if given == "auto" else given)
-    stopped = {mask: text.replace("{sentence}", "{sentence.}") for mask, text in CONTINUOUS.items()}
-    return build_prompted_encoder(
-        context,
-        "promptbert",
-        stopped if given == "auto" else given,
-        vectors_of=CONTINUOUS if first == "auto" else first,
-    )
-
-
 def select_view_templates(config: Mapping[str, OptionValue], mask_token: str | None) -> list[str]:
-    """Templates of both views: the options', or where these are auto the released ones.
-
-    Raises:
-        InputError: a second one beside trained vectors, or none released for the mask token.
-    """
+    """Return the templates of both views: the options', or (auto) the released ones."""
     given = [str(config["template"]), str(config["template2"])]
     if config["prompt_form"] == "continuous":
         if given[1] != "auto":
             raise InputError(
-                "trained vectors are those of one template, which both views have",
+                "both views share one template of trained vectors",
                 where="promptbert.template2",
-                expected="template alone, or prompt_form=text",
+                expected="only template, or prompt_form=text",
             )
         return [select_template(CONTINUOUS, mask_token) if given[0] == "auto" else given[0]] * 2
-    if "auto" not in given:
-        return given
-    released = select_template(TRAINING_TEMPLATES, mask_token)
-    return [own if text == "auto" else text for text, own in zip(given, released, strict=True)]
+    for view, text in enumerate(given):
+        if text == "auto":
+            given[view] = select_template(TRAINING_TEMPLATES, mask_token)[view]
+    return given
 
 
 def name_vector_tokens(tokenizer: Any, template: str, trained: str) -> str:
-    """Return a template as it reads with a token of its own in the place of each of its tokens but the mask.
+    """Replace each token of a template except the mask by its own token [PROMPTk].
 
-    Args:
-        tokenizer: The tokenizer.
-        template: The template, which may end a sentence otherwise than the trained one.
-        trained: The template that the vectors were made for.
-
-    Raises:
-        InputError: other tokens than the trained one's.
+    ``trained`` is the template of the vectors; InputError: it has other tokens.
     """
     prompt, own = (nn.Prompt(tokenizer, text) for text in (template, trained))
     if (prompt.before, prompt.after) != (own.before, own.after):
         raise InputError(
-            f"the template '{template}' has other tokens than '{trained}', whose vectors were trained",
+            f"the template '{template}' has other tokens than the trained '{trained}'",
             where="promptbert.test_template",
             expected="the training template, with {sentence} or {sentence.}",
         )
+    (text,) = re.findall(r" ?\{sentence ?\.?\}", prompt.text)
     numbers = iter(range(1, own.length))
-    names = [
-        "".join("{mask}" if each == tokenizer.mask_token_id else f"[PROMPT{next(numbers)}]" for each in part)
-        for part in (own.before, own.after)
-    ]
-    (sentence,) = re.findall(r" ?\{sentence ?\.?\}", prompt.text)
-    return str(names[0] + sentence + names[1])
+    for part, after in ((own.before, False), (own.after, True)):
+        masks = [token == tokenizer.mask_token_id for token in part]
+        names = "".join("{mask}" if mask else f"[PROMPT{next(numbers)}]" for mask in masks)
+        text = text + names if after else names + text
+    return str(text)
 
 
 def add_vector_tokens(tower: tuple[Any, Any], template: str, draw: torch.Generator | None) -> str:
-    """Give each token of a template but the mask a trained vector (OptiPrompt, Zhong et al. 2021).
+    """Give each token of a template except the mask a trained vector (OptiPrompt, Zhong et al. 2021).
 
-    Tokenizer and table of embeddings get a row for each; nothing else of the model is trained.
-
-    Args:
-        tower: (model, tokenizer); both are changed.
-        template: The template.
-        draw: Makes the vectors, normal with std 0.02; None: they start as the tokens' embeddings.
-
-    Returns:
-        The template with the new tokens, see :func:`with_vectors`.
+    Tokenizer and embedding table of the tower get a row for each; only these rows are trained. ``draw`` makes
+    them normal with std 0.02; None: they start as the tokens' embeddings. Returns the template with the new
+    tokens.
     """
     model, tokenizer = tower
     prompt = nn.Prompt(tokenizer, template)
-    tokens = [each for each in (*prompt.before, *prompt.after) if each != tokenizer.mask_token_id]
+    tokens = [token for token in (*prompt.before, *prompt.after) if token != tokenizer.mask_token_id]
     text = name_vector_tokens(tokenizer, template, template)
     names = [f"[PROMPT{number}]" for number in range(1, len(tokens) + 1)]
     tokenizer.add_tokens(names, special_tokens=True)
@@ -189,18 +142,14 @@ def add_vector_tokens(tower: tuple[Any, Any], template: str, draw: torch.Generat
 
 
 def _keep_gradient_rows(places: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """The gradient of some rows; all others stay as they are."""
+    """Keep the gradient of some rows; all others get 0."""
     kept, rows = torch.zeros_like(gradient), places.to(gradient.device)
     kept[rows] = gradient[rows]
     return kept
 
 
 def load_mlm_transform(context: StageContext) -> torch.nn.Module:
-    """The layer between mask states and logits of the backbone's masked language model, with its weights.
-
-    Raises:
-        InputError: a backbone without one.
-    """
+    """Load the layer between mask states and logits of the backbone's masked language model."""
     head: Any = nn.copy_mlm_head(nn.load_masked_lm(context.model)[0])
     if hasattr(head, "predictions"):
         transform: torch.nn.Module = head.predictions.transform
@@ -209,13 +158,7 @@ def load_mlm_transform(context: StageContext) -> torch.nn.Module:
 
 
 class PromptBERTObjective(training.Objective):
-    """(Sentence number, token row) pairs to InfoNCE between two templates, which may be the same.
-
-    Args:
-        model: The transformer.
-        prompts: The prompt of each view.
-        context: The stage; its text is read in the templates here, so the token rows don't matter.
-    """
+    """(Sentence number, token row) pairs to InfoNCE between two templates; only the numbers count."""
 
     def __init__(self, model: Any, prompts: Sequence[nn.Prompt], context: StageContext) -> None:
         super().__init__()
@@ -223,26 +166,24 @@ class PromptBERTObjective(training.Objective):
         self.tau, self.longest = float(config["tau"]), int(config["max_length"])
         self.denoising, self.positions = bool(config["denoising"]), str(config["noise_positions"])
         self.noise_gradient, self.fresh = bool(config["noise_gradient"]), config["prompt_head"] == "tanh"
-        self.pad_id, self.mask_id = (
-            getattr(prompts[0].tokenizer, f"{kind}_token_id") for kind in ("pad", "mask")
-        )
+        tokenizer = prompts[0].tokenizer
+        self.pad_id, self.mask_id = tokenizer.pad_token_id, tokenizer.mask_token_id
         self.encoder = model
         self.head = init_linear(nn.state_size(model)) if self.fresh else load_mlm_transform(context)
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, list[nn.BareTemplates]]:
-        """Both views, all first ones before all second ones; and what says the noise of each."""
+        """Put all first views before all second ones; collect the inputs of the noise."""
         texts = [self.sentences[number] for number, _ in batch]
         views = [prompt.rows(texts, prompt.length + self.longest) for prompt in self.prompts]
-        tokens = training.token_batch(
-            [row for view in views for row in view], self.pad_id, self.encoder, once=False
-        )
+        rows = [row for view in views for row in view]
+        tokens = training.token_batch(rows, self.pad_id, self.encoder, once=False)
         if not self.denoising:
             return tokens, []
         parts = zip(self.prompts, views, strict=True)
         return tokens, [nn.build_bare_templates(self.encoder, *part, self.positions) for part in parts]
 
     def compute(self, prepared: tuple[nn.TokenBatch, list[nn.BareTemplates]]) -> torch.Tensor:
-        """InfoNCE between the views, each without its noise; a masked word's head stands over both apart."""
+        """Compare the denoised views; a masked-LM head maps states and noise separately."""
         tokens, bare = prepared
         early = torch.nn.Identity() if self.fresh else self.head
         halves = [early(h) for h in training.batch_mask_states(self.encoder, tokens, self.mask_id).chunk(2)]
@@ -250,7 +191,9 @@ class PromptBERTObjective(training.Objective):
             with torch.set_grad_enabled(self.noise_gradient):
                 delta = early(nn.compute_template_noise(self.encoder, templates, self.mask_id))
             halves[number] = halves[number] - delta
-        anchors, positives = (torch.tanh(self.head(h)) for h in halves) if self.fresh else halves
+        if self.fresh:
+            halves = [torch.tanh(self.head(h)) for h in halves]
+        anchors, positives = halves
         return losses.info_nce(anchors, positives, self.tau)
 
 
@@ -275,8 +218,8 @@ class PromptBERT(TrainedOnce):
             "z = tanh(W (h(t1, x) - delta(t1, l)) + b); z' likewise with t2",
             "L = mean_i -log softmax_j(cos(z_i, z'_j) / tau)_i",
             "at inference h(t1, x), without delta and head; a full stop ends x unless . ? \" or ' does",
-            "prompt_form=continuous: t1 = t2, vectors v_k in place of its tokens' embeddings; v and the head "
-            "alone are trained (OptiPrompt: prompt_head=mlm, denoising=false, lr=3e-5, epochs=5, "
+            "prompt_form=continuous: t1 = t2, vectors v_k in place of its tokens' embeddings; only v and the "
+            "head are trained (OptiPrompt: prompt_head=mlm, denoising=false, lr=3e-5, epochs=5, "
             "eval_every=1000)",
             "prompt_head=mlm: z = f(h(t1, x)) - f(delta(t1, l)), f the dense layer, GELU and LayerNorm under "
             "the masked language model's logits",
@@ -300,7 +243,7 @@ class PromptBERT(TrainedOnce):
             Option(
                 "dev_vectors",
                 "denoised",
-                "what the dev set is scored on: h - delta (released) or h, as the test is",
+                "the dev set is scored on h - delta (released) or on h, as the test",
                 ("denoised", "plain"),
             ),
             Option(
@@ -329,7 +272,7 @@ class PromptBERT(TrainedOnce):
                 "t1 at inference, {sentence.} adds a full stop; auto: as released, or template where given",
             ),
             *prompt_training_options(
-                "subwords a sentence keeps in training, the template not included", lr=1e-5, batch_size=256
+                "subwords a sentence keeps in training, without the template", lr=1e-5, batch_size=256
             ),
             TEXT_OPTION,
             PROMPT_POOLING_OPTION,
@@ -337,16 +280,15 @@ class PromptBERT(TrainedOnce):
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
             "released: the dev set is scored on h - delta, the test on h (dev_vectors=plain: both on h)",
-            "released: test sentences get a final full stop, training and dev sentences don't "
-            "(test_template with {sentence} in place of {sentence.}: no sentence does)",
+            "released: only test sentences get a final full stop (test_template with {sentence} in place of "
+            "{sentence.} omits it)",
             "released: delta's positions start at 0 for RoBERTa too, whose sentences start at 2 "
             "(noise_positions=aligned)",
             "delta is computed for the batch's lengths; the released code tabulates 0 to 49 each step, on "
             "the dev set 0 to 127, and fails on longer sentences",
             "a mask token in the text itself is left out",
-            "released OptiPrompt, for BERT alone: a vector goes to the last place of its token in a row, so "
-            "the opening quote's is never read, and a sentence with the word takes it; here each has its own "
-            "place, as a token [PROMPTk] of the vocabulary",
+            "each vector has its own place, as a token [PROMPTk]; released OptiPrompt (only "
+            "BERT) puts it at the last place of its token in a row, which the sentence may hold",
             "released: where vectors are trained, delta on the dev set still reads the template's text",
             ADAMW_EPS,
         ),
@@ -354,38 +296,33 @@ class PromptBERT(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage; the test's template isn't one of its settings."""
+        """Describe the one stage; the test's template isn't one of its settings."""
         (stage,) = super().stages(options)
         config = tuple((name, value) for name, value in stage.config if name != "test_template")
         return (replace(stage, config=config),)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint: template and mask token."""
-        return build_test_encoder(context)
+        first, last = (str(context.options[name]) for name in ("template", "test_template"))
+        given = first if last == "auto" else last
+        if context.options["prompt_form"] == "text":
+            return build_prompted_encoder(context, "promptbert", TEST_TEMPLATES if given == "auto" else given)
+        stopped = {mask: text.replace("{sentence}", "{sentence.}") for mask, text in CONTINUOUS.items()}
+        template = stopped if given == "auto" else given
+        trained = CONTINUOUS if first == "auto" else first
+        return build_prompted_encoder(context, "promptbert", template, vectors_of=trained)
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train through the templates, or their vectors: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: no template for the backbone's mask token, or one that leaves no room; weight decay,
-                which would reach the frozen rows beside the trained vectors.
-        """
+        """Train through the templates, or their vectors, as :func:`bench.training.train_towers`."""
         config, tower = context.config, nn.load_backbone(context.model)
         templates = select_view_templates(config, tower[1].mask_token)
         if config["prompt_form"] == "continuous":
             if config["weight_decay"]:
-                raise InputError(
-                    "weight decay would shrink the embeddings that prompt_form=continuous keeps",
-                    where="promptbert.weight_decay",
-                    expected="0",
-                )
-            draw = (
-                training.generator(context.seed, f"prompt/{context.role}")
-                if config["prompt_init"] == "random"
-                else None
-            )
+                message = "weight decay would shrink the embeddings that prompt_form=continuous freezes"
+                raise InputError(message, where="promptbert.weight_decay", expected="0")
+            draw = None
+            if config["prompt_init"] == "random":
+                draw = training.generator(context.seed, f"prompt/{context.role}")
             templates = [add_vector_tokens(tower, templates[0], draw)] * 2
         own = copy.deepcopy(tower[1])  # a dev evaluation may use the other one at the same time
         prompts = [nn.Prompt(own, template) for template in templates]
@@ -400,7 +337,7 @@ class PromptBERT(TrainedOnce):
         room = nn.TransformerEncoder(tower).max_length - max(prompt.length for prompt in prompts)
         if int(config["max_length"]) > room:
             raise InputError(
-                f"max_length {config['max_length']} and a template are longer than the model's longest input",
+                f"max_length {config['max_length']} and the template exceed the model's longest input",
                 expected=f"a max_length up to {room}",
             )
         return training.train_towers(

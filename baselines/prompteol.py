@@ -41,12 +41,12 @@ class PromptEol:
         ),
         deviations=(
             "float32; released: 8-bit weights by default",
-            "padding on the right, which nothing reads; released: on the left, with positions counted from "
-            "the first token where the model does so",
-            "a sentence too long for the model is cut, never the prompt; released cuts what SentEval's long "
-            "tasks bring to 500 tokens",
-            "a token that the tokenizer puts behind a text is left out: the prompt's own last token counts",
-            "no demonstrations before the prompt (in-context learning): put one into the template",
+            "padding on the right, unread; released: on the left, with positions from the first token where "
+            "the model counts so",
+            "a sentence that exceeds the model's input is cut, the prompt is kept; released: SentEval's long "
+            "tasks are cut at 500 tokens",
+            "a final special token is left out: the prompt's own last token counts",
+            "a demonstration (in-context learning) belongs into the template",
         ),
         deterministic=True,
         needs_backbone=False,

@@ -20,27 +20,11 @@ _SMALLEST = 1e-7
 
 
 def consistency_loss(lists: torch.Tensor, form: str = "neg_entropy") -> torch.Tensor:
-    """The term on the student's two list families, P = softmax(S) and P' = softmax(S^T), row by row.
+    """The term on the student's two list families, P = softmax(S) and P' = softmax(S^T), S (B, B), in nats.
 
     ``js`` (Liu et al. 2023): 1/2 mean_i [KL(P_i || M_i) + KL(P'_i || M_i)], M = (P + P') / 2.
-    ``neg_entropy`` (what the community code computes: its log M is clamped to a constant, so P and P' are
-    never compared): -1/2 [mean_i H(P_i) + mean_i H(P'_i)]. Probabilities are clamped to at least 1e-7.
-
-    Args:
-        lists: S, (B, B) similarities over the temperature, diagonal included.
-        form: "js" or "neg_entropy".
-
-    Returns:
-        Scalar in nats. js: 0 (symmetric S) to ln 2; neg_entropy: -ln B (uniform rows) to 0.
-
-    Raises:
-        ValueError: no square matrix, or an unknown form.
-
-    Example:
-        >>> round(consistency_loss(torch.zeros(4, 4)).item(), 4)  # uniform rows: -ln 4
-        -1.3863
-        >>> round(consistency_loss(torch.eye(4), "js").item(), 4)  # symmetric
-        0.0
+    ``neg_entropy`` (the community code, whose log M is clamped to a constant): -1/2 [mean_i H(P_i) + mean_i
+    H(P'_i)]. Probabilities are clamped to at least 1e-7.
     """
     if lists.ndim != 2 or lists.shape[0] != lists.shape[1]:
         raise ValueError(f"lists {tuple(lists.shape)} must be (B, B)")
@@ -54,27 +38,9 @@ def consistency_loss(lists: torch.Tensor, form: str = "neg_entropy") -> torch.Te
 
 
 def list_net(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """ListNet: cross-entropy of the student's list against the teacher's, the probability of coming first.
+    """ListNet: cross-entropy of the student's lists against the teacher's top-one probabilities, in nats.
 
-    L = -1/R sum_i sum_j softmax(T_i)_j log softmax(S_i)_j (Cao et al. 2007; Liu et al. 2023). Gradient
-    reaches the student alone where the teacher has none; it is 0 where softmax(S) = softmax(T).
-
-    Args:
-        student: S, (R, K): R lists of K similarities over the student's temperature.
-        teacher: T, (R, K), over the teacher's.
-
-    Returns:
-        Scalar in nats, at least the mean entropy of softmax(T); 0 for K = 1.
-
-    Raises:
-        ValueError: shapes that don't fit, or empty lists.
-
-    Example:
-        >>> scores = torch.tensor([[2.0, 1.0, 0.0]])
-        >>> round(list_net(scores, torch.zeros(1, 3)).item(), 4)
-        1.4076
-        >>> round(list_net(scores, scores).item(), 4)  # the entropy of its softmax
-        0.8324
+    L = -1/R sum_i sum_j softmax(T_i)_j log softmax(S_i)_j for S, T (R, K) (Cao et al. 2007; Liu et al. 2023).
     """
     _check_lists(student, teacher)
     return -(teacher.softmax(1) * student.log_softmax(1)).sum(1).mean()
@@ -83,31 +49,12 @@ def list_net(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
 def list_mle(
     student: torch.Tensor, teacher: torch.Tensor, *, eps: float = 1e-7, columns: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """ListMLE: negative log-likelihood of the teacher's order under the student's Plackett-Luce model.
+    """ListMLE: negative log-likelihood (nats) of the teacher's order under the student's Plackett-Luce model.
 
     With pi_i sorting T_i in descending order, s_k = S_i,pi(k) and s~ = s - max(s):
     L = mean_i sum_k [ln(sum_{l >= k} e^{s~_l} + eps) - s~_k] (Xia et al. 2008; Liu et al. 2023). The released
-    eps bounds what items far below the largest add; with eps = 0 it is the likelihood itself.
-
-    Args:
-        student: S, (R, K): R lists of K similarities over the temperature.
-        teacher: T, (R, K); its order counts alone.
-        eps: At least 0.
-        columns: (K,), the one order of columns, for all rows, that breaks the teacher's ties; None: as
-            they are.
-
-    Returns:
-        Scalar in nats, a sum over the list: ln K! for a uniform list (eps = 0).
-
-    Raises:
-        ValueError: shapes that don't fit, empty lists, or an eps below 0.
-
-    Example:
-        >>> scores = torch.tensor([[2.0, 1.0, 0.0]])
-        >>> round(list_mle(scores, scores).item(), 4)
-        0.7209
-        >>> round(list_mle(scores, -scores).item(), 4)  # the reverse order
-        3.7209
+    eps bounds the terms of items far below the largest; eps = 0 gives the likelihood itself. ``columns`` (K,)
+    breaks the teacher's ties.
     """
     _check_lists(student, teacher)
     if eps < 0:
@@ -125,19 +72,12 @@ def list_mle(
 
 def _check_lists(student: torch.Tensor, teacher: torch.Tensor) -> None:
     if student.shape != teacher.shape or student.ndim != 2 or not student.numel():
-        raise ValueError(
-            f"student's {tuple(student.shape)} and teacher's {tuple(teacher.shape)} lists must be (R, K), "
-            "R and K at least 1"
-        )
+        shapes = tuple(student.shape), tuple(teacher.shape)
+        raise ValueError(f"lists {shapes[0]} of the student, {shapes[1]} of the teacher must be equal (R, K)")
 
 
 def off_diagonal(matrix: torch.Tensor) -> torch.Tensor:
-    """The rows of a (B, B) matrix without their diagonal entries, (B, B - 1).
-
-    Example:
-        >>> off_diagonal(torch.arange(9.0).view(3, 3)).tolist()
-        [[1.0, 2.0], [3.0, 5.0], [6.0, 7.0]]
-    """
+    """The rows of a (B, B) matrix without their diagonal entries, (B, B - 1)."""
     size = len(matrix)  # behind the first cell every row ends with a diagonal one
     return matrix.flatten()[1:].view(size - 1, size + 1)[:, :-1].reshape(size, size - 1)
 
@@ -148,14 +88,7 @@ def rank_loss(
     config: Mapping[str, OptionValue],
     columns: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """ListMLE or ListNet of a batch, as the options say, without the factor gamma.
-
-    Args:
-        cosines: Student's cos(z_i, z'_j), (B, B), B at least 3.
-        teacher: Teachers' mixed cosines, (B, B), without gradient.
-        config: rank_loss, tau, teacher_tau, listnet_temps, listmle_eps and both drop_diagonal options.
-        columns: As for :func:`list_mle`.
-    """
+    """ListMLE or ListNet of a batch of cosines (B, B), B at least 3, without the factor gamma."""
     name, tau, tau2 = str(config["rank_loss"]), float(config["tau"]), float(config["teacher_tau"])
     taus = (tau2, tau2 / 2) if name == "listnet" and config["listnet_temps"] == "tau2_tau3" else (tau, tau2)
     lists, targets = cosines / taus[0], teacher / taus[1]
@@ -167,12 +100,7 @@ def rank_loss(
 
 
 class RankCSEStep(NamedTuple):
-    """What the ranking term needs of a step.
-
-    Args:
-        asked: What each teacher is asked.
-        columns: For :func:`list_mle`; None for ListNet.
-    """
+    """Inputs of the ranking term: each teacher's query, and the columns of :func:`list_mle`."""
 
     asked: tuple[training.TeacherQuery, ...]
     columns: torch.Tensor | None
@@ -181,11 +109,7 @@ class RankCSEStep(NamedTuple):
 class RankCSEObjective(training.EncoderWithHead):
     """(Sentence number, token row) pairs to L = InfoNCE + beta L_cons + gamma L_rank.
 
-    Args:
-        model: The transformer that learns.
-        pad_id: Padding id.
-        context: The stage: its options, its text, the teachers among its members (alpha weighs the first of
-            two), and the stream of :func:`list_mle`.
+    Alpha weighs the first of two teachers, the stage's members.
     """
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
@@ -198,7 +122,7 @@ class RankCSEObjective(training.EncoderWithHead):
         self.weights = (1.0,) if len(members) == 1 else (alpha, 1 - alpha)
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[nn.TokenBatch, RankCSEStep | None]:
-        """Both views go through one call, so they differ by their dropout masks alone."""
+        """Put both dropout views into one call; ask the teachers."""
         rows = [row for _, row in batch]
         tokens = self.tokens([*rows, *rows])
         if not self.gamma or len(rows) < 3:  # two sentences have nothing to rank
@@ -212,7 +136,7 @@ class RankCSEObjective(training.EncoderWithHead):
         return tokens, RankCSEStep(asked, columns)
 
     def compute(self, prepared: tuple[nn.TokenBatch, RankCSEStep | None]) -> torch.Tensor:
-        """The three terms."""
+        """Add the three terms."""
         tokens, ranked = prepared
         first, second = self.projected(tokens).chunk(2)
         cosines = losses.cosine_matrix(first, second)
@@ -223,10 +147,10 @@ class RankCSEObjective(training.EncoderWithHead):
         taught = [teacher.vectors(asked) for teacher, asked in zip(self.teachers, ranked.asked, strict=True)]
         targets = training.mix_cosines(taught, self.weights).to(cosines.dtype)
         loss = loss + self.gamma * rank_loss(cosines, targets, self.config, ranked.columns)
-        return loss + 0 * targets.sum()  # an order alone would hide what is not a number
+        return loss + 0 * targets.sum()  # the sum carries a NaN, which an order drops
 
     def why_not_finite(self) -> str | None:
-        """A teacher's vectors, where they are why."""
+        """Explain a non-finite loss by a teacher."""
         return next(filter(None, (teacher.why_not_finite() for teacher in self.teachers)), None)
 
 
@@ -258,13 +182,7 @@ class RankCSE(TrainedOnce):
         options=(
             Option("teacher1", "diffcse", "a teacher, any method or checkpoint as in --methods"),
             Option("teacher2", "simcse", "another one, or empty for none"),
-            Option(
-                "alpha",
-                0.33,
-                "weight of teacher1's similarities; those of teacher2 have 1 - alpha",
-                minimum=0,
-                maximum=1,
-            ),
+            Option("alpha", 0.33, "weight of teacher1; teacher2 has 1 - alpha", minimum=0, maximum=1),
             Option("tau", 0.05, "temperature of InfoNCE and of the student's lists", minimum=1e-4),
             Option("teacher_tau", 0.05, "temperature of the teachers' lists", minimum=1e-4),
             Option("beta", 1.0, "weight of the consistency term", minimum=0),
@@ -295,46 +213,39 @@ class RankCSE(TrainedOnce):
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
             "published: checkpoints of DiffCSE-bert-base and SimCSE-bert-large teach (the community code's "
-            "only script); here DiffCSE and SimCSE on the profile's backbone, trained with the run's seed "
-            "(any checkpoint can be named instead: teacher1=hf:FOLDER)",
+            "only script)",
+            "the teachers are DiffCSE and SimCSE on the profile's backbone, trained with the run's seed "
+            "(teacher1=hf:FOLDER names a checkpoint)",
             "a teacher encodes whole sentences with its own tokenizer; released: the student's 32 token ids",
             "released: the consistency term is a negative entropy (consistency=js is the paper's)",
-            "released: beta is stored but never applied; here it is, and the default 1 is the same",
-            "released: ListNet shares the temperatures, its teacher temperature is built but not used "
+            "released: beta is stored but unused; here it is applied, with the same default 1",
+            "released: ListNet shares the temperatures, its teacher temperature is unused "
             "(listnet_temps=tau2_tau3)",
             "released ListMLE drops items whose teacher logit is exactly -1 as padding; here they count",
-            "no ranking term for a batch of one or two sentences; the released ListNet is not a number there",
+            "a batch of one or two sentences has no ranking term (released ListNet: NaN)",
             ADAMW_EPS,
         ),
         published_names=(("rankcse", "as published: profile bert-base or roberta-base"),),
     )
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
-        """The teachers."""
+        """Name the teachers."""
         if not options["teacher1"]:
-            raise InputError("no teacher", where="rankcse.teacher1", expected="a method as in --methods")
+            raise InputError(
+                "teacher1 is empty", where="rankcse.teacher1", expected="a method as in --methods"
+            )
         return {role: str(options[role]) for role in TEACHERS if options[role]}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage; its key names the teachers by what they are, whatever text asked for them."""
+        """Describe the one stage; its key identifies the teachers by their content."""
         inputs = tuple(self.members(options))
         own = {name: value for name, value in options.items() if name not in TEACHERS}
         return tuple(replace(spec, inputs=inputs) for spec in super().stages(own))
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with the rankings of the members ``teacher1`` and ``teacher2``, if there are any: the stage.
+        """Train with the teachers' rankings, as :func:`bench.training.train_towers`."""
 
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
+        def objective(model: Any, pad_id: int) -> RankCSEObjective:
+            return RankCSEObjective(model, pad_id, context)
 
-        Raises:
-            InputError: ``alpha`` above 1.
-        """
-        alpha = context.config["alpha"]
-        if float(alpha) > 1:
-            raise InputError(f"alpha {alpha}", where="rankcse.alpha", expected="0 to 1")
-        return training.train_towers(
-            context,
-            [nn.load_backbone(context.model)],
-            lambda model, pad_id: RankCSEObjective(model, pad_id, context),
-            numbered=True,
-        )
+        return training.train_towers(context, [nn.load_backbone(context.model)], objective, numbered=True)

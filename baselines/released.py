@@ -19,11 +19,7 @@ FOLDERS = "BENCH_CHECKPOINTS"
 
 
 def find_tower_folder(tower: ReleasedTower, where: str) -> Path:
-    """Return the folder of one encoder: below ``BENCH_CHECKPOINTS``, else in the local hub cache.
-
-    Raises:
-        InputError: it is in neither place; says how to get it.
-    """
+    """Return the folder of one encoder: below ``BENCH_CHECKPOINTS``, otherwise in the local hub cache."""
     given = os.environ.get(FOLDERS)
     if given and tower.folder and (Path(given) / tower.folder).is_dir():
         return Path(given) / tower.folder
@@ -33,24 +29,19 @@ def find_tower_folder(tower: ReleasedTower, where: str) -> Path:
             where=where,
             expected=f"{FOLDERS}=DIR, the folder into which the authors' download was copied",
         )
-    if tower.revision:
-        return _find_snapshot(tower, where)
-    return resolve_folder(tower.hub, where=where).path
-
-
-def _find_snapshot(tower: ReleasedTower, where: str) -> Path:
-    """The pinned revision in the hub cache, which knows commits by their whole names."""
+    if not tower.revision:
+        return resolve_folder(tower.hub, where=where).path
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    kept = Path(HF_HUB_CACHE) / f"models--{tower.hub.replace('/', '--')}" / "snapshots"
-    found = sorted(kept.glob(f"{tower.revision}*"))
-    if len(found) != 1:
+    snapshots = Path(HF_HUB_CACHE) / f"models--{tower.hub.replace('/', '--')}" / "snapshots"
+    folders = sorted(snapshots.glob(f"{tower.revision}*"))  # the cache has commits under their whole names
+    if len(folders) != 1:
         raise InputError(
             f"'{tower.hub}' at revision {tower.revision} is not in the local model cache",
             where=where,
             hint=f"download it first with: hf download {tower.hub}",
         )
-    return found[0]
+    return folders[0]
 
 
 @add_method
@@ -64,9 +55,7 @@ class Released:
         version=1,
         equations=("one encoder, or the weighted sum of the towers' vectors",),
         options=(Option("name", "", "the checkpoint, an entry of bench/data/released.toml"),),
-        deviations=(
-            "weights come from the local model cache or from folders below BENCH_CHECKPOINTS, no network",
-        ),
+        deviations=("weights come from the local model cache or from folders below BENCH_CHECKPOINTS",),
         deterministic=True,
         needs_backbone=False,
         short_option="name",
@@ -74,7 +63,7 @@ class Released:
     )
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
-        """The towers, by number, as ``hf:`` methods."""
+        """Name the towers, by number, as ``hf:`` methods."""
         entry = find_checkpoint(str(options["name"]), where="--methods released:NAME")
         where = f"--methods released:{entry.name}"
         members = {}
@@ -90,11 +79,11 @@ class Released:
         """Return the encoder or the sum, with the hash of each tower among its facts."""
         entry = find_checkpoint(str(context.options["name"]))
         encoders = [context.members[role] for role in sorted(context.members, key=int)]
-        single = len(encoders) == 1
-        encoder = encoders[0] if single else nn.SumEncoder(encoders, [tower.weight for tower in entry.towers])
-        hashes = [
-            hash_model(find_tower_folder(tower, f"released:{entry.name}"))[:12] for tower in entry.towers
-        ]
+        encoder = encoders[0]
+        if len(encoders) > 1:
+            encoder = nn.SumEncoder(encoders, [tower.weight for tower in entry.towers])
+        folders = [find_tower_folder(tower, f"released:{entry.name}") for tower in entry.towers]
+        hashes = [hash_model(folder)[:12] for folder in folders]
         encoder.facts = {
             **encoder.facts,
             "checkpoint": "+".join(tower.name for tower in entry.towers),

@@ -24,14 +24,8 @@ from bench.training.recipe import (
 class SimCSEObjective(training.Objective):
     """Token rows to InfoNCE between two dropout views, under the training-only tanh head.
 
-    With partners it takes (sentence number, token row) pairs, and the second view is the partner's.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        tau: Temperature.
-        head: False compares the [CLS] states themselves (TNCSE's sub-encoders).
-        partners: Token row of each sentence's translation (EDFSE).
+    With ``partners`` (EDFSE) it takes (sentence number, token row) pairs, and the second view is the
+    partner's. ``head=False`` compares the [CLS] states themselves (TNCSE's sub-encoders).
     """
 
     def __init__(
@@ -48,10 +42,11 @@ class SimCSEObjective(training.Objective):
         self.head: Any = init_linear(nn.state_size(model)) if head else None
 
     def prepare(self, batch: Sequence[Any]) -> Any:
-        """Both views go through one call, so without partners they differ by their dropout masks alone."""
-        rows = [*batch, *batch]
-        if self.partners is not None:
-            rows = [*(row for _, row in batch), *(self.partners[number] for number, _ in batch)]
+        """Put both views into one call; without partners they differ only by their dropout masks."""
+        if self.partners is None:
+            return training.token_batch([*batch, *batch], self.pad_id, self.encoder)
+        rows = [row for _, row in batch]
+        rows += [self.partners[number] for number, _ in batch]
         return training.token_batch(rows, self.pad_id, self.encoder)
 
     def compute(self, prepared: Any) -> torch.Tensor:
@@ -60,7 +55,7 @@ class SimCSEObjective(training.Objective):
         return losses.info_nce(anchors, positives, self.tau)
 
     def views(self, tokens: nn.TokenBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """What is compared of both views, (B, H) each."""
+        """Compute the compared vectors of both views, (B, H) each."""
         projected = training.batch_states(self.encoder, tokens)
         if self.head is not None:
             projected = torch.tanh(self.head(projected))
@@ -69,13 +64,7 @@ class SimCSEObjective(training.Objective):
 
 
 class ExtendedStep(NamedTuple):
-    """What a step with a further term reads.
-
-    Args:
-        tokens: Both views.
-        gaps: Their masked copies; None without a masked-LM term.
-        noise: Gaussian negatives, (M, H); None without any.
-    """
+    """Inputs of a step: both views, their masked copies or None, Gaussian negatives (M, H) or None."""
 
     tokens: nn.TokenBatch
     gaps: training.MaskedRows | None
@@ -83,14 +72,7 @@ class ExtendedStep(NamedTuple):
 
 
 class ExtendedObjective(SimCSEObjective):
-    """SimCSE with a masked-LM term on its encoder, with gsInfoNCE's noise among the negatives, or with both.
-
-    Args:
-        model: The transformer.
-        tokenizer: Its tokenizer.
-        context: The stage: its options, and the streams of masks and noise.
-        lm_head: States (K, H) to logits (K, vocabulary), trained, tied to nothing; None without the term.
-    """
+    """SimCSE with a masked-LM term on its encoder (an untied head), gsInfoNCE's noise negatives, or both."""
 
     def __init__(self, model: Any, tokenizer: Any, context: StageContext, lm_head: Any) -> None:
         config, role = context.config, context.role
@@ -99,12 +81,11 @@ class ExtendedObjective(SimCSEObjective):
         self.weight, self.share = float(config["mlm_term"]), float(config["mlm_share"])
         self.count = int(config["noise_negatives"])
         self.size = nn.state_size(model)
-        self.masks, self.draws = (
-            training.generator(context.seed, f"{name}/{role}") for name in ("mask", "noise")
-        )
+        self.masks = training.generator(context.seed, f"mask/{role}")
+        self.draws = training.generator(context.seed, f"noise/{role}")
 
     def prepare(self, batch: Sequence[Any]) -> ExtendedStep:
-        """The views; each is masked apart from the other, and each step has noise of its own."""
+        """Prepare the views, mask each separately, and draw the step's noise."""
         gaps = noise = None
         if self.count:
             noise = torch.randn(self.count, self.size, generator=self.draws)
@@ -115,19 +96,18 @@ class ExtendedObjective(SimCSEObjective):
         return ExtendedStep(super().prepare(batch), gaps, noise)
 
     def compute(self, prepared: ExtendedStep) -> torch.Tensor:
-        """InfoNCE, where anchors alone meet the noise, and the weighted masked-LM loss."""
+        """InfoNCE, whose noise only anchors meet, and the weighted masked-LM loss."""
         anchors, positives = self.views(prepared.tokens)
         noise = None if prepared.noise is None else prepared.noise.to(anchors.dtype)
         loss = losses.queue_nce(anchors, positives, noise, self.tau)
         return loss if prepared.gaps is None else loss + self.weight * self.restoration(prepared.gaps)
 
     def restoration(self, gaps: training.MaskedRows) -> torch.Tensor:
-        """Masked-LM loss of both views' masked copies, which the encoder itself reads."""
+        """Masked-LM loss of both views' masked copies, read by the encoder itself."""
         with training.autocast_towers(gaps.places.device):
             states = nn.compute_last_states(self.encoder, gaps.chunk)
-        return losses.masked_lm_loss(
-            self.lm_head(training.to_float32(states).flatten(0, 1)[gaps.places]), gaps.targets
-        )
+        masked = training.to_float32(states).flatten(0, 1)[gaps.places]
+        return losses.masked_lm_loss(self.lm_head(masked), gaps.targets)
 
 
 @add_method
@@ -163,16 +143,16 @@ class SimCSE(TrainedOnce):
                 "M, Gaussian vectors that are every anchor's negatives: gsInfoNCE (released there: 192)",
                 minimum=0,
             ),
-            Option("match", "", "a method whose stages' sentences it sees in all, in place of steps"),
+            Option("match", "", "a method whose stages' total sentences it sees, in place of steps"),
             TEXT_OPTION,
             POOLING_OPTION,
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
-            "masked-LM term: V starts from the backbone's own masked-LM head, as released, so the backbone "
-            "must have one; a batch without a masked token has no such loss (released: 0 / 0)",
+            "masked-LM term: V starts from the backbone's own masked-LM head, as released; a batch without "
+            "masked tokens skips it (released: 0 / 0)",
             "gsInfoNCE: released with dropout 0.2 for bert-base, and with lr 1e-5 and batches of 64 for "
-            "roberta-base; its noise's deviation (0.5 and 0.1) is no option, the cosine doesn't see it",
+            "roberta-base; the noise's deviation (0.5 and 0.1) cancels in the cosine",
             ADAMW_EPS,
         ),
         published_names=(("simcse", "as published: profile bert-base or roberta-base"),),
@@ -180,13 +160,7 @@ class SimCSE(TrainedOnce):
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with InfoNCE over two dropout views, and the terms that options switch on: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: a masked-LM term, and the backbone has no masked-LM head.
-        """
+        """Train on two dropout views with the chosen terms, as :func:`bench.training.train_towers`."""
         config, tau = context.config, float(context.config["tau"])
         with_mlm = bool(config.get("mlm_term"))
         if not (with_mlm or config.get("noise_negatives")):

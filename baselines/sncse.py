@@ -17,8 +17,7 @@ from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, init_linear, prompt_training_options
 
-SPACY_MODEL = "spacy_model"
-"""Setting of the stage that holds the spaCy model's hash."""
+SPACY_MODEL = "spacy_model"  # setting of the stage: the spaCy model's hash
 
 
 def bidirectional_margin_loss(
@@ -27,48 +26,19 @@ def bidirectional_margin_loss(
     """SNCSE's loss: a soft negative is less alike than the positive, by alpha at least and beta at most.
 
     D_i = cos(z_i, z^-_i) - cos(z_i, z^+_i); L = mean_i[relu(D_i + alpha) + relu(-D_i - beta)], 0 where D_i is
-    within [-beta, -alpha]. Gradient flows through all three (Wang and Dou 2023, bidirectional margin loss).
-
-    Args:
-        anchors: z, (B, H).
-        positives: z^+, (B, H).
-        negatives: z^-, (B, H).
-        alpha: Smallest difference.
-        beta: Largest difference, at least alpha.
-
-    Returns:
-        Scalar, 0 to 2 + alpha.
-
-    Raises:
-        ValueError: different shapes, or alpha above beta.
-
-    Example:
-        >>> anchor, positive = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]])  # cosine 0.6
-        >>> soft = torch.tensor([[4.0, 3.0]])  # 0.8: nearer than the positive, by 0.2
-        >>> round(bidirectional_margin_loss(anchor, positive, soft, alpha=0.1, beta=0.3).item(), 4)
-        0.3
-        >>> bidirectional_margin_loss(anchor, soft, positive, alpha=0.1, beta=0.3).item()  # within both
-        0.0
+    within [-beta, -alpha]; (B, H) each (Wang and Dou 2023, bidirectional margin loss).
     """
     losses.check_same_shape("(B, H)", anchors=anchors, positives=positives, negatives=negatives)
     if alpha > beta:
         raise ValueError(f"alpha {alpha} must be at most beta {beta}")
     a, p, n = (torch.nn.functional.normalize(x, dim=1, eps=1e-8) for x in (anchors, positives, negatives))
     difference = (a * n).sum(1) - (a * p).sum(1)
-    return (
-        torch.nn.functional.relu(difference + alpha) + torch.nn.functional.relu(-difference - beta)
-    ).mean()
+    relu = torch.nn.functional.relu
+    return (relu(difference + alpha) + relu(-difference - beta)).mean()
 
 
 class SNCSEObjective(training.Objective):
-    """(Sentence number, token row) pairs to prompted InfoNCE and the weighted margin loss.
-
-    Args:
-        model: The transformer.
-        tokenizer: Its tokenizer.
-        context: The stage; its text is read in the templates here, so the token rows don't matter.
-        negate: From a sentence to its negation.
-    """
+    """(Sentence number, token row) pairs to prompted InfoNCE and margin loss; only the numbers count."""
 
     def __init__(
         self, model: Any, tokenizer: Any, context: StageContext, negate: Callable[[str], str]
@@ -76,7 +46,7 @@ class SNCSEObjective(training.Objective):
         super().__init__()
         config, self.sentences, self.negate = context.config, context.sentences, negate
         self.pad_id, self.mask_id = tokenizer.pad_token_id, tokenizer.mask_token_id
-        own = copy.deepcopy(tokenizer)  # a dev evaluation may use the other one at the same time
+        own = copy.deepcopy(tokenizer)  # a dev evaluation may use the other one meanwhile
         self.prompts = [nn.Prompt(own, str(config[name])) for name in ("template", "template2")]
         self.tau, self.weight = float(config["tau"]), float(config["bml_weight"])
         self.alpha, self.beta = float(config["alpha"]), float(config["beta"])
@@ -85,7 +55,7 @@ class SNCSEObjective(training.Objective):
         self.head = init_linear(nn.state_size(model))
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> nn.TokenBatch:
-        """Anchors, positives and, unless they weigh nothing, soft negatives."""
+        """Put anchors, positives and (with a weight) soft negatives into one batch."""
         first, second = self.prompts
         texts = [self.sentences[number] for number, _ in batch]
         rows = [*first.rows(texts, self.longest), *second.rows(texts, self.longest)]
@@ -94,7 +64,7 @@ class SNCSEObjective(training.Objective):
         return training.token_batch(rows, self.pad_id, self.encoder, once=False)
 
     def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
-        """All of them go through one call."""
+        """Encode all of them in one call."""
         projected = torch.tanh(self.head(training.batch_mask_states(self.encoder, prepared, self.mask_id)))
         anchors, positives, *soft = projected.chunk(3 if self.weight else 2)
         loss = losses.info_nce(anchors, positives, self.tau)
@@ -104,7 +74,7 @@ class SNCSEObjective(training.Objective):
         return loss
 
     def negation(self, text: str) -> str:
-        """Released: the look-up of a sentence that had to be finished fails, so it gets a Not."""
+        """Negate a sentence; released: one that had to be finished misses its look-up and gets a Not."""
         finished = self.prompts[0].finished(text)
         if finished != text and not self.unfinished:
             return f"Not {finished}"
@@ -112,19 +82,14 @@ class SNCSEObjective(training.Objective):
 
 
 def load_negation(config: Mapping[str, OptionValue]) -> tuple[Callable[[str], str], dict[str, Any]]:
-    """Return the negation that a stage's settings ask for, and what the record should say of it.
-
-    Raises:
-        BenchError: the spaCy model's files aren't those that were planned with.
-    """
+    """Return the negation of the stage's settings, and the record's facts about it."""
     if config["negation"] == "rule":
         return training.negate_by_rule, {}
     folder = training.find_spacy_folder()
     if training.hash_folder_files(folder) != config[SPACY_MODEL]:
         raise BenchError("the files of the spaCy model changed since the run was planned")
-    return training.load_spacy_negation(folder), {
-        SPACY_MODEL: {"name": folder.name, "sha256": config[SPACY_MODEL]}
-    }
+    facts = {SPACY_MODEL: {"name": folder.name, "sha256": config[SPACY_MODEL]}}
+    return training.load_spacy_negation(folder), facts
 
 
 @add_method
@@ -171,7 +136,7 @@ class SNCSE(TrainedOnce):
             Option(
                 "template",
                 'This sentence : " {sentence .} " means {mask} .',
-                "t1, of the anchor and at inference; {sentence .} adds a full stop where no punctuation is",
+                "t1, of the anchor and at inference; {sentence .} adds a missing full stop",
             ),
             Option(
                 "template2",
@@ -188,8 +153,7 @@ class SNCSE(TrainedOnce):
             "the negation goes by a list of words; released: by a spaCy parse (negation=spacy)",
             "released: a sentence without final punctuation misses its negation and gets 'Not ' before it; "
             "paper: all are negated (negate_unfinished=true)",
-            "a sentence that is empty stays empty, where the released code crashes",
-            "a mask token in the text itself is left out, where the released code crashes",
+            "an empty sentence stays empty, and a mask token in the text is left out (released: a crash)",
             "RoBERTa reads the blank before a sentence with its first word, as in the released evaluation; "
             "the released training splits it off",
             ADAMW_EPS,
@@ -198,23 +162,12 @@ class SNCSE(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage; a spaCy model's hash is one of its settings.
-
-        Raises:
-            InputError: negation=spacy without spaCy or a model.
-        """
+        """Describe the one stage; a spaCy model's hash is one of its settings."""
         (stage,) = super().stages(options)
         if options["negation"] == "rule":
             return (stage,)
-        return (
-            replace(
-                stage,
-                config=(
-                    *stage.config,
-                    (SPACY_MODEL, training.hash_folder_files(training.find_spacy_folder())),
-                ),
-            ),
-        )
+        digest = training.hash_folder_files(training.find_spacy_folder())
+        return (replace(stage, config=(*stage.config, (SPACY_MODEL, digest))),)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint: template and mask token."""
@@ -223,14 +176,7 @@ class SNCSE(TrainedOnce):
         return build_prompted_encoder(context, "sncse", str(context.options["template"]))
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with soft negatives: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            BenchError: the spaCy model's files changed.
-            InputError: a backbone without a mask token, or a template that leaves no room.
-        """
+        """Train with soft negatives, as :func:`bench.training.train_towers`."""
         negate, facts = load_negation(context.config)
         tower = nn.load_backbone(context.model)
         template = str(context.config["template"])

@@ -16,13 +16,7 @@ from bench.training.recipe import ADAMW_EPS, TrainedOnPairs, init_linear, traini
 
 
 class SupSimCSEObjective(training.Objective):
-    """(Sentence number, token row) pairs to InfoNCE with hard negatives, under a head that stays.
-
-    Args:
-        model: The transformer; its pooler becomes the head, with fresh weights.
-        tokenizer: Its tokenizer.
-        context: The stage: its options, positives and hard negatives.
-    """
+    """(Sentence number, token row) pairs to InfoNCE with hard negatives; the fresh pooler is kept."""
 
     def __init__(self, model: Any, tokenizer: Any, context: StageContext) -> None:
         super().__init__()
@@ -33,33 +27,26 @@ class SupSimCSEObjective(training.Objective):
         set_fresh_pooler(model)
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> nn.TokenBatch:
-        """All columns go through one call."""
+        """Put all columns into one call."""
         return training.token_batch(self.columns.rows(batch), self.pad_id, self.encoder)
 
     def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
         """InfoNCE over positives and hard negatives."""
         projected = torch.tanh(self.encoder.pooler.dense(training.batch_states(self.encoder, prepared)))
-        anchors, positives, *negatives = projected.chunk(self.columns.count)
-        return losses.hard_negative_nce(
-            anchors, positives, negatives[0] if negatives else None, self.tau, self.weight
-        )
+        anchors, positives, *hard = projected.chunk(self.columns.count)
+        negatives = hard[0] if hard else None
+        return losses.hard_negative_nce(anchors, positives, negatives, self.tau, self.weight)
 
 
 def set_fresh_pooler(model: Any) -> None:
-    """Give a transformer's pooler fresh weights, from torch's random state; one that lacks it gets one.
-
-    Raises:
-        InputError: its architecture has no pooler of one layer.
-    """
+    """Give a transformer a pooler with fresh weights from torch's random state."""
     if getattr(model, "pooler", None) is None and hasattr(model, "pooler"):
         model.pooler = type(model)(copy.deepcopy(model.config)).pooler
     dense = getattr(getattr(model, "pooler", None), "dense", None)
     size = model.config.hidden_size
     if not isinstance(dense, torch.nn.Linear) or dense.weight.shape != (size, size):
-        raise InputError(
-            f"{type(model).__name__} has no pooler, whose place the head takes",
-            expected="a backbone such as BERT or RoBERTa",
-        )
+        message = f"{type(model).__name__} has no pooler for the head to replace"
+        raise InputError(message, expected="a backbone such as BERT or RoBERTa")
     model.pooler.dense = init_linear(size)
 
 
@@ -96,27 +83,21 @@ class SupSimCSE(TrainedOnPairs):
             Option(
                 "pooling",
                 "pooler",
-                "what the trained encoder's vectors are: pooler is the trained head (released)",
+                "vectors of the trained encoder: pooler is the trained head (released)",
                 ("pooler", "cls", "avg", "avg_first_last"),
             ),
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
-            "one process has the whole batch; released: four, each with its quarter, which exchange vectors",
-            "the head takes the place of the backbone's pooler, so the backbone must have such a layer",
-            "the released code's masked-LM term, which its supervised script leaves off, is not here",
+            "one process has the whole batch; released: four, each with its quarter, exchange vectors",
+            "the head replaces the backbone's pooler, so the backbone must have such a layer",
+            "left out: the released code's masked-LM term, off in its supervised script",
             ADAMW_EPS,
         ),
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train on labelled pairs or triplets: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: a backbone without a pooler.
-        """
+        """Train on labelled pairs or triplets, as :func:`bench.training.train_towers`."""
         tower = nn.load_backbone(context.model)
         return training.train_towers(
             context,

@@ -18,7 +18,7 @@ POOLING_OPTIONS = (
     Option(
         "first_layer",
         "embedding",
-        "what avg_first_last takes as first: the embedding output (published rows) or layer 1 (SimCSE's fix)",
+        "first layer of avg_first_last: the embedding output (published rows) or layer 1 (SimCSE's fix)",
         ("embedding", "layer1"),
     ),
     Option(
@@ -30,11 +30,7 @@ POOLING_OPTIONS = (
 
 
 def build_transformer_encoder(context: BuildContext) -> Encoder:
-    """Build the encoder of a model folder with the card's pooling options.
-
-    Raises:
-        BenchError: no model folder was given.
-    """
+    """Build the encoder of a model folder with the card's pooling options."""
     if context.model is None:
         raise BenchError("no model folder was given")
     return nn.TransformerEncoder(
@@ -70,8 +66,8 @@ class Untrained:
         deviations=(
             "avg_first_last takes the embedding output as first layer, as the published rows did; "
             "SimCSE's code takes layer 1 since (first_layer=layer1)",
-            "mask appends no final full stop to the sentence, PromptBERT's evaluation does "
-            "({sentence.} in the template)",
+            "mask keeps the sentence as it is; PromptBERT's evaluation adds a full stop ({sentence.} in the "
+            "template)",
         ),
         deterministic=True,
         short_option="pooling",

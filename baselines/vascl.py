@@ -17,32 +17,12 @@ from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, trai
 def near_nce(
     first: torch.Tensor, second: torch.Tensor, near: torch.Tensor | None, tau: float
 ) -> torch.Tensor:
-    """Contrast of two views from both sides, against all others of the batch or against neighbours alone.
+    """Contrast two views (B, F) from both sides, against all others of the batch or only against neighbours.
 
     With z the 2B rows of both views, i' the other view of row i and M(i) the rows of both views of the
     sentences in N(i): L = mean_i -log[exp(cos(z_i, z_i') / tau) / (exp(cos(z_i, z_i') / tau)
-    + sum_{m in M(i)} exp(cos(z_i, z_m) / tau))]. Gradient flows through both views (Zhang et al. 2022,
-    instance discrimination; released ContrastiveLoss and VaSCL_NBiDir).
-
-    Args:
-        first: (B, F).
-        second: (B, F), row i belongs to row i of the first.
-        near: N, (B, B), True where sentence j is one of i's neighbours, nowhere on the diagonal; None: all
-            others are.
-        tau: Temperature, above 0.
-
-    Returns:
-        Scalar, at least 0; ln(2K + 1) for equal rows and K neighbours each; 0 without others.
-
-    Raises:
-        ValueError: shapes that don't fit, or a temperature that isn't above 0.
-
-    Example:
-        >>> view = torch.eye(2)
-        >>> round(near_nce(view, view, None, tau=1.0).item(), 4)  # ln(e + 2) - 1
-        0.5514
-        >>> near_nce(view, view, torch.zeros(2, 2, dtype=torch.bool), tau=1.0).item()  # nobody is near
-        0.0
+    + sum_{m in M(i)} exp(cos(z_i, z_m) / tau))] (Zhang et al. 2022, instance discrimination; released
+    ContrastiveLoss and VaSCL_NBiDir). N is ``near``, (B, B) with a False diagonal; None: all others.
     """
     losses.check_same_shape("(B, F)", first=first, second=second)
     losses.check_tau(tau)
@@ -59,22 +39,7 @@ def near_nce(
 
 
 def find_batch_neighbours(vectors: torch.Tensor, count: int) -> torch.Tensor:
-    """Return True where row j is among the ``count`` rows but i with the largest e_i . e_j; (B, B).
-
-    In a batch of ``count`` rows or fewer all others are neighbours.
-
-    Args:
-        vectors: e, (B, H), without gradient.
-        count: K, at least 1.
-
-    Raises:
-        ValueError: no matrix, or no neighbour.
-
-    Example:
-        >>> vectors = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.5, 1.0]])
-        >>> find_batch_neighbours(vectors, 1).long().tolist()
-        [[0, 1, 0], [1, 0, 0], [0, 1, 0]]
-    """
+    """Mark the ``count`` other rows j with the largest e_i . e_j, at most all others; (B, B)."""
     if vectors.ndim != 2 or count < 1:
         raise ValueError(f"vectors {tuple(vectors.shape)} must be (B, H), count {count} at least 1")
     own = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
@@ -84,9 +49,9 @@ def find_batch_neighbours(vectors: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def scale_to_unit(rows: torch.Tensor) -> torch.Tensor:
-    """Rows divided by their lengths plus 1e-8, as in the released code: a zero row stays zero."""
-    found: torch.Tensor = rows / (rows.norm(dim=1, keepdim=True) + 1e-8)
-    return found
+    """Divide rows by their lengths plus 1e-8, as released: a zero row stays zero."""
+    unit: torch.Tensor = rows / (rows.norm(dim=1, keepdim=True) + 1e-8)
+    return unit
 
 
 def find_worst_direction(
@@ -99,22 +64,11 @@ def find_worst_direction(
     tau: float,
     steps: int,
 ) -> torch.Tensor:
-    """The direction in which a vector is confused most with its neighbours, by power iteration.
+    """Find the direction (B, H) in which a vector is confused most with its neighbours, by power iteration.
 
     With c = g(e) and u = g(e + xi d): l = mean_i -log[exp(u_i . c_i / tau) / sum_{j in {i} + N(i)}
-    exp(u_i . c_j / tau)], d <- the unit row of dl/dd (released VaSCL_NUniDir, VaSCL_Pturb).
-
-    Args:
-        head: g.
-        vectors: e, (B, H).
-        near: N, (B, B); see :func:`neighbourhoods`.
-        start: d at first, (B, H), of any length but 0.
-        xi: Length at which the gradient is taken.
-        tau: Temperature.
-        steps: Gradients taken; 0: the start's direction.
-
-    Returns:
-        d, (B, H): unit rows, zero where the gradient is zero (as without neighbours).
+    exp(u_i . c_j / tau)], d <- the unit row of dl/dd (released VaSCL_NUniDir, VaSCL_Pturb), zero where the
+    gradient is zero. ``steps`` 0 gives the start's direction.
     """
     with torch.no_grad():
         clean, direction = head(vectors), scale_to_unit(start)
@@ -128,25 +82,14 @@ def find_worst_direction(
 
 
 class VaSCLStep(NamedTuple):
-    """What a step of VaSCL reads.
-
-    Args:
-        views: All first views, then all second ones.
-        start: Where the search for the directions begins, (B, H); None: no perturbed view.
-    """
+    """Inputs of a step: first views before second ones, and the start of the search (B, H) or None."""
 
     views: nn.TokenBatch
     start: torch.Tensor | None
 
 
 class VaSCLObjective(training.Objective):
-    """Token rows to the contrast of two dropout views, and that of a vector with its perturbed copy.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        context: The stage: its options, and the stream of the directions.
-    """
+    """Token rows to the contrast of two dropout views, and of a vector with its perturbed copy."""
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__()
@@ -160,14 +103,14 @@ class VaSCLObjective(training.Objective):
         self.draws = training.generator(context.seed, f"direction/{context.role}")
 
     def prepare(self, batch: Sequence[list[int]]) -> VaSCLStep:
-        """Both views, and uniform draws from [-0.5, 0.5) for the directions."""
+        """Put both views into a batch; draw the directions uniformly from [-0.5, 0.5)."""
         views = training.token_batch([*batch, *batch], self.pad_id, self.encoder)
         if not self.radius:
             return VaSCLStep(views, None)
         return VaSCLStep(views, torch.rand(len(batch), self.size, generator=self.draws) - 0.5)
 
     def compute(self, prepared: VaSCLStep) -> torch.Tensor:
-        """One call of the transformer; the perturbed view costs the head alone."""
+        """Encode in one call; the perturbed view passes only the head."""
         first, second = training.batch_states(self.encoder, prepared.views, "avg").chunk(2)
         loss = near_nce(self.head(first), self.head(second), None, self.tau)
         if prepared.start is None:
@@ -205,7 +148,7 @@ class VaSCL(TrainedOnce):
             "l(d)_i = -log[p_i / (p_i + sum_{j in N(i)} exp(g(e_i + xi d_i) . c_j / tau))], "
             "p_i = exp(g(e_i + xi d_i) . c_i / tau)",
             "d <- unit gradient of mean_i l(d)_i, power_steps times, from a random direction",
-            "L_2: of c and v = g(e + radius d) as L_1, but with the others of N(i) alone; e constant",
+            "L_2: of c and v = g(e + radius d) as L_1, but with the others of N(i); e constant",
             "L = L_1 + L_2; at inference e",
         ),
         needs=(Need(DROPOUT),),
@@ -218,7 +161,7 @@ class VaSCL(TrainedOnce):
             Option(
                 "perturbed_gradient",
                 "head",
-                "what the perturbed view's loss trains: the head alone (released), or the encoder too",
+                "the perturbed view's loss trains the head (released), or the encoder too",
                 ("head", "encoder"),
             ),
             Option("features", 128, "size of the head's vectors", minimum=1),
@@ -231,19 +174,19 @@ class VaSCL(TrainedOnce):
         ),
         deviations=(
             "settings are the released program's defaults, dev evaluation every 500 steps its command's; "
-            "that command has head_rate=100000 and steps=100 besides, with a dev evaluation at their end",
-            "the paper's settings are not verified: released code alone was read",
-            "released: the perturbed view's loss reads detached vectors, so it trains the head alone; "
-            "perturbed_gradient=encoder lets its gradient through the perturbed vector, not through c",
-            "released: sentences that occur twice in wiki1m are dropped first; here the text is as it is",
-            "in a batch of K sentences or fewer all others are neighbours, where the released code fails",
+            "that command also has head_rate=100000 and steps=100, with a dev evaluation at their end",
+            "the paper's settings are unverified: only the released code was read",
+            "released: the perturbed view's loss reads detached vectors, so it trains only the head; "
+            "perturbed_gradient=encoder lets its gradient through the perturbed vector (c stays constant)",
+            "released: duplicate sentences of wiki1m are dropped first; here the text is as it is",
+            "in a batch of K sentences or fewer all others are neighbours (released: an error)",
             "Adam as AdamW without weight decay",
         ),
         published_names=(("vascl", "as published: profile bert-base or roberta-base"),),
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with the virtual view: the stage, as :func:`bench.training.train_towers`."""
+        """Train with the virtual view, as :func:`bench.training.train_towers`."""
 
         def objective(model: Any, pad_id: int) -> VaSCLObjective:
             return VaSCLObjective(model, pad_id, context)

@@ -29,18 +29,10 @@ _FILE = "counts.json"
 def fill_mean_vectors(
     table: WordVectors, sentences: Sequence[str], out: NDArray[np.floating], weights: Matrix | None = None
 ) -> dict[str, str | int]:
-    """Write each sentence's (1 / |s|) sum_w weight_w v_w into a row of ``out``, zeros where no word is known.
+    """Write each sentence's (1 / |s|) sum_w weight_w v_w into a row of ``out`` (n, dim); return the coverage.
 
-    Tokens are separated by white space; |s| counts those that have a vector.
-
-    Args:
-        table: The vectors.
-        sentences: n sentences.
-        out: (n, dim).
-        weights: (words,), 1 each by default.
-
-    Returns:
-        Tokens, those without a vector and their share, and sentences without any vector.
+    Tokens are separated by white space; |s| counts those that have a vector. A sentence without one gets
+    zeros.
     """
     tokens = unknown = empty = 0
     for number, sentence in enumerate(sentences):
@@ -62,46 +54,38 @@ def fill_mean_vectors(
 
 
 def sif_weights(table: WordVectors, counts: Mapping[str, int], a: float) -> Matrix:
-    """Return a / (a + p(w)), (words,): p(w) is a word's share of all tokens, 0 where it isn't among them."""
-    found = np.zeros(len(table.rows))
+    """Return a / (a + p(w)), (words,): p(w) is the share of a word among all tokens."""
+    totals = np.zeros(len(table.rows))
     for token, count in counts.items():
         row = table.find(token)
         if row is not None:
-            found[row] += count
-    weights: Matrix = a / (a + found / sum(counts.values()))
+            totals[row] += count
+    weights: Matrix = a / (a + totals / sum(counts.values()))
     return weights
 
 
 def remove_common_component(vectors: Matrix) -> Matrix:
     """Return v - u u^T v of each row, u the first right singular vector of the (n, dim) rows, uncentred.
 
-    Raises:
-        BenchError: no row but zeros, or all rows on one line: nothing would be left.
+    BenchError: only zeros, or all rows on one line.
     """
     values, columns = np.linalg.eigh(vectors.T @ vectors)
     if not values[-1] > 0:
         raise BenchError("no word of these sentences has a vector")
     if len(values) < 2 or values[-2] <= 1e-12 * values[-1]:
-        raise BenchError("all sentence vectors lie on one line, so nothing is left without their component")
+        raise BenchError("all sentence vectors are on one line: the common component is all of them")
     common = columns[:, -1]
-    left: Matrix = vectors - np.outer(vectors @ common, common)
-    return left
+    residual: Matrix = vectors - np.outer(vectors @ common, common)
+    return residual
 
 
 class _VectorFile:
-    """What both poolings have; the file is read when the first sentence comes.
-
-    Args:
-        path: File of word vectors.
-    """
+    """Base of both poolings; the file is read when the first sentence comes."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.dim = path, read_dimension(path)
+        # words of the file, tokens of the latest sentences (avg), and cover's shares
         self.coverage: dict[str, str | int] = {}
-        """Words of the file, of the mean also tokens of the latest sentences, and :meth:`cover`'s shares.
-
-        It is replaced, not changed.
-        """
 
     @cached_property
     def table(self) -> WordVectors:
@@ -115,11 +99,7 @@ class _VectorFile:
         return f"{self.path.name} has vectors for {share}"
 
     def share(self, sentences: Sequence[str]) -> str:
-        """Return which share of the tokens, and of the distinct words, of some sentences has a vector.
-
-        Raises:
-            BenchError: none of them has one.
-        """
+        """Return the share of tokens and of distinct words that have a vector; BenchError: none has one."""
         counts = Counter(token for sentence in sentences for token in sentence.split())
         known = [count for token, count in counts.items() if self.table.find(token) is not None]
         if counts and not known:
@@ -130,9 +110,8 @@ class _VectorFile:
             )
         tokens = 100 * sum(known) / max(counts.total(), 1)
         words = 100 * len(known) / max(len(counts), 1)
-        return (
-            f"{tokens:.2f}% of {counts.total():,} tokens and {words:.2f}% of {len(counts):,} distinct words"
-        )
+        distinct = f"{words:.2f}% of {len(counts):,} distinct words"
+        return f"{tokens:.2f}% of {counts.total():,} tokens and {distinct}"
 
     def note(self, of_sentences: Mapping[str, str | int]) -> None:
         """Replace ``coverage``."""
@@ -149,7 +128,7 @@ class AverageEncoder(_VectorFile):
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
-        """Encode, and count in ``coverage`` tokens without a vector; see :class:`bench.encoder.Encoder`."""
+        """Encode, and count tokens without a vector in ``coverage``; see :class:`bench.encoder.Encoder`."""
         output = np.zeros((len(sentences), self.dim), dtype=np.float32)
         self.note(fill_mean_vectors(self.table, sentences, output))
         if progress:
@@ -158,14 +137,10 @@ class AverageEncoder(_VectorFile):
 
 
 class SifScorer(_VectorFile):
-    """Compares the pairs of a task by SIF, whose common component is of that task's own sentences.
+    """Compares the pairs of a task by SIF; the common component is of that task's own sentences.
 
-    A vector depends on the task it is compared in, so this is a scorer of pairs, not an encoder.
-
-    Args:
-        path: File of word vectors.
-        counts: Count of each token of a text, JSON.
-        a: The smoothing constant.
+    A vector depends on its task, so this is a scorer of pairs. ``counts`` has each token's count in a text,
+    JSON.
     """
 
     def __init__(self, path: Path, counts: Path, a: float) -> None:
@@ -179,11 +154,7 @@ class SifScorer(_VectorFile):
         return sif_weights(self.table, json.loads(self.counts.read_text(encoding="utf-8")), self.a)
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Cosines, float32 (n,); the component is of both sides of all pairs. A zero vector gives 0.
-
-        Raises:
-            BenchError: no word has a vector, all sentences lie on one line, or sides of different lengths.
-        """
+        """Cosines, float32 (n,); the component is of both sides of all pairs. A zero vector gives 0."""
         check_pairs(first, second)
         if not first:
             return np.zeros(0, dtype=np.float32)
@@ -191,13 +162,13 @@ class SifScorer(_VectorFile):
         vectors = np.zeros((2 * len(first), self.dim))
         fill_mean_vectors(self.table, [*first, *second], vectors, self.weights)
         self.note({})
-        left = normalise_rows(remove_common_component(vectors))
-        cosines: FloatArray = np.einsum("ij,ij->i", left[: len(first)], left[len(first) :]).astype(np.float32)
+        unit = normalise_rows(remove_common_component(vectors))
+        cosines: FloatArray = np.einsum("ij,ij->i", unit[: len(first)], unit[len(first) :]).astype(np.float32)
         return cosines
 
 
 def count_tokens(context: StageContext) -> dict[str, Any]:
-    """The stage of ``sif``: how often each token occurs in the training text; it has no randomness."""
+    """Count the tokens of the training text: the stage of ``sif``, without randomness."""
     cpu = time.process_time()
     sentences = context.sentences[: int(context.config["steps"]) or None]
     counts = Counter(token for sentence in sentences for token in sentence.split())
@@ -210,12 +181,12 @@ def count_tokens(context: StageContext) -> dict[str, Any]:
 
 @add_method
 class Vectors:
-    """Word vectors that somebody else trained: GloVe, word2vec, Komninos, fastText."""
+    """Word vectors trained by others: GloVe, word2vec, Komninos, fastText."""
 
     card = MethodCard(
         name="vectors",
         kind="external",
-        summary="vectors:FILE[:avg|sif], word vectors as text (word2vec, GloVe; also .gz, .xz), no network",
+        summary="vectors:FILE[:avg|sif], word vectors as text (word2vec, GloVe; also .gz, .xz)",
         version=1,
         paper="sif: Arora, Liang, Ma 2017, A Simple but Tough-to-Beat Baseline for Sentence Embeddings",
         code="facebookresearch/SentEval examples/bow.py (avg); PrincetonML/SIF (sif)",
@@ -223,26 +194,25 @@ class Vectors:
             "avg: (1 / |s|) sum_w v_w over the tokens that have a vector",
             "sif: v_s = (1 / |s|) sum_w a / (a + p(w)) v_w; then v_s - u u^T v_s, u the first singular "
             "vector of all v_s",
-            "token: what white space separates; the first form that the file has: as written, lower-cased, "
-            "without ASCII punctuation at its ends, that lower-cased; else left out",
-            "no token known: the zero vector, whose cosine is 0",
+            "token: separated by white space; the first form in the file counts: as written, lower-cased, "
+            "stripped of ASCII punctuation, that lower-cased; otherwise the token is left out",
+            "only unknown tokens: the zero vector, with cosine 0",
         ),
         options=(
             Option("pooling", "avg", "the plain mean, or smooth inverse frequency", ("avg", "sif")),
             Option("a", 1e-3, "for sif: smoothing constant; larger is nearer to avg", minimum=1e-8),
         ),
         deviations=(
-            "SentEval's example knows the exact token alone, and where no token is known takes the vector of "
+            "SentEval's example finds only exact tokens, and gives a sentence of unknown ones the vector of "
             "the full stop",
-            "of a word on several lines the first counts; the record says how many others there are",
-            "sentence-transformers' folders of word vectors have a tokenizer and stop words of their own: "
-            "st:PATH runs those",
+            "the first line of a repeated word counts; the record has the number of the others",
+            "sentence-transformers' folders of word vectors have their own tokenizer and stop words: use "
+            "st:PATH",
             "sif: p(w) is w's share of the tokens of the run's training text (--corpus FILE for another); "
             "paper: of a Wikipedia dump's words",
-            "sif: u is of both sides of all pairs of a task, as often as they occur there (paper: all "
-            "sentences of the data set); released: of each side of each file alone",
-            "sif: |s| counts tokens with a vector, others are left out; released: they have a vector too, "
-            "that of an unknown word",
+            "sif: u is of both sides of all pairs of a task with their repetitions (paper: all sentences of "
+            "the data set); released: of each side of each file",
+            "sif: |s| counts tokens with a vector; released: an unknown word has a vector too",
             "sif: exact singular vector in float64; released: randomised",
         ),
         deterministic=True,
@@ -260,7 +230,7 @@ class Vectors:
         return options["pooling"] == "sif"
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """For ``sif`` the count of the training text's tokens; it counts a sentence as a step."""
+        """Describe the count of the training text's tokens for ``sif``; a sentence counts as a step."""
         if options["pooling"] != "sif":
             return ()
         config: tuple[tuple[str, OptionValue], ...] = (("batch_size", 1), ("epochs", 1), ("steps", 0))

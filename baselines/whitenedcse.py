@@ -15,60 +15,19 @@ from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_optio
 
 
 def multi_positive_nce(views: Sequence[torch.Tensor], tau: float) -> torch.Tensor:
-    """WhitenedCSE's loss: L = sum_k InfoNCE(z_1, z_k), k = 2 ... K (Zhuo et al. 2023).
-
-    InfoNCE is :func:`bench.losses.contrastive.info_nce`. The first view's rows are the anchors of every term;
-    gradient flows through all views.
-
-    Args:
-        views: z_1 ... z_K, (B, H) each, row i of all belongs to sentence i.
-        tau: Temperature, above 0.
-
-    Returns:
-        Scalar, at least 0; (K - 1) ln B for equal rows; 0 for B = 1.
-
-    Raises:
-        ValueError: fewer than two views, different shapes, or a temperature that isn't above 0.
-
-    Example:
-        >>> view = torch.ones(4, 2)
-        >>> round(multi_positive_nce([view, view, view], tau=0.05).item(), 4)  # 2 ln 4
-        2.7726
-    """
+    """WhitenedCSE's loss of K views (B, H): L = sum_k InfoNCE(z_1, z_k), k = 2 ... K (Zhuo et al. 2023)."""
     if len(views) < 2:
-        raise ValueError(f"{len(views)} view(s): a positive needs a second one")
+        raise ValueError(f"{len(views)} view(s); expected at least 2")
     return torch.stack([losses.info_nce(views[0], view, tau) for view in views[1:]]).sum()
 
 
 def automatic_groups(channels: int, rows: int) -> int:
-    """Groups that leave each at most half as many channels as a step has rows: G >= 2 H / N, G divides H.
-
-    Args:
-        channels: H.
-        rows: N, of all views together.
-
-    Example:
-        >>> automatic_groups(768, 3 * 128)  # 192 channels each
-        4
-        >>> automatic_groups(768, 3 * 100)  # 5.12, of which the released code makes 6
-        6
-        >>> automatic_groups(768, 4)
-        384
-    """
+    """Groups G of H channels for N rows of all views: the smallest divisor of H from 2 H / N on."""
     return next((g for g in range(-(-2 * channels // rows), channels) if channels % g == 0), channels)
 
 
 class WhitenedCSEObjective(training.EncoderWithHead):
-    """Token rows to the loss on z = tanh(W SGW(h) + b) of several views.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        context: The stage: its options, and the streams of the channels' orders and of repeated subwords.
-
-    Raises:
-        InputError: groups that don't divide the channels.
-    """
+    """Token rows to the loss on z = tanh(W SGW(h) + b) of several views."""
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__(model, pad_id)
@@ -77,11 +36,10 @@ class WhitenedCSEObjective(training.EncoderWithHead):
         self.views = int(config["views"])
         self.tau, self.eps, self.rate = (float(config[name]) for name in ("tau", "eps", "repetition_rate"))
         self.through, self.engine = bool(config["grad_through_whitening"]), str(config["engine"])
-        # released: one group keeps its order, which a triangular root alone notices
+        # released: one group keeps its order, which matters only to a triangular root
         self.shuffle = bool(config["shuffle"]) and (self.engine, self.groups) != ("cholesky", 1)
-        self.orders, self.repetitions = (
-            training.generator(context.seed, f"{name}/{context.role}") for name in ("order", "augment")
-        )
+        self.orders = training.generator(context.seed, f"order/{context.role}")
+        self.repetitions = training.generator(context.seed, f"augment/{context.role}")
         if self.groups and self.size % self.groups:
             raise InputError(
                 f"{self.groups} groups don't divide the backbone's {self.size} channels",
@@ -90,22 +48,19 @@ class WhitenedCSEObjective(training.EncoderWithHead):
             )
         if self.through and self.engine == "lowrank":
             raise InputError(
-                "the gradient through lowrank's matrices jumps where eigenvalues change places",
+                "the gradient through lowrank's matrices jumps where eigenvalues swap",
                 where="whitenedcse.grad_through_whitening",
                 expected="engine=zca or engine=cholesky with it",
             )
 
     def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, torch.Tensor]:
-        """All first views before all second ones, and so on; and each view's order of channels."""
-        others = [
-            training.repeat_subwords(row, self.rate, self.repetitions)
-            for _ in range(self.views - 1)
-            for row in batch
-        ]
+        """Put all first views before all second ones, and so on; draw each view's order of channels."""
+        rows = list(batch) * (self.views - 1)
+        others = [training.repeat_subwords(row, self.rate, self.repetitions) for row in rows]
         return self.tokens([*batch, *others]), torch.stack([self.order() for _ in range(self.views)])
 
     def compute(self, prepared: tuple[nn.TokenBatch, torch.Tensor]) -> torch.Tensor:
-        """One call of the transformer; each view is whitened apart."""
+        """Encode in one call; whiten each view separately."""
         tokens, orders = prepared
         states = training.batch_states(self.encoder, tokens).chunk(self.views)
         groups = self.groups or automatic_groups(self.size, len(states) * len(states[0]))
@@ -115,7 +70,7 @@ class WhitenedCSEObjective(training.EncoderWithHead):
         return multi_positive_nce([torch.tanh(self.head(view)) for view in whitened], self.tau)
 
     def order(self) -> torch.Tensor:
-        """The channels as the groups are cut from them, drawn anew for each view unless switched off."""
+        """Draw the order in which the groups are cut from the channels."""
         return torch.randperm(self.size, generator=self.orders) if self.shuffle else torch.arange(self.size)
 
 
@@ -134,7 +89,7 @@ class WhitenedCSE(TrainedOnce):
         version=1,
         paper="Zhuo, Sun, Wang, Zhu, Yang 2023, WhitenedCSE: Whitening-based Contrastive Learning of "
         "Sentence Embeddings",
-        code="SupstarZh/WhitenedCSE 65fe70a, which does not run as released",
+        code="SupstarZh/WhitenedCSE 65fe70a, which fails as released",
         equations=(
             "SGW: channels in random order, in G groups; X: a group, centred over the batch of one view; "
             "S = X^T X / B; X (S + eps I)^(-1/2); channels back in place; S is constant",
@@ -154,7 +109,7 @@ class WhitenedCSE(TrainedOnce):
                 minimum=0,
             ),
             Option("views", 3, "views of a sentence, the anchor and its positives", minimum=2),
-            Option("shuffle", True, "draw the channels' order anew for each view of each step"),
+            Option("shuffle", True, "draw the channels' order for each view of each step"),
             Option(
                 "engine",
                 "zca",
@@ -170,7 +125,7 @@ class WhitenedCSE(TrainedOnce):
             Option(
                 "repetition_rate",
                 0.0,
-                "repeat subwords in the positives as esimcse does; 0: no repetition",
+                "repeated subwords in the positives, see esimcse",
                 minimum=0,
                 maximum=1,
             ),
@@ -179,31 +134,25 @@ class WhitenedCSE(TrainedOnce):
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
             "the released command runs on two GPUs: a step is 2 x 128 sentences, each half whitened and "
-            "contrasted by itself, their losses averaged, and 125 steps between dev evaluations are 32,000 "
-            "sentences; here a step is 128, and batch_size=256 whitens and contrasts all 256 together",
-            "each view is whitened apart; the released code cuts the batch into thirds that mix the views",
-            "released: nothing is added to the eigenvalues, so that B <= H / G is not a number",
-            "automatic groups (groups=0) fail in the released code where 2 H / (V B), rounded up, doesn't "
-            "divide H; here the next divisor is taken",
+            "contrasted by itself, with 32,000 sentences between dev evaluations; here a step is 128, and "
+            "batch_size=256 whitens and contrasts all 256 together",
+            "each view is whitened separately; the released thirds of the batch mix the views",
+            "released: eigenvalues without eps, so that B <= H / G gives NaN",
+            "automatic groups (groups=0) take the next divisor of H; released: 2 H / (V B) rounded up, an "
+            "error unless it divides H",
             "released: cholesky's gradient flows through its matrices (grad_through_whitening=true), and "
             "lowrank finds its directions by a random sketch; here they are exact",
             "the released command asks for a duplication of subwords, whose code is missing: off here, "
             "repetition_rate=0.32 is esimcse's",
-            "the number of groups is the code's; that of the published rows and all settings for "
-            "roberta-base are not verified",
+            "the number of groups is the code's; the published rows' and all settings for roberta-base are "
+            "unverified",
             ADAMW_EPS,
         ),
         published_names=(("whitenedcse", "as published: profile bert-base or roberta-base"),),
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with shuffled group whitening: the stage.
-
-        Argument and result are those of :func:`bench.training.train_towers`, which has more errors.
-
-        Raises:
-            InputError: ``groups`` that don't divide the backbone's channels.
-        """
+        """Train with shuffled group whitening, as :func:`bench.training.train_towers`."""
         return training.train_sentence_encoder(
             context, lambda model, pad_id: WhitenedCSEObjective(model, pad_id, context)
         )

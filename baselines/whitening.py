@@ -19,19 +19,14 @@ from bench.stages import StageContext, StageSpec
 from bench.training.recipe import TEXT_OPTION
 
 Matrix = NDArray[np.float64]
-FLOOR = 1e-12
-"""Smallest eigenvalue that divides, as a share of the largest."""
+FLOOR = 1e-12  # smallest eigenvalue that divides, as a share of the largest
 _FILE = "whitening.safetensors"
 _CHUNK = 4096
 _BASE = ("pooling", "first_layer", "max_length")
 
 
 class Moments:
-    """Mean and covariance of vectors that come in parts, float64 (the parts are joined as Chan et al. 1979).
-
-    Args:
-        dim: H.
-    """
+    """Mean and covariance of vectors that come in parts, float64 (joined as in Chan et al. 1979)."""
 
     def __init__(self, dim: int) -> None:
         self.count = 0
@@ -51,19 +46,16 @@ class Moments:
     def kernel(self) -> Matrix:
         """Return W = U S^(-1/2) of the sample covariance U S U^T (divisor n - 1), (H, H) (Su et al. 2021).
 
-        Columns in order of falling eigenvalues, so that the first k of them are the truncated kernel.
-        Eigenvalues have the floor 1e-12 of the largest: fewer vectors than dimensions, or repeated ones,
-        leave directions without variance.
-
-        Raises:
-            BenchError: fewer than two vectors, or all of them equal.
+        Columns are in order of falling eigenvalues, which have the floor 1e-12 of the largest: fewer vectors
+        than dimensions, or repeated ones, leave directions without variance. BenchError: fewer than two
+        vectors, or equal ones.
         """
         if self.count < 2:
-            raise BenchError(f"whitening needs at least two sentences, here are {self.count}")
+            raise BenchError(f"whitening needs at least two sentences, not {self.count}")
         values, columns = np.linalg.eigh(self._scatter / (self.count - 1))
         values, columns = values[::-1], columns[:, ::-1]
         if values[0] <= 1e-18 * float(self.mean @ self.mean):  # below what float32 vectors resolve
-            raise BenchError("all vectors are equal, so there is nothing to whiten")
+            raise BenchError("all vectors are equal: whitening is undefined")
         scaled: Matrix = columns / np.sqrt(np.maximum(values, FLOOR * values[0]))
         return scaled
 
@@ -75,7 +67,7 @@ def whiten(vectors: NDArray[np.floating], mean: Matrix, kernel: Matrix) -> Matri
 
 
 def normalise_rows(vectors: Matrix) -> Matrix:
-    """Rows of length 1; norms have the floor 1e-8, so a zero row stays zero."""
+    """Scale rows to length 1; norms have the floor 1e-8, so a zero row stays zero."""
     normed: Matrix = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-8)
     return normed
 
@@ -83,11 +75,7 @@ def normalise_rows(vectors: Matrix) -> Matrix:
 class TargetWhitening:
     """Compares the pairs of a task after whitening with that task's own sentences.
 
-    A vector depends on the task it is compared in, so this is a scorer of pairs, not an encoder.
-
-    Args:
-        base: The encoder whose vectors are whitened.
-        k: Dimensions kept, 1 to its dimension.
+    A vector depends on its task, so this is a scorer of pairs. ``k`` dimensions of the base are kept.
     """
 
     def __init__(self, base: Encoder, k: int) -> None:
@@ -95,16 +83,13 @@ class TargetWhitening:
         self.facts: dict[str, str | int] = {**base.facts, "fit": "target", "k": k}
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Cosines of the whitened pairs, float32 (n,); both sides of all pairs make the fit, without labels.
-
-        Raises:
-            BenchError: fewer than two sentences, or all vectors equal.
-        """
+        """Cosines of the whitened pairs, float32 (n,); the fit is on both sides of all pairs."""
         row = {sentence: i for i, sentence in enumerate(dict.fromkeys((*first, *second)))}
         if not row:
             return np.zeros(0, dtype=np.float32)
         vectors = self.base.encode(list(row))
-        a, b = ([row[sentence] for sentence in side] for side in (first, second))
+        a = [row[sentence] for sentence in first]
+        b = [row[sentence] for sentence in second]
         moments = Moments(self.base.dim)
         moments.add(vectors[[*a, *b]])
         whitened = normalise_rows(whiten(vectors, moments.mean, moments.kernel()[:, : self.k]))
@@ -113,13 +98,7 @@ class TargetWhitening:
 
 
 class WhitenedEncoder:
-    """An encoder followed by a fixed whitening.
-
-    Args:
-        base: The encoder.
-        mean: mu, (H,).
-        kernel: W, (H, k).
-    """
+    """An encoder followed by a fixed whitening with mean (H,) and kernel (H, k)."""
 
     def __init__(self, base: Encoder, mean: Matrix, kernel: Matrix) -> None:
         self.base, self.mean, self.kernel = base, mean, kernel
@@ -136,17 +115,16 @@ class WhitenedEncoder:
 
 
 def build_base_encoder(model: Path, options: Mapping[str, OptionValue], device: str) -> nn.TransformerEncoder:
-    """The backbone with the card's pooling, cut to ``max_length`` tokens."""
-    encoder = nn.TransformerEncoder(
-        model, str(options["pooling"]), first_layer=str(options["first_layer"]), device=device
-    )
+    """Build the backbone with the card's pooling, cut to ``max_length`` tokens."""
+    pooling, first = str(options["pooling"]), str(options["first_layer"])
+    encoder = nn.TransformerEncoder(model, pooling, first_layer=first, device=device)
     encoder.max_length = min(encoder.max_length, int(options["max_length"]))
     encoder.facts["max_length"] = encoder.max_length
     return encoder
 
 
 def fit_whitening(context: StageContext) -> dict[str, Any]:
-    """The stage of ``fit=train``: mean and kernel of the training text's vectors; it has no randomness."""
+    """Fit mean and kernel to the training text's vectors: the stage of ``fit=train``, without randomness."""
     from safetensors.numpy import save_file
 
     cpu = time.process_time()
@@ -161,7 +139,7 @@ def fit_whitening(context: StageContext) -> dict[str, Any]:
 
 
 def stepless_facts(sentences: int, started: float) -> dict[str, Any]:
-    """What a stage without optimiser steps leaves for the record; ``started`` is of time.process_time."""
+    """Facts of a stage without optimiser steps; ``started`` is of time.process_time."""
     return {
         "steps": 0,
         "sentences_seen": sentences,
@@ -194,7 +172,7 @@ class Whitening:
             Option(
                 "fit",
                 "target",
-                "what mean and covariance are of: each task's own sentences, or the training text",
+                "source of mean and covariance: each task's own sentences, or the training text",
                 ("target", "train"),
             ),
             Option("k", -1, "dimensions kept, by falling variance; -1 all, 0 no whitening", minimum=-1),
@@ -207,7 +185,7 @@ class Whitening:
             Option(
                 "first_layer",
                 "layer1",
-                "what avg_first_last takes as first: layer 1 (released) or the embedding output",
+                "first layer of avg_first_last: layer 1 (released) or the embedding output",
                 ("layer1", "embedding"),
             ),
             Option("max_length", 64, "tokens a sentence keeps, specials included", minimum=3),
@@ -215,10 +193,10 @@ class Whitening:
             TEXT_OPTION,
         ),
         deviations=(
-            "fit=target takes both sides of a task's pairs as the suite has them; released: of its train and "
-            "dev sets too, where there are any",
+            "fit=target takes both sides of a task's pairs as the suite has them; released: also its train "
+            "and dev sets",
             "fit=train takes the profile's text; released: the sentences of SNLI and MNLI",
-            "which of the two fits gave the published rows is not known",
+            "the fit of the published rows is unknown",
             "eigenvalues have the floor 1e-12 of the largest; released: none",
             "whitened in float64",
         ),
@@ -230,15 +208,13 @@ class Whitening:
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """For ``fit=train`` the fit, which is one for all k; it counts a sentence as a step."""
+        """Describe the fit of ``fit=train``, one for all k; a sentence counts as a step."""
         if options["fit"] != "train" or options["k"] == 0:
             return ()
         config = {name: options[name] for name in _BASE}
         config |= {"steps": options["sentences"], "batch_size": 1, "epochs": 1}
-        name, text = self.card.name, str(options["text"])
-        return (
-            StageSpec(name, name, self.card.version, tuple(sorted(config.items())), fit_whitening, text=text),
-        )
+        name, text, settings = self.card.name, str(options["text"]), tuple(sorted(config.items()))
+        return (StageSpec(name, name, self.card.version, settings, fit_whitening, text=text),)
 
     def build(self, context: BuildContext) -> Encoder | PairScorer:
         """Return a scorer of pairs (``fit=target``) or an encoder."""
@@ -247,11 +223,8 @@ class Whitening:
         base = build_base_encoder(context.model, context.options, context.device)
         k = int(context.options["k"])
         if k > base.dim:
-            raise InputError(
-                f"k {k} is more than the backbone's dimensions",
-                where="whitening.k",
-                expected=f"-1 to {base.dim}",
-            )
+            message = f"k {k} is more than the backbone's dimensions"
+            raise InputError(message, where="whitening.k", expected=f"-1 to {base.dim}")
         if k == 0:
             return base
         kept = base.dim if k < 0 else k

@@ -44,7 +44,7 @@ class WordOverlap:
         printed="Word overlap",
         family="untrained",
         kind="baseline",
-        summary="cosine of binary word vectors; no network at all",
+        summary="cosine of binary word vectors, without a network",
         version=1,
         paper="Agirre et al. 2012 (SemEval-2012 Task 6), baseline 'tokencos'",
         equations=("|A and B| / sqrt(|A| |B|) over the sets of words of the two sentences",),

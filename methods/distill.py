@@ -16,7 +16,7 @@ from bench.training.recipe import FIRST_ROWS, POOLING_OPTION, load_trained_encod
 
 DISTILL_VERSION = 1
 _TRAINING = training_options(lr=1e-5, max_length=64, eval_every=100)
-"""The supplement's rate, length and interval; SimCSE's where it doesn't say."""
+"""The supplement's rate, length and interval; the other settings are SimCSE's."""
 _LOSS = (
     Option(
         "student_loss",
@@ -39,16 +39,16 @@ _SICK_OPTION = Option("sick", False, "the twin, and a student, learn from SICK's
 _WITH_SICK = "[sick=true]"
 CONTRASTIVE = "contrastive: L = mean_i -log softmax_k(e^g cos(A h_cls,i + b, t_k))_i over batch and queue"
 DISTILCSE = (
-    "contrastive: [CLS] is distilled, released: the pooler's output; rates, batches and text are this "
-    "method's, released: lr 2e-4 with a cosine schedule and AdamW's betas 0.9 and 0.98, 8 batches of 512, "
-    "20 epochs of 5M news sentences cut to 64 tokens for teacher and student; the teacher's dropout is off, "
-    "released: on",
+    "contrastive: [CLS] is distilled (released: the pooler's output), the teacher's dropout is off "
+    "(released: on); rates, batches and text are this method's",
+    "contrastive, released: lr 2e-4 with a cosine schedule and AdamW's betas 0.9 and 0.98, 8 batches of 512, "
+    "20 epochs of 5M news sentences cut to 64 tokens for teacher and student",
     "contrastive: a queue of whole batches that meets an epoch's short batch keeps the last rows of the "
     "oldest one; released: its first rows, as every other queue here",
 )
 WHOLE = "the teacher encodes whole sentences, the student their first max_length tokens"
 _UNRELEASED = (
-    "the distillation script is not released",
+    "the distillation script is unreleased",
     "'cumulative training' is read as: D and UC-D each start from the fresh backbone",
     WHOLE,
     *DISTILCSE,
@@ -62,66 +62,49 @@ _UNION = (
 class Distilled:
     """A method distilled into one plain encoder.
 
-    Args:
-        card: Its card.
-        teacher: The method to distil, with this method's options in braces.
-        with_sick: The same where the student learns from SICK's sentences; empty: the same method.
+    ``teacher`` is the method to distil, with this method's options in braces; ``with_sick`` the same for a
+    student that learns from SICK's sentences.
     """
 
     def __init__(self, card: MethodCard, teacher: str, with_sick: str = "") -> None:
         self.card, self.teacher, self.with_sick = card, teacher, with_sick or teacher
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
-        """The teacher.
-
-        Raises:
-            InputError: none is named.
-        """
+        """Name the teacher; InputError: none is named."""
         teacher = (self.with_sick if options["sick"] else self.teacher).format(**options)
         if not teacher:
-            raise InputError("no teacher", where="--methods distill", expected="distill:METHOD")
+            raise InputError("the teacher is missing", where="--methods distill", expected="distill:METHOD")
         return {"teacher": teacher}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """The student's stage, which methods with the same teacher and options share."""
+        """Describe the student's stage, which methods with the same teacher and options share."""
         names = {option.name for option in (*_TRAINING, *_LOSS)}
         settings = {name: value for name, value in options.items() if name in names}
-        if options["student_loss"] == "contrastive" and _cuts_batches(settings):
+        cuts_batches = int(settings["student_queue"]) % int(settings["batch_size"])
+        if options["student_loss"] == "contrastive" and cuts_batches:
             settings["queue_cut"] = FIRST_ROWS  # part of the key only where the queue differs from before
         config = tuple(sorted(settings.items()))
         text = TRAIN + (SICK if options["sick"] else "")
-        return (
-            StageSpec("distill", "distill", DISTILL_VERSION, config, _train, inputs=("teacher",), text=text),
-        )
+        version, inputs = DISTILL_VERSION, ("teacher",)
+        return (StageSpec("distill", "distill", version, config, _train, inputs=inputs, text=text),)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the student."""
         return load_trained_encoder(context, "distill")
 
 
-def _cuts_batches(options: Mapping[str, OptionValue]) -> bool:
-    """True if a full queue isn't made of whole batches."""
-    return bool(int(options["student_queue"]) % int(options["batch_size"]))
-
-
 def _train(context: StageContext) -> dict[str, Any]:
-
     return training.train_student(context)
 
 
 class Union:
-    """A twin in a weighted union with another encoder: (1 - w)(CLS_I + CLS_II) + w CLS_UC.
-
-    Args:
-        card: Its card.
-        twin: The twin.
-    """
+    """A twin in a weighted union with another encoder: (1 - w)(CLS_I + CLS_II) + w CLS_UC."""
 
     def __init__(self, card: MethodCard, twin: str) -> None:
         self.card, self.twin = card, twin
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
-        """Twin and partner."""
+        """Name twin and partner."""
         twin = self.twin + (_WITH_SICK if options["sick"] else "")
         return {"twin": twin, "uc": str(options["uc"])}
 
@@ -135,7 +118,7 @@ def register_derived_methods(twin: str, title: str, paper: str, origin: str) -> 
     """Register a twin's D, UC and UC-D forms."""
     card = partial(MethodCard, kind="method", version=1, paper=paper)
     published = "as published: profile bert-base or roberta-base"
-    sick = "published: {} on SICK's unlabelled sentences too, which sick=true adds; off by default"
+    sick = "published: {} on SICK's unlabelled sentences too (sick=true; off by default)"
     distilled = card(
         name=f"{twin}_d",
         printed=f"{title} D",
@@ -209,7 +192,7 @@ _CARD = MethodCard(
     equations=("L = mean (h_cls - X(s))^2, the teacher X frozen and in evaluation mode", CONTRASTIVE),
     needs=(Need(FIRST_TOKEN),),
     options=(Option("of", "", "the teacher"), *STUDENT_OPTIONS),
-    deviations=("TNCSE's distillation script is not released", WHOLE, *DISTILCSE),
+    deviations=("TNCSE's distillation script is unreleased", WHOLE, *DISTILCSE),
     known_as=(("distilcse", "distill[of=METHOD,student_loss=contrastive]"),),
     short_option="of",
     takes_methods=True,

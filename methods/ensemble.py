@@ -17,11 +17,7 @@ _FORM = "ensemble:METHOD+METHOD, or with weights ensemble:0.3*METHOD+0.7*METHOD"
 
 
 def parse_weighted_members(text: str) -> list[tuple[float, str]]:
-    """Split ``0.3*a+0.7*b`` into (weight, method); a weight that isn't given is 1.
-
-    Raises:
-        InputError: fewer than two methods, an empty one, a weight of 0.
-    """
+    """Split ``0.3*a+0.7*b`` into (weight, method); the default weight is 1."""
     where = f"--methods ensemble:{text}"
     parts = split_outside_brackets(text, "+")
     if len(parts) < 2:
@@ -38,7 +34,7 @@ def parse_weighted_members(text: str) -> list[tuple[float, str]]:
 
 @add_method
 class Ensemble:
-    """Any methods, added."""
+    """The weighted sum of any methods."""
 
     card = MethodCard(
         name="ensemble",
@@ -46,15 +42,15 @@ class Ensemble:
         summary="ensemble:a+b, weights optional: the sum of any methods' vectors; a+a trains two copies",
         version=1,
         paper="Zong et al. 2025 (TNCSE), Table 3; JTCSE, Table VII: ensembles of two baselines",
-        equations=("w_1 h_1 + w_2 h_2 + ..., every weight 1 unless given, no normalisation",),
+        equations=("w_1 h_1 + w_2 h_2 + ..., weights 1 by default, unnormalised",),
         options=(Option("of", "", "the methods, METHOD+METHOD or WEIGHT*METHOD+WEIGHT*METHOD"),),
-        deviations=("a further copy of a method has random streams of its own, as a second sub-encoder has",),
+        deviations=("each copy of a method has its own random streams, as a second sub-encoder has",),
         short_option="of",
         takes_methods=True,
     )
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
-        """The methods, by number."""
+        """Name the methods, by number."""
         methods = parse_weighted_members(str(options["of"]))
         return {str(number): method for number, (_, method) in enumerate(methods, start=1)}
 

@@ -45,7 +45,7 @@ class JTCSE(Twin):
             Option(
                 "cross_stream",
                 "carry",
-                "the cross stream goes from CAEL to CAEL, or starts anew at the last",
+                "the cross stream goes from CAEL to CAEL, or starts again at the last",
                 ("carry", "last"),
             ),
             *training_options(
@@ -55,15 +55,14 @@ class JTCSE(Twin):
         ),
         deviations=(
             *TWIN_DEVIATIONS,
-            "the cross stream between CAELs is our reading of Fig. 4 (cross_stream=carry): the encoder file "
-            "could not be read",
-            "whether the released encoder lowers the dropout is unknown; the backbone's own 0.1 is kept",
+            "the cross stream between CAELs is our reading of Fig. 4 (cross_stream=carry)",
+            "the dropout is the backbone's own 0.1 (the released encoder's is unknown)",
         ),
         published_names=(("jtcse", "as published: profile bert-base or roberta-base"),),
     )
 
     def caels(self, layers: int, config: Mapping[str, OptionValue]) -> tuple[int, ...]:
-        """Raises InputError where their number doesn't divide the layers."""
+        """Layers with cross-attention; InputError: their number doesn't divide the layers."""
         count = int(config["caels"])
         return nn.list_cael_layers(layers, layers // 2 if count == HALF else count)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 
 from bench import losses
 from bench.card import MethodCard, Option
-from bench.methods.paradigm import FORM_OPTION, TAU, Config, PairLoss, PairMethod, pair_card
+from bench.methods.paradigm import FORM_OPTION, TAU, Config, PairLoss, PairMethod, pair_card, select_fields
 from bench.registry import METHODS
 
 TITLES = {
@@ -43,7 +41,7 @@ _ORIGINAL = {
 }
 _WEIGHTS = {
     "mhe": "w: w_ij = e^(h_i . h_j/tau) / (tau sum_{k<l} e^(h_k . h_l/tau)), U over tau",
-    "mhs": "w changes nothing: the weights are at the nearest row alone from the start",
+    "mhs": "w has no effect: only the nearest row has a weight from the start",
     "barlow": "w: w_ij = e^(h'_i . h'_j/tau) / sum_{k != l} e^(h'_k . h'_l/tau); or max(., 1e-4)^power",
     "vicreg": "w: w_ij = e^(h_i . h_j/tau) / sum_{k != l} e^(h_k . h_l/tau); max(., 1e-4)^kernel_power",
 }
@@ -58,28 +56,22 @@ KERNELS = ("exponential", "power")
 _NU = {"mhe": 10.0, "mhs": 1.0, "barlow": 30.0, "vicreg": 30.0}
 _RATIO = {"mhe": 1.75, "mhs": 1.75, "barlow": 1.5, "vicreg": 1.5}
 _DIFFERENCE = {
-    "mhe": "released: the positive and each pair of a view carry gradient to both members (form=paper: the "
-    "anchor's alone)",
+    "mhe": "released: the positive and each pair of a view carry gradient to both members (form=paper: only "
+    "to the anchor)",
     "mhs": "released: the nearest row is of the other view (form=paper: the same view), and the positive "
-    "carries gradient to both views (form=paper: the anchor's alone)",
-    "barlow": "released: with r the positive carries gradient to both views (form=paper: the anchor's alone)",
-    "vicreg": "released: with r the positive carries gradient to both views (form=paper: the anchor's alone)",
+    "carries gradient to both views (form=paper: only to the anchor)",
+    **dict.fromkeys(
+        ("barlow", "vicreg"),
+        "released: with r the positive carries gradient to both views (form=paper: only to the anchor)",
+    ),
 }
 
 
 def modified_loss(name: str, config: Config) -> PairLoss:
-    """The loss of a method of this module, with its options."""
-    make: Callable[..., losses.modified_losses.ModifiedSteps] = losses.modified_losses.ModifiedSteps
-    steps = make(
-        **{
-            field.name: config[field.name]
-            for field in fields(losses.modified_losses.ModifiedSteps)
-            if field.name in config
-        }
-    )
-    return partial(
-        losses.modified_losses.LOSSES[name.removeprefix("m_")], steps=steps, form=str(config["form"])
-    )
+    """Return the loss of a method of this module, with its options."""
+    steps = select_fields(losses.modified_losses.ModifiedSteps, config)
+    loss = losses.modified_losses.LOSSES[name.removeprefix("m_")]
+    return partial(loss, steps=losses.modified_losses.ModifiedSteps(**steps), form=str(config["form"]))
 
 
 def _nu_option(name: str, until: str) -> Option:
@@ -90,7 +82,7 @@ def _nu_option(name: str, until: str) -> Option:
 
 
 def _kernel_options(name: str) -> tuple[Option, ...]:
-    """What the weights of step w may be in the two losses on correlations."""
+    """Options of the weights of step w in the two losses on correlations."""
     if name not in ("barlow", "vicreg"):
         return ()
     return (
@@ -116,12 +108,7 @@ def original_card(name: str) -> MethodCard:
 def modified_card(name: str) -> MethodCard:
     """Card of a modified loss."""
     mhs = name == "mhs"
-    last = "r" if mhs else "w"
-    switches = (
-        Option("gd", True, "gradient dissipation: drop anchors whose negatives are far"),
-        Option("w", True, "no effect" if mhs else "exponential weights of the negatives"),
-        Option("r", True, "a static ratio of the positive"),
-    )
+    last, weights = ("r", "no effect") if mhs else ("w", "exponential weights of the negatives")
     factor = Option(
         "factor",
         "nearest",
@@ -140,7 +127,9 @@ def modified_card(name: str) -> MethodCard:
             "r: p_i = ratio sum_{j != i} w_ij, in the released form of both views",
         ),
         options=(
-            *switches,
+            Option("gd", True, "gradient dissipation: drop anchors whose negatives are far"),
+            Option("w", True, weights),
+            Option("r", True, "a static ratio of the positive"),
             Option("m", 0.3, "margin of gd"),
             *(() if mhs else (TAU,)),
             Option("ratio", _RATIO[name], "the positive's ratio with r", minimum=0),

@@ -50,7 +50,7 @@ _POOLER = Option(
     "pooler",
     "cls",
     "a sentence's vector, in training too: h_cls, the mean of the states (without a head) or the mask "
-    "token's state in a prompt; pooling goes with cls alone",
+    "token's state in a prompt; only cls takes a pooling",
     ("cls", "avg", "mask"),
 )
 _NEEDS = (
@@ -73,18 +73,7 @@ def pair_card(
     published_names: tuple[tuple[str, str], ...] = (),
     lr: float = 1e-5,
 ) -> MethodCard:
-    """Card of a loss of the paper: what its own is, followed by what all its losses share.
-
-    Args:
-        name: The method.
-        summary: One line.
-        where: Section and equations of the paper.
-        equations: Its own.
-        options: Its own.
-        deviations: Its own.
-        published_names: As in the card.
-        lr: Default of the learning rate.
-    """
+    """Card of a loss of the paper: its own equations, options and deviations, then the shared ones."""
     return MethodCard(
         name=name,
         printed=_PRINTED.get(name, ""),
@@ -98,7 +87,7 @@ def pair_card(
         code="BDBC-KG-NLP/UnderstandingCSE 93075dc",
         equations=(
             *equations,
-            "at inference h_cls of the last layer, without the head; with another pooler what it gives",
+            "at inference h_cls of the last layer, or another pooler's output, without the head",
         ),
         needs=_NEEDS,
         options=(
@@ -106,12 +95,12 @@ def pair_card(
             Option(
                 "head_input",
                 "cls",
-                "what the training-only linear head gets: h_cls (BERT) or its tanh (RoBERTa)",
+                "input of the training-only linear head: h_cls (BERT) or its tanh (RoBERTa)",
                 ("cls", "tanh"),
             ),
             _POOLER,
-            Option("freeze_embeddings", True, "the embedding layer is not trained"),
-            Option("freeze_layers", 0, "so many first layers are not trained either", minimum=0),
+            Option("freeze_embeddings", True, "the embedding layer is frozen"),
+            Option("freeze_layers", 0, "first layers that are frozen too", minimum=0),
             *usual_options(lr=lr, batch_size=128),
         ),
         deviations=(
@@ -125,27 +114,15 @@ def pair_card(
 
 
 HEAD_STD = 6e-3
-
-
+# released prompts of both views with the pooler mask; the first is inference's too
 TEMPLATES = ('This sentence : "{sentence}" means{mask} .', 'This sentence of "{sentence}" means{mask} .')
-"""Prompts of both views with the pooler mask (the paradigm's released code); the first is inference's too."""
 
 
 class PairObjective(training.Objective):
-    """A loss of two views, l2-normalised after a linear head of what the pooler gives, or of its tanh.
+    """A loss of two views, l2-normalised after a linear head of the pooler's output, or of its tanh.
 
     The head is Linear(d, d), weights and bias normal with std 6e-3; the pooler avg has none. The views are
-    two dropout masks, and with the pooler mask two prompts.
-
-    Args:
-        encoder: The transformer.
-        pad_id: Padding id.
-        config: head_input, freeze_embeddings, and what isn't the default of pooler and freeze_layers.
-        loss: From two views with unit rows, (N, d) in float64, to a scalar.
-        prompts: With the pooler mask, each view's prompt and the text, which is then read in them.
-
-    Raises:
-        InputError: layers are to be frozen that the model hasn't, or all of them.
+    two dropout masks, and with the pooler mask two prompts. The loss gets unit rows (N, d) in float64.
     """
 
     def __init__(
@@ -157,9 +134,8 @@ class PairObjective(training.Objective):
         prompts: PromptedViews | None = None,
     ) -> None:
         super().__init__()
-        _freeze_layers(
-            encoder, embeddings=bool(config["freeze_embeddings"]), layers=int(config.get("freeze_layers", 0))
-        )
+        layers = int(config.get("freeze_layers", 0))
+        _freeze_layers(encoder, embeddings=bool(config["freeze_embeddings"]), layers=layers)
         self.encoder, self.pooler = encoder, str(config.get("pooler", "cls"))
         self.head: torch.nn.Linear | None = None
         if self.pooler != "avg":
@@ -170,13 +146,13 @@ class PairObjective(training.Objective):
         self.prompts = prompts
 
     def prepare(self, batch: Sequence[Any]) -> nn.TokenBatch:
-        """Both views go through one call."""
+        """Put both views into one call."""
         if self.prompts is None:
             return training.token_batch([*batch, *batch], self.pad_id, self.encoder)
         return training.token_batch(self.prompts.rows(batch), self.pad_id, self.encoder, once=False)
 
     def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
-        """The loss of the two views, in float64."""
+        """Compute the loss of the two views in float64."""
         if self.prompts is None:
             states = training.batch_states(self.encoder, prepared, self.pooler)
         else:
@@ -191,102 +167,75 @@ class PairObjective(training.Objective):
 class PromptedViews:
     """A text read in the prompts of two views.
 
-    Args:
-        tokenizer: The model's.
-        sentences: The text.
-        longest: Tokens a sentence keeps, special tokens included, the prompt's not.
-        room: Tokens that the model takes.
-
-    Raises:
-        InputError: a tokenizer without a mask token, or prompts that leave no room.
+    ``longest`` is the tokens a sentence keeps, special tokens included, without the prompt; ``room`` the
+    model's limit.
     """
 
     def __init__(self, tokenizer: Any, sentences: Sequence[str], longest: int, room: int) -> None:
-        own = copy.deepcopy(tokenizer)  # a dev evaluation may use the other one at the same time
+        own = copy.deepcopy(tokenizer)  # a dev evaluation may use the other one meanwhile
         self._prompts = [nn.Prompt(own, template) for template in TEMPLATES]
         self._sentences, self._longest, self.mask_id = sentences, longest - 2, own.mask_token_id
         if longest > (most := room - max(prompt.length for prompt in self._prompts) + 2):
-            raise InputError(
-                f"max_length {longest} and a prompt are longer than the model's longest input",
-                expected=f"a max_length up to {most}",
-            )
+            message = f"max_length {longest} and the prompt exceed the model's longest input"
+            raise InputError(message, expected=f"a max_length up to {most}")
 
     def rows(self, batch: Sequence[tuple[int, list[int]]]) -> Rows:
-        """Token rows of all first views, then of all second ones; of each pair the number is read alone."""
+        """Token rows of all first views, then of all second ones; only the numbers of the pairs are read."""
         texts = [self._sentences[number] for number, _ in batch]
-        views = (prompt.rows(texts, prompt.length + self._longest) for prompt in self._prompts)
-        return [row for view in views for row in view]
-
-
-def train_pairs(
-    context: StageContext, loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-) -> dict[str, Any]:
-    """Train with a loss of two views; arguments, result and errors as of :func:`train_towers`."""
-    config, tower = context.config, nn.load_backbone(context.model)
-    pooler = str(config.get("pooler", "cls"))
-    if pooler != "mask":
-        return training.train_towers(
-            context, [tower], lambda model, pad: PairObjective(model, pad, config, loss), pooling=pooler
-        )
-    dev = nn.TransformerEncoder(tower, "mask", template=TEMPLATES[0], device=context.device)
-    prompts = PromptedViews(tower[1], context.sentences, int(config["max_length"]), dev.max_length)
-    return training.train_towers(
-        replace(context, dev_score=lambda _: context.dev_score(dev)),
-        [tower],
-        lambda model, pad: PairObjective(model, pad, config, loss, prompts),
-        numbered=True,
-    )
+        rows = []
+        for prompt in self._prompts:
+            rows += prompt.rows(texts, prompt.length + self._longest)
+        return rows
 
 
 def _freeze_layers(encoder: Any, *, embeddings: bool, layers: int) -> None:
-    """Train no embeddings, and not the first so many layers."""
+    """Freeze the embeddings and the first layers."""
     if embeddings:
         if not isinstance(getattr(encoder, "embeddings", None), torch.nn.Module):
-            raise InputError(
-                f"{type(encoder).__name__} has no layer called embeddings", hint="set freeze_embeddings=false"
-            )
+            message = f"{type(encoder).__name__} has no layer called embeddings"
+            raise InputError(message, hint="set freeze_embeddings=false")
         encoder.embeddings.requires_grad_(False)
     if layers:
         stack = getattr(getattr(encoder, "encoder", None), "layer", ())
         if layers >= len(stack):
-            raise InputError(
-                f"freeze_layers {layers}", expected=f"fewer than the model's {len(stack)} layers"
-            )
+            expected = f"fewer than the model's {len(stack)} layers"
+            raise InputError(f"freeze_layers {layers}", expected=expected)
         for layer in stack[:layers]:
             layer.requires_grad_(False)
 
 
 class PairMethod(TrainedOnce):
-    """A method that trains one encoder with a loss of two views.
-
-    Args:
-        card: Its card.
-        loss: From its name and options to the loss.
-    """
+    """A method that trains one encoder with a loss of two views, made from its name and options."""
 
     def __init__(self, card: MethodCard, loss: Callable[[str, Config], PairLoss]) -> None:
         self.card, self.loss = card, loss
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """The stage; see :class:`PairObjective`."""
-        return train_pairs(context, self.loss(self.card.name, context.config))
+        """Train with the loss of two views, as :func:`bench.training.train_towers`."""
+        config, tower = context.config, nn.load_backbone(context.model)
+        loss, pooler = self.loss(self.card.name, config), str(config.get("pooler", "cls"))
+        if pooler != "mask":
+            return training.train_towers(
+                context, [tower], lambda model, pad: PairObjective(model, pad, config, loss), pooling=pooler
+            )
+        dev = nn.TransformerEncoder(tower, "mask", template=TEMPLATES[0], device=context.device)
+        prompts = PromptedViews(tower[1], context.sentences, int(config["max_length"]), dev.max_length)
+        return training.train_towers(
+            replace(context, dev_score=lambda _: context.dev_score(dev)),
+            [tower],
+            lambda model, pad: PairObjective(model, pad, config, loss, prompts),
+            numbered=True,
+        )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage.
-
-        Raises:
-            InputError: a pooling beside a pooler that has its own.
-        """
+        """Describe the one stage; InputError: a pooling with a pooler that has its own."""
         if options["pooler"] != "cls" and options["pooling"] != "cls":
-            raise InputError(
-                f"pooling {options['pooling']} with pooler {options['pooler']}",
-                where=self.card.name,
-                expected="a pooling beside pooler=cls alone",
-            )
+            message = f"pooling {options['pooling']} with pooler {options['pooler']}"
+            raise InputError(message, where=self.card.name, expected="a pooling only with pooler=cls")
         return super().stages(options)
 
     def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder of the asked checkpoint: what its pooler gives, without the head."""
+        """Return the encoder of the asked checkpoint: its pooler's output, without the head."""
         pooler = str(context.options["pooler"])
         if pooler == "cls":
             return super().build(context)
@@ -298,24 +247,25 @@ class PairMethod(TrainedOnce):
         return build_prompted_encoder(context, self.card.name, TEMPLATES[0])
 
 
+def select_fields(kind: type, config: Config) -> dict[str, Any]:
+    """Return the options that are fields of a dataclass."""
+    return {field.name: config[field.name] for field in fields(kind) if field.name in config}
+
+
 def contrastive_loss(name: str, config: Config) -> PairLoss:
-    """The loss of a method of this module, with its options."""
-    given = {
-        field.name: config[field.name]
-        for field in fields(losses.paradigm_losses.Paradigm)
-        if field.name in config
-    }
+    """Return the loss of a method of this module, with its options."""
+    module = losses.paradigm_losses
+    given = select_fields(module.Paradigm, config)
     if "u" in given:
         given["u"] = math.radians(float(given["u"]))
     if name != "paradigm":
-        return partial(losses.paradigm_losses.PLAIN_LOSSES[name], **given)
-    make: Callable[..., losses.paradigm_losses.Paradigm] = losses.paradigm_losses.Paradigm
-    return partial(losses.paradigm_losses.paradigm_loss, parts=make(**given), form=str(config["form"]))
+        return partial(module.PLAIN_LOSSES[name], **given)
+    return partial(module.paradigm_loss, parts=module.Paradigm(**given), form=str(config["form"]))
 
 
 _ANGLE = Option("u", 10.0, "ArcCon's angular margin in degrees", minimum=0, maximum=180)
 _OTHER_SETUP = (
-    "the head is linear and the embedding layer frozen, as in that paper; not the loss's own set-up"
+    "a linear head and a frozen embedding layer, as in that paper, differ from the loss's own set-up"
 )
 _CARDS = (
     pair_card(
@@ -363,7 +313,7 @@ _CARDS = (
     pair_card(
         "mat",
         "the triplet loss on angles against the hardest negative",
-        "not printed: the released code's third triplet loss",
+        "the released code's third triplet loss, unprinted",
         equations=("L = mean_i relu(theta_ii - min_{j != i} theta_ij + m pi), theta_ij = arccos s_ij",),
         options=(Option("m", 0.15, "margin in units of pi"),),
         deviations=(
@@ -404,9 +354,9 @@ _CARDS = (
         ),
         deviations=(
             "released: the positive pair carries gradient to both views, so an anchor kept in both "
-            "directions has twice the ratio; one whose partner alone is kept is pulled (form=paper: eq. 4)",
-            "released: a direction without a kept anchor is not a number; here 0",
-            "paper: the reduction isn't printed; here the mean over the 2N anchors",
+            "directions has twice the ratio; a dropped one with a kept partner is pulled (form=paper: eq. 4)",
+            "a direction without a kept anchor counts 0 (released: NaN)",
+            "the reduction, unprinted in the paper, is the mean over the 2N anchors",
         ),
         published_names=(("empirical_baseline", "as published: profile bert-base"),),
     ),

@@ -16,7 +16,6 @@ from bench import nn
 from bench.baselines.whitening import stepless_facts
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.config.method_ids import parse_method
-from bench.config.spec import MethodRequest
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.lazy import torch
@@ -26,7 +25,7 @@ from bench.stages import StageContext, StageSpec
 
 STAGE = "static"
 _WHY = {
-    "st": "an st: folder doesn't say how single tokens go through it",
+    "st": "an st: folder doesn't define how it reads single tokens",
     "echo": "it reads a sentence inside a template",
     "prompteol": "it reads a sentence inside a template",
     "whitening": "it maps the vectors of sentences",
@@ -42,7 +41,11 @@ def check_token_vectors(text: str, where: str) -> None:
     if card.name == "ensemble":
         for _, part in parse_weighted_members(request.argument or ""):
             check_token_vectors(part, where)
-    why = _WHY.get(card.name) or _explain_refusal(card, request)
+    why = _WHY.get(card.name, "")
+    if card.scores_pairs or card.takes_file:
+        why = why or "it has no transformer"
+    if any(name.endswith("prompt") and value for name, value in request.options):
+        why = why or "its prompt precedes a sentence"
     if why:
         raise InputError(
             f"{card.name} has no vectors of single tokens: {why}",
@@ -52,25 +55,13 @@ def check_token_vectors(text: str, where: str) -> None:
         )
 
 
-def _explain_refusal(card: MethodCard, request: MethodRequest) -> str:
-    if card.scores_pairs or card.takes_file:
-        return "it has no transformer"
-    if any(name.endswith("prompt") and value for name, value in request.options):
-        return "its prompt stands before a sentence"
-    return ""
-
-
 Matrix = NDArray[np.float64]
 WEIGHTINGS = ("sif", "zipf", "none")
 _UNUSED = re.compile(r"\[unused\d+\]")
 
 
 def build_token_table(context: StageContext) -> dict[str, Any]:
-    """The stage: the teacher's token vectors, reduced and weighted, as a table with its tokenizer.
-
-    Raises:
-        BenchError: a teacher without token vectors, or one that gives numbers that aren't finite.
-    """
+    """Reduce and weight the teacher's token vectors to a table with its tokenizer: the stage."""
     cpu, config = time.process_time(), context.config
     parts = list_transformers(context.members["teacher"])
     hf = parts[0][1].tokenizer
@@ -84,48 +75,34 @@ def build_token_table(context: StageContext) -> dict[str, Any]:
     if hf.unk_token_id is not None:
         table[hf.unk_token_id] = 0
     nn.save_static(tokenizer, table, context.out)
-    return stepless_facts(0, cpu) | {
-        "tokens": len(kept),
-        "dimensions": reduced.shape[1],
-        "explained_variance": round(share, 6),
-    }
+    facts = {"tokens": len(kept), "dimensions": reduced.shape[1], "explained_variance": round(share, 6)}
+    return stepless_facts(0, cpu) | facts
 
 
 def list_transformers(encoder: Encoder) -> list[tuple[float, nn.TransformerEncoder]]:
-    """The weighted transformers whose vectors a teacher adds.
-
-    Raises:
-        BenchError: a teacher of another kind, or towers whose tokenizers differ.
-    """
-    parts = encoder.parts if isinstance(encoder, nn.SumEncoder) else (encoder,)
-    weights = encoder.weights if isinstance(encoder, nn.SumEncoder) else (1.0,)
-    found: list[tuple[float, nn.TransformerEncoder]] = []
-    for weight, part in zip(weights, parts, strict=True):
+    """List the weighted transformers whose vectors a teacher adds; BenchError: another kind of teacher."""
+    weighted: list[tuple[float, Any]] = [(1.0, encoder)]
+    if isinstance(encoder, nn.SumEncoder):
+        weighted = list(zip(encoder.weights, encoder.parts, strict=True))
+    for _, part in weighted:
         fast = getattr(getattr(part, "tokenizer", None), "backend_tokenizer", None) is not None
         if not isinstance(part, nn.TransformerEncoder) or isinstance(part, nn.TemplateEncoder) or not fast:
             raise BenchError(
                 f"the teacher has no vectors of single tokens: {type(part).__name__}",
                 expected="a transformer with a fast tokenizer, or a sum of such ones",
             )
-        found.append((weight, part))
-    vocabularies = [part.tokenizer.get_vocab() for _, part in found]
-    if any(each != vocabularies[0] for each in vocabularies):
-        raise BenchError(
-            "the teacher's towers have different vocabularies, so they share no token",
-            expected="towers of one tokenizer",
-        )
-    return found
+    vocabularies = [part.tokenizer.get_vocab() for _, part in weighted]
+    if any(vocabulary != vocabularies[0] for vocabulary in vocabularies):
+        message = "the teacher's towers have different vocabularies"
+        raise BenchError(message, expected="towers of one tokenizer")
+    return weighted
 
 
 def strip_tokenizer(tokenizer: Any) -> tuple[Tokenizer, list[int]]:
-    """A tokenizer for words alone, and the ids of the tokens that get a vector, in order.
+    """Return a tokenizer of words only, and the sorted ids of the tokens that get a vector.
 
-    Dropped are [unusedN] and added tokens but padding and unknown, as Model2Vec does; a text that spells one
-    is read as words. A tokenizer of bytes reads the first word as if a blank stood before it. Ids stay as
-    they are.
-
-    Args:
-        tokenizer: A fast tokenizer of transformers.
+    Dropped are [unusedN] and added tokens except padding and unknown, as in Model2Vec; a text that spells one
+    is read as words. A tokenizer of bytes reads the first word as if after a blank. Ids stay as they are.
     """
     settings = json.loads(tokenizer.backend_tokenizer.to_str())
     spared = {tokenizer.pad_token, tokenizer.unk_token} - {None}
@@ -142,16 +119,9 @@ def strip_tokenizer(tokenizer: Any) -> tuple[Tokenizer, list[int]]:
 
 
 def encode_tokens(parts: Sequence[tuple[float, nn.TransformerEncoder]], tokens: Sequence[int]) -> Matrix:
-    """Return what a weighted sum of transformers says of each token alone, float64 (V, H).
+    """Return the vector of each token by a weighted sum of transformers, float64 (V, H).
 
-    A token stands between the special tokens, or where a template has the sentence.
-
-    Args:
-        parts: The transformers, each with its weight.
-        tokens: Ids.
-
-    Raises:
-        BenchError: a vector that isn't finite.
+    A token stands between the special tokens, or in the sentence's place of a template.
     """
     total: Matrix | float = 0.0
     for weight, part in parts:
@@ -161,28 +131,16 @@ def encode_tokens(parts: Sequence[tuple[float, nn.TransformerEncoder]], tokens: 
         total = total + weight * part.encode_rows([[*before, i, *after] for i in tokens]).astype(np.float64)
     vectors = np.asarray(total)
     if not np.isfinite(vectors).all():
-        raise BenchError("the teacher gives a token a vector that is not finite")
+        raise BenchError("the teacher's vector of a token is not finite")
     return vectors
 
 
 def principal_components(vectors: Matrix, dimensions: int) -> tuple[Matrix, float]:
-    """Return P (t - mean t) of each row and the share of the variance that it keeps, in [0, 1].
+    """Return P (t - mean t) of each row (V, min(k, H)) and the share of the variance that it keeps.
 
-    P has the eigenvectors of the covariance by falling eigenvalue; each one's largest entry is positive, so
-    that they don't depend on the solver's signs. More dimensions than there are keep all. As in Model2Vec
-    0 leaves the vectors as they are, and so do dimensions that are not fewer than the tokens.
-
-    Args:
-        vectors: t, (V, H).
-        dimensions: k.
-
-    Returns:
-        (V, min(k, H)), and the share; 1 where nothing is left out or all vectors are equal.
-
-    >>> points = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
-    >>> reduced, share = principal_components(points, 1)
-    >>> (reduced + 0.0).tolist(), share
-    ([[-2.0], [0.0], [2.0]], 1.0)
+    P has the eigenvectors of the covariance by falling eigenvalue; each one's largest entry is positive,
+    whatever the solver's signs. As in Model2Vec, 0 dimensions or at least as many as tokens leave the vectors
+    as they are.
     """
     k = min(dimensions, vectors.shape[1])
     if k == 0 or k >= len(vectors):
@@ -200,19 +158,6 @@ def rank_weights(tokens: int, weighting: str, sif_coefficient: float) -> Matrix:
 
     sif: a / (a + p_r) with p_r = (1 / (r + 2)) / sum_s 1 / (s + 2), below 1 (Model2Vec since 0.3.9). zipf:
     ln(1 + r), 0 for the first token (Model2Vec before). none: 1.
-
-    Args:
-        tokens: V.
-        weighting: "sif", "zipf" or "none".
-        sif_coefficient: a, above 0.
-
-    Raises:
-        ValueError: an unknown weighting.
-
-    >>> [round(float(w), 3) for w in rank_weights(2, "sif", 0.4)]  # p = 0.6, 0.4
-    [0.4, 0.5]
-    >>> [round(float(w), 3) for w in rank_weights(3, "zipf", 0.4)]
-    [0.0, 0.693, 1.099]
     """
     ranks = np.arange(tokens, dtype=np.float64)
     if weighting == "sif":
@@ -257,47 +202,38 @@ class Static:
         ),
         known_as=(("model2vec", "static:METHOD, or st:PATH for a folder"),),
         deviations=(
-            "the teacher's own pooling; released: the mean of the last layer's states unless told otherwise",
+            "the teacher's own pooling; released: by default the mean of the last layer's states",
             "the table is float32; released: rounded to float16",
             "rows of [unused] and special tokens stay in the table as zeros; released: they are cut out",
-            "the unknown token's row is zeros, which leaves it out of a direction as the released code does",
-            "sentences are not cut; released: their first 512 tokens count",
-            "no word list and no clustering of the vocabulary, which the released code can add",
-            "the stage's key holds profile, text and dev set, as every stage's, though it reads none of them",
+            "the unknown token's row is zeros, which leaves it out of a direction as released",
+            "whole sentences; released: their first 512 tokens count",
+            "left out: the released code's optional word list and clustering of the vocabulary",
+            "the stage's key holds the unread profile, text and dev set, as every stage's",
         ),
         short_option="of",
         takes_methods=True,
     )
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
-        """The teacher.
-
-        Raises:
-            InputError: none is named, or one whose tokens have no vectors.
-        """
+        """Name the teacher; InputError: none is named, or one without token vectors."""
         teacher = str(options["of"])
         if not teacher:
-            raise InputError("no teacher", where="--methods static", expected="static:METHOD")
+            raise InputError("the teacher is missing", where="--methods static", expected="static:METHOD")
         check_token_vectors(teacher, f"--methods static:{teacher}")
         return {"teacher": teacher}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """The table's stage, which sees no sentence and draws nothing."""
+        """Describe the table's stage, which reads no sentence and draws nothing."""
         own = {name: value for name, value in options.items() if name != "of"}
         if own["weighting"] != "sif":
             del own["sif_coefficient"]
         config = tuple(sorted((*own.items(), *_STEPLESS)))
         version = self.card.version
-        return (
-            StageSpec(STAGE, STAGE, version, config, build_token_table, inputs=("teacher",), seeded=False),
-        )
+        inputs = ("teacher",)
+        return (StageSpec(STAGE, STAGE, version, config, build_token_table, inputs=inputs, seeded=False),)
 
     def build(self, context: BuildContext) -> Encoder:
-        """Return the table's encoder.
-
-        Raises:
-            BenchError: the stage has not run.
-        """
+        """Return the table's encoder."""
         if STAGE not in context.stages:
             raise BenchError(f"the stage '{STAGE}' has not run")
         return nn.load_static(context.stages[STAGE], context.device)

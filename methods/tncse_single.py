@@ -1,4 +1,4 @@
-"""One encoder with TNCSE's losses: what the tensor norm does for SimCSE alone (TNCSE, Table 5)."""
+"""One encoder with TNCSE's losses: SimCSE with the tensor norm (TNCSE, Table 5)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, TEXT_OPTION, TRAINI
 
 
 class SingleObjective(training.Objective):
-    """NCE(H, H) + LTN(H -> H) of one encoder (TNCSE, Table 5).
-
-    Args:
-        encoder: The transformer; without a pooler it gets a fresh one, which only training uses.
-        pad_id: Padding id.
-        config: tau, nce_form, ictn, ltn_scale.
-    """
+    """NCE(H, H) + LTN(H -> H) of one encoder (TNCSE, Table 5), with its pooler or a fresh one."""
 
     def __init__(self, encoder: Any, pad_id: int, config: Mapping[str, OptionValue]) -> None:
         super().__init__()
@@ -30,11 +24,11 @@ class SingleObjective(training.Objective):
         self.pad_id, self.config = pad_id, config
 
     def prepare(self, batch: Rows) -> nn.TokenBatch:
-        """Both views of a sentence are rows one after the other."""
+        """Put both views of a sentence into rows one after the other."""
         return training.token_batch(repeat_each_row(batch), self.pad_id, self.encoder)
 
     def compute(self, prepared: nn.TokenBatch) -> torch.Tensor:
-        """NCE and, unless switched off, LTN."""
+        """Add NCE and (with ``ictn``) LTN."""
         states = training.batch_states(self.encoder, prepared)
         loss = losses.tower_nce(states, float(self.config["tau"]), str(self.config["nce_form"]))
         if self.config["ictn"]:
@@ -64,7 +58,7 @@ class TNCSESingle(TrainedOnce):
         needs=CLS_VIEWS,
         options=(
             TAU,
-            Option("ictn", True, "the tensor-norm loss; without it NCE alone"),
+            Option("ictn", True, "the tensor-norm loss; false: only NCE"),
             NCE_FORM,
             LTN_SCALE,
             *TRAINING_OPTIONS,
@@ -72,13 +66,13 @@ class TNCSESingle(TrainedOnce):
             POOLING_OPTION,
         ),
         deviations=(
-            "rates and schedule of this ablation aren't stated: SimCSE's stand in",
-            "the angle is between the two views; between first views (paper) it is always 0 here, and so LTN",
+            "rates and schedule are SimCSE's (unstated in the paper)",
+            "the angle is between the two views; between first views (paper) it would be 0, and so LTN",
         ),
     )
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """The stage; see :class:`SingleObjective`."""
+        """Train one encoder, as :func:`bench.training.train_towers`."""
         return training.train_sentence_encoder(
             context, lambda model, pad_id: SingleObjective(model, pad_id, context.config)
         )

@@ -16,33 +16,30 @@ from bench.stages import SICK, TRAIN, StageContext, StageSpec
 from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, init_linear, training_options
 
 SUB_VERSION = 1
+# the two sub-encoders, and the round-trip translated copy that each of them learns from
 TOWERS = (("sub1", "a"), ("sub2", "b"))
-"""The two sub-encoders and the round-trip translated copy that each of them learns from."""
-
-TERMS = ("nce", "icnce", "ictn")
-"""Options that switch the joint loss's terms; without any, a twin is its sub-encoders' plain ensemble."""
-
+TERMS = ("nce", "icnce", "ictn")  # of the joint loss; without any, a twin is its sub-encoders' plain ensemble
+Config = Mapping[str, OptionValue]
+Rows = Sequence[list[int]]
 TWIN_DEVIATIONS = (
-    "each sub-encoder replaces the sentences by their translation; pairing isn't documented (our reading)",
-    "published: trained on SICK's unlabelled sentences too, those of its test pairs among them, which "
-    "sick=true adds; off by default",
-    "sick=true adds them to the round-trip translated copies as they are, not translated",
+    "each sub-encoder replaces the sentences by their translation (our reading; undocumented)",
+    "published: trained on SICK's unlabelled sentences too, with those of its test pairs (sick=true; off by "
+    "default)",
+    "sick=true adds them untranslated to the round-trip translated copies",
     "the dev evaluation reads whole sentences; released: their first 64 tokens",
-    "LTN is finite for zero vectors and for a cosine of exactly 0 or above 1, where the released code isn't",
+    "LTN is finite for zero vectors and for a cosine of 0 or above 1 (released: infinite or NaN)",
 )
-
-
 TWIN_NEEDS = (*CLS_VIEWS, Need(OWN_NORMS, "drop_norms", (0,), unless=True, instead="drop_norms=0"))
 TAU = Option("tau", 0.05, "temperature", minimum=1e-4)
 
 
 def sub_options(*rates: float) -> tuple[Option, ...]:
     """Options of the two sub-encoders' stages, ``STAGE.NAME``."""
-    return tuple(
-        replace(option, name=f"{role}.{option.name}", help=f"{role}: {option.help}")
-        for (role, _), lr in zip(TOWERS, rates, strict=True)
-        for option in (TAU, *training_options(lr=lr, max_length=64, eval_every=100))
-    )
+    options = []
+    for (role, _), lr in zip(TOWERS, rates, strict=True):
+        for option in (TAU, *training_options(lr=lr, max_length=64, eval_every=100)):
+            options.append(replace(option, name=f"{role}.{option.name}", help=f"{role}: {option.help}"))
+    return tuple(options)
 
 
 NCE_FORM = Option(
@@ -74,7 +71,7 @@ JOINT_OPTIONS = (
     Option(
         "fresh_pooler",
         "one",
-        "fresh poolers, where the backbone has none: both towers start from one, or each draws its own",
+        "poolers of a backbone without one: both towers start from one, or each draws its own",
         ("one", "each"),
     ),
     POOLING_OPTION,
@@ -85,15 +82,13 @@ JOINT_OPTIONS = (
         "layers, from the last, whose LayerNorms are taken out in the joint stage; LTN is then on [CLS]",
         minimum=0,
     ),
-    Option(
-        "ltn_input", "pooler", "what LTN takes the norms of: the pooler's output, or [CLS]", ("pooler", "cls")
-    ),
+    Option("ltn_input", "pooler", "vectors of LTN's norms: the pooler's output, or [CLS]", ("pooler", "cls")),
 )
 _ELSEWHERE = ("rtt", "sick", "pooling")  # the text that a stage sees, and what the encoder is asked for
 
 
 def train_sub_encoder(context: StageContext) -> dict[str, Any]:
-    """Unsupervised SimCSE on [CLS] itself: stage 1 takes the last hidden state alone, without a head."""
+    """Train unsupervised SimCSE on [CLS] itself, without a head: stage 1."""
     tau = float(context.config["tau"])
     return training.train_sentence_encoder(
         context, lambda model, pad: SimCSEObjective(model, pad, tau, head=False)
@@ -108,27 +103,14 @@ def mean_cls_norm(tower: tuple[Any, Any], context: StageContext) -> float:
     return float(np.linalg.norm(vectors.astype(np.float64), axis=1).mean())
 
 
-Config = Mapping[str, OptionValue]
-
-
-Rows = Sequence[list[int]]
-
-
 class JointObjective(training.Objective):
     """The joint loss of TNCSE (no CAELs) or JTCSE.
 
     L = NCE(H_I, H_I) + NCE(H_II, H_II) + ICNCE + LTN(I -> II) + LTN(II -> I) on [CLS] states H and pooler
     outputs P of two dropout views a sentence (TNCSE eq. 8, JTCSE eq. 15). ICNCE is NCE(H_I, H_II); with CAELs
-    NCE(H_I, H_II) + NCE(c_I, c_II) or, with probability 1/2 a step, the same with the towers exchanged.
-
-    Args:
-        first: Tower I. Towers without poolers get fresh ones, for training alone: both start from one, as
-            from a backbone's own, or (fresh_pooler=each) each draws its own.
-        second: Tower II.
-        pad_id: Padding id.
-        config: The joint options.
-        caels: Layers with cross-attention, from 1.
-        coin: Generator of the run's own that draws the exchange; not touched without CAELs.
+    NCE(H_I, H_II) + NCE(c_I, c_II) or, with probability 1/2 a step (drawn from ``coin``), the same with the
+    towers exchanged. Towers without poolers get fresh ones for training: both start from one, or
+    (fresh_pooler=each) each draws its own.
     """
 
     def __init__(
@@ -142,13 +124,13 @@ class JointObjective(training.Objective):
         self.pad_id, self.config, self.caels, self.coin = pad_id, config, caels, coin
 
     def prepare(self, batch: Rows) -> tuple[nn.TokenBatch, bool]:
-        """Both views of a sentence are rows one after the other; and whether the towers are exchanged."""
+        """Put both views of a sentence into rows one after the other; draw the exchange."""
         tossed = bool(self.caels) and bool(self.config["icnce"])
         exchanged = tossed and bool(torch.rand((), generator=self.coin) < 0.5)
         return training.token_batch(repeat_each_row(batch), self.pad_id, self.towers[0]), exchanged
 
     def compute(self, prepared: tuple[nn.TokenBatch, bool]) -> torch.Tensor:
-        """The terms that are switched on, added up."""
+        """Add the chosen terms."""
         tau, form = float(self.config["tau"]), str(self.config["nce_form"])
         tokens, exchanged = prepared
         first, second = self.towers
@@ -156,11 +138,15 @@ class JointObjective(training.Objective):
         states = training.batch_twin_states(
             first, second, tokens, caels=self.caels, cross_stream=cross_stream
         )
-        terms = []
+        terms: list[torch.Tensor] = []
         if self.config["nce"]:
             terms += [losses.tower_nce(states.first, tau, form), losses.tower_nce(states.second, tau, form)]
         if self.config["icnce"]:
-            terms += _cross_losses(states, tau, form, exchanged=exchanged)
+            pairs = [(states.first, states.second)]
+            if states.cross_first is not None and states.cross_second is not None:
+                pairs.append((states.cross_first, states.cross_second))
+            for one, two in pairs:
+                terms.append(losses.cross_nce(*((two, one) if exchanged else (one, two)), tau, form))
         if self.config["ictn"]:
             terms += self._norm_losses(states.first, states.second)
         return sum(terms, torch.zeros((), device=states.first.device))
@@ -176,29 +162,15 @@ class JointObjective(training.Objective):
         ]
 
 
-def _cross_losses(
-    states: training.TwinClsStates, tau: float, form: str, *, exchanged: bool
-) -> list[torch.Tensor]:
-    pairs = [(states.first, states.second)]
-    if states.cross_first is not None and states.cross_second is not None:
-        pairs.append((states.cross_first, states.cross_second))
-    return [
-        losses.cross_nce(b, a, tau, form) if exchanged else losses.cross_nce(a, b, tau, form)
-        for a, b in pairs
-    ]
-
-
 def repeat_each_row(rows: Rows) -> list[list[int]]:
     """Return both views of each sentence, one after the other."""
     return [row for row in rows for _ in range(2)]
 
 
 def pooler_layer(model: Any) -> torch.nn.Module:
-    """The pretrained pooler's linear layer, or a fresh one for a model without such a pooler."""
-    linear: torch.nn.Module = (
-        init_linear(nn.state_size(model)) if has_no_pooler(model) else model.pooler.dense
-    )
-    return linear
+    """The pretrained pooler's linear layer, or a fresh one."""
+    layer: torch.nn.Module = init_linear(nn.state_size(model)) if has_no_pooler(model) else model.pooler.dense
+    return layer
 
 
 def has_no_pooler(model: Any) -> bool:
@@ -216,72 +188,53 @@ class Twin:
         return ()
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """The joint stage: both towers together, from the selected sub-encoders."""
+        """Train both towers together, from the selected sub-encoders: the joint stage."""
         config = context.config
-        towers = [
-            nn.load_backbone(training.tower_folders(context.inputs[role], "selected")[0])
-            for role, _ in TOWERS
-        ]
+        folders = [training.tower_folders(context.inputs[role], "selected")[0] for role, _ in TOWERS]
+        towers = [nn.load_backbone(folder) for folder in folders]
         for model, _ in towers:
             nn.remove_layer_norms(model, int(config.get("drop_norms", 0)))
         coin = training.generator(context.seed, f"icnce/{context.role}")
         layers = self.caels(towers[0][0].config.num_hidden_layers, config)
-        facts = training.train_towers(
-            context,
-            towers,
-            lambda first, second, pad: JointObjective(first, second, pad, config, layers, coin),
-        )
-        # Of the last step's weights, not of the selected ones
+
+        def objective(first: Any, second: Any, pad_id: int) -> JointObjective:
+            return JointObjective(first, second, pad_id, config, layers, coin)
+
+        facts = training.train_towers(context, towers, objective)
+        # of the last step's weights, not of the selected ones
         facts["mean_cls_norm"] = [mean_cls_norm(tower, context) for tower in towers]
         return facts
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Both sub-encoders, then the joint stage, ``joint``, which needs at least one of its terms."""
-        more = SICK if options["sick"] else ""
-        subs = tuple(
-            StageSpec(
-                role,
-                "sub_encoder",
-                SUB_VERSION,
-                tuple(
-                    sorted((n.removeprefix(f"{role}."), options[n]) for n in options if n.startswith(role))
-                ),
-                train_sub_encoder,
-                text=(copy if options["rtt"] == "copies" else TRAIN) + more,
+        """Describe both sub-encoders and, with at least one of its terms, the joint stage."""
+        suffix, subs = SICK if options["sick"] else "", []
+        for role, copy in TOWERS:
+            own = {name.removeprefix(f"{role}."): options[name] for name in options if name.startswith(role)}
+            settings, text = tuple(sorted(own.items())), copy if options["rtt"] == "copies" else TRAIN
+            subs.append(
+                StageSpec(role, "sub_encoder", SUB_VERSION, settings, train_sub_encoder, text=text + suffix)
             )
-            for role, copy in TOWERS
-        )
         if not any(options[term] for term in TERMS):
-            return subs
-        config = {
-            name: value for name, value in options.items() if "." not in name and name not in _ELSEWHERE
-        }
+            return tuple(subs)
+        names = [name for name in options if "." not in name and name not in _ELSEWHERE]
+        config = {name: options[name] for name in names}
         if not config["drop_norms"]:
             del config["drop_norms"]  # an option that came after the first keys
         kind, version, settings = self.card.name, self.card.version, tuple(sorted(config.items()))
         roles = tuple(role for role, _ in TOWERS)
-        joint = StageSpec("joint", kind, version, settings, self.train, inputs=roles, text=TRAIN + more)
+        joint = StageSpec("joint", kind, version, settings, self.train, inputs=roles, text=TRAIN + suffix)
         return (*subs, joint)
 
     def build(self, context: BuildContext) -> Encoder:
-        """The sum of both towers' vectors: two plain encoders, without pooler or normalisation.
-
-        Raises:
-            BenchError: a stage has not run.
-        """
-        final = ["joint"] if any(context.options[term] for term in TERMS) else [role for role, _ in TOWERS]
-        if missing := [role for role in final if role not in context.stages]:
-            raise BenchError(f"the stage '{missing[0]}' has not run")
-        folders = [
-            path
-            for role in final
-            for path in training.tower_folders(context.stages[role], context.checkpoint)
-        ]
-        pooling, device = str(context.options["pooling"]), context.device
-        towers = [
-            nn.TransformerEncoder(path, pooling, first_layer="layer1", device=device) for path in folders
-        ]
-        if final == ["joint"]:
-            for tower in towers:
-                nn.remove_layer_norms(tower.model, int(context.options["drop_norms"]))
+        """Return the sum of both towers' vectors: two plain encoders, without pooler or normalisation."""
+        joint = any(context.options[term] for term in TERMS)
+        pooling, towers = str(context.options["pooling"]), []
+        for role in ["joint"] if joint else [role for role, _ in TOWERS]:
+            if role not in context.stages:
+                raise BenchError(f"the stage '{role}' has not run")
+            for path in training.tower_folders(context.stages[role], context.checkpoint):
+                tower = nn.TransformerEncoder(path, pooling, first_layer="layer1", device=context.device)
+                if joint:
+                    nn.remove_layer_norms(tower.model, int(context.options["drop_norms"]))
+                towers.append(tower)
         return nn.SumEncoder(towers)

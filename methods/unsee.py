@@ -56,19 +56,19 @@ class Unsee(TrainedOnce):
                 "g: m x [Linear d to 10d, BN, ReLU, Linear 10d to 10d, ReLU, Linear to d], each view apart",
                 "single_projection: L = d(g(f(x1)), f_t(x2)) + d(g(f(x2)), f_t(x1)), f_t constant",
                 "online_projection: g on the target's side too, constant; projection: d(g(f(x1)), g(f(x2)))",
-                "at inference f alone, without g",
+                "at inference f, without g",
             ),
             needs=(Need(DROPOUT),),
             options=(
                 Option(
                     "architecture",
                     "single_projection",
-                    "where g stands (Fig. 1): the final models', on both sides, or without a target",
+                    "place of g (Fig. 1): the final models', on both sides, or without a target",
                     ARCHITECTURES,
                 ),
                 Option("layers", _LAYERS[objective], "m, blocks of g", minimum=1),
                 Option("decay", 0.999, "of the moving average, 0 to 1", minimum=0, maximum=1),
-                Option("pooling", "avg", "what a sentence's vector is, in training too", ("avg", "cls")),
+                Option("pooling", "avg", "vector of a sentence, in training too", ("avg", "cls")),
                 Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0, maximum=1),
                 Option("drop_last", True, "leave out an epoch's short last batch"),
                 Option("decay_all", False, "weight decay on biases and LayerNorms too"),
@@ -77,7 +77,7 @@ class Unsee(TrainedOnce):
             ),
             deviations=(
                 "float32 throughout; the released run used fp16 autocast",
-                "architectures projection and online_projection are not in the released code (our reading)",
+                "architectures projection and online_projection are our reading (unreleased)",
                 "released: the largest of four Spearman correlations chooses the checkpoint (best_of_four)",
                 "released: a dev evaluation at the end of the epoch too, 10 steps after the twentieth",
                 "released: dev and test sentences too are cut at 64 tokens; here where the input ends",
@@ -87,19 +87,15 @@ class Unsee(TrainedOnce):
         )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage."""
+        """Describe the one stage."""
         name = self.card.name
         return (StageSpec(name, name, self.card.version, tuple(sorted(options.items())), self.train),)
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """Train against the moving-average target: the stage.
-
-        Argument, result and errors are those of :func:`bench.training.train_towers`.
-        """
+        """Train against the moving-average target, as :func:`bench.training.train_towers`."""
         config, pooling = context.config, str(context.config["pooling"])
 
         def objective(model: Any, pad_id: int) -> training.Objective:
-            """The MLP's weights are drawn from torch's state."""
             size = nn.state_size(model)
             head = training.build_predictor(size, int(config["layers"]))
             loss: Any = {"byol": losses.byol_loss, "vicreg": losses.vicreg}.get(self.objective)

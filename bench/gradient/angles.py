@@ -1,8 +1,8 @@
-"""The gradient paradigm by sampled angles, and its Lemma 1 (Li et al. 2024, section 3.1, Figures 2-4, 10).
+"""Gradient paradigm by sampled angles, and its Lemma 1 (Li et al. 2024, section 3.1, Figures 2-4, 10).
 
-A cell is a pair of means: theta+ ~ N(mu_pos, 0.05), theta- ~ N(mu_neg, 0.10), a batch has one positive and
-127 negatives. Positives are drawn once a mu_pos and negatives once a mu_neg, and all cells of a row or column
-share them: of a batch's negatives a component needs the largest cosine and a log-sum-exp alone.
+A cell is a pair of means: theta+ ~ N(mu_pos, 0.05), theta- ~ N(mu_neg, 0.10); a batch has one positive and
+127 negatives. All cells of a row share the draws of their positives, those of a column the negatives. Of a
+batch's negatives a component needs only the largest cosine and a log-sum-exp.
 """
 
 from __future__ import annotations
@@ -31,56 +31,25 @@ _LEAST_SQUARE = 1e-4
 
 
 def positive_means(count: int = 100) -> FloatArray:
-    """Means of the positive angle in radians, (count,), from pi/20 to pi/2, ends included.
-
-    Example:
-        >>> positive_means(3).round(3).tolist()
-        [0.157, 0.864, 1.571]
-    """
+    """Means of the positive angle in radians, (count,), from pi/20 to pi/2, ends included."""
     return np.linspace(math.pi / 20, math.pi / 2, count)
 
 
 def negative_means(count: int = 100) -> FloatArray:
-    """Means of the negative angle in radians, (count,), from pi/20 to pi, ends included.
-
-    Example:
-        >>> negative_means(3).round(3).tolist()
-        [0.157, 1.649, 3.142]
-    """
+    """Means of the negative angle in radians, (count,), from pi/20 to pi, ends included."""
     return np.linspace(math.pi / 20, math.pi, count)
 
 
 @dataclass(frozen=True)
 class Negatives:
-    """What components need of the negatives of every batch.
-
-    Args:
-        largest: Largest cosine, (means, batches).
-        log_sums: log sum e^(cos / tau) by tau, (means, batches) each.
-    """
+    """Largest cosine of every batch (means, batches), and log sum e^(cos / tau) by tau."""
 
     largest: FloatArray
     log_sums: Mapping[float, FloatArray]
 
 
 def sample_positives(means: FloatArray, batches: int = BATCHES, seed: int = 0) -> FloatArray:
-    """Draw the positive angle of every batch, normal with standard deviation POSITIVE_SD.
-
-    Args:
-        means: Means of the angle in radians, (means,).
-        batches: Batches a mean.
-        seed: Seed of the draws.
-
-    Returns:
-        (means, batches) radians; few are below 0 and stay so.
-
-    Raises:
-        ValueError: no batch.
-
-    Example:
-        >>> sample_positives(np.array([0.5, 1.5]), batches=2).round(2).tolist()
-        [[0.5, 0.49], [1.57, 1.52]]
-    """
+    """Draw the positive angle of every batch in radians, (means, batches), with standard deviation 0.05."""
     _check_batches(batches)
     draws = make_generator(seed, "gradient/positive").standard_normal((len(means), batches))
     return means[:, None] + POSITIVE_SD * draws
@@ -93,22 +62,7 @@ def sample_negatives(
     seed: int = 0,
     negatives: int = NEGATIVES,
 ) -> Negatives:
-    """Draw the negatives of every batch, normal with NEGATIVE_SD, and keep what components need of them.
-
-    Args:
-        means: Means of the angle in radians, (means,).
-        batches: Batches a mean.
-        taus: Temperatures, above 0.
-        seed: Seed of the draws.
-        negatives: Negatives a batch.
-
-    Raises:
-        ValueError: no batch, no negative, or a temperature that isn't above 0.
-
-    Example:
-        >>> sample_negatives(np.array([0.5, 1.5]), batches=3, negatives=4).largest.round(2).tolist()
-        [[0.9, 0.91, 0.92], [0.13, 0.24, 0.3]]
-    """
+    """Draw the negatives of every batch with standard deviation 0.10; keep what components need of them."""
     _check_batches(batches)
     if negatives < 1 or not all(tau > 0 for tau in taus):
         raise ValueError(f"{negatives} negatives, taus {tuple(taus)}; expected at least 1, and above 0")
@@ -119,8 +73,8 @@ def sample_negatives(
         cosines = np.cos(mean + NEGATIVE_SD * rng.standard_normal((batches, negatives)))
         top = largest[number] = cosines.max(axis=1)
         cosines -= top[:, None]
-        for tau, found in log_sums.items():
-            found[number] = top / tau + np.log(np.exp(cosines / tau).sum(axis=1))
+        for tau, sums in log_sums.items():
+            sums[number] = top / tau + np.log(np.exp(cosines / tau).sum(axis=1))
     return Negatives(largest, log_sums)
 
 
@@ -131,53 +85,17 @@ def dissipation_grid(
     batches: int = BATCHES,
     seed: int = 0,
 ) -> dict[str, FloatArray]:
-    """Mean gradient dissipation of every cell (Figures 2 and 10), losses at their published settings.
-
-    Args:
-        losses: Some of infonce, arccon, mpt, met.
-        positive: Means of the positive angle; None for the paper's 100.
-        negative: Means of the negative angle; None for the paper's 100.
-        batches: Batches a cell.
-        seed: Seed of the draws.
-
-    Returns:
-        By loss (positive means, negative means), within [0, 1].
-
-    Raises:
-        ValueError: an unknown loss, or no batch.
-
-    Example:
-        >>> grid = dissipation_grid(["infonce"], np.array([0.5]), np.array([0.5, 1.5]), batches=50)
-        >>> grid["infonce"].round(2).tolist()  # negatives as near as the positive, and far ones
-        [[0.99, 0.0]]
-    """
+    """Mean gradient dissipation (0 to 1) of every cell by loss (Figures 2, 10), at the published settings."""
     angles = sample_positives(positive_means() if positive is None else positive, batches, seed)
     drawn = sample_negatives(negative_means() if negative is None else negative, batches, seed=seed)
-    return {
-        loss: np.stack([batch_dissipation(loss, row, drawn).mean(axis=1) for row in angles])
-        for loss in losses
-    }
+    grids = {}
+    for loss in losses:
+        grids[loss] = np.stack([batch_dissipation(loss, row, drawn).mean(axis=1) for row in angles])
+    return grids
 
 
 def batch_dissipation(loss: str, angles: FloatArray, negatives: Negatives) -> FloatArray:
-    """Gradient dissipation of every batch (Table 1).
-
-    Args:
-        loss: infonce, arccon, mpt or met.
-        angles: Positive angle of every batch, (batches,).
-        negatives: Of every mean and batch.
-
-    Returns:
-        (means, batches), within [0, 1].
-
-    Raises:
-        ValueError: an unknown loss.
-
-    Example:
-        >>> negatives = sample_negatives(np.array([0.5, 1.5]), batches=3)
-        >>> batch_dissipation("mpt", np.array([0.5, 0.5, 0.5]), negatives).tolist()
-        [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
-    """
+    """Gradient dissipation (0 to 1) of every mean and batch (Table 1), for angles (batches,)."""
     if loss in ("infonce", "arccon"):
         pushed = np.cos(angles + (ANGLE if loss == "arccon" else 0.0))
         values: FloatArray = expit(negatives.log_sums[TAU] - pushed / TAU)
@@ -199,28 +117,10 @@ def sampled_hardest_share(
     batches: int = BATCHES,
     seed: int = 0,
 ) -> FloatArray:
-    """Mean share of the hardest negative in the softmax weights by temperature (Figure 3).
+    """Mean share of the hardest negative in the softmax weights, (taus, negative means) (Figure 3).
 
-    The released code has mu_pos 0.5 and ``least_dissipation`` 0.01.
-
-    Args:
-        taus: Temperatures.
-        negative: Means of the negative angle; None for the paper's 100.
-        positive: mu_pos.
-        least_dissipation: Only batches whose InfoNCE dissipation at that temperature is at least this, share
-            1 where there is none; None for all batches.
-        batches: Batches a cell.
-        seed: Seed of the draws.
-
-    Returns:
-        (taus, negative means), within [1 / 127, 1].
-
-    Raises:
-        ValueError: no batch, or a temperature that isn't above 0.
-
-    Example:
-        >>> sampled_hardest_share((0.3, 0.05), np.array([0.5, 1.5]), batches=50).round(2).tolist()
-        [[0.01, 0.02], [0.04, 0.25]]
+    With ``least_dissipation`` only batches count whose InfoNCE dissipation at that temperature reaches it; a
+    cell without one has share 1. The released code has mu_pos 0.5 and 0.01.
     """
     drawn = sample_negatives(negative_means() if negative is None else negative, batches, taus, seed)
     cosine = np.cos(sample_positives(np.array([positive]), batches, seed)[0])
@@ -245,20 +145,7 @@ def ratio_grid(
 ) -> dict[str, FloatArray]:
     """Ratio of ArcCon and of MET (at the hardest negative) in every cell (Figure 4).
 
-    Args:
-        positive: Means of the positive angle; None for the paper's 100.
-        negative: Means of the negative angle; None for the paper's 100.
-        sampled: The mean over batches (paper), or the value at the means themselves (released).
-        batches: Batches a cell.
-        seed: Seed of the draws.
-
-    Returns:
-        "arccon" and "met", (positive means, negative means).
-
-    Example:
-        >>> ratios = ratio_grid(np.array([math.pi / 6]), np.array([math.pi / 3]), sampled=False)
-        >>> {loss: ratio.round(2).tolist() for loss, ratio in ratios.items()}
-        {'arccon': [[1.29]], 'met': [[1.93]]}
+    ``sampled``: the mean over batches (paper), or the value at the means themselves (released).
     """
     rows = positive_means() if positive is None else positive
     columns = negative_means() if negative is None else negative
@@ -274,22 +161,10 @@ def ratio_grid(
 def shade_cells(
     loss: str, positive: FloatArray | None = None, negative: FloatArray | None = None
 ) -> NDArray[np.bool_]:
-    """Cells of Figure 4 that don't occur: mu_pos above mu_neg, or dissipated at the means themselves.
+    """Mark the impossible cells of Figure 4: mu_pos above mu_neg, or dissipated at the means themselves.
 
-    Dissipated: ArcCon's dissipation with 127 equal negatives below 0.01; MET's distance gap at least its
-    margin.
-
-    Args:
-        loss: arccon or met.
-        positive: Means of the positive angle; None for the paper's 100.
-        negative: Means of the negative angle; None for the paper's 100.
-
-    Raises:
-        ValueError: another loss.
-
-    Example:
-        >>> shade_cells("met", np.array([0.5, 1.5]), np.array([1.0, 1.6])).tolist()
-        [[True, True], [True, False]]
+    Dissipated: ArcCon's dissipation with 127 equal negatives is below 0.01, or MET's distance gap is at least
+    its margin.
     """
     rows = (positive_means() if positive is None else positive)[:, None]
     columns = (negative_means() if negative is None else negative)[None]
@@ -305,23 +180,13 @@ def shade_cells(
 
 
 def euclidean_distance(cosine: FloatArray) -> FloatArray:
-    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), of any shape; its square is at least 1e-4.
-
-    Example:
-        >>> euclidean_distance(np.array([1.0, 0.5, -1.0])).tolist()
-        [0.01, 1.0, 2.0]
-    """
+    """Distance of unit vectors by their cosine, sqrt(2 - 2 c); its square is at least 1e-4."""
     values: FloatArray = np.sqrt(np.maximum(2 - 2 * cosine, _LEAST_SQUARE))
     return values
 
 
 def arccon_ratio(cosine: FloatArray, u: float = ANGLE) -> FloatArray:
-    """sin(theta + u) / sin(theta), element by element of the cosine, which is held within +-(1 - 1e-6).
-
-    Example:
-        >>> arccon_ratio(np.array([0.5])).round(3).tolist()
-        [1.085]
-    """
+    """Return sin(theta + u) / sin(theta) by the cosine, which is held within +-(1 - 1e-6)."""
     theta = np.arccos(np.clip(cosine, -_INSIDE, _INSIDE))
     values: FloatArray = np.sin(theta + u) / np.sin(theta)
     return values
@@ -329,12 +194,10 @@ def arccon_ratio(cosine: FloatArray, u: float = ANGLE) -> FloatArray:
 
 @dataclass(frozen=True)
 class RatioBounds:
-    """Between which ratios a step brings an anchor nearer to its positive (Lemma 1).
+    """Ratios between which a step brings an anchor nearer to its positive (Lemma 1).
 
-    Args:
-        real: (n,), False where the root is imaginary or the anchor is at its positive: no ratio does.
-        lower: r_min of the others, (n real,).
-        upper: r_max of the others, (n real,).
+    ``real`` (n,) is False where the root is imaginary or the anchor is at its positive; ``lower`` and
+    ``upper`` are of the others.
     """
 
     real: NDArray[np.bool_]
@@ -343,7 +206,7 @@ class RatioBounds:
 
     @property
     def imaginary(self) -> int:
-        """Triples for which no ratio does."""
+        """Number of triples without such a ratio."""
         return int((~self.real).sum())
 
 
@@ -352,22 +215,8 @@ def ratio_bounds(positive: ArrayLike, negative: ArrayLike, alpha: ArrayLike, str
 
     r = 1/strength + q cos(alpha) -+ sqrt(1/strength^2 - q^2 sin(alpha)^2), q = sin(theta_ij) / sin(theta_ii):
     in the tangent plane at the anchor the distance to the positive shrinks exactly between the two (the paper
-    prints the lower one).
-
-    Args:
-        positive: theta_ii, (n,) radians.
-        negative: theta_ij, (n,) radians.
-        alpha: Angle between the directions to the two in the tangent plane, (n,) radians.
-        strength: lambda, above 0.
-
-    Raises:
-        ValueError: a strength that isn't above 0.
-
-    Example:
-        >>> right = math.pi / 2
-        >>> bounds = ratio_bounds([right, right], [right, right], [0.0, right], strength=0.5)
-        >>> bounds.lower.round(3).tolist(), bounds.upper.round(3).tolist()
-        ([1.0, 0.268], [5.0, 3.732])
+    prints the lower one). The angles (n,) are theta_ii, theta_ij, and that between the directions to the two
+    in the tangent plane.
     """
     if strength <= 0:
         raise ValueError(f"strength {strength} must be above 0")

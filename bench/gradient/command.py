@@ -25,33 +25,32 @@ if TYPE_CHECKING:
     "--most",
     type=click.IntRange(128),
     default=2560,
-    help="Measure this many of the held-out sentences at most.",
+    help="Measure at most this many of the held-out sentences.",
 )
-@strict_option("--figures", type=PATH, help="Then draw all that lies in --out into DIR: PDF, PNG and SVG.")
+@strict_option("--figures", type=PATH, help="Then draw the figures of --out into DIR: PDF, PNG and SVG.")
 @spec_options
 def gradient_command(
     methods: tuple[str, ...], out: Path, seed: int, most: int, figures: Path | None, **options: Any
 ) -> None:
-    """Write what the gradient paradigm's figures draw.
+    """Write the figures of the gradient paradigm.
 
-    Without METHOD those of sampled angles (2, 3, 4 and 10), as CSV. Each METHOD, one that trains one
-    transformer and evaluates its [CLS], is trained on nine tenths of the text and measured on the rest,
-    before, at every dev evaluation and in the selected checkpoint (5, 7, 8 and 9), as JSON. Runs of one
-    folder have figures together.
+    Without METHOD those of sampled angles (2, 3, 4 and 10), as CSV. Each METHOD must train one transformer
+    and evaluate its [CLS]. It is trained on nine tenths of the text and measured on the rest, as JSON:
+    before, at every dev evaluation and in the selected checkpoint (5, 7, 8 and 9). Runs of one folder share
+    figures.
     """
     from bench.gradient.run import measure_training, measurement_folder, write_sampled
 
     if len(set(methods)) < len(methods):
         raise InputError("a method is named twice", where="bench gradient")
     try:
-        plans = [
-            _make_training_plan(method, out, seed, options) for method in methods
-        ]  # all checked before one trains
+        # all are checked before one trains
+        plans = [_make_training_plan(method, out, seed, options) for method in methods]
         out.mkdir(parents=True, exist_ok=True)
         for plan in plans:
             click.echo(measure_training(plan, measurement_folder(plan, out), most, progress_bar))
-        for path in write_sampled(out, seed) if not methods else ():
-            click.echo(path)
+        if not methods:
+            click.echo("\n".join(map(str, write_sampled(out, seed))))
     except OSError as error:
         raise InputError(f"the figures can't be written: {error.strerror}", where=f"--out {out}") from error
     if figures is not None:
@@ -63,7 +62,7 @@ def gradient_command(
 
 
 def _make_training_plan(method: str, out: Path, seed: int, options: dict[str, Any]) -> Plan:
-    """The plan of one method's training; raises InputError where it can't be watched."""
+    """Plan one method's training; InputError: it can't be measured, or is already."""
     from bench.gradient.run import check_watched_plan, measurement_folder
     from bench.plan.plan import make_plan
 

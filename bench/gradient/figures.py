@@ -18,70 +18,75 @@ from bench.reports.campaign import GRADIENT, Campaign, read_json, read_table
 from bench.reports.figures.campaign_files import check_figures
 
 JOINT = "gradient-runs"
-"""Begins the names of figures of several runs."""
+"""Prefix of the names of figures of several runs."""
 _WHEN = {"before": "before training", "after": "after training"}
 _LEMMA_BINS = 30
 _GRID = ("mu_pos", "mu_neg")
 _HARDEST = ("mu_neg", "tau", "share", "share_released")
-_RUNS = "*/gradient.json"
-"""Files of measured trainings; those of one folder share figures."""
+_RUNS = "*/gradient.json"  # measured trainings; those of one folder share figures
 _MOST_CELLS = 50  # a side of a drawn grid
+_SOURCE = "bench gradient: sampled angles"
 _NAMES = {
     "gd": "Gradient dissipation",
     "ratio": "Ratio of positive to negative",
     "shaded": "Where the ratio doesn't matter",
 }
+_SHARES = ("Share of the hardest negative", ("tau", "share"))
+_LEMMA = (
+    "Of the anchors that the baseline keeps, those whose bound is between 0 and 3, in intervals of 0.1; an "
+    "anchor whose root is imaginary has no bound and counts in the whole."
+)
 
 
 def campaign_gradient_figures(campaign: Campaign) -> list[tuple[ResultStore, list[Figure]]]:
     """Return the figures of each store's folder of gradients; raises DataError for a damaged file."""
-    names = (*_SAMPLED, _RUNS)
-    files = [file for name in names for file in campaign.files(f"{GRADIENT}/{name}")]
-    return [
-        (
-            store,
-            select_gradient_figures(store.root / GRADIENT, [path for home, path in files if home is store]),
-        )
-        for store in campaign.stores
-    ]
+    files = [file for name in (*_SAMPLED, _RUNS) for file in campaign.files(f"{GRADIENT}/{name}")]
+    figures = []
+    for store in campaign.stores:
+        paths = [path for home, path in files if home is store]
+        figures.append((store, select_gradient_figures(store.root / GRADIENT, paths)))
+    return figures
 
 
 def gradient_figures(folder: Path) -> list[Figure]:
-    """Return the figures of what ``bench gradient`` wrote into a folder; raises DataError if damaged."""
-    return select_gradient_figures(
-        folder, [p for name in (*_SAMPLED, _RUNS) for p in sorted(folder.glob(name))]
-    )
+    """Return the figures of a folder of ``bench gradient``; raises DataError for a damaged file."""
+    files = [path for name in (*_SAMPLED, _RUNS) for path in sorted(folder.glob(name))]
+    return select_gradient_figures(folder, files)
 
 
 def select_gradient_figures(folder: Path, files: Sequence[Path]) -> list[Figure]:
     """Return the figures of some of the files in such a folder; raises DataError for a damaged one."""
-    sampled, runs = ([p for p in files if (p.name in _SAMPLED) == alone] for alone in (True, False))
-    return _folder_figures(folder, sampled, runs)
-
-
-def _folder_figures(folder: Path, sampled: Iterable[Path], runs: Sequence[Path]) -> list[Figure]:
-    found = [figure for path in sampled for figure in check_figures(path, partial(_SAMPLED[path.name], path))]
-    found += [figure for path in runs for figure in check_figures(path, partial(run_figures, path))]
-    return found + check_figures(folder, partial(joint_figures, runs))
+    figures, runs = [], []
+    for path in files:
+        if path.name in _SAMPLED:
+            figures += check_figures(path, partial(_SAMPLED[path.name], path))
+        else:
+            runs.append(path)
+    for path in runs:
+        figures += check_figures(path, partial(_run_figures, path))
+    return figures + check_figures(folder, partial(_joint_figures, runs))
 
 
 def _sampled_grids(path: Path) -> Iterator[Figure]:
     """Gradient dissipation and ratios over the means of the angles (gradient paradigm, Figures 2, 4, 10)."""
     table = read_table(path, _GRID)
-    source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
-    rows, columns = (
-        _thin_values(sorted({float(line[key]) for line in table}, reverse=key == "mu_pos")) for key in _GRID
-    )
-    at = {(float(line["mu_pos"]), float(line["mu_neg"])): line for line in table}
-    labels = tuple(f"{angle:.2f}" for angle in rows), tuple(f"{angle:.2f}" for angle in columns)
+    source = (f"file: {GRADIENT}/{path.name}", _SOURCE)
+    lines = {(float(line["mu_pos"]), float(line["mu_neg"])): line for line in table}
+    rows = _thin_values(sorted({positive for positive, _ in lines}, reverse=True))
+    columns = _thin_values(sorted({negative for _, negative in lines}))
+    row_labels = tuple(f"{angle:.2f}" for angle in rows)
+    column_labels = tuple(f"{angle:.2f}" for angle in columns)
     axes = "mean angle of negatives", "mean angle of positives"
     for key in table[0]:
         if key not in _GRID:
             kind, _, loss = key.partition("_")
             file = f"gradient-{safe_name(key.replace('_', '-'))}"
             title = f"{_NAMES.get(kind, kind)}: {loss.replace('_', ' ')}"
-            cells = tuple(tuple(float(at[(p, n)][key]) for n in columns) for p in rows)
-            yield Figure(file, "gradient", title, "heat", *axes, source, (), *labels, cells)
+            cells = []
+            for positive in rows:
+                cells.append(tuple(float(lines[positive, negative][key]) for negative in columns))
+            labels = row_labels, column_labels
+            yield Figure(file, "gradient", title, "heat", *axes, source, (), *labels, tuple(cells))
 
 
 def _thin_values(values: Sequence[float]) -> list[float]:
@@ -94,36 +99,26 @@ def _thin_values(values: Sequence[float]) -> list[float]:
 def _hardest_shares(path: Path) -> Iterator[Figure]:
     """Share of the hardest negative by temperature (Figure 3)."""
     table = read_table(path, _HARDEST)
-    source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
     axes = "mean angle of negatives", "share"
-    for key, how in (("share", "as the paper writes it"), ("share_released", "as the released code")):
-        series = tuple(
-            Series(f"tau {tau}", *_columns([(line["mu_neg"], line[key]) for line in lines]))
-            for tau, lines in group_by(table, lambda line: line["tau"]).items()
-        )
-        name, title = f"gradient-hardest-{key.replace('_', '-')}", f"Share of the hardest negative, {how}"
-        yield Figure(name, "gradient", title, "lines", *axes, source, series)
-
-
-def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    return tuple(float(x) for x, _ in pairs), tuple(float(y) for _, y in pairs)
+    for key, form in (("share", "as the paper writes it"), ("share_released", "as the released code")):
+        series = []
+        for tau, lines in group_by(table, lambda line: line["tau"]).items():
+            shares = tuple(float(line[key]) for line in lines)
+            series.append(Series(f"tau {tau}", tuple(float(line["mu_neg"]) for line in lines), shares))
+        name, title = f"gradient-hardest-{key.replace('_', '-')}", f"Share of the hardest negative, {form}"
+        source = (f"file: {GRADIENT}/{path.name}", _SOURCE)
+        yield Figure(name, "gradient", title, "lines", *axes, source, tuple(series))
 
 
 _SAMPLED: dict[str, Callable[[Path], Iterable[Figure]]] = {
     "gradient-grid.csv": _sampled_grids,
     "gradient-hardest.csv": _hardest_shares,
 }
-"""Files of sampled angles and what makes their figures."""
 
 
 @dataclass(frozen=True)
 class GradientRun:
-    """One run of ``bench gradient METHOD``.
-
-    Args:
-        path: Its file.
-        data: What the file says.
-    """
+    """The file of one run of ``bench gradient METHOD``."""
 
     path: Path
     data: dict[str, Any]
@@ -134,23 +129,14 @@ class GradientRun:
         return f"{self.data['method']}, seed {self.data['seed']}"
 
 
-def run_figures(path: Path) -> Iterator[Figure]:
-    """Yield the figures of one run (Figures 5, 7, 8 and 9).
-
-    Args:
-        path: The run's file.
-    """
+def _run_figures(path: Path) -> Iterator[Figure]:
+    """Figures of one run (Figures 5, 7, 8 and 9)."""
     run = GradientRun(path, read_json(path))
-    file = f"gradient-{safe_name(path.parent.name)}"
-    yield from _RunFigures(file, run.name, (run,)).figures()
+    yield from _RunFigures(f"gradient-{safe_name(path.parent.name)}", run.name, (run,)).figures()
 
 
-def joint_figures(paths: Sequence[Path]) -> Iterator[Figure]:
-    """Yield figures with a line a run of one folder (5, 7, 8b and 8c), nothing for a single run.
-
-    Args:
-        paths: The runs' files.
-    """
+def _joint_figures(paths: Sequence[Path]) -> Iterator[Figure]:
+    """Figures with a line a run of one folder (5, 7, 8b and 8c), none for a single run."""
     if len(paths) > 1:
         runs = tuple(GradientRun(path, read_json(path)) for path in paths)
         yield from _RunFigures(JOINT, "runs", runs).joint()
@@ -158,13 +144,7 @@ def joint_figures(paths: Sequence[Path]) -> Iterator[Figure]:
 
 @dataclass(frozen=True)
 class _RunFigures:
-    """Runs that share figures.
-
-    Args:
-        file: What the figures' names begin with.
-        title: What their titles end with.
-        runs: The runs.
-    """
+    """Runs that share figures: the prefix of the figures' names, the suffix of their titles."""
 
     file: str
     title: str
@@ -177,25 +157,23 @@ class _RunFigures:
         files = ", ".join(f"{GRADIENT}/{run.path.parent.name}/{run.path.name}" for run in self.runs)
         held = ", ".join(dict.fromkeys(str(run.data["sentences"]) for run in self.runs))
         source = (f"file: {files}", f"held-out sentences: {held}")
-        title = f"{what}: {self.title}"
-        return Figure(
-            *(f"{self.file}-{short}", "gradient", title, "lines", *axes, source, tuple(series)), note=note
-        )
+        name, title = f"{self.file}-{short}", f"{what}: {self.title}"
+        return Figure(name, "gradient", title, "lines", *axes, source, tuple(series), note=note)
 
     def figures(self) -> Iterator[Figure]:
         """Yield all of one run."""
         (run,) = self.runs
-        both = [
-            _density_series(run, when, kind, f"{kind}, {said}")
-            for when, said in _WHEN.items()
-            for kind in ("positive", "negative")
-        ]
+        both = []
+        for when, label in _WHEN.items():
+            both += [
+                _density_series(run, when, kind, f"{kind}, {label}") for kind in ("positive", "negative")
+            ]
         yield self.lines("density", "Cosines", ("cosine", "density"), both)
-        shares = [_share_series(run, when, said) for when, said in _WHEN.items()]
-        yield self.lines("hardest", "Share of the hardest negative", ("tau", "share"), shares)
-        for when, said in _WHEN.items():
+        shares = [_share_series(run, when, label) for when, label in _WHEN.items()]
+        yield self.lines("hardest", *_SHARES, shares)
+        for when, label in _WHEN.items():
             if lemma := _lemma_series(run, when):
-                what, axes = f"Least ratio that Lemma 1 asks for, {said}", ("ratio", "share of anchors")
+                what, axes = f"Least ratio that Lemma 1 asks for, {label}", ("ratio", "share of anchors")
                 yield self.lines(f"lemma-{when}", what, axes, lemma, _LEMMA)
         kinds = (
             ("ratio", "ratio", {"ArcCon": "arccon_ratio", "MET": "met_ratio"}),
@@ -210,15 +188,15 @@ class _RunFigures:
 
     def joint(self) -> Iterator[Figure]:
         """Yield those of several runs."""
-        axes = "cosine", "density"
         for kind in ("negative", "positive"):
             lines = [_density_series(run, "after", kind, run.name) for run in self.runs]
-            yield self.lines(f"density-{kind}", f"Cosines of {kind} pairs after training", axes, lines)
-        originals = [_share_series(run, "before", f"before training, {run.name}") for run in self.runs]
-        if len({line.y for line in originals}) == 1:
-            originals = [_share_series(self.runs[0], "before", "before training")]
-        shares = [*originals, *(_share_series(run, "after", run.name) for run in self.runs)]
-        yield self.lines("hardest", "Share of the hardest negative", ("tau", "share"), shares)
+            title = f"Cosines of {kind} pairs after training"
+            yield self.lines(f"density-{kind}", title, ("cosine", "density"), lines)
+        shares = [_share_series(run, "before", f"before training, {run.name}") for run in self.runs]
+        if len({line.y for line in shares}) == 1:
+            shares = [_share_series(self.runs[0], "before", "before training")]
+        shares += [_share_series(run, "after", run.name) for run in self.runs]
+        yield self.lines("hardest", *_SHARES, shares)
         kinds = (
             ("ratio-arccon", "ratio of ArcCon", "arccon_ratio"),
             ("ratio-met", "ratio of MET", "met_ratio"),
@@ -231,14 +209,8 @@ class _RunFigures:
                 yield self.lines(short, what, ("step", label), series)
 
 
-_LEMMA = (
-    "Of the anchors that the baseline keeps, those whose bound is between 0 and 3, in intervals of 0.1; an "
-    "anchor whose root is imaginary has no bound and counts in the whole."
-)
-
-
 def _density_series(run: GradientRun, when: str, kind: str, name: str) -> Series:
-    """The density of cosines (Figure 5)."""
+    """Density of cosines (Figure 5)."""
     heights = run.data[when]["density"][kind]
     width = 2 / len(heights)
     middles = tuple(-1 + width * (i + 0.5) for i in range(len(heights)))
@@ -255,26 +227,26 @@ def _lemma_series(run: GradientRun, when: str) -> list[Series]:
     """Lower bounds of the ratio by lambda, as shares of the anchors (Figure 8a)."""
     edges = np.linspace(0, 3, _LEMMA_BINS + 1)
     middles = tuple(float(x) for x in (edges[:-1] + edges[1:]) / 2)
-    found = []
-    for one in run.data[when]["lemma"]:
-        if one["kept"]:
-            heights = np.histogram(np.array(one["lower"], dtype=float), edges)[0] / one["kept"]
-            found.append(Series(f"lambda {one['lambda']:g}", middles, tuple(map(float, heights))))
-    return found
+    series = []
+    for lemma in run.data[when]["lemma"]:
+        if lemma["kept"]:
+            heights = np.histogram(np.array(lemma["lower"], dtype=float), edges)[0] / lemma["kept"]
+            series.append(Series(f"lambda {lemma['lambda']:g}", middles, tuple(map(float, heights))))
+    return series
 
 
 def _step_series(run: GradientRun, key: str, name: str) -> Series:
     """A mean against the step, without the steps that have none (Figures 8b and 8c)."""
-    there = [(float(s["step"]), float(s[key])) for s in run.data["steps"] if s[key] is not None]
-    return Series(name, tuple(x for x, _ in there), tuple(y for _, y in there))
+    steps = [step for step in run.data["steps"] if step[key] is not None]
+    values = tuple(float(step[key]) for step in steps)
+    return Series(name, tuple(float(step["step"]) for step in steps), values)
 
 
 def _angle_series(run: GradientRun) -> list[Series]:
     """Angles of pairs against the step, with standard deviations (Figure 9)."""
-    steps = run.data["steps"]
-    at = tuple(float(step["step"]) for step in steps)
-    found = []
+    steps = tuple(float(step["step"]) for step in run.data["steps"])
+    series = []
     for kind in ("positive", "negative"):
-        means, spread = zip(*(step[f"{kind}_angle"] for step in steps), strict=True)
-        found.append(Series(kind, at, tuple(map(float, means)), tuple(map(float, spread))))
-    return found
+        means, spread = zip(*(step[f"{kind}_angle"] for step in run.data["steps"]), strict=True)
+        series.append(Series(kind, steps, tuple(map(float, means)), tuple(map(float, spread))))
+    return series

@@ -14,16 +14,13 @@ from typing import Any
 from bench.errors import InputError
 from bench.plan.plan import Plan
 from bench.records.record import safe_name
+from bench.stages import planned_steps
 
-SAMPLED, MEASURED = "gradient-grid.csv", "gradient.json"
-"""Files of the sampled angles, and of a watched training."""
-
-HARDEST = "gradient-hardest.csv"
+SAMPLED, HARDEST, MEASURED = "gradient-grid.csv", "gradient-hardest.csv", "gradient.json"
 CLS = "cls"
-_POOLINGS = ("pooling", "pooler", "train_pooling")
-"""Options that say which states a method trains or evaluates."""
+_POOLINGS = ("pooling", "pooler", "train_pooling")  # options of the states that are trained or evaluated
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""From what is done and how many sentences that takes to what is told of each batch."""
+"""From an activity and its number of sentences to the function that counts each batch."""
 
 
 def sampled_files(out: Path) -> list[Path]:
@@ -41,26 +38,16 @@ def write_sampled(out: Path, seed: int) -> list[Path]:
         ratios = probe.ratio_grid(sampled=sampled, seed=seed)
         grids |= {f"ratio_{name}_{kind}": grid for name, grid in ratios.items()}
     grids |= {f"shaded_{name}": probe.shade_cells(name).astype(float) for name in ("arccon", "met")}
-    _write_grid_table(
-        out / SAMPLED,
-        ("mu_pos", "mu_neg", *grids),
-        (
-            (p, n, *(grid[i, j] for grid in grids.values()))
-            for i, p in enumerate(rows)
-            for j, n in enumerate(columns)
-        ),
-    )
     paper = probe.sampled_hardest_share(seed=seed)
     released = probe.sampled_hardest_share(positive=0.5, least_dissipation=probe.DISSIPATED, seed=seed)
-    _write_grid_table(
-        out / HARDEST,
-        ("mu_neg", "tau", "share", "share_released"),
-        (
-            (n, tau, paper[t, j], released[t, j])
-            for t, tau in enumerate(probe.TAUS)
-            for j, n in enumerate(columns)
-        ),
-    )
+    table, shares = [], []
+    for i, p in enumerate(rows):
+        for j, n in enumerate(columns):
+            table.append((p, n, *(grid[i, j] for grid in grids.values())))
+    for t, tau in enumerate(probe.TAUS):
+        shares += [(n, tau, paper[t, j], released[t, j]) for j, n in enumerate(columns)]
+    _write_grid_table(out / SAMPLED, ("mu_pos", "mu_neg", *grids), table)
+    _write_grid_table(out / HARDEST, ("mu_neg", "tau", "share", "share_released"), shares)
     return sampled_files(out)
 
 
@@ -68,42 +55,45 @@ def _write_grid_table(path: Path, header: Sequence[str], rows: Iterable[Sequence
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)
-        writer.writerows([f"{value:.6g}" for value in row] for row in rows)
+        for row in rows:
+            writer.writerow([f"{value:.6g}" for value in row])
 
 
 def check_watched_plan(plan: Plan) -> None:
-    """Raise InputError for a plan that isn't one training of [CLS] in one stage, here and in float32."""
-    if plan.spec.ranks > 1:
-        raise InputError("this training is watched in one process", where=f"--ranks {plan.spec.ranks}")
-    if plan.spec.train_precision != "fp32":
-        raise InputError(
-            "this training is watched in fp32", where=f"--train-precision {plan.spec.train_precision}"
-        )
-    if plan.spec.compiled != "none":
-        raise InputError("this training is watched uncompiled", where=f"--compile {plan.spec.compiled}")
+    """Raise InputError unless a plan is one training of [CLS] in one stage, here and in float32."""
+    spec = plan.spec
+    for option, given, needed in (
+        ("--ranks", spec.ranks, 1),
+        ("--train-precision", spec.train_precision, "fp32"),
+        ("--compile", spec.compiled, "none"),
+    ):
+        if given != needed:
+            where = f"{option} {given}"
+            raise InputError(
+                "a measured training can't have this", where=where, expected=f"{option} {needed}"
+            )
     cell = plan.jobs[0].cell
     if len(plan.ids) != 1 or len(cell.stages) != 1 or cell.members or cell.model is None:
         raise InputError(
-            f"'{plan.spec.methods[0].text}' can't be measured",
+            f"'{spec.methods[0].text}' can't be measured",
             expected="one method that trains one transformer in one stage",
         )
     options = dict(cell.options)
     other = [f"{name}={options[name]}" for name in _POOLINGS if options.get(name, CLS) != CLS]
     other += ["a prompt"] if "template" in options else []
     if other:
-        raise InputError(
-            f"'{plan.spec.methods[0].text}' has {' and '.join(other)}, and these figures are of [CLS]",
-            expected="a method that trains and evaluates [CLS], without a prompt",
-        )
+        message = f"'{spec.methods[0].text}' has {' and '.join(other)}"
+        expected = "a method that trains and evaluates [CLS], without a prompt"
+        raise InputError(message, expected=expected)
 
 
 def check_same_stage(plan: Plan, file: Path) -> None:
-    """Raise InputError for a measurement that is there of another text, backbone, version or option."""
+    """Raise InputError for an existing measurement of another text, backbone, version or option."""
     try:
-        there = json.loads(file.read_text(encoding="utf-8")).get("stage")
+        measured = json.loads(file.read_text(encoding="utf-8")).get("stage")
     except (OSError, ValueError, AttributeError):
-        there = None
-    if there != plan.jobs[0].cell.stages[0].key:
+        measured = None
+    if measured != plan.jobs[0].cell.stages[0].key:
         raise InputError(
             "this was measured under another specification",
             where=str(file),
@@ -118,10 +108,10 @@ def measurement_folder(plan: Plan, out: Path) -> Path:
 
 
 def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
-    """Train one method and write what was measured into a new folder; return the file.
+    """Train one method and write the measurement into a new folder; return the file.
 
-    "after" is the selected checkpoint, as it is evaluated. The folder gets its name when all of it is there,
-    and holds no weights: a campaign's records are looked for where they would lie.
+    "after" is the selected checkpoint, as it is evaluated. The folder gets its name when it is complete, and
+    holds no weights: a campaign's records are searched beside it.
     """
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
@@ -144,18 +134,22 @@ def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> 
         set_dropout(encoder.model, dropout)
         return embedding_figures(*dropout_views(encoder, sentences, seed))
 
-    stage, total = cell.stages[0], _count_sentences(plan)
+    stage = cell.stages[0]
+    config = dict(stage.spec.config)
+    count = len(plan.training.texts[stage.spec.text].sentences) if plan.training else 0
+    total = planned_steps(config, count * 9 // 10) * int(config["batch_size"])  # about a tenth is held out
     with torch_threads(plan.spec.threads, needs_torch=True), progress("training", total) as advance:
         cache = StageCache(plan.spec.results / ".stages")
         builder = EncoderBuilder(cell, plan.spec.device, plan.training, cache, advance)
-        facts, held, found = watch_training(stage.spec.train, builder.context(stage, {}, folder), most=most)
+        given = builder.context(stage, {}, folder)
+        facts, held, snapshots = watch_training(stage.spec.train, given, most=most)
         measured = {
             "method": cell.method,
             "seed": seed,
             "stage": stage.key,
             "sentences": len(held),
             "dev_curve": facts["dev_curve"],
-            "steps": [asdict(shot) for shot in found],
+            "steps": [asdict(shot) for shot in snapshots],
             "before": figures(model, held),
             "after": figures(folder / "selected", held),
         }
@@ -164,13 +158,3 @@ def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> 
     (folder / MEASURED).write_text(json.dumps(measured, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     folder.rename(final)
     return final / MEASURED
-
-
-def _count_sentences(plan: Plan) -> int:
-    """Sentences that the training will see, about."""
-    from bench.stages import planned_steps
-
-    stage = plan.jobs[0].cell.stages[0]
-    config = dict(stage.spec.config)
-    count = len(plan.training.texts[stage.spec.text].sentences) if plan.training else 0
-    return planned_steps(config, count * 9 // 10) * int(config["batch_size"])

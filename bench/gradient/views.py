@@ -31,15 +31,10 @@ RATIOS = (0.5, 1.0, 1.25, 1.5, 2.0)
 def dropout_views(
     encoder: TransformerEncoder, sentences: Sequence[str], seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Encode sentences twice with the model's dropout, [CLS] without a head.
+    """Encode sentences twice with the model's dropout: [CLS] without a head, two unit (n, dim).
 
     Draws from the stream ``views`` of the seed; the model's mode and other random states stay as they were.
-
-    Returns:
-        Two (n, dim), rows l2-normalised.
-
-    Raises:
-        BenchError: a vector that is zero or not finite.
+    BenchError: a vector that is zero or not finite.
     """
     model = encoder.model
     rows, training = encoder.token_ids(sentences), model.training
@@ -58,21 +53,10 @@ def dropout_views(
 
 
 def batch_cosines(first: FloatArray, second: FloatArray, batch: int = BATCH) -> FloatArray:
-    """Cosines of all anchors with all second views of their batch, (batches, batch, batch).
-
-    Raises:
-        ValueError: different shapes, or less than a batch of at least 2.
-
-    Example:
-        >>> first, second = np.eye(2), np.array([[0.8, 0.6], [0.6, 0.8]])
-        >>> batch_cosines(first, second, batch=2).tolist()
-        [[[0.8, 0.6], [0.6, 0.8]]]
-    """
+    """Cosines of all anchors with all second views of their batch, (batches, batch, batch)."""
     if first.shape != second.shape or first.ndim != 2 or batch < 2 or len(first) < batch:
-        raise ValueError(
-            f"views {first.shape} and {second.shape} with batches of {batch}; expected two (n, dim), n at "
-            "least a batch of 2 or more"
-        )
+        message = f"views {first.shape} and {second.shape} with batches of {batch}"
+        raise ValueError(f"{message}; expected two (n, dim), n at least a batch of 2 or more")
     whole = len(first) // batch * batch
     a, b = (view[:whole].reshape(-1, batch, view.shape[1]) for view in (first, second))
     cosines: FloatArray = np.clip(a @ b.transpose(0, 2, 1), -1, 1)
@@ -80,44 +64,22 @@ def batch_cosines(first: FloatArray, second: FloatArray, batch: int = BATCH) -> 
 
 
 def pair_cosines(cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Cosines of positive pairs (batches * batch,) and of negative ones (Figures 5, 8c, 9).
-
-    Example:
-        >>> positive, negative = pair_cosines(np.array([[[0.8, 0.6], [0.5, 0.9]]]))
-        >>> positive.tolist(), negative.tolist()
-        ([0.8, 0.9], [0.6, 0.5])
-    """
+    """Cosines of positive pairs (batches * batch,) and of negative ones (Figures 5, 8c, 9)."""
     own = np.eye(cosines.shape[1], dtype=bool)
     return cosines[:, own].ravel(), cosines[:, ~own].ravel()
 
 
 def cosine_density(values: FloatArray, bins: int = 200) -> tuple[FloatArray, FloatArray]:
-    """Histogram density of cosines on [-1, 1] (Figure 5).
-
-    Args:
-        values: Cosines, (n,).
-        bins: Equal intervals.
-
-    Returns:
-        Edges (bins + 1,) and density (bins,), which integrates to 1.
-
-    Example:
-        >>> edges, heights = cosine_density(np.array([-0.5, 0.5, 0.6, 0.7]), bins=4)
-        >>> edges.tolist(), heights.tolist()
-        ([-1.0, -0.5, 0.0, 0.5, 1.0], [0.0, 0.5, 0.0, 1.5])
-    """
+    """Edges (bins + 1,) and histogram density (bins,) of cosines on [-1, 1] (Figure 5)."""
     heights, edges = np.histogram(values, bins=bins, range=(-1, 1), density=True)
     return edges, heights
 
 
 @dataclass(frozen=True)
 class HardestNegatives:
-    """Every kept anchor's positive and hardest negative.
+    """Every kept anchor's cosines with its positive and its hardest negative, (kept,).
 
-    Args:
-        positive: Cosine with the positive, (kept,).
-        negative: Largest cosine with a negative, (kept,).
-        alpha: Angle between the directions to the two in the tangent plane at the anchor, (kept,).
+    ``alpha`` is the angle between the directions to the two in the tangent plane at the anchor.
     """
 
     positive: FloatArray
@@ -128,23 +90,7 @@ class HardestNegatives:
 def hardest_negatives(
     first: FloatArray, second: FloatArray, m: float = MARGIN, batch: int = BATCH
 ) -> HardestNegatives:
-    """Find the anchors that the baseline keeps, s_ii - max_{k != i} s_ik < m, and their hardest negatives.
-
-    Args:
-        first: Anchors, (n, dim), unit rows.
-        second: Their positives, (n, dim), unit rows.
-        m: Margin of the kept anchors.
-        batch: Sentences a batch.
-
-    Raises:
-        ValueError: as :func:`batch_cosines`.
-
-    Example:
-        >>> first, second = np.eye(2), np.array([[0.8, 0.6], [0.6, 0.8]])
-        >>> hardest = hardest_negatives(first, second, batch=2)
-        >>> hardest.positive.tolist(), hardest.negative.tolist(), hardest.alpha.round(3).tolist()
-        ([0.8, 0.8], [0.6, 0.6], [0.0, 0.0])
-    """
+    """Find the hardest negatives of the anchors that the baseline keeps: s_ii - max_{k != i} s_ik < m."""
     cosines = batch_cosines(first, second, batch)
     own, values, places = find_hardest(cosines)
     kept = own - values < m
@@ -160,15 +106,8 @@ def hardest_negatives(
 def required_ratios(hardest: HardestNegatives, strength: float, *, acute: bool = False) -> RatioBounds:
     """Lemma 1's bounds for the hardest negative of every kept anchor (Figure 8a).
 
-    Args:
-        hardest: Of :func:`hardest_negatives`.
-        strength: lambda, above 0.
-        acute: Only where theta_ii, theta_ij and alpha are below a right angle, as the released code does.
-
-    Example:
-        >>> hardest = HardestNegatives(np.array([0.8]), np.array([0.6]), np.array([0.0]))
-        >>> required_ratios(hardest, strength=1.0).lower.round(3).tolist()
-        [1.333]
+    ``acute`` keeps those whose theta_ii, theta_ij and alpha are below a right angle, as the released code
+    does.
     """
     chosen = np.ones(len(hardest.positive), dtype=bool)
     if acute:
@@ -186,28 +125,10 @@ def hardest_shares(
     m: float = MARGIN,
     batch: int = BATCH,
 ) -> FloatArray:
-    """Mean share of the hardest negative by temperature (Figure 7).
+    """Mean share of the hardest negative by temperature, (taus,) (Figure 7).
 
-    Args:
-        first: Anchors, (n, dim).
-        second: Their positives, (n, dim).
-        taus: Temperatures, above 0.
-        form: "paper": of the softmax weights, all anchors. "released": of the length of the weighted sum of
-            tangent directions, along it, kept anchors only.
-        m: Margin of the kept anchors.
-        batch: Sentences a batch.
-
-    Returns:
-        (taus,); "paper" within [1 / (batch - 1), 1].
-
-    Raises:
-        ValueError: shapes that don't fit, an unknown form, a temperature that isn't above 0.
-        BenchError: no anchor is kept.
-
-    Example:
-        >>> first, second = np.eye(3), np.array([[0.8, 0.6, 0.0], [0.0, 0.8, 0.6], [0.6, 0.0, 0.8]])
-        >>> hardest_shares(first, second, (0.3,), batch=3).round(2).tolist()  # e^2 / (e^2 + 1)
-        [0.88]
+    "paper": of the softmax weights, all anchors. "released": of the length of the weighted sum of tangent
+    directions, along it, kept anchors only. BenchError: no anchor is kept.
     """
     if form not in ("paper", "released") or not all(tau > 0 for tau in taus):
         raise ValueError(f"form '{form}', taus {tuple(taus)}; expected paper or released, and above 0")
@@ -242,26 +163,11 @@ def embedding_figures(
     m: float = MARGIN,
     batch: int = BATCH,
 ) -> dict[str, Any]:
-    """What Figures 5, 7 and 8a draw of one encoder, as JSON values.
+    """Compute Figures 5, 7 and 8a of one encoder's views (n, dim) as JSON values.
 
-    Args:
-        first: Anchors, (n, dim), unit rows.
-        second: Their positives, (n, dim).
-        strengths: lambda of Lemma 1.
-        taus: Temperatures.
-        m: Margin of the kept anchors.
-        batch: Sentences a batch.
-
-    Returns:
-        "density" of both kinds of cosines on 200 equal intervals of [-1, 1]; "hardest_share" by temperature
-        in both forms (released: None without a kept anchor); "lemma" by lambda: kept anchors, how many have
-        an imaginary root, how many each ratio of :data:`RATIOS` brings nearer, and the lower bounds.
-
-    Example:
-        >>> first, second = np.eye(2), np.array([[0.8, 0.6], [0.6, 0.8]])
-        >>> lemma = embedding_figures(first, second, strengths=(0.5,), batch=2)["lemma"]
-        >>> lemma[0]["nearer"]  # of two anchors
-        {'0.5': 0, '1': 0, '1.25': 0, '1.5': 2, '2': 2}
+    "density" of both kinds of cosines on 200 equal intervals of [-1, 1]; "hardest_share" by temperature in
+    both forms (released: None without a kept anchor); "lemma" by lambda: kept anchors, how many have an
+    imaginary root, how many each ratio of :data:`RATIOS` brings nearer, and the lower bounds.
     """
     positive, negative = pair_cosines(batch_cosines(first, second, batch))
     hardest = hardest_negatives(first, second, m, batch)
@@ -272,33 +178,18 @@ def embedding_figures(
     for strength in strengths:
         bounds = required_ratios(hardest, strength)
         nearer = {f"{r:g}": int(((bounds.lower < r) & (r < bounds.upper)).sum()) for r in RATIOS}
-        lemma.append(
-            {
-                "lambda": strength,
-                "kept": len(bounds.real),
-                "imaginary": bounds.imaginary,
-                "nearer": nearer,
-                "lower": bounds.lower.tolist(),
-            }
-        )
+        counts = {"kept": len(bounds.real), "imaginary": bounds.imaginary, "nearer": nearer}
+        lemma.append({"lambda": strength, **counts, "lower": bounds.lower.tolist()})
+    kinds = {"positive": positive, "negative": negative}
     return {
-        "density": {
-            "positive": cosine_density(positive)[1].tolist(),
-            "negative": cosine_density(negative)[1].tolist(),
-        },
+        "density": {kind: cosine_density(cosines)[1].tolist() for kind, cosines in kinds.items()},
         "hardest_share": {"taus": list(taus), "paper": paper, "released": released},
         "lemma": lemma,
     }
 
 
 def find_hardest(cosines: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-    """Cosine with the positive, largest with a negative, and its place, each (batches, batch).
-
-    Example:
-        >>> own, largest, places = find_hardest(np.array([[[0.8, 0.6], [0.5, 0.9]]]))
-        >>> own.tolist(), largest.tolist(), places.tolist()
-        ([[0.8, 0.9]], [[0.6, 0.5]], [[1, 0]])
-    """
+    """Cosine with the positive, largest with a negative, and its place, each (batches, batch)."""
     others = _mask_positives(cosines)
     places = others.argmax(axis=2)
     values = np.take_along_axis(others, places[..., None], axis=2)[..., 0]
@@ -306,5 +197,5 @@ def find_hardest(cosines: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[n
 
 
 def _mask_positives(cosines: FloatArray) -> FloatArray:
-    """The same with -inf for the positive."""
+    """Replace the positive by -inf."""
     return np.where(np.eye(cosines.shape[1], dtype=bool), -math.inf, cosines)

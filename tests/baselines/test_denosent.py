@@ -192,16 +192,15 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
 
 
 REFUSED: list[tuple[dict[str, OptionValue], str]] = [
-    ({"noise": 1.0}, "denosent.noise: noise 1.0; expected 0 or more and less than 1"),
     (
         {"decoder_heads": 3},
         "denosent.decoder_heads: 3 heads don't divide the backbone's width 16; expected a divisor of 16",
     ),
     (
         {"contrastive_weight": 0.0, "generative_weight": 0.0},
-        "denosent.generative_weight: both losses weigh nothing; expected a weight above 0",
+        "denosent.generative_weight: both losses have weight 0; expected a weight above 0",
     ),
-    ({"max_length": 40}, "max_length 40 and a template are longer than the model's longest input; expected"),
+    ({"max_length": 40}, "max_length 40 and the template exceed"),
     ({"template": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
 ]
 

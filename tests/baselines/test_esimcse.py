@@ -125,7 +125,7 @@ def test_a_step_with_repeated_words_equals_a_transcription(tiny_bert: Path) -> N
 
 def test_words_leave_no_longer_rows_and_have_one_rule(tmp_path: Path, tiny_bert: Path) -> None:
     train = partial(train_alone, "esimcse", tiny_bert, tmp_path, max_length=38, steps=1)
-    with pytest.raises(InputError, match="grows to 47 tokens"):
+    with pytest.raises(InputError, match="are 47 tokens"):
         train()
     assert train(repetition_unit="word").facts["steps"] == 1
     options = options_of("esimcse", repetition_unit="word", repetition_rule="paper")

@@ -69,9 +69,9 @@ def test_smoothing_by_hand_and_its_gradient() -> None:
 @pytest.mark.parametrize(
     ("shapes", "tau", "message"),
     [
-        (((3,), (2, 3), (1, 2)), 1.0, r"anchors \(3,\), keys \(2, 3\) and members \(1, 2\) must be \(B, H\)"),
+        (((3,), (2, 3), (1, 2)), 1.0, r"\(3,\), \(2, 3\), \(1, 2\) must be"),
         (((2, 3), (4, 5), (2, 4)), 1.0, r"must be \(B, H\), \(K, H\) and \(B, K\)"),
-        (((2, 3), (4, 3), (2, 3)), 1.0, r"members \(2, 3\) must be"),
+        (((2, 3), (4, 3), (2, 3)), 1.0, r"\(2, 3\) must be"),
         (((2, 3), (4, 3), (2, 4)), 0.0, "tau 0.0 must be above 0"),
     ],
 )

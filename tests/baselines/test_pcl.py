@@ -288,10 +288,10 @@ def test_padding_matters_to_the_peer_alone(tiny_bert: Path) -> None:
     """A longer sentence in the step changes what the peer makes of the others, as the card declares."""
     assert discover().get("pcl").card.padding_matters
     for masked in (False, True):
-        made, rows, _ = made_of(tiny_bert, peer_mask=masked)
+        made, rows, _ = made_of(tiny_bert, peer_mask=masked, augs="dp")
         with torch.no_grad():
-            read = made.tokens if masked else made.padded
-            wide, narrow = made.peer_states(read(rows))[1], made.peer_states(read(rows[1:2]))[0]
+            whole, single = (made.prepare(batch)[0 if masked else 1] for batch in (rows, rows[1:2]))
+            wide, narrow = made.peer_states(whole)[1], made.peer_states(single)[0]
         assert torch.allclose(wide, narrow) == masked
 
 
@@ -348,7 +348,7 @@ def test_without_peer_and_contrast_it_is_simcse(tiny_bert: Path) -> None:
 
 def test_a_fixed_peer_learns_nothing(tiny_bert: Path) -> None:
     made, rows, _ = objective_of("pcl", tiny_bert, fix_peer=True)
-    assert not made.peer_vectors(made.padded([rows[0]] * 10)).requires_grad
+    assert not made.peer_vectors(made.prepare(rows)[1]).requires_grad
     assert not any(p.requires_grad for name, p in made.named_parameters() if name.startswith("peer"))
 
 

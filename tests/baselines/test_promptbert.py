@@ -440,7 +440,7 @@ def test_training_changes_the_vectors_alone_and_exports(tmp_path: Path, tiny_mlm
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"template2": OF}, "promptbert.template2: trained vectors are those of one template"),
+        ({"template2": OF}, "promptbert.template2: both views share"),
         ({"weight_decay": 0.1}, "promptbert.weight_decay: weight decay would shrink the embeddings"),
         (
             {"prompt_head": "mlm"},
@@ -564,7 +564,7 @@ def test_hf_takes_a_prompt_too(cli: Cli, tmp_path: Path, tiny_bert: Path) -> Non
 
 def test_another_mask_token_needs_a_template_of_ones_own(tiny_bert: Path) -> None:
     with pytest.raises(
-        InputError, match=r"no template for the mask token '\?'; expected one of \[MASK\], <mask>"
+        InputError, match=r"mask token '\?' has no template; expected one of \[MASK\], <mask>"
     ):
         select_view_templates(options(), "?")
     given = options(template="{sentence}{mask}", template2="{mask}{sentence}")

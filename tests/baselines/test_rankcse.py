@@ -425,7 +425,7 @@ def test_the_stage_builds_on_the_teachers_that_are_named() -> None:
 
 
 def test_no_teacher_at_all_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"rankcse\.teacher1: no teacher; expected a method as in --methods"):
+    with pytest.raises(InputError, match=r"rankcse\.teacher1: teacher1 is empty"):
         discover().get("rankcse").members(options(teacher1=""))  # type: ignore[attr-defined]
 
 

@@ -306,7 +306,7 @@ def test_common_component_by_hand() -> None:
     assert np.abs(left).tolist() == [[0, 0], [0, 2], [0, 0]]
 
 
-ON_A_LINE = "all sentence vectors lie on one line, so nothing is left without their component"
+ON_A_LINE = "all sentence vectors are on one line: the common component is all of them"
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_members_and_weights(text: str, members: list[tuple[float, str]]) -> Non
         ("ensemble:simcse[+simcse", "'ensemble:simcse[+simcse' is not a method"),
         ("ensemble:simcs+simcse", "unknown method 'simcs'"),
         ("ensemble:simcse[lrr=1]+simcse", "simcse has no option 'lrr'"),
-        ("distill", "no teacher; expected distill:METHOD"),
+        ("distill", "missing; expected distill:METHOD"),
         ("distill:distill:simcse", "distill builds on itself"),
     ],
 )

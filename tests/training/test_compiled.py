@@ -212,7 +212,8 @@ def test_the_gradient_is_watched_uncompiled(cli: Cli, tiny_bert: Path, corpus: P
     where = ("--suite", "toy", "--dev", "toy", "--backbone", str(tiny_bert), "--corpus", str(corpus))
     what = ("gradient", "simcse", "--out", "g", "--set", "simcse.batch_size=8", "--compile", "inductor")
     code, _, err = cli(*what, *where)
-    assert (code, err) == (2, "error: --compile inductor: this training is watched uncompiled\n")
+    assert code == 2
+    assert "--compile none" in err
 
 
 @pytest.mark.slow

@@ -187,7 +187,8 @@ def test_watching_a_training_takes_one_process(cli: Cli, tiny_bert: Path, corpus
     code, _, err = cli(
         "gradient", "simcse", "--out", "g", *where, "--set", "simcse.batch_size=8", "--ranks", "2"
     )
-    assert (code, err) == (2, "error: --ranks 2: this training is watched in one process\n")
+    assert code == 2
+    assert "--ranks 1" in err
 
 
 @pytest.mark.long

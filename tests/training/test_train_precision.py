@@ -146,7 +146,7 @@ def test_the_command_trains_in_bfloat16(cli: Cli, tmp_path: Path, tiny_bert: Pat
     ("command", "precision", "said"),
     [
         ("run", "tf32", "--train-precision tf32: a CPU has no tf32; expected fp32 or bf16"),
-        ("gradient", "bf16", "--train-precision bf16: this training is watched in fp32"),
+        ("gradient", "bf16", "--train-precision bf16: a measured training"),
     ],
 )
 def test_where_a_precision_has_no_place(
