@@ -82,12 +82,12 @@ def _print_diff(
     seeds = ["" if record.seed is None else f", seed {record.seed}" for record in records]
     names, most = (tasks, _PER_TASK) if task is None else ([task], _OF_ONE_TASK)
     for name in names:
-        changes = measure.moved(tasks[name], first[name], second[name], records[0], count or most)
+        changes = measure.find_changes(tasks[name], first[name], second[name], records[0], count or most)
         size = next((s.n for s in records[0].scores if (s.task, s.subset) == (name, "all")), 0)
         sides = f"A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"
         console.print(f"{name} ({size:,} {measure.counted}): {sides}")
         console.print(_build_table(changes))
-    console.print(measure.moved_means)
+    console.print(measure.change_columns)
 
 
 def _build_table(changes: list[ItemChange]) -> Table:

@@ -1,4 +1,4 @@
-"""Contrast suites: is a sentence nearer to its paraphrase than to what no longer says the same?"""
+"""Contrast suites: is a sentence nearer to its paraphrase than to a changed sentence?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.eval.embeddings import compare_pairs, embed_sentences, report_words
 from bench.eval.measure import Measure, MeasureContext, PairTests, SuiteResult
 from bench.records.record import ALL, RunRecord, Score
 
-if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
+if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
     from bench.eval.item_changes import ItemChange
 
 TIE = 1e-6
@@ -32,19 +32,19 @@ class ContrastSuite(Measure[ContrastTask]):
     """
 
     counted, metric, needs_torch = "items", "accuracy", False
-    moved_means = "Items of which A and B choose differently, those first that one of them has right."
+    change_columns = "Items of which A and B choose differently, those first that one of them has right."
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What chance is, of a user's text too."""
+        """The accuracy of chance, of a user's text too."""
         return super().notes if self.name in SUITES.names() else (SUITES.get(CONTRAST).note,)
 
     def load(self, source: DataSource) -> list[ContrastTask]:
-        """Make the items; see :func:`bench.data.suites.load_contrast`."""
+        """Make the items."""
         return load_contrast(self.name, source)
 
     def is_reference(self, task: ContrastTask) -> bool:
-        """True if the sentences are those that everybody has, or the user's own text."""
+        """True if the sentences have the committed fingerprint, or are the user's own text."""
         return task.reference
 
     def sentences(self, tasks: Sequence[ContrastTask]) -> Iterator[str]:
@@ -54,10 +54,32 @@ class ContrastSuite(Measure[ContrastTask]):
     def measure(
         self, encoder: Encoder | PairScorer, tasks: Sequence[ContrastTask], setting: MeasureContext
     ) -> SuiteResult:
-        """Compare every sentence with its paraphrase and its distractor; kept is the difference."""
-        predictions = contrast_margins(encoder, tasks, setting)
-        facts = {task.id: _contrast_facts(task, predictions[task.id]) for task in tasks}
-        return SuiteResult(_contrast_scores(tasks, predictions), predictions, {"contrast": facts})
+        """Compare every sentence with its paraphrase and its distractor.
+
+        A prediction is the similarity to the paraphrase less that to the distractor.
+        """
+        margins: dict[str, FloatArray] = {}
+        vectors = None
+        if not isinstance(encoder, PairScorer):
+            vectors = embed_sentences(encoder, self.sentences(tasks), progress=setting.progress)
+        for task in tasks:
+            anchors, paraphrases, distractors = (list(side) for side in zip(*task.triples, strict=True))
+            if isinstance(encoder, PairScorer):
+                near = compare_pairs(encoder, anchors, paraphrases).astype(np.float64)
+                margin = near - compare_pairs(encoder, anchors, distractors).astype(np.float64)
+                if setting.progress:
+                    setting.progress(2 * task.items)
+            elif vectors is not None:
+                margin = vectors.cosine(anchors, paraphrases) - vectors.cosine(anchors, distractors)
+            margins[task.id] = margin.astype(np.float32)
+        report_words(encoder, self.sentences(tasks))
+        facts = {}
+        for task in tasks:
+            rules, number, sha256 = task.text
+            origin = {"sentences": number, "sha256": sha256} if sha256 else {"world": number}
+            ties = int((credit_items(task, margins[task.id]) == 0.5).sum())
+            facts[task.id] = {"made_by": rules, **origin, "ties": ties}
+        return SuiteResult(_contrast_scores(tasks, margins), margins, {"contrast": facts})
 
     def rescore(
         self, tasks: Sequence[ContrastTask], predictions: Mapping[str, FloatArray], record: RunRecord
@@ -66,12 +88,7 @@ class ContrastSuite(Measure[ContrastTask]):
         return _contrast_scores(tasks, predictions)
 
     def draws(
-        self,
-        task: ContrastTask,
-        rows: FloatArray,
-        record: RunRecord,
-        rng: np.random.Generator,
-        count: int,
+        self, task: ContrastTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
     ) -> NDArray[np.float64]:
         """Accuracy in draws of items."""
         from bench.stats.resampling import mean_draws
@@ -81,12 +98,12 @@ class ContrastSuite(Measure[ContrastTask]):
     def pair_tests(
         self, task: ContrastTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
     ) -> PairTests:
-        """McNemar's exact test; a tie is no right answer there."""
+        """McNemar's exact test; a tie counts as wrong."""
         from bench.stats.labels import mcnemar
 
         return {"mcnemar": mcnemar(one > TIE, other > TIE)}
 
-    def moved(
+    def find_changes(
         self, task: ContrastTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
         """Return the items of which two runs choose differently."""
@@ -97,61 +114,25 @@ class ContrastSuite(Measure[ContrastTask]):
         return class_changes(task.triples, ["paraphrase"] * task.items, a, b, count)
 
 
-def contrast_margins(
-    encoder: Encoder | PairScorer, tasks: Sequence[ContrastTask], setting: MeasureContext
-) -> dict[str, FloatArray]:
-    """Return float32 (items,) a task: similarity to the paraphrase less that to the distractor."""
-    found: dict[str, FloatArray] = {}
-    every = (sentence for task in tasks for sentence in contrast_sentences(task))
-    vectors = (
-        None
-        if isinstance(encoder, PairScorer)
-        else embed_sentences(encoder, every, progress=setting.progress)
-    )
-    for task in tasks:
-        anchors, same, changed = (list(side) for side in zip(*task.triples, strict=True))
-        if vectors is not None:
-            difference = vectors.cosine(anchors, same) - vectors.cosine(anchors, changed)
-        elif isinstance(encoder, PairScorer):
-            near, far = (compare_pairs(encoder, anchors, side).astype(np.float64) for side in (same, changed))
-            difference = near - far
-            if setting.progress:
-                setting.progress(2 * task.items)
-        found[task.id] = difference.astype(np.float32)
-    report_words(encoder, (sentence for task in tasks for sentence in contrast_sentences(task)))
-    return found
+def credit_items(task: ContrastTask, margins: FloatArray) -> NDArray[np.float64]:
+    """Credit each item: 1 if the paraphrase is nearer, 0 if the distractor is, 1/2 for a tie.
 
-
-def credit_items(task: ContrastTask, differences: FloatArray) -> NDArray[np.float64]:
-    """What each item counts: 1 where the paraphrase is nearer, 0 where the distractor is, 1/2 for a tie.
-
-    Args:
-        task: The task.
-        differences: (items,) as :func:`margins` gives them, or (runs, items).
+    Margins are (items,), or (runs, items).
 
     Raises:
-        BenchError: a wrong number of them, or one that isn't finite.
+        BenchError: a wrong number of margins, or one that isn't finite.
     """
-    if differences.shape[-1] != task.items:
-        raise BenchError(f"{differences.shape[-1]} predictions for {task.items} items", where=task.id)
-    if not np.isfinite(differences).all():
+    if margins.shape[-1] != task.items:
+        raise BenchError(f"{margins.shape[-1]} predictions for {task.items} items", where=task.id)
+    if not np.isfinite(margins).all():
         raise BenchError("a prediction is not finite", where=task.id)
-    return np.where(np.abs(differences) <= TIE, 0.5, (differences > 0).astype(np.float64))
+    return np.where(np.abs(margins) <= TIE, 0.5, (margins > 0).astype(np.float64))
 
 
-def _contrast_scores(
-    tasks: Sequence[ContrastTask], predictions: Mapping[str, FloatArray]
-) -> tuple[Score, ...]:
-    scores = [
-        Score(task.id, ALL, "accuracy", float(credit_items(task, predictions[task.id]).mean()), task.items)
-        for task in tasks
-    ]
+def _contrast_scores(tasks: Sequence[ContrastTask], margins: Mapping[str, FloatArray]) -> tuple[Score, ...]:
+    scores = []
+    for task in tasks:
+        accuracy = float(credit_items(task, margins[task.id]).mean())
+        scores.append(Score(task.id, ALL, "accuracy", accuracy, task.items))
     average = suite_average(score.value for score in scores)
     return (*scores, Score("avg", ALL, "accuracy", average, len(tasks)))
-
-
-def _contrast_facts(task: ContrastTask, differences: FloatArray) -> dict[str, object]:
-    """What the items are made from, and how many ended in a tie."""
-    rules, number, sha256 = task.text
-    origin = {"sentences": number, "sha256": sha256} if sha256 else {"world": number}
-    return {"made_by": rules, **origin, "ties": int((credit_items(task, differences) == 0.5).sum())}

@@ -14,8 +14,8 @@ from bench.encoder import Encoder, FloatArray, PairScorer, Progress, WordCounter
 from bench.errors import BenchError
 
 BLOCK = 4096
-"""Sentences that :func:`stream` holds at once."""
-_EQUAL = 1e-6  # of the largest value: how far equal float32 vectors may be apart
+"""Sentences that :func:`stream_embeddings` holds at once."""
+_EQUAL = 1e-6  # tolerance of equal float32 vectors, as a share of the largest value
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,13 @@ class Embeddings:
 
 
 def equal_rows(vectors: FloatArray, vector: FloatArray) -> bool:
-    """Return True if all rows equal a vector up to rounding."""
+    """True if all rows equal a vector up to rounding."""
     limit = _EQUAL * float(np.abs(vector).max(initial=0))
     return bool((np.abs(vectors - vector) <= limit).all())
 
 
 def distinct_sentences(sentences: Iterable[str]) -> list[str]:
-    """Distinct sentences in order of first appearance.
-
-    >>> distinct_sentences(["b", "a", "b"])
-    ['b', 'a']
-    """
+    """Return distinct sentences in order of first appearance."""
     return list(dict.fromkeys(sentences))
 
 
@@ -98,24 +94,19 @@ def embed_sentences(
         BenchError: the encoder returned another shape or type than it promises, or values that aren't finite.
     """
     texts = distinct_sentences(sentences)
-    vectors = encoder.encode(list(texts), batch_tokens, progress)  # a copy, which it may sort in place
+    vectors = encoder.encode(list(texts), batch_tokens, progress)  # a copy, since encoders may sort in place
     _check_array(vectors, (len(texts), encoder.dim), "encoder")
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
-        row = int(np.argmin(finite))
         raise BenchError(
             f"the embeddings of {int((~finite).sum())} of {len(texts)} sentences are not finite",
-            where=f"distinct sentence {row + 1} is the first",
+            where=f"distinct sentence {int(np.argmin(finite)) + 1} is the first",
         )
     return Embeddings({text: row for row, text in enumerate(texts)}, vectors.copy())
 
 
 def report_words(encoder: Encoder | PairScorer, sentences: Iterable[str]) -> None:
-    """Print on stderr how much of a text word vectors cover; of other encoders nothing.
-
-    Args:
-        encoder: The encoder.
-        sentences: The text, after it was encoded or compared.
+    """Print word vectors' coverage of an encoded text on stderr, and nothing of other encoders.
 
     Raises:
         BenchError: no word of the text has a vector.
@@ -130,23 +121,23 @@ def compare_pairs(scorer: PairScorer, first: Sequence[str], second: Sequence[str
     Raises:
         BenchError: it returned another shape or type than it promises, or values that aren't finite.
     """
-    found = scorer.score_pairs(list(first), list(second))
-    _check_array(found, (len(first),), "scorer")
-    finite = np.isfinite(found)
+    similarities = scorer.score_pairs(list(first), list(second))
+    _check_array(similarities, (len(first),), "scorer")
+    finite = np.isfinite(similarities)
     if not finite.all():
         raise BenchError(
             f"the similarities of {int((~finite).sum())} of {len(first)} pairs are not finite",
             where=f"pair {int(np.argmin(finite)) + 1} is the first",
         )
-    return found.copy()
+    return similarities.copy()
 
 
-def _check_array(found: object, shape: tuple[int, ...], whose: str) -> None:
+def _check_array(array: object, shape: tuple[int, ...], source: str) -> None:
     """Raise BenchError unless it is a float32 array of this shape."""
-    if isinstance(found, np.ndarray) and (found.shape, found.dtype) == (shape, np.float32):
+    if isinstance(array, np.ndarray) and (array.shape, array.dtype) == (shape, np.float32):
         return
-    what = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
-    raise BenchError(f"the {whose} returned {what}", expected=f"float32 {shape}")
+    what = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else f"a {type(array).__name__}"
+    raise BenchError(f"the {source} returned {what}", expected=f"float32 {shape}")
 
 
 def stream_embeddings(
@@ -157,36 +148,25 @@ def stream_embeddings(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[FloatArray]:
-    """Encode a text of any length in memory that doesn't grow with it.
+    """Encode a text of any length in constant memory, a block of sentences at a time.
 
-    Args:
-        encoder: The encoder.
-        sentences: The text; never more than a block of it is drawn ahead.
-        block: Sentences that are encoded together, sorted by length, equal ones once; at least 1.
-        batch_tokens: See :class:`bench.encoder.Encoder`.
-        progress: Called with finished sentences.
+    A block is sorted by length, and its equal sentences are encoded once.
 
     Yields:
         float32 (n, dim) of each block, row i for its sentence i; all but the last have ``block`` rows.
 
     Raises:
-        BenchError: as :func:`embed`, naming the block.
+        BenchError: as :func:`embed_sentences`, naming the block.
     """
     source, done = iter(sentences), 0
     while texts := list(islice(source, block)):
         try:
-            found = embed_sentences(encoder, texts, batch_tokens=batch_tokens, progress=progress)
+            embeddings = embed_sentences(encoder, texts, batch_tokens=batch_tokens, progress=progress)
         except BenchError as error:
             where = f"sentences {done + 1:,} to {done + len(texts):,}"
-            raise BenchError(
-                f"{error.what} ({error.where})" if error.where else error.what,
-                where=where,
-                expected=error.expected,
-            ) from error
+            what = f"{error.what} ({error.where})" if error.where else error.what
+            raise BenchError(what, where=where, expected=error.expected) from error
         done += len(texts)
-        if len(found.rows) == len(texts):
-            yield found.vectors
-            continue
-        if progress:
-            progress(len(texts) - len(found.rows))
-        yield found.vectors[[found.rows[text] for text in texts]]
+        if progress and len(embeddings.rows) < len(texts):
+            progress(len(texts) - len(embeddings.rows))
+        yield embeddings.vectors[[embeddings.rows[text] for text in texts]]

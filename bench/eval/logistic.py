@@ -2,10 +2,10 @@
 
 Preconditioned nonlinear conjugate gradients, all fits in step: two matrix products an iteration for all of
 them. A fit's preconditioner is the Hessian of all the data at their own optimum for its regularisation, one a
-grid value; a fold differs little from it, so a dozen iterations do where folds are large.
+grid value. A large fold differs little from all the data, so it takes about a dozen iterations.
 
-On CUDA the host looks at the fits every _LOOK_EVERY iterations: until then those that are done stand still,
-and a line search takes _BLIND_STEPS, needed or not. It reads nothing else but the weights at the end.
+On CUDA the host reads the fits' gradients every _LOOK_EVERY iterations, and the weights at the end. Finished
+fits stand still until then, and a line search always takes _BLIND_STEPS.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOLERANCE = 1e-6
 MOST_ITERATIONS = 2_000
 _PILOT_ROUNDS, _PILOT_ITERATIONS, _PILOT_TOLERANCE = 3, 12, 1e-4
 _SETTLED = 2  # iterations after which the preconditioners stay as they are
-_PRECONDITIONER_ROWS = 16_384  # more rows cost time: it is no more than a preconditioner
+_PRECONDITIONER_ROWS = 16_384  # more rows only cost time
 _MOST_BLOCKS = 16  # columns with a Hessian block of their own
 _CHUNK = 65_536  # numbers of a chunk, small enough for the cache
 _MOST_NUMBERS = 40_000_000  # fits x columns x rows that are held at a time
@@ -55,19 +55,19 @@ class Solution:
 class LogisticSolver:
     """Logistic regressions on rows of one feature matrix, each to its optimum.
 
-    >>> solver = LogisticSolver(np.array([[-1.0], [1.0]]), np.array([0, 1]), 2)
-    >>> solution = solver.fit([np.arange(2)], [0.1])
-    >>> np.round(solution.weights[0, :, 0], 3).tolist()  # w and -w; sigmoid(-2 w) = 0.1 w
-    [-1.064, 1.064]
-
     Args:
         features: (n, dim), any float type; computed in float64.
         labels: (n,), 0 to classes - 1.
         classes: Number of classes, at least 2.
-        device: Where to compute, "cpu" or "cuda"; with "mps", which has no float64, the CPU.
+        device: "cpu" or "cuda"; with "mps", which lacks float64, the CPU computes.
 
     Raises:
         BenchError: features that aren't finite.
+
+    >>> solver = LogisticSolver(np.array([[-1.0], [1.0]]), np.array([0, 1]), 2)
+    >>> solution = solver.fit([np.arange(2)], [0.1])
+    >>> np.round(solution.weights[0, :, 0], 3).tolist()  # w and -w; sigmoid(-2 w) = 0.1 w
+    [-1.064, 1.064]
     """
 
     def __init__(
@@ -78,11 +78,10 @@ class LogisticSolver:
         device: str = "cpu",
     ) -> None:
         if not np.isfinite(features).all():
-            raise BenchError("features that aren't finite can't be classified")
+            raise BenchError("the features are not finite")
         raw = torch.from_numpy(np.asarray(features, dtype=np.float64))
         self.x = send_tensor(torch.cat([raw, torch.ones(len(raw), 1, dtype=torch.float64)], dim=1), device)
-        known = np.asarray(labels)
-        target = np.eye(classes)[:, known] if classes > 2 else known[None].astype(np.float64)
+        target = np.eye(classes)[:, labels] if classes > 2 else np.asarray(labels)[None].astype(np.float64)
         self.target = send_tensor(torch.from_numpy(target), device)
         self._grid: list[float] = []
         self._pilot = torch.empty(0), torch.empty(0)
@@ -91,30 +90,27 @@ class LogisticSolver:
         """Minimise mean cross-entropy + reg / 2 (|W|^2 + |b|^2) for each fit, SentEval's objective.
 
         Args:
-            rows: Rows that each fit learns from; the first call's are the data of the preconditioners.
+            rows: Training rows of each fit; the first call's are the data of the preconditioners.
             regs: Regularisation of each fit, above 0.
-            tolerance: Largest norm of the gradient.
-
-        Raises:
-            BenchError: a fit that doesn't reach the tolerance.
+            tolerance: Largest norm of the gradient; a fit above it raises BenchError.
         """
         if not set(regs) <= set(self._grid):
             self._grid = sorted(set(regs))
             everything = np.unique(np.concatenate(rows))
-            known = [everything] * len(self._grid)
-            self._pilot = _fit_pilot(_Problem.over(self.x, self.target, known, self._grid), everything)
+            pilot_rows = [everything] * len(self._grid)
+            self._pilot = _fit_pilot(_Problem.over(self.x, self.target, pilot_rows, self._grid), everything)
         start, inverses = self._pilot
         size = max(1, _MOST_NUMBERS // self.target.numel())
-        found: list[tuple[Tensor, Tensor, int]] = []
+        parts: list[tuple[Tensor, Tensor, int]] = []
         for begin in range(0, len(rows), size):
-            some = slice(begin, begin + size)
-            which = torch.tensor([self._grid.index(reg) for reg in regs[some]])
-            problem = _Problem.over(self.x, self.target, rows[some], regs[some])
+            chunk = slice(begin, begin + size)
+            which = torch.tensor([self._grid.index(reg) for reg in regs[chunk]])
+            problem = _Problem.over(self.x, self.target, rows[chunk], regs[chunk])
             metric = _Preconditioner(inverses, which)
-            chosen = start[send_tensor(which, start.device)]
-            found.append(_minimise_objective(problem, chosen, metric, tolerance, MOST_ITERATIONS))
-        weights = torch.cat([part[0] for part in found]).cpu()
-        gradients = torch.cat([part[1] for part in found])
+            weights = start[send_tensor(which, start.device)]
+            parts.append(_minimise_objective(problem, weights, metric, tolerance, MOST_ITERATIONS))
+        weights = torch.cat([part[0] for part in parts]).cpu()
+        gradients = torch.cat([part[1] for part in parts])
         if not (gradients <= tolerance).all():
             raise BenchError(
                 f"a logistic regression ended with a gradient of {float(gradients.max()):.1e}",
@@ -122,30 +118,22 @@ class LogisticSolver:
             )
         if len(self.target) == 1:
             weights = torch.cat([-weights / 2, weights / 2], dim=1)
-        return Solution(weights.numpy(), gradients.numpy(), max(part[2] for part in found))
+        return Solution(weights.numpy(), gradients.numpy(), max(part[2] for part in parts))
 
 
 def logistic_objective(
     features: NDArray[np.floating], labels: NDArray[np.integer], weights: NDArray[np.floating], reg: float
 ) -> float:
-    """Mean cross-entropy + reg / 2 (|W|^2 + |b|^2), float64.
-
-    Args:
-        features: (n, dim).
-        labels: (n,).
-        weights: (classes, dim + 1), the bias last.
-        reg: Regularisation.
+    """Mean cross-entropy + reg / 2 (|W|^2 + |b|^2), float64; weights (classes, dim + 1), the bias last.
 
     >>> x, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
     >>> round(logistic_objective(x, y, np.zeros((2, 2)), 0.1), 4)  # both classes equally likely: log 2
     0.6931
-    >>> round(logistic_objective(x, y, np.array([[-1.0, 0.0], [1.0, 0.0]]), 0.1), 4)
-    0.2269
     """
-    both = np.asarray(weights, dtype=np.float64)
-    logits = torch.from_numpy(np.asarray(features, dtype=np.float64) @ both[:, :-1].T + both[:, -1])
+    w = np.asarray(weights, dtype=np.float64)
+    logits = torch.from_numpy(np.asarray(features, dtype=np.float64) @ w[:, :-1].T + w[:, -1])
     loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(np.asarray(labels, dtype=np.int64)))
-    return float(loss) + reg / 2 * float((both**2).sum())
+    return float(loss) + reg / 2 * float((w**2).sum())
 
 
 @dataclass(frozen=True)
@@ -154,18 +142,12 @@ class _Problem:
 
     Two classes have one column, the difference of their logits: at the optimum their weights are w and -w.
     More classes have a column each.
-
-    Args:
-        x: (n, dim + 1), the last column 1.
-        target: (columns, n).
-        share: (fits, 1, n), 1 / rows on a fit's rows and 0 elsewhere.
-        penalty: (fits, 1, 1).
     """
 
-    x: Tensor
-    target: Tensor
-    share: Tensor
-    penalty: Tensor
+    x: Tensor  # (n, dim + 1), the last column 1
+    target: Tensor  # (columns, n)
+    share: Tensor  # (fits, 1, n), 1 / rows on a fit's rows and 0 elsewhere
+    penalty: Tensor  # (fits, 1, 1)
 
     @classmethod
     def over(cls, x: Tensor, target: Tensor, rows: Sequence[Rows], regs: Sequence[float]) -> _Problem:
@@ -192,22 +174,22 @@ class _Problem:
 
     def residual(self, logits: Tensor) -> Tensor:
         """Gradient by the logits, (p - target) / rows."""
-        found = torch.empty_like(logits)
-        for some in self.chunks():
-            found[some] = (self.probabilities(logits[some]) - self.target) * self.share[some]
-        return found
+        residual = torch.empty_like(logits)
+        for chunk in self.chunks():
+            residual[chunk] = (self.probabilities(logits[chunk]) - self.target) * self.share[chunk]
+        return residual
 
     def gradient(self, weights: Tensor, residual: Tensor) -> Tensor:
         return (residual.flatten(0, 1) @ self.x).view_as(weights) + self.penalty * weights
 
     def norms(self, gradient: Tensor) -> Tensor:
         """Norms of the gradient by the weights of all classes."""
-        found: Tensor = gradient.flatten(1).norm(dim=1)
-        return found * 2**0.5 if len(self.target) == 1 else found
+        norms: Tensor = gradient.flatten(1).norm(dim=1)
+        return norms * 2**0.5 if len(self.target) == 1 else norms
 
 
 class _Preconditioner:
-    """Inverse Hessians, (grid, blocks, dim + 1, dim + 1), and which of them each fit takes, on the CPU."""
+    """Inverse Hessians, (grid, blocks, dim + 1, dim + 1), and each fit's index among them, on the CPU."""
 
     def __init__(self, inverses: Tensor, which: Tensor) -> None:
         self.inverses, self.which = inverses, which
@@ -218,15 +200,15 @@ class _Preconditioner:
         return _Preconditioner(self.inverses, self.which[fits])
 
     def __call__(self, gradient: Tensor) -> Tensor:
-        found = torch.empty_like(gradient)
+        scaled = torch.empty_like(gradient)
         for fits, inverse in zip(self.fits, self.inverses, strict=True):
-            found[fits] = (gradient[fits].transpose(0, 1) @ inverse).transpose(0, 1)
-        # the optimum's classes sum to zero: along their sum the loss is flat, which no block of a class knows
-        return found - found.mean(1, keepdim=True) if gradient.shape[1] > 1 else found
+            scaled[fits] = (gradient[fits].transpose(0, 1) @ inverse).transpose(0, 1)
+        # the optimum's classes sum to zero: the loss is flat along their sum, and the blocks ignore that
+        return scaled - scaled.mean(1, keepdim=True) if gradient.shape[1] > 1 else scaled
 
 
 def _fit_pilot(problem: _Problem, rows: Rows) -> tuple[Tensor, Tensor]:
-    """Weights near the optimum on all rows for every grid value, and the inverse Hessians there."""
+    """Return weights near the optimum on all rows for every grid value, and the inverse Hessians there."""
     fits, columns, x = len(problem.share), len(problem.target), problem.x
     sample = send_tensor(torch.from_numpy(rows[:: -(-len(rows) // _PRECONDITIONER_ROWS)]), x.device)
     weights = torch.zeros(fits, columns, x.shape[1], dtype=x.dtype, device=x.device)
@@ -243,14 +225,14 @@ def _fit_pilot(problem: _Problem, rows: Rows) -> tuple[Tensor, Tensor]:
 
 
 def _inverse_hessians(problem: _Problem, weights: Tensor, x: Tensor) -> Tensor:
-    """Inverse of each column's block of the Hessian on some rows; where columns are many, of their mean."""
+    """Invert each column's block of the Hessian on some rows, or the blocks' mean for many columns."""
     inverses: list[Tensor] = []
     for fit, fit_weights in enumerate(weights):
         if fit == 0 or x.is_cuda or not torch.equal(fit_weights, weights[fit - 1]):
             p = problem.probabilities((fit_weights @ x.T)[None])[0]
             spread = p * (1 - p)
             blocks = spread if len(spread) <= _MOST_BLOCKS else spread.mean(0, keepdim=True)
-            hessians = torch.stack([(x * one[:, None]).T @ x / len(x) for one in blocks])
+            hessians = torch.stack([(x * block[:, None]).T @ x / len(x) for block in blocks])
         regular = hessians + problem.penalty[fit] * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
         inverses.append(_invert_hessians(regular))
     return torch.stack(inverses)
@@ -259,7 +241,7 @@ def _inverse_hessians(problem: _Problem, weights: Tensor, x: Tensor) -> Tensor:
 def _invert_hessians(matrices: Tensor) -> Tensor:
     if not matrices.is_cuda:
         return torch.cholesky_inverse(torch.linalg.cholesky(matrices))
-    factors, _ = torch.linalg.cholesky_ex(matrices)  # unread: without an inverse no fit ends well
+    factors, _ = torch.linalg.cholesky_ex(matrices)  # a failed inverse shows in the fits' gradients
     unit = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
     return torch.cholesky_solve(unit.expand_as(factors), factors)
 
@@ -267,7 +249,7 @@ def _invert_hessians(matrices: Tensor) -> Tensor:
 def _minimise_objective(
     problem: _Problem, weights: Tensor, metric: _Preconditioner, tolerance: float, most: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Return weights, gradients' norms (on the CPU) and iterations; fits that are done drop out."""
+    """Return weights, gradients' norms (on the CPU) and iterations; finished fits drop out."""
     result, norms = weights.clone(), torch.empty(len(weights), dtype=weights.dtype)
     fits, every = torch.arange(len(weights)), _LOOK_EVERY if weights.is_cuda else 1
     logits = problem.logits(weights)
@@ -282,18 +264,15 @@ def _minimise_objective(
         if iteration % every == every - 1 or iteration == most:
             norms[fits] = now.cpu()
             result[send_tensor(fits, weights.device)] = weights
-            of_open = (norms[fits] > tolerance).nonzero()[:, 0]
-            if not len(of_open) or iteration == most:
+            rest = (norms[fits] > tolerance).nonzero()[:, 0]
+            if not len(rest) or iteration == most:
                 break
-            if len(of_open) <= 0.75 * len(fits):
-                metric, fits, of_open = (
-                    metric.only(of_open),
-                    fits[of_open],
-                    send_tensor(of_open, weights.device),
-                )
-                problem = problem.only(of_open)
-                weights, logits, residual = weights[of_open], logits[of_open], residual[of_open]
-                gradient, scaled, direction = gradient[of_open], scaled[of_open], direction[of_open]
+            if len(rest) <= 0.75 * len(fits):
+                metric, fits = metric.only(rest), fits[rest]
+                rest = send_tensor(rest, weights.device)
+                problem = problem.only(rest)
+                weights, logits, residual = weights[rest], logits[rest], residual[rest]
+                gradient, scaled, direction = gradient[rest], scaled[rest], direction[rest]
         along = problem.logits(direction)
         steps = _line_search(problem, logits, along, weights, direction, gradient, residual)
         weights = weights + steps * direction
@@ -317,33 +296,32 @@ def _line_search(
     gradient: Tensor,
     residual: Tensor,
 ) -> Tensor:
-    """Newton's method for each fit's step, kept between a point that falls and one that rises.
+    """Return each fit's step, (fits, 1, 1), and overwrite ``residual`` with that at the new point.
 
-    Returns:
-        Steps, (fits, 1, 1); ``residual`` is then that at the new point.
+    Newton's method, kept between a point that falls and one that rises.
     """
     slopes = _inner_products(gradient, direction).abs()
     linear = problem.penalty * _inner_products(weights, direction)
     square = problem.penalty * _inner_products(direction, direction)
     steps = torch.ones_like(slopes)
-    for some in problem.chunks():
-        z, u, share, step = logits[some], along[some], problem.share[some], steps[some]
+    for chunk in problem.chunks():
+        z, u, share, step = logits[chunk], along[chunk], problem.share[chunk], steps[chunk]
         low, high = torch.zeros_like(step), torch.full_like(step, torch.inf)
         for left in reversed(range(_BLIND_STEPS if z.is_cuda else _LINE_STEPS)):
             p = problem.probabilities(torch.addcmul(z, u, step))
-            residual[some] = (p - problem.target) * share
-            slope = _inner_products(residual[some], u) + linear[some] + step * square[some]
-            flat = slope.abs() <= _FLAT * slopes[some]
+            residual[chunk] = (p - problem.target) * share
+            slope = _inner_products(residual[chunk], u) + linear[chunk] + step * square[chunk]
+            flat = slope.abs() <= _FLAT * slopes[chunk]
             if not left or (not z.is_cuda and flat.all()):
                 break
             pu = p * u
             spread = (pu * u).sum(1, keepdim=True) - pu.sum(1, keepdim=True) ** 2
             low, high = torch.where(slope < 0, step, low), torch.where(slope > 0, step, high)
-            newton = step - slope / (_inner_products(spread, share) + square[some]).clamp_min(1e-300)
+            newton = step - slope / (_inner_products(spread, share) + square[chunk]).clamp_min(1e-300)
             between = torch.where(high.isinf(), 2 * step, (low + high) / 2)
             newton = torch.where((newton > low) & (newton < high), newton, between)
             step = torch.where(flat, step, newton)
-        steps[some] = step
+        steps[chunk] = step
     return steps
 
 

@@ -1,4 +1,4 @@
-"""What a suite measures of an encoder: one base class for every kind of suite."""
+"""The measurement of an encoder by a suite: one base class for every kind of suite."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ PairTests: TypeAlias = "dict[str, CorrelationTest | McNemarTest | None]"
 
 @dataclass(frozen=True)
 class MeasureContext:
-    """What a suite may want to know in addition to the encoder and the tasks.
+    """Settings of a measurement in addition to the encoder and the tasks.
 
     Args:
-        solver: How transfer tasks are fitted, "exact" or "sgd".
-        model: What identifies the encoder to a reader: profile, method and seed.
-        identity: sha256 of what determines the encoder, for what a suite keeps.
-        folder: The campaign's folder, for what a suite keeps there.
+        solver: Solver of transfer tasks, "exact" or "sgd".
+        model: The encoder's name for readers: profile, method and seed.
+        identity: sha256 of what determines the encoder, for kept results.
+        folder: The campaign's folder, for kept results.
         force: Measure again what is kept.
         progress: Called with finished sentences.
-        about: What the model's card says of its licence and of what it was trained on.
+        about: The model card's licence and training data.
     """
 
     solver: str
@@ -54,7 +54,7 @@ class MeasureContext:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """What a suite says of an encoder.
+    """A suite's results of an encoder.
 
     Args:
         scores: The record's scores.
@@ -69,9 +69,9 @@ class SuiteResult:
 
 @dataclass(frozen=True)
 class Measure(ABC, Generic[T]):
-    """A suite and everything that depends on which kind of suite it is; made by :func:`measure_of`.
+    """A suite and everything that depends on its kind; made by :func:`measure_of`.
 
-    Nothing here loads torch or mteb before :meth:`load` (of mteb's tasks) or :meth:`measure`.
+    torch and mteb are loaded by :meth:`load` (of mteb's tasks) or :meth:`measure` at the earliest.
 
     Args:
         name: The suite's name, as in ``--suite`` or in a record.
@@ -81,27 +81,26 @@ class Measure(ABC, Generic[T]):
     version: ClassVar[int] = 1
     """Raised when the numbers of the evaluation change; part of every job's key."""
     counted: ClassVar[str] = "pairs"
-    """What a record calls a task's scored items: "pairs" or "items"."""
+    """A record's word for scored items: "pairs" or "items"."""
     metric: ClassVar[str] = ""
-    """Metric of the suite's average; "" where its tasks tell, see :meth:`main_metric`."""
+    """Metric of the suite's average; "" if it depends on the tasks, see :meth:`main_metric`."""
     needs_torch: ClassVar[bool] = True
-    """True if measuring needs torch whatever the encoder is."""
+    """True if measuring any encoder needs torch."""
     encodes_once: ClassVar[bool] = True
     """True if every distinct sentence is encoded exactly once, all in one call.
 
-    Only then can vectors be kept or computed at a lower precision, can a run be estimated, and can an encoder
-    say how many of the words it knew.
+    This is a condition for keeping vectors, a lower precision, estimates of a run, and the coverage of words.
     """
     needs_vectors: ClassVar[bool] = False
     """True if a method that compares pairs without vectors is refused before anything runs."""
     scores_last: ClassVar[bool] = False
     """True if the last checkpoint is scored in addition to the selected one."""
-    moved_means: ClassVar[str] = ""
-    """What ``bench diff`` says of its columns."""
+    change_columns: ClassVar[str] = ""
+    """Caption of the columns of ``bench diff``."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What every record and table of the suite must say: its own note, if it has one."""
+        """Notes for every record and table of the suite: its own note, if it has one."""
         note = SUITES.get(self.name).note if self.name in SUITES.names() else ""
         return (note,) if note else ()
 
@@ -109,59 +108,39 @@ class Measure(ABC, Generic[T]):
     def load(self, source: DataSource) -> list[T]:
         """Read and check the tasks.
 
-        Args:
-            source: Where the data come from.
-
         Raises:
-            InputError: no such suite or task, or no data folder.
+            InputError: an unknown suite or task, or no data folder.
             DataError: missing, damaged or differing data.
         """
 
     def check_early(self) -> None:
-        """Check what can be known even before :meth:`load`, where that takes long; here nothing.
-
-        Raises:
-            InputError: data that can't be had now.
-        """
+        """Refuse missing data before :meth:`load`, where that takes long; raises InputError."""
 
     def check(self, tasks: Sequence[T]) -> None:
-        """Check what can be known before an encoder is built, beyond :meth:`load`; here nothing.
-
-        Raises:
-            InputError: data that can't be had now.
-        """
+        """Refuse missing data before an encoder is built; raises InputError."""
 
     def settings(self, solver: str) -> dict[str, Any]:
-        """What else of the evaluation determines the scores, for keys; ``solver`` as in :class:`Setting`."""
+        """Return settings of the evaluation that keys need; ``solver`` as in :class:`MeasureContext`."""
         return {}
 
     def is_reference(self, task: T) -> bool:
-        """True if a task's data are those that everybody else has."""
+        """True if a task's data have the committed fingerprint, or come with the program or the user."""
         return True
 
     @abstractmethod
     def sentences(self, tasks: Sequence[T]) -> Iterator[str]:
-        """Yield what is encoded, repetitions included; nothing where that isn't known beforehand."""
+        """Yield the encoded sentences, repetitions included; nothing if they are unknown beforehand."""
 
     @abstractmethod
     def measure(
         self, encoder: Encoder | PairScorer, tasks: Sequence[T], setting: MeasureContext
     ) -> SuiteResult:
-        """Score an encoder on tasks from :meth:`load`.
-
-        Raises:
-            InputError, BenchError: an encoder that can't be measured by this suite.
-        """
+        """Score an encoder on tasks from :meth:`load`; raises BenchError for an unsuitable encoder."""
 
     def rescore(
         self, tasks: Sequence[T], predictions: Mapping[str, FloatArray], record: RunRecord
     ) -> tuple[Score, ...]:
         """Return the scores of a record that its predictions and the gold scores determine; here none.
-
-        Args:
-            tasks: All tasks of the suite.
-            predictions: As :meth:`measure` gave them.
-            record: The record that they are of.
 
         Raises:
             BenchError: predictions that can't be scored.
@@ -169,7 +148,7 @@ class Measure(ABC, Generic[T]):
         return ()
 
     def main_metric(self, tasks: Sequence[T]) -> str:
-        """Return the metric of the suite's average, "" where no tasks are given that would tell."""
+        """Return the metric of the suite's average, "" if it depends on tasks and there are none."""
         return self.metric
 
     def own_scores(self, tasks: Sequence[T], record: RunRecord) -> set[ScoreName]:
@@ -177,21 +156,13 @@ class Measure(ABC, Generic[T]):
         return set()
 
     def side_scores(self, tasks: Sequence[T], record: RunRecord) -> set[ScoreName]:
-        """Return the scores beside the suite's own, of which no predictions are kept.
-
-        Here those of the last checkpoint, where the suite has them.
-        """
+        """Return additional scores without predictions; here those of the last checkpoint."""
         if not self.scores_last or not record.training.get("stages"):
             return set()
         return {(task, ALL, f"{self.metric}_last") for task in (*record.tasks, AVERAGE)}
 
     def draws(
-        self,
-        task: T,
-        rows: FloatArray,
-        record: RunRecord,
-        rng: np.random.Generator,
-        count: int,
+        self, task: T, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
     ) -> NDArray[np.float64]:
         """Return the score of several runs on a task, (count, runs), in draws of its items with replacement.
 
@@ -203,7 +174,7 @@ class Measure(ABC, Generic[T]):
             count: Number of draws.
 
         Raises:
-            BenchError: a score that isn't one of items, or of which nothing is kept.
+            BenchError: a score that isn't one of items, or no predictions.
             ValueError: a score that is undefined in a draw.
         """
         raise BenchError("the items of this suite can't be drawn", where=f"suite {self.name}")
@@ -214,26 +185,26 @@ class Measure(ABC, Generic[T]):
         """Test two checkpoints on the items of a task, to cross-check the draws; here by no test.
 
         Args:
-            task: The task; None where its data aren't at hand.
+            task: The task; None without its data.
             one: Predictions of the first.
             other: Predictions of the second.
             scores: Of both on the task.
         """
         return {}
 
-    def moved(
+    def find_changes(
         self, task: T, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
-        """Return the items of a task that two runs treat most differently, the clearest first.
+        """Return at most ``count`` items of a task that two runs treat most differently, the clearest first.
 
         Args:
             task: The task.
             one: Predictions of the first run.
             other: Predictions of the second.
             record: One of the runs'.
-            count: How many.
+            count: Number of items.
 
         Raises:
-            BenchError: nothing is kept of the items.
+            BenchError: no predictions of items.
         """
-        raise BenchError("nothing is kept of the items", where=f"suite {self.name}")
+        raise BenchError("no predictions of the items are kept", where=f"suite {self.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,11 @@ class PredictionKind(ABC):
 
     needs_gold = True
     slack = TOLERANCE
-    """What a score may differ by, for mteb rounds some."""
+    """Tolerance of a score, since mteb rounds some."""
 
     @abstractmethod
-    def read(self, said: Any, items: MtebItems) -> Values:
-        """Return (rows, items) of what mteb says of a subset."""
+    def read(self, predictions: Any, items: MtebItems) -> Values:
+        """Return (rows, items) of mteb's predictions of a subset."""
 
     @abstractmethod
     def score(self, values: Values, gold: Values) -> float:
@@ -45,15 +46,15 @@ class PredictionKind(ABC):
         """Return (count, runs) scores in draws of the items."""
 
     @abstractmethod
-    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
+    def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         """Return the items that two runs treat most differently."""
 
 
 class _Similarities(PredictionKind):
     """STS: Spearman of cosines."""
 
-    def read(self, said: Any, items: MtebItems) -> Values:
-        return np.array([said["cosine_scores"]])
+    def read(self, predictions: Any, items: MtebItems) -> Values:
+        return np.array([predictions["cosine_scores"]])
 
     def score(self, values: Values, gold: Values) -> float:
         return spearman(values[0], gold)
@@ -61,15 +62,15 @@ class _Similarities(PredictionKind):
     def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
         return spearman_draws(runs[:, 0], gold, rng, count)
 
-    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
+    def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         return rank_changes(items.texts, items.gold.tolist(), one[0], other[0], count)
 
 
 class _Classes(PredictionKind):
     """Classification: accuracy, the mean over mteb's experiments."""
 
-    def read(self, said: Any, items: MtebItems) -> Values:
-        return np.array([[items.class_number(label) for label in one] for one in said])
+    def read(self, predictions: Any, items: MtebItems) -> Values:
+        return np.array([[*map(items.class_number, experiment)] for experiment in predictions])
 
     def score(self, values: Values, gold: Values) -> float:
         return float((values == gold).mean())
@@ -77,55 +78,58 @@ class _Classes(PredictionKind):
     def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
         return mean_draws((runs == gold).mean(1), rng, count)
 
-    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
+    def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         a, b, gold = (_majority_classes(items, values) for values in (one, other, items.gold[None]))
         return class_changes(items.texts, gold, a, b, count)
 
 
-class _Distances(PredictionKind):
+class _Counted(PredictionKind):
+    """A score that weighs each item by its count in a draw."""
+
+    @abstractmethod
+    def weigh(self, values: Values, gold: Values, counts: Counts) -> Draws:
+        """Return (draws,) scores of (rows, items) with (draws, items) counts."""
+
+    def score(self, values: Values, gold: Values) -> float:
+        return float(self.weigh(values, gold, np.ones((1, len(gold)), dtype=np.int64))[0])
+
+    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
+        def statistic(values: Values) -> Callable[[Counts], Draws]:
+            return lambda counts: self.weigh(values, gold, counts)
+
+        return resample_statistics([*map(statistic, runs)], len(gold), rng, count)
+
+
+class _Distances(_Counted):
     """Pair classification: the best average precision of five similarities."""
 
-    _NAMES = ("similarity_scores", "cosine_scores", "dot_scores")
-    _TURNED = ("manhattan_distances", "euclidean_distances")
+    _ALIKE = ("similarity_scores", "cosine_scores", "dot_scores")
+    _APART = ("manhattan_distances", "euclidean_distances")
 
-    def read(self, said: Any, items: MtebItems) -> Values:
-        alike, apart = ([said[name] for name in names] for names in (self._NAMES, self._TURNED))
-        return np.concatenate([np.array(alike), -np.array(apart)])
+    def read(self, predictions: Any, items: MtebItems) -> Values:
+        similarities = np.array([predictions[name] for name in self._ALIKE])
+        return np.concatenate([similarities, -np.array([predictions[name] for name in self._APART])])
 
-    def score(self, values: Values, gold: Values) -> float:
-        return float(self._best_precision(values, gold, np.ones((1, len(gold)), dtype=np.int64))[0])
+    def weigh(self, values: Values, gold: Values, counts: Counts) -> Draws:
+        best: Draws = np.max([average_precision(row, gold, counts) for row in values], axis=0)
+        return best
 
-    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
-        statistics = [
-            lambda counts, values=values: self._best_precision(values, gold, counts) for values in runs
-        ]
-        return resample_statistics(statistics, len(gold), rng, count)
-
-    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
-        cosine = self._NAMES.index("cosine_scores")
+    def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
+        cosine = self._ALIKE.index("cosine_scores")
         return rank_changes(items.texts, items.gold.tolist(), one[cosine], other[cosine], count)
 
-    @staticmethod
-    def _best_precision(values: Values, gold: Values, counts: Counts) -> Draws:
-        found: Draws = np.max([average_precision(row, gold, counts) for row in values], axis=0)
-        return found
 
+class _Neighbours(_Counted):
+    """Bitext mining: weighted F1 of the nearest sentences."""
 
-class _Neighbours(PredictionKind):
-    """Bitext mining: F1 of the sentences that were found."""
+    def read(self, predictions: Any, items: MtebItems) -> Values:
+        (neighbours,) = predictions.values()
+        return np.array([[neighbour["corpus_id"] for neighbour in neighbours]])
 
-    def read(self, said: Any, items: MtebItems) -> Values:
-        (found,) = said.values()
-        return np.array([[one["corpus_id"] for one in found]])
+    def weigh(self, values: Values, gold: Values, counts: Counts) -> Draws:
+        return weighted_f1(values[0], gold, counts)
 
-    def score(self, values: Values, gold: Values) -> float:
-        return float(weighted_f1(values[0], gold, np.ones((1, len(gold)), dtype=np.int64))[0])
-
-    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
-        statistics = [lambda counts, found=found: weighted_f1(found, gold, counts) for found in runs[:, 0]]
-        return resample_statistics(statistics, len(gold), rng, count)
-
-    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
+    def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         a, b, gold = ([f"{number + 1:g}" for number in row] for row in (one[0], other[0], items.gold))
         return class_changes(items.texts, gold, a, b, count)
 
@@ -139,10 +143,10 @@ class _Queries(PredictionKind):
     def __init__(self, score: str) -> None:
         self._score = score
 
-    def read(self, said: Any, items: MtebItems) -> Values:
+    def read(self, predictions: Any, items: MtebItems) -> Values:
         name, _, rank = self._score.rpartition("_at_")
         measures = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}
-        return np.array([[said[query][f"{measures[name]}_{rank}"] for query in items.ids]])
+        return np.array([[predictions[query][f"{measures[name]}_{rank}"] for query in items.ids]])
 
     def score(self, values: Values, gold: Values) -> float:
         return float(values[0].mean(dtype=np.float64))
@@ -150,7 +154,7 @@ class _Queries(PredictionKind):
     def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
         return mean_draws(runs[:, 0], rng, count)
 
-    def moved(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
+    def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         return score_changes(items.texts, one[0], other[0], count)
 
 
@@ -163,16 +167,16 @@ _KINDS: dict[tuple[str, str], PredictionKind] = {
 
 
 def kind_of(task: MtebTask) -> PredictionKind | None:
-    """Return how a task's predictions are kept, None where nothing is."""
+    """Return how a task's predictions are kept; None if they aren't."""
     if task.kind in RANKED:
         return _Queries(task.score)
     return _KINDS.get((task.kind, task.score))
 
 
 def _majority_classes(items: MtebItems, values: Values) -> list[str]:
-    """The class that most experiments predict, the smallest number at ties."""
-    found = []
+    """Name the class that most experiments predict, the smallest number at ties."""
+    names = []
     for column in values.T:
-        numbers, often = np.unique(column, return_counts=True)
-        found.append(items.class_name(float(numbers[often.argmax()])))
-    return found
+        numbers, counts = np.unique(column, return_counts=True)
+        names.append(items.class_name(float(numbers[counts.argmax()])))
+    return names

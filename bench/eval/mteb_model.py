@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,27 +14,27 @@ from bench.errors import BenchError, InputError
 from bench.eval.embeddings import embed_sentences, equal_rows
 from bench.eval.mteb_setup import import_mteb, preserve_random_state, silence_mteb
 
+Similarity = Callable[[Any, Any], Any]
 _PROBES = ("", "a", "One sentence, and then another one.", "Zwei Sätze 12; 句子 предложение.")
-"""What distinguishes encoders of equal weights: pooling, template, length, tokenizer."""
+"""Sentences that distinguish encoders of equal weights by pooling, template, length and tokenizer."""
 
 
 class MtebEncoder:
     """An encoder behind mteb's encoder protocol.
 
     A :class:`bench.encoder.PromptedEncoder` gets the prompts that mteb's own wrapper of sentence-transformers
-    would give it, and its own similarity; the similarity of any other is the cosine.
+    gives it, and its own similarity; the similarity of any other is the cosine.
 
     Args:
         encoder: The encoder.
         name: Model name for mteb's folders, "bench/NAME".
-        identity: What determines the encoder in addition to its weights, see :func:`revision_of`: mteb's
-            cache knows a model only by name and revision.
+        identity: What determines the encoder in addition to its weights, see :func:`hash_encoder`: mteb's
+            cache distinguishes models by name and revision only.
         progress: Called with finished sentences.
-        about: What mteb's files say of the model beyond what it says itself: "license" and
-            "training_datasets", names of texts.
+        about: "license" and "training_datasets" (names of texts) for mteb's files.
 
     Raises:
-        InputError: mteb isn't installed, or a method without vectors.
+        InputError: mteb is missing, or a method has no vectors.
     """
 
     def __init__(
@@ -46,19 +46,15 @@ class MtebEncoder:
         about: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(encoder, Encoder):
-            raise InputError(
-                "this method compares pairs and has no vectors of its own, which mteb needs", where=name
-            )
+            raise InputError("this method compares pairs, and mteb needs vectors", where=name)
         self.encoder: Encoder = encoder
         self.progress = progress
         self.encoded = 0  # sentences that mteb asked for
         self.begin_task()
         with preserve_random_state():
             import_mteb()
-            from bench.eval.mteb_metadata import build_model_meta, mteb_similarities
-
             # of all pairs, (n, m) from (n, dim) and (m, dim); row by row, (n,) from two (n, dim)
-            self.similarity, self.similarity_pairwise = mteb_similarities(similarity_name(encoder))
+            self.similarity, self.similarity_pairwise = _mteb_similarities(_similarity_name(encoder))
             self.mteb_model_meta = build_model_meta(
                 encoder, name, hash_encoder(encoder, identity), about or {}
             )
@@ -79,22 +75,22 @@ class MtebEncoder:
         """
         texts = [text for batch in inputs for text in batch["text"]]
         self.encoded += len(texts)
-        asked = self.encoder
-        if isinstance(asked, PromptedEncoder):
+        encoder = self.encoder
+        if isinstance(encoder, PromptedEncoder):
             prompt = self._find_prompt(task_metadata, prompt_type)
-            asked = _PromptEncoder(asked, prompt_type.value if prompt_type else "", prompt)
-        embeddings = embed_sentences(asked, texts, progress=self.progress)
+            encoder = _PromptEncoder(encoder, prompt_type.value if prompt_type else "", prompt)
+        embeddings = embed_sentences(encoder, texts, progress=self.progress)
         self._note_vectors(embeddings.vectors)
         return embeddings.vectors[[embeddings.rows[text] for text in texts]]
 
     def begin_task(self) -> None:
-        """Forget what :meth:`check_task` judges by."""
+        """Reset the counts of :meth:`check_task`."""
         self._first: FloatArray | None = None
         self._tokens = self._unknown = self._unknown_texts = 0
         self.all_equal = False
 
     def check_task(self) -> None:
-        """Raise BenchError if word vectors have no word of what was encoded since :meth:`begin_task`."""
+        """Raise BenchError if word vectors have no word of the texts since :meth:`begin_task`."""
         if self._tokens and self._tokens == self._unknown:
             raise BenchError(
                 f"no vector for any of the text's {self._tokens:,} tokens",
@@ -103,14 +99,14 @@ class MtebEncoder:
 
     @property
     def coverage(self) -> str:
-        """What word vectors know of the texts encoded since :meth:`begin_task`; "" of other encoders."""
+        """Share of tokens since :meth:`begin_task` that word vectors cover; "" of other encoders."""
         if not self._tokens:
             return ""
         known = 100 * (1 - self._unknown / self._tokens)
         return f"{known:.2f}% of {self._tokens:,} tokens, no word of {self._unknown_texts:,} texts"
 
     def _note_vectors(self, vectors: FloatArray) -> None:
-        """Note whether all vectors of a task are equal, and the tokens that word vectors know."""
+        """Update whether all vectors of a task are equal, and the counts of word vectors."""
         if len(vectors) and self._first is None:
             self._first, self.all_equal = vectors[0].copy(), True
         if self._first is not None and self.all_equal:
@@ -122,7 +118,7 @@ class MtebEncoder:
             self._unknown_texts += int(coverage.get("sentences_without_vector", 0))
 
     def _find_prompt(self, task: Any, kind: Any) -> str | None:
-        """The encoder's prompt for a task or its type, as mteb finds it; None for the kind's own."""
+        """Find the prompt for a task or its type by mteb's rule; None for the kind's own."""
         if not self._prompts or task is None:
             return None
         from mteb.models.abs_encoder import get_prompt_name
@@ -144,32 +140,23 @@ class _PromptEncoder:
         return self.encoder.encode_as(sentences, self.kind, self.prompt, batch_tokens, progress)
 
 
-def similarity_name(encoder: Encoder) -> str:
-    """Return the name of the similarity by which an encoder's vectors are compared."""
-    return encoder.similarity if isinstance(encoder, PromptedEncoder) else "cosine"
-
-
 def _valid_prompts(encoder: Encoder) -> dict[str, str]:
-    """The prompts whose names mteb looks up; the others are of other kinds of text, or nobody's."""
+    """Return the prompts whose names mteb looks up."""
     if not isinstance(encoder, PromptedEncoder):
         return {}
     from mteb.models.abs_encoder import AbsEncoder
 
     with silence_mteb():
-        found, _ = AbsEncoder.validate_task_to_prompt_name(
+        prompts, _ = AbsEncoder.validate_task_to_prompt_name(
             dict(encoder.prompts), raise_for_invalid_keys=False
         )
-    return found or {}
+    return prompts or {}
 
 
 def hash_encoder(encoder: Encoder, identity: str = "") -> str:
-    """Return a hash of an encoder's weights and of what it makes of a few fixed sentences.
+    """Hash an encoder's weights, its vectors of a few fixed sentences, and ``identity``.
 
-    40 digits, as a commit's: the public results of mteb take no others.
-
-    Args:
-        encoder: The encoder.
-        identity: What else determines it, such as a hash of its options.
+    The hash has 40 digits, as a commit's: mteb's public results accept no other length.
     """
     digest = hashlib.sha256(identity.encode())
     for name, array in _walk_arrays(encoder, "", {}):
@@ -186,7 +173,7 @@ def hash_encoder(encoder: Encoder, identity: str = "") -> str:
 def _walk_arrays(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yield every tensor and array that an object holds, at any depth, by its path.
 
-    ``seen`` keeps what was visited alive, so that no other object gets its number.
+    ``seen`` keeps visited objects alive, so that their ids stay unique.
     """
     import torch
 
@@ -210,5 +197,89 @@ def _list_members(value: Any) -> list[tuple[str, Any]]:
         return sorted((str(key), item) for key, item in value.items())
     if isinstance(value, list | tuple):
         return [(str(index), item) for index, item in enumerate(value)]
-    own = type(value).__module__.split(".")[0] not in ("transformers", "tokenizers", "torch")
-    return sorted(vars(value).items()) if own and hasattr(value, "__dict__") else []
+    library = type(value).__module__.split(".")[0] in ("transformers", "tokenizers", "torch")
+    return [] if library or not hasattr(value, "__dict__") else sorted(vars(value).items())
+
+
+def _similarity_name(encoder: Encoder) -> str:
+    return encoder.similarity if isinstance(encoder, PromptedEncoder) else "cosine"
+
+
+def _mteb_similarities(name: str) -> tuple[Similarity, Similarity]:
+    """Return mteb's similarity of all pairs, and row by row; distances are negative."""
+    from mteb import similarity_functions
+    from sentence_transformers import util
+
+    known: dict[str, tuple[Similarity, Similarity]] = {
+        "cosine": (similarity_functions.cos_sim, similarity_functions.pairwise_cos_sim),
+        "dot": (similarity_functions.dot_score, similarity_functions.pairwise_dot_score),
+        "euclidean": (util.euclidean_sim, util.pairwise_euclidean_sim),
+        "manhattan": (util.manhattan_sim, util.pairwise_manhattan_sim),
+    }
+    return known[name]
+
+
+def build_model_meta(encoder: Encoder, name: str, revision: str, about: Mapping[str, Any]) -> Any:
+    """Return mteb's ModelMeta of an encoder; ``about`` as in :class:`MtebEncoder`."""
+    from mteb.models import ModelMeta
+    from mteb.models.model_meta import ScoringFunction
+    from pydantic import ValidationError
+
+    prompts = isinstance(encoder, PromptedEncoder) and encoder.facts.get("prompt", "none") != "none"
+    size, embeddings = _count_weights(encoder)
+    texts = about.get("training_datasets")
+    facts = {
+        "name": name,
+        "revision": revision,
+        "embed_dim": encoder.dim,
+        "max_tokens": _max_tokens(encoder),
+        "n_parameters": size or None,
+        "n_embedding_parameters": embeddings or None,
+        "memory_usage_mb": round(size * 4 / 2**20, 3) if size else None,
+        "similarity_fn_name": ScoringFunction.from_str(_similarity_name(encoder)),
+        "use_instructions": prompts,
+        "framework": ["PyTorch"] if size else ["NumPy"],
+        "open_weights": True,
+        "license": about.get("license") or "not specified",
+        "training_datasets": None if texts is None else set(texts),
+        "public_training_data": False,
+    }
+    meta = ModelMeta.create_empty(facts)
+    try:
+        return ModelMeta.model_validate(meta.model_dump())
+    except ValidationError:  # mteb has no name for the licence
+        return meta.model_copy(update={"license": "not specified"})
+
+
+def _count_weights(encoder: object) -> tuple[int, int]:
+    """Count the parameters of an encoder's modules and of their input embeddings, shared ones once."""
+    from torch.nn import Module
+    from transformers import PreTrainedModel
+
+    sizes: dict[int, int] = {}
+    tables: dict[int, int] = {}
+    waiting = [encoder]
+    while waiting:
+        part = waiting.pop()
+        waiting += _inner_encoders(part)
+        model = getattr(part, "model", None)
+        if not isinstance(model, Module):
+            continue
+        sizes |= {id(weight): weight.numel() for weight in model.parameters()}
+        for module in model.modules():
+            table = module.get_input_embeddings() if isinstance(module, PreTrainedModel) else None
+            if table is not None:
+                tables |= {id(weight): weight.numel() for weight in table.parameters()}
+    return sum(sizes.values()), sum(tables.values())
+
+
+def _inner_encoders(encoder: object) -> list[Any]:
+    inner = getattr(encoder, "parts", None) or [getattr(encoder, "base", None)]
+    return [part for part in inner if part is not None]
+
+
+def _max_tokens(encoder: object) -> int | None:
+    """Return the longest input that all parts of an encoder read whole; None if unknown."""
+    lengths = [getattr(encoder, "max_length", None), *map(_max_tokens, _inner_encoders(encoder))]
+    known = [int(length) for length in lengths if isinstance(length, int | float) and length > 0]
+    return min(known, default=None)

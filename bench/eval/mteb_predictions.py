@@ -1,15 +1,15 @@
-"""What a record keeps of mteb's predictions: enough to compute a task's score again, and to draw its items.
+"""Predictions of mteb's tasks in records: enough to compute a task's score again, and to draw its items.
 
-Kept is only what gave mteb's own score when it was kept. A task whose score isn't one of single items, such
-as clustering, has nothing.
+A record keeps the predictions that reproduce mteb's own score. A task whose score isn't one of single items,
+such as clustering, has none.
 
 | task | kept of each item |
 |---|---|
 | STS | the cosine |
 | classification | the predicted class, of each of mteb's experiments |
 | pair classification | all five similarities |
-| bitext mining | the position of the sentence that was found |
-| retrieval, reranking | the query's score, from mteb: gold and ranking aren't kept |
+| bitext mining | the position of the nearest sentence |
+| retrieval, reranking | mteb's score of the query, without gold and ranking |
 """
 
 from __future__ import annotations
@@ -31,141 +31,119 @@ from bench.eval.mteb_scores import MtebEntry, metric_name, suite_scores
 from bench.eval.mteb_setup import preserve_random_state, silence_mteb
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task
 from bench.records.record import ALL, AVERAGE, RunRecord, Score
-from bench.schema import is_count as whole_number
-from bench.schema import is_text
+from bench.schema import is_count, is_text
+
+Part = tuple[str, str, int]
+"""Split, subset and number of items."""
 
 
-def keep_predictions(kind: PredictionKind, said: Any, items: MtebItems, score: float) -> FloatArray | None:
-    """Return float32 (rows, items) of what mteb says of a subset; None where that doesn't give its score.
-
-    Args:
-        kind: The task's kind.
-        said: mteb's predictions; of retrieval the scores of each query.
-        items: The subset's items.
-        score: mteb's score of them.
-    """
+def keep_predictions(
+    kind: PredictionKind, predictions: Any, items: MtebItems, score: float
+) -> FloatArray | None:
+    """Return float32 (rows, items) of mteb's predictions of a subset; None unless they give mteb's score."""
     try:
-        exact = kind.read(said, items)
-        values = exact.astype(np.float32)
+        values = kind.read(predictions, items).astype(np.float32)
         fits = values.shape[1:] == (len(items.texts),) and bool(np.isfinite(values).all())
         return values if fits and abs(kind.score(values, items.gold) - score) <= kind.slack else None
-    except (BenchError, KeyError, TypeError, ValueError):  # a task that mteb evaluates in a way of its own
+    except (BenchError, KeyError, TypeError, ValueError):  # mteb evaluates this task by an own rule
         return None
 
 
 def load_mteb_items(task: MtebTask) -> dict[tuple[str, str], MtebItems]:
-    """Return the items of a task by split and subset, from its files or from mteb's data.
-
-    Raises:
-        BenchError: mteb's data aren't at hand.
-    """
-    found = _find_items(task)
-    if isinstance(found, str):
+    """Return the items of a task by split and subset; raises BenchError if mteb's data are missing."""
+    items = _find_items(task)
+    if isinstance(items, str):
         raise BenchError(
-            f"the data of {task.id} aren't at hand: {found}", hint="with HF_HUB_OFFLINE=0 mteb fetches them"
+            f"the data of {task.id} are missing: {items}", hint="with HF_HUB_OFFLINE=0 mteb fetches them"
         )
-    return found
+    return items
 
 
 @lru_cache(maxsize=64)
 def _find_items(task: MtebTask) -> dict[tuple[str, str], MtebItems] | str:
-    """The items of a task, or in words why there are none."""
+    """Return the items of a task by split and subset, or the reason why they are missing."""
     if task.local is not None:
         return {(task.local.split, "default"): local_items(task.local)}
     try:
         with preserve_random_state(), silence_mteb():
-            made: Any = build_mteb_task(task)
-            made.load_data()
-            if hasattr(made, "convert_v1_dataset_format_to_v2"):
-                made.convert_v1_dataset_format_to_v2(num_proc=None)
-            return {
-                (split, subset): mteb_items(made, split, subset)
-                for split in task.splits
-                for subset in made.hf_subsets
-            }
-    except Exception as error:  # the hub's, mteb's or the data's
+            built: Any = build_mteb_task(task)
+            built.load_data()
+            if hasattr(built, "convert_v1_dataset_format_to_v2"):
+                built.convert_v1_dataset_format_to_v2(num_proc=None)
+            parts = [(split, subset) for split in task.splits for subset in built.hf_subsets]
+            return {part: mteb_items(built, *part) for part in parts}
+    except Exception as error:  # of the hub, mteb or the data
         return " ".join(str(error).split()) or type(error).__name__
 
 
-def prediction_parts(task: MtebTask, record: RunRecord) -> list[tuple[str, str, int]]:
-    """Return what a task's kept predictions are of: split, subset and number of items, in their order.
-
-    Raises:
-        BenchError: the record doesn't say it.
-    """
-    said: Any = record.provenance.get("mteb")
+def prediction_parts(task: MtebTask, record: RunRecord) -> list[Part]:
+    """Return the parts of a task's predictions in their order; raises BenchError if the record lacks them."""
+    parts: Any = record.provenance.get("mteb")
     for name in ("tasks", task.id, "kept"):
-        said = said.get(name) if isinstance(said, dict) else None
-    if not isinstance(said, list) or not said or not all(map(_is_part, said)):
-        raise BenchError(f"the record doesn't say what the predictions of {task.id} are of")
-    return [(split, subset, number) for split, subset, number in said]
+        parts = parts.get(name) if isinstance(parts, dict) else None
+    if not isinstance(parts, list) or not parts or not all(map(_is_part, parts)):
+        raise BenchError(f"the record lacks the parts of the predictions of {task.id}")
+    return [(split, subset, number) for split, subset, number in parts]
 
 
-def _is_part(said: Any) -> bool:
-    if not isinstance(said, list) or len(said) != 3:
+def _is_part(part: Any) -> bool:
+    if not isinstance(part, list) or len(part) != 3:
         return False
-    split, subset, number = said
-    return bool(is_text(split) and is_text(subset) and whole_number(number) and number > 0)
+    split, subset, number = part
+    return bool(is_text(split) and is_text(subset) and is_count(number) and number > 0)
 
 
-def split_values(values: FloatArray, parts: Sequence[tuple[str, str, int]], where: str) -> list[FloatArray]:
-    """Split (..., predictions) into (..., rows, items) of each part.
-
-    Raises:
-        BenchError: lengths that don't fit.
-    """
-    length, items = values.shape[-1], sum(number for _, _, number in parts)
+def split_values(values: FloatArray, parts: Sequence[Part], where: str) -> list[FloatArray]:
+    """Split (..., predictions) into (..., rows, items) of each part; raises BenchError for another length."""
+    sizes = [number for _, _, number in parts]
+    length, items = values.shape[-1], sum(sizes)
     if not items or length % items:
         raise BenchError(f"{length} predictions for {items} items", where=where)
     rows = length // items
-    ends = np.cumsum([rows * number for _, _, number in parts])[:-1]
-    pieces = np.split(values, ends, axis=-1)
-    return [
-        piece.reshape(*values.shape[:-1], rows, number)
-        for piece, (_, _, number) in zip(pieces, parts, strict=True)
-    ]
+    pieces = np.split(values, np.cumsum(sizes)[:-1] * rows, axis=-1)
+    return [piece.reshape(*values.shape[:-1], rows, size) for piece, size in zip(pieces, sizes, strict=True)]
 
 
 def rescore_tasks(
     tasks: Sequence[MtebTask], predictions: Mapping[str, FloatArray], record: RunRecord
 ) -> tuple[Score, ...]:
-    """Return the scores of a record that its predictions and the data at hand give.
-
-    Averages are made of these and, where a task can't be scored again, of what the record says of it.
+    """Score a record's predictions again; averages take the recorded scores of the other tasks.
 
     Raises:
         BenchError: predictions that don't fit the data.
     """
-    again = {
-        task.id: entries for task in tasks if (entries := _rescore_task(task, predictions[task.id], record))
-    }
-    if not again:
+    rescored: dict[str, list[MtebEntry]] = {}
+    slack: dict[str, float] = {}
+    for task in tasks:
+        kind, entries = kind_of(task), _rescore_task(task, predictions[task.id], record)
+        if kind and entries:
+            rescored[task.id], slack[task.id] = entries, kind.slack
+    if not rescored:
         return ()
-    found = {task.id: again.get(task.id) or [_recorded_entry(task, record)] for task in tasks}
-    slack = {task.id: kind.slack for task in tasks if task.id in again and (kind := kind_of(task))}
+    entries_of = {task.id: rescored.get(task.id) or [_recorded_entry(task, record)] for task in tasks}
     slack |= dict.fromkeys((AVERAGE, *(task.kind for task in tasks)), max(slack.values()))
-    said = {(s.task, s.subset, s.metric): s.value for s in record.scores}
+    recorded = {(s.task, s.subset, s.metric): s.value for s in record.scores}
     scores = []
-    for score in suite_scores(tasks, found):
+    for score in suite_scores(tasks, entries_of):
         if score.task in slack:
-            value = said.get((score.task, score.subset, score.metric), np.inf)
+            value = recorded.get((score.task, score.subset, score.metric), np.inf)
             near = abs(value - score.value) <= slack[score.task]
             scores.append(replace(score, value=value) if near else score)
     return tuple(scores)
 
 
-def _rescore_task(task: MtebTask, values: FloatArray, record: RunRecord) -> list[MtebEntry] | None:
-    """What a task's kept predictions give; None where nothing is kept, or the gold isn't at hand."""
+def _rescore_task(task: MtebTask, values: FloatArray, record: RunRecord) -> list[MtebEntry]:
+    """Score a task's predictions again; empty if there are none, or no gold."""
     kind = kind_of(task)
     if kind is None or not len(values):
-        return None
+        return []
     parts = prediction_parts(task, record)
-    known = _find_items(task) if kind.needs_gold else {}
-    if isinstance(known, str):
-        return None
+    items = _find_items(task) if kind.needs_gold else {}
+    if isinstance(items, str):
+        return []
     entries = []
     for (split, subset, number), part in zip(parts, split_values(values, parts, task.id), strict=True):
-        gold = known[split, subset].gold if (split, subset) in known else np.empty(0)
+        gold = items[split, subset].gold if (split, subset) in items else np.empty(0)
         if kind.needs_gold and len(gold) != number:
             raise BenchError(f"predictions of {number} items for {len(gold)} of {subset}", where=task.id)
         entries.append(MtebEntry(split, subset, {task.score: kind.score(part, gold)}, number))
@@ -173,12 +151,12 @@ def _rescore_task(task: MtebTask, values: FloatArray, record: RunRecord) -> list
 
 
 def _recorded_entry(task: MtebTask, record: RunRecord) -> MtebEntry:
-    """What the record says of a task, as if it were mteb's only subset."""
+    """Return the record's score of a task as mteb's only subset."""
     name = task.id, ALL, metric_name(task.score)
-    found = [score for score in record.scores if (score.task, score.subset, score.metric) == name]
-    if not found:
-        raise BenchError(f"no score of {task.id}", where=record.suite)
-    return MtebEntry("", "", {task.score: found[0].value}, found[0].n)
+    for score in record.scores:
+        if (score.task, score.subset, score.metric) == name:
+            return MtebEntry("", "", {task.score: score.value}, score.n)
+    raise BenchError(f"no score of {task.id}", where=record.suite)
 
 
 def draw_task_scores(
@@ -187,18 +165,18 @@ def draw_task_scores(
     """Return (count, runs) scores of a task in draws of its items, within each subset of each split.
 
     Raises:
-        BenchError: nothing is kept, or the gold isn't at hand.
+        BenchError: no predictions, or no gold.
     """
     kind = kind_of(task)
     if kind is None or not rows.shape[1]:
         raise BenchError(f"no predictions of {task.id} are kept", where=record.suite)
     parts = prediction_parts(task, record)
-    known = load_mteb_items(task) if kind.needs_gold else {}
-    found = [
-        kind.draws(values, known[split, subset].gold if known else np.empty(0), rng, count)
-        for (split, subset, _), values in zip(parts, split_values(rows, parts, task.id), strict=True)
-    ]
-    average: NDArray[np.float64] = np.mean(found, axis=0)
+    items = load_mteb_items(task) if kind.needs_gold else {}
+    draws = []
+    for (split, subset, _), values in zip(parts, split_values(rows, parts, task.id), strict=True):
+        gold = items[split, subset].gold if items else np.empty(0)
+        draws.append(kind.draws(values, gold, rng, count))
+    average: NDArray[np.float64] = np.mean(draws, axis=0)
     return average
 
 
@@ -208,19 +186,16 @@ def find_item_changes(
     """Return the items of a task that two runs treat most differently, of all its subsets together.
 
     Raises:
-        BenchError: nothing is kept, or the data aren't at hand.
+        BenchError: no predictions, or no data.
     """
     kind = kind_of(task)
     if kind is None or not len(one) or len(one) != len(other):
         raise BenchError(f"no predictions of {task.id} are kept", where=record.suite)
     parts, known = prediction_parts(task, record), load_mteb_items(task)
-    there = [known.get((split, subset)) or MtebItems((), np.empty(0)) for split, subset, _ in parts]
-    if [len(part.texts) for part in there] != [number for _, _, number in parts]:
-        raise BenchError("the predictions are of other items than the data at hand", where=task.id)
-    items = MtebItems(
-        tuple(pair for part in there for pair in part.texts),
-        np.concatenate([part.gold for part in there]),
-        there[0].names,
-    )
+    items = [known.get((split, subset)) or MtebItems((), np.empty(0)) for split, subset, _ in parts]
+    if [len(part.texts) for part in items] != [number for _, _, number in parts]:
+        raise BenchError("the predictions are of other items than the data", where=task.id)
+    texts = tuple(text for part in items for text in part.texts)
+    joined = MtebItems(texts, np.concatenate([part.gold for part in items]), items[0].names)
     a, b = (np.concatenate(split_values(side, parts, task.id), axis=1) for side in (one, other))
-    return kind.moved(items, a, b, count)
+    return kind.find_changes(joined, a, b, count)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bench.data.local_tasks import LocalTask
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, StorageError, storage_reason
 from bench.eval.measure import SuiteResult
-from bench.eval.mteb_classification import score_fewer_classes
 from bench.eval.mteb_items import mteb_items
 from bench.eval.mteb_kinds import RANKED, kind_of
 from bench.eval.mteb_model import MtebEncoder
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _FORM = 2  # of what is kept of a finished task: with its predictions
 _BATCH = 256  # texts that mteb hands over at once; encoders make their own batches
+_UNDEFINED = ("ap", "ap_weighted")  # mteb's scores of two classes
 
 
 def evaluate_mteb(
@@ -51,99 +52,77 @@ def evaluate_mteb(
     progress: Progress | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> SuiteResult:
-    """Measure an encoder on tasks of mteb; no global random state is changed.
+    """Measure an encoder on tasks of mteb; the global random state stays unchanged.
 
-    A finished task is kept in ``folder/parts`` at full precision, under everything that determines its
-    scores, and isn't measured again. ``folder/results`` has mteb's layout: ``mteb.ResultCache(folder)`` reads
-    it.
+    ``folder/parts`` keeps each finished task at full precision, by everything that determines its scores.
+    ``folder/results`` has mteb's layout: ``mteb.ResultCache(folder)`` reads it.
 
     Args:
         encoder: The encoder.
         tasks: From :func:`bench.eval.mteb_tasks.load_mteb_suite`.
         name: Model name in mteb's files, "bench/NAME".
-        folder: Where they go.
+        folder: The results.
         identity: What determines the encoder in addition to its weights, such as a hash of its options.
         force: Measure finished tasks again.
         progress: Called with finished sentences.
         about: See :class:`bench.eval.mteb_model.MtebEncoder`.
 
-    Returns:
-        The record's scores; what is kept of each task's predictions, nothing of some; and what the record
-        says of mteb, of the model's name there and of the tasks.
-
     Raises:
-        InputError: mteb isn't installed, or a method without vectors.
+        InputError: mteb is missing, or a method has no vectors.
         BenchError: tasks that failed, each with its reason, after all others were measured.
     """
     import_mteb()
     import torch
 
     limits = importlib.import_module("threadpoolctl").threadpool_limits
-    with (
-        preserve_random_state(),
-        silence_mteb(),
-        limits(torch.get_num_threads(), "blas"),
-    ):  # changes last digits
+    # BLAS's number of threads changes last digits
+    with preserve_random_state(), silence_mteb(), limits(torch.get_num_threads(), "blas"):
         model = MtebEncoder(encoder, name, identity, progress, about)
-        found: dict[str, list[MtebEntry]] = {}
-        failed: list[str] = []
-        groups = _group_tasks(tasks)
-        for group in groups:
+        entries: dict[str, list[MtebEntry]] = {}
+        failures: list[str] = []
+        groups: dict[tuple[str, tuple[str, ...]], list[MtebTask]] = {}  # parts of a task run together
+        for task in tasks:
+            groups.setdefault((task.asked.name, task.splits), []).append(task)
+        for group in groups.values():
             try:
-                found |= _load_or_measure(model, group, folder, force=force)
-            except Exception as error:  # the hub's, mteb's or the data's: said below, after the other tasks
+                entries |= _load_or_measure(model, group, folder, force=force)
+            except Exception as error:  # of the hub, mteb or the data
                 if words := storage_reason(error):
-                    what = f"what mteb measures can't be kept: {words}"
+                    what = f"mteb's results can't be written: {words}"
                     raise StorageError(what, where=str(folder)) from error
                 reason = " ".join(str(error).split()) or type(error).__name__
-                failed.append(f"{group[0].asked.name}: {reason}")
-    if failed:
+                failures.append(f"{group[0].asked.name}: {reason}")
+    if failures:
         raise BenchError(
-            f"{len(failed)} of {len(groups)} tasks of mteb failed ({' | '.join(failed)})",
-            hint=f"the others are kept: run the same command again{_fetch_hint(failed)}",
+            f"{len(failures)} of {len(groups)} tasks of mteb failed ({' | '.join(failures)})",
+            hint=f"the others are kept: run the same command again{_fetch_hint(failures)}",
         )
-    for asked, entries in found.items():
-        if coverage := entries[0].coverage:
-            print(f"{asked}: word vectors know {coverage}", file=sys.stderr)
-    return _build_result(model, name, tasks, found)
-
-
-def _build_result(
-    model: MtebEncoder, name: str, tasks: Sequence[MtebTask], found: Mapping[str, Sequence[MtebEntry]]
-) -> SuiteResult:
-    """Scores, what is kept of the items, and what the record says of mteb."""
+    for task_id, parts in entries.items():
+        if coverage := parts[0].coverage:
+            print(f"{task_id}: word vectors know {coverage}", file=sys.stderr)
     facts = {"version": _mteb_version(), "model": name, "revision": model.mteb_model_meta.revision}
-    predictions = {task.id: _join_predictions(found[task.id]) for task in tasks}
-    of_tasks = {task.id: {**task.facts, **_entry_facts(found[task.id])} for task in tasks}
-    return SuiteResult(suite_scores(tasks, found), predictions, {"mteb": {**facts, "tasks": of_tasks}})
+    predictions = {task.id: _join_predictions(entries[task.id]) for task in tasks}
+    facts["tasks"] = {task.id: {**task.facts, **_entry_facts(entries[task.id])} for task in tasks}
+    return SuiteResult(suite_scores(tasks, entries), predictions, {"mteb": facts})
 
 
 def _join_predictions(entries: Sequence[MtebEntry]) -> FloatArray:
-    """What is kept of all entries of a task, one after the other; nothing where one has nothing."""
+    """Join the predictions of a task's entries; empty if an entry has none."""
     kept = [entry.kept.ravel() for entry in entries if entry.kept is not None]
     return np.concatenate(kept) if kept and len(kept) == len(entries) else np.empty(0, dtype=np.float32)
 
 
 def _entry_facts(entries: Sequence[MtebEntry]) -> dict[str, Any]:
-    """What the record says of that: split, subset and items of each entry, and what word vectors knew."""
+    """A record's facts: split, subset and items of each entry, and the coverage of word vectors."""
     facts: dict[str, Any] = {"coverage": entries[0].coverage} if entries[0].coverage else {}
     if len(_join_predictions(entries)):
         facts["kept"] = [[entry.split, entry.subset, entry.items] for entry in entries]
     return facts
 
 
-def _group_tasks(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:
-    """Group the rows that are parts of one task of mteb's, which is loaded and run once."""
-    groups: dict[tuple[str, tuple[str, ...]], list[MtebTask]] = {}
-    for task in tasks:
-        groups.setdefault((task.asked.name, task.splits), []).append(task)
-    return list(groups.values())
-
-
-def _fetch_hint(failed: Sequence[str]) -> str:
-    """What to do about data sets that aren't in the local cache: nothing is fetched unasked."""
+def _fetch_hint(failures: Sequence[str]) -> str:
     offline = os.environ.get("HF_HUB_OFFLINE") not in (None, "", "0")
-    missing = any("Couldn't reach" in reason or "offline" in reason.lower() for reason in failed)
+    missing = any("Couldn't reach" in reason or "offline" in reason.lower() for reason in failures)
     return ", with HF_HUB_OFFLINE=0 before it to fetch data sets" if offline and missing else ""
 
 
@@ -153,27 +132,24 @@ def _load_or_measure(
     facts = [_FORM, model.mteb_model_meta.revision, _mteb_version(), *(task.sha256 for task in group)]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     file = folder / "parts" / f"{key}.json"
-    entries = None if force else _load_entries(file)
-    if entries is None:
+    try:
+        data = [] if force else json.loads(file.read_text(encoding="utf-8"))
+        entries = [entry_from_json(entry) for entry in data]
+    except (OSError, ValueError, TypeError, KeyError):  # an unfinished task, or a damaged file
+        entries = []
+    if not entries:
         entries = _measure_group(model, group, folder)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, json.dumps([entry_as_json(entry) for entry in entries]).encode())
-    return {
-        task.id: [e for e in entries if not task.asked.subsets or e.subset in task.asked.subsets]
-        for task in group
-    }
-
-
-def _load_entries(file: Path) -> list[MtebEntry] | None:
-    """The entries of a finished task, None where it isn't finished or its file is damaged."""
-    try:
-        return [entry_from_json(entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    parts = {}
+    for task in group:
+        wanted = task.asked.subsets
+        parts[task.id] = [entry for entry in entries if not wanted or entry.subset in wanted]
+    return parts
 
 
 def _measure_group(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[MtebEntry]:
-    """Run one task of mteb's on every subset that the group needs, and write mteb's own files.
+    """Run one task of mteb on every subset that the group needs, and write mteb's own files.
 
     Raises:
         BenchError: a main score that isn't finite, or word vectors without a word of the task.
@@ -181,14 +157,14 @@ def _measure_group(model: MtebEncoder, group: list[MtebTask], folder: Path) -> l
     import mteb
 
     asked = [task.asked.subsets for task in group]
-    every = dict.fromkeys(subset for subsets in asked for subset in subsets) if all(asked) else ()
-    task = build_mteb_task(replace(group[0], asked=replace(group[0].asked, subsets=tuple(every))))
+    subsets = tuple(dict.fromkeys(subset for part in asked for subset in part)) if all(asked) else ()
+    task = build_mteb_task(replace(group[0], asked=replace(group[0].asked, subsets=subsets)))
     if not task.data_loaded and not task.is_aggregate:
-        task.load_data()  # here, so that they can be counted afterwards
+        task.load_data()  # so that the items can be counted
     score_fewer_classes(task, group[0].local)
     model.begin_task()
     settings: Any = {"batch_size": _BATCH, "show_progress_bar": False}
-    with _capture_predictions(task, group[0]) as (said, folder_of_predictions):
+    with _capture_predictions(task, group[0]) as (read_predictions, prediction_folder):
         run = mteb.evaluate(
             model,
             task,
@@ -196,18 +172,15 @@ def _measure_group(model: MtebEncoder, group: list[MtebTask], folder: Path) -> l
             co2_tracker=False,
             encode_kwargs=settings,
             show_progress_bar=False,
-            prediction_folder=folder_of_predictions,
+            prediction_folder=prediction_folder,
         )
         (result,) = run.task_results
-        entries = [
-            _build_entry(group[0], task, split, scores, said)
-            for split, parts in result.scores.items()
-            for scores in parts
-        ]
+        entries = []
+        for split, parts in result.scores.items():
+            entries += [_build_entry(group[0], task, split, scores, read_predictions) for scores in parts]
     model.check_task()
-    if bad := [
-        entry.subset for entry in entries if not math.isfinite(entry.scores.get("main_score", math.nan))
-    ]:
+    bad = [entry.subset for entry in entries if not math.isfinite(entry.scores.get("main_score", math.nan))]
+    if bad:
         why = ": all vectors are equal (a collapsed encoder?)" if model.all_equal else ""
         raise BenchError(f"the score of {', '.join(bad[:5])} isn't finite{why}")
     _write_results(result, model, folder, settings)
@@ -215,31 +188,58 @@ def _measure_group(model: MtebEncoder, group: list[MtebTask], folder: Path) -> l
     return [replace(entry, coverage=model.coverage) for entry in entries]
 
 
+def score_fewer_classes(task: Any, local: LocalTask | None) -> None:
+    """Leave average precision out of a classification task of mteb where it is undefined.
+
+    mteb scores two test classes as a binary task. With a third class in training that score is undefined, and
+    scikit-learn fails unless one of the labels is 1. A task from files then has none; a task of mteb's keeps
+    its own score wherever mteb has one. Tasks of other types stay unchanged.
+    """
+    compute: Callable[..., Any] | None = getattr(task, "_calculate_scores", None)
+    if compute is None or task.metadata.type != "Classification":
+        return
+    many = local is not None and len({label for _, label in local.table("train")}) > 2
+
+    def scores(gold: Sequence[Any], predicted: Sequence[Any]) -> Any:
+        """Score an experiment; without average precision the labels become numbers from 0."""
+        if not many:
+            try:
+                return compute(gold, predicted)
+            except ValueError:
+                if len({*gold}) != 2:
+                    raise
+        labels = [*sorted({*gold}), *sorted({*predicted} - {*gold})]
+        numbers = dict(zip(labels, range(len(labels)), strict=True))
+        results = compute([*map(numbers.get, gold)], [*map(numbers.get, predicted)])
+        return {**results, **dict.fromkeys(_UNDEFINED)}
+
+    task._calculate_scores = scores
+
+
 @contextmanager
 def _capture_predictions(
     task: AbsTask, asked: MtebTask
 ) -> Iterator[tuple[Callable[[str, str], Any], Path | None]]:
-    """Listen to what mteb says of the items of a task: yield what reads it, and the folder to write it to.
+    """Yield a reader of mteb's predictions by split and subset, and the folder that mteb writes them to.
 
-    Predictions come from mteb's file of them. Of queries, which have a thousand documents each, their scores
-    are taken on their way.
+    Queries have a thousand documents each, so of these the reader returns the scores as mteb computes them.
     """
-    made: Any = task
-    if kind_of(asked) is None or made.is_aggregate:
+    built: Any = task
+    if kind_of(asked) is None or built.is_aggregate:
         yield lambda split, subset: None, None
     elif asked.kind in RANKED:
-        heard: dict[tuple[str, str], Any] = {}
-        usual = made.task_specific_scores
+        query_scores: dict[tuple[str, str], Any] = {}
+        compute = built.task_specific_scores
 
         def listen(scores: Any, *others: Any, hf_split: str, hf_subset: str) -> Any:
-            heard[hf_subset, hf_split] = scores
-            return usual(scores, *others, hf_split=hf_split, hf_subset=hf_subset)
+            query_scores[hf_subset, hf_split] = scores
+            return compute(scores, *others, hf_split=hf_split, hf_subset=hf_subset)
 
-        made.task_specific_scores = listen
-        yield lambda split, subset: heard[subset, split], None
+        built.task_specific_scores = listen
+        yield lambda split, subset: query_scores[subset, split], None
     else:
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / made.prediction_file_name
+            file = Path(folder) / built.prediction_file_name
 
             @cache
             def read() -> Any:
@@ -249,36 +249,25 @@ def _capture_predictions(
 
 
 def _build_entry(
-    asked: MtebTask, task: AbsTask, split: str, scores: Any, said: Callable[[str, str], Any]
+    asked: MtebTask, task: AbsTask, split: str, scores: Any, read_predictions: Callable[[str, str], Any]
 ) -> MtebEntry:
-    """What mteb measured on a subset, with what is kept of its predictions."""
+    """Return a subset's scores with its predictions."""
     subset = scores["hf_subset"]
-    entry = MtebEntry(
-        split, subset, _select_numbers(scores), asked.items or _count_items(task, split, subset)
-    )
+    numbers = {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
+    entry = MtebEntry(split, subset, numbers, asked.items or _count_items(task, split, subset))
     kind, value = kind_of(asked), entry.scores.get(asked.score)
     if kind is None or value is None:
         return entry
     try:
         items = mteb_items(task, split, subset)
-        kept = keep_predictions(kind, said(split, subset), items, value)
-    except (
-        AttributeError,
-        KeyError,
-        OSError,
-        TypeError,
-        ValueError,
-    ):  # a task that mteb lays out in its own way
+        kept = keep_predictions(kind, read_predictions(split, subset), items, value)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):  # data in a layout of the task's own
         return entry
     return entry if kept is None else replace(entry, items=len(items.texts), kept=kept)
 
 
-def _select_numbers(scores: Any) -> dict[str, float]:
-    return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
-
-
 def _count_items(task: AbsTask, split: str, subset: str) -> int:
-    """Pairs, sentences or queries of a split, 0 for a task that is made of others."""
+    """Count the pairs, sentences or queries of a split; 0 for an aggregated task."""
     data: Any = task.dataset
     if not data:
         return 0

@@ -1,4 +1,4 @@
-"""From what mteb measured to the scores of a record."""
+"""From mteb's scores to those of a record."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ _NAMES = {
 _RETRIEVAL = tuple(
     f"{metric}_at_{k}" for metric in ("map", "mrr", "ndcg", "precision", "recall") for k in (1, 5, 10)
 )
+Entries = Mapping[str, Sequence["MtebEntry"]]
+ScoreName = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class MtebEntry:
-    """What mteb measured on one subset of one split.
+    """mteb's scores of one subset of one split.
 
     Args:
         split: The split.
         subset: mteb's name of the subset.
         scores: By mteb's names.
-        items: Pairs, queries or sentences behind them, 0 where mteb doesn't tell.
-        kept: Predictions of all items, float32 in rows of so many; None where they don't give the score.
-        coverage: What word vectors know of the whole task's text; "" of other encoders.
+        items: Pairs, queries or sentences behind them, 0 if unknown.
+        kept: float32 (rows, items) predictions; None unless they give the score.
+        coverage: Word vectors' coverage of the whole task's text; "" of other encoders.
     """
 
     split: str
@@ -53,31 +55,27 @@ class MtebEntry:
 
 
 def entry_as_json(entry: MtebEntry) -> dict[str, Any]:
-    """Return what JSON holds of an entry, its predictions packed."""
+    """Return an entry for JSON, its predictions packed."""
     kept = None
     if entry.kept is not None:
         kept = [len(entry.kept), base64.b64encode(entry.kept.astype("<f4").tobytes()).decode()]
     return {**asdict(replace(entry, kept=None)), "kept": kept}
 
 
-def entry_from_json(said: Mapping[str, Any]) -> MtebEntry:
-    """Return the entry of what :func:`entry_as_json` made.
-
-    Raises:
-        ValueError, TypeError, KeyError: it is something else.
-    """
+def entry_from_json(data: Mapping[str, Any]) -> MtebEntry:
+    """Read an entry from :func:`entry_as_json`; raises ValueError, TypeError or KeyError if it is damaged."""
     kept = None
-    if said["kept"] is not None:
-        rows, packed = said["kept"]
+    if data["kept"] is not None:
+        rows, packed = data["kept"]
         kept = np.frombuffer(base64.b64decode(packed, validate=True), dtype="<f4").astype(np.float32)
-        kept = kept.reshape(rows, said["items"])
+        kept = kept.reshape(rows, data["items"])
         if not kept.size or not np.isfinite(kept).all():
             raise ValueError("no predictions")
-    return MtebEntry(**{**said, "kept": kept})
+    return MtebEntry(**{**data, "kept": kept})
 
 
 def metric_name(score: str) -> str:
-    """Return what published tables call one of mteb's scores.
+    """Return the name in published tables of one of mteb's scores.
 
     >>> metric_name("cosine_spearman"), metric_name("map_at_10")
     ('spearman', 'map@10')
@@ -86,35 +84,34 @@ def metric_name(score: str) -> str:
 
 
 def shared_metric(tasks: Sequence[MtebTask]) -> str:
-    """Return the metric of the suite's average: the one that all tasks share, else "main_score"."""
+    """Return the metric of the suite's average: the one that all tasks share, otherwise "main_score"."""
     metrics = {metric_name(task.score) for task in tasks}
     return metrics.pop() if len(metrics) == 1 else MAIN
 
 
-def suite_scores(tasks: Sequence[MtebTask], found: Mapping[str, Sequence[MtebEntry]]) -> tuple[Score, ...]:
-    """Return every task's scores and the suite's average.
+def suite_scores(tasks: Sequence[MtebTask], entries: Entries) -> tuple[Score, ...]:
+    """Return every task's scores and the suite's average; raises BenchError for one that isn't finite.
 
-    A task's value is the mean over its splits and subsets, as mteb's. The average's metric is the one that
-    all tasks share, else "main_score", which every task then has too. Retrieval tasks have MAP, MRR, NDCG,
-    precision and recall at 1, 5 and 10. Where there are several kinds of task, each has its mean.
-
-    Args:
-        tasks: The suite's tasks.
-        found: What was measured, by the tasks' ids.
-
-    Raises:
-        BenchError: a score that isn't finite.
+    A task's value is the mean over its splits and subsets, as mteb's. Every task also has it under the
+    average's metric. Retrieval tasks have MAP, MRR, NDCG, precision and recall at 1, 5 and 10. In a suite of
+    several kinds of tasks each kind has its mean.
     """
-    metrics = {task.id: metric_name(task.score) for task in tasks}
     shared = shared_metric(tasks)
-    values = {task.id: _mean_score(task.id, found[task.id], task.score) for task in tasks}
+    values = {task.id: _mean_score(task.id, entries[task.id], task.score) for task in tasks}
     scores: list[Score] = []
     for task in tasks:
-        items = sum(entry.items for entry in found[task.id])
-        for metric in dict.fromkeys((shared, metrics[task.id])):
+        parts, own = entries[task.id], metric_name(task.score)
+        items = sum(entry.items for entry in parts)
+        for metric in dict.fromkeys((shared, own)):
             scores.append(Score(task.id, ALL, metric, values[task.id], items))
-        scores += _rank_scores(task, found[task.id], items)
-        scores += _subset_scores(task, found[task.id])
+        for name in _RETRIEVAL if task.kind == "Retrieval" else ():
+            if name != task.score and all(name in entry.scores for entry in parts):
+                value = _mean_score(task.id, parts, name)
+                scores.append(Score(task.id, ALL, metric_name(name), value, items))
+        several = len({entry.split for entry in parts}) > 1
+        for entry in parts if 1 < len(parts) <= MOST_PARTS else ():
+            subset = f"{entry.split}/{entry.subset}" if several else entry.subset
+            scores.append(Score(task.id, subset, own, entry.scores[task.score], entry.items))
     kinds = dict.fromkeys(task.kind for task in tasks)
     for kind in kinds if len(kinds) > 1 else ():
         of_kind = [values[task.id] for task in tasks if task.kind == kind]
@@ -123,26 +120,24 @@ def suite_scores(tasks: Sequence[MtebTask], found: Mapping[str, Sequence[MtebEnt
     return (*scores, *_rank_averages(scores, len(tasks), shared))
 
 
-def own_score_names(tasks: Sequence[MtebTask], scores: Sequence[Score]) -> set[tuple[str, str, str]]:
-    """Return task, subset and metric of what :func:`suite_scores` gives, but for other ranks' scores.
+def own_score_names(tasks: Sequence[MtebTask], scores: Sequence[Score]) -> set[ScoreName]:
+    """Name a record's scores that :func:`suite_scores` gives, except retrieval's at other ranks.
 
-    Args:
-        tasks: The suite's tasks.
-        scores: Of a record; a subset of a task may have any name.
+    A subset of a task may have any name.
     """
     metrics, shared = {task.id: metric_name(task.score) for task in tasks}, shared_metric(tasks)
-    parts = {(s.task, s.subset, s.metric) for s in scores if s.subset != ALL and s.task in metrics}
+    names: set[ScoreName] = {(AVERAGE, ALL, shared)}
+    for task, metric in metrics.items():
+        names |= {(task, ALL, shared), (task, ALL, metric)}
+    for score in scores:
+        if score.subset != ALL and score.metric == metrics.get(score.task):
+            names.add((score.task, score.subset, score.metric))
     kinds = {task.kind for task in tasks}
-    return {
-        *((task, ALL, metric) for task in metrics for metric in (shared, metrics[task])),
-        *(name for name in parts if name[2] == metrics[name[0]]),
-        *((kind, "mean", shared) for kind in kinds if len(kinds) > 1),
-        (AVERAGE, ALL, shared),
-    }
+    return names | {(kind, "mean", shared) for kind in kinds if len(kinds) > 1}
 
 
-def rank_score_names(tasks: Sequence[MtebTask]) -> set[tuple[str, str, str]]:
-    """Return task, subset and metric of what retrieval has at other ranks, and of its averages."""
+def rank_score_names(tasks: Sequence[MtebTask]) -> set[ScoreName]:
+    """Name the scores of retrieval at other ranks, and their averages."""
     ranked = [task.id for task in tasks if task.kind == "Retrieval"]
     rows = (*ranked, AVERAGE) if len(ranked) == len(tasks) else ranked
     return {(row, ALL, metric_name(name)) for row in rows for name in _RETRIEVAL}
@@ -153,41 +148,13 @@ def _mean_score(task_id: str, entries: Sequence[MtebEntry], score: str) -> float
     bad = [entry.subset for entry, value in zip(entries, values, strict=True) if not math.isfinite(value)]
     if bad or not values:
         raise BenchError(
-            f"mteb gives no finite {score} of {', '.join(bad[:5]) or 'any subset'}",
-            where=task_id,
+            f"mteb gives no finite {score} of {', '.join(bad[:5]) or 'any subset'}", where=task_id
         )
     return suite_average(values)
 
 
-def _rank_scores(task: MtebTask, entries: Sequence[MtebEntry], items: int) -> list[Score]:
-    if task.kind != "Retrieval":
-        return []
-    there = [
-        name for name in _RETRIEVAL if name != task.score and all(name in entry.scores for entry in entries)
-    ]
-    return [
-        Score(task.id, ALL, metric_name(name), _mean_score(task.id, entries, name), items) for name in there
-    ]
-
-
-def _subset_scores(task: MtebTask, entries: Sequence[MtebEntry]) -> list[Score]:
-    if not 1 < len(entries) <= MOST_PARTS:
-        return []
-    several = len({entry.split for entry in entries}) > 1
-    return [
-        Score(
-            task.id,
-            f"{entry.split}/{entry.subset}" if several else entry.subset,
-            metric_name(task.score),
-            entry.scores[task.score],
-            entry.items,
-        )
-        for entry in entries
-    ]
-
-
 def _rank_averages(scores: Sequence[Score], tasks: int, shared: str) -> list[Score]:
-    """Averages of the retrieval metrics that every task has."""
+    """Average the retrieval metrics that every task has."""
     averages = []
     for name in map(metric_name, _RETRIEVAL):
         values = [s.value for s in scores if (s.subset, s.metric) == (ALL, name) and s.task != "avg"]

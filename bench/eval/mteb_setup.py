@@ -45,11 +45,7 @@ def preserve_random_state() -> Iterator[None]:
 
 
 def import_mteb() -> ModuleType:
-    """Return mteb; importing it leaves the random state unchanged.
-
-    Raises:
-        InputError: it isn't installed, or something that it needs.
-    """
+    """Return mteb with the random state unchanged; raises InputError if mteb or a dependency is missing."""
     try:
         with preserve_random_state():
             import mteb
@@ -59,7 +55,7 @@ def import_mteb() -> ModuleType:
 
 
 def require_mteb() -> None:
-    """Raise :func:`import_mteb`'s error where mteb isn't installed, without the seconds that it imports."""
+    """Raise :func:`import_mteb`'s error if mteb is missing, without the seconds that it imports."""
     if importlib.util.find_spec("mteb") is None:
         raise _import_error("it isn't installed")
 
@@ -72,9 +68,8 @@ def _import_error(why: str) -> InputError:
 
 @contextmanager
 def silence_mteb() -> Iterator[None]:
-    """Keep mteb's warnings, of replaced tasks and the like, and data sets' bars off stderr."""
+    """Keep mteb's warnings and the progress bars of datasets off stderr."""
     datasets: Any = importlib.import_module("datasets")
-
     loggers = [logging.getLogger(name) for name in ("mteb", "datasets", "sentence_transformers")]
     levels = [logger.level for logger in loggers]
     bars = not datasets.utils.are_progress_bars_disabled()

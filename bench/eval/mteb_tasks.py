@@ -33,7 +33,7 @@ _BASES = {
     "summarisation": ("AbsTaskSummarization", "Summarization", "cosine_spearman"),
 }
 
-_NOT_NAMES = ("file", "allow_pickle")  # what numpy calls its own arguments beside the names of predictions
+_NOT_NAMES = ("file", "allow_pickle")  # numpy's own arguments where it names predictions
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MtebTask:
         score: mteb's name of the reported score.
         dataset: Name and revision of its data.
         splits: Evaluated splits.
-        local: The task's data where it comes from files.
+        local: The task's data if it comes from files.
     """
 
     asked: MtebName
@@ -58,23 +58,23 @@ class MtebTask:
 
     @property
     def id(self) -> str:
-        """What tables call it."""
+        """Name in tables."""
         return self.asked.id
 
     @property
     def items(self) -> int:
-        """Scored items; 0 where mteb's data tell, which aren't loaded yet."""
+        """Number of scored items; 0 for mteb's data, which are loaded later."""
         return len(local_items(self.local).texts) if self.local else 0
 
     @cached_property
     def sha256(self) -> str:
-        """Fingerprint of everything that says what is measured; mteb's version isn't part of it."""
+        """Fingerprint of everything that is measured, without mteb's version."""
         facts = [self.asked.name, self.asked.subsets, self.score, self.dataset, self.splits]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a record says of it."""
+        """Facts of a record."""
         return {
             "name": self.asked.name,
             "subsets": list(self.asked.subsets),
@@ -88,15 +88,15 @@ class MtebTask:
 def load_mteb_suite(suite: str, source: DataSource = NO_FOLDER) -> list[MtebTask]:
     """Return the tasks of a suite for which :func:`bench.data.mteb_names.is_mteb` holds.
 
-    Tasks of mteb are looked up in its registry, so nothing is fetched; local files are read and checked, the
-    mini world's tasks are drawn.
+    mteb's registry has its tasks, so nothing is fetched. Local files are read and checked, the mini world's
+    tasks are drawn.
 
     Args:
         suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml``, ``stsb-multi``, one of the world's.
-        source: Where the data of ``stsb-multi`` and of the world's suites come from.
+        source: Data of ``stsb-multi`` and of the world's suites.
 
     Raises:
-        InputError: mteb isn't installed, or no task of that name, subset or split, or no data.
+        InputError: mteb is missing; an unknown task, subset or split; no data.
         DataError: a data file that is missing or damaged.
     """
     if suite == STSB_MULTI:
@@ -106,24 +106,29 @@ def load_mteb_suite(suite: str, source: DataSource = NO_FOLDER) -> list[MtebTask
             return [_local_task(task) for task in read_local_suite(file, source.folder / "stsb_multi")]
     if suite in MTEB_SUITES:
         score = MTEB_SUITES[suite].score
-        return [_world_task(task, score) for task in draw_mteb_tasks(suite, source.world)]
+        return [_file_task(task, task.name, "mini", score) for task in draw_mteb_tasks(suite, source.world)]
     if suite.startswith(FILES):
         return [_local_task(task) for task in read_local_suite(Path(suite.removeprefix(FILES)))]
     import_mteb()
     asked = parse_suite(suite)
+    tasks = []
     with preserve_random_state():
-        return [_resolve_task(task, asked.score, suite) for task in asked.tasks]
+        for name in asked.tasks:
+            task = _get_registry_task(name, suite)
+            about = task.metadata
+            dataset = (str(about.dataset["path"]), str(about.dataset["revision"]))
+            score, splits = asked.score or about.main_score, tuple(task.eval_splits)
+            tasks.append(MtebTask(name, about.type, score, dataset, splits))
+    return tasks
 
 
 def build_mteb_task(task: MtebTask) -> AbsTask:
-    """Return mteb's own object of a task: a local one holds its data, another has yet to load them."""
+    """Return mteb's own object of a task, with the data of a local one and before loading any other's."""
     import_mteb()
     with preserve_random_state():
-        return (
-            _build_local_task(task)
-            if task.local
-            else _get_registry_task(task.asked, f"mteb:{task.asked.name}")
-        )
+        if task.local:
+            return _build_local_task(task, task.local)
+        return _get_registry_task(task.asked, f"mteb:{task.asked.name}")
 
 
 def _local_task(task: LocalTask) -> MtebTask:
@@ -131,23 +136,12 @@ def _local_task(task: LocalTask) -> MtebTask:
         raise InputError(
             f"a task can't be called '{task.name}'", where="suite local", expected="another name"
         )
-    _, kind, score = _BASES[task.type]
-    return MtebTask(
-        MtebName(task.name, f"Local-{task.name}"), kind, score, ("local", task.sha256), (task.split,), task
-    )
+    return _file_task(task, f"Local-{task.name}", "local")
 
 
-def _world_task(task: LocalTask, score: str) -> MtebTask:
+def _file_task(task: LocalTask, name: str, path: str, score: str = "") -> MtebTask:
     _, kind, main = _BASES[task.type]
-    asked, data = MtebName(task.name, task.name), ("mini", task.sha256)
-    return MtebTask(asked, kind, score or main, data, (task.split,), task)
-
-
-def _resolve_task(asked: MtebName, score: str, suite: str) -> MtebTask:
-    task = _get_registry_task(asked, suite)
-    about = task.metadata
-    dataset = (str(about.dataset["path"]), str(about.dataset["revision"]))
-    return MtebTask(asked, about.type, score or about.main_score, dataset, tuple(task.eval_splits))
+    return MtebTask(MtebName(task.name, name), kind, score or main, (path, task.sha256), (task.split,), task)
 
 
 def _get_registry_task(asked: MtebName, suite: str) -> AbsTask:
@@ -157,40 +151,36 @@ def _get_registry_task(asked: MtebName, suite: str) -> AbsTask:
     try:
         task = mteb.get_task(asked.name)
     except KeyError as error:
-        every = mteb.get_tasks(exclude_superseded=False, exclude_private=False)
-        names = [task.metadata.name for task in every]
+        tasks = mteb.get_tasks(exclude_superseded=False, exclude_private=False)
         raise InputError(
             f"mteb has no task '{asked.name}'",
             where=where,
             expected="a name of mteb.get_tasks()",
-            hint=suggest_name(asked.name, names),
+            hint=suggest_name(asked.name, [task.metadata.name for task in tasks]),
         ) from error
     if list(task.modalities) != ["text"]:
         raise InputError(
             f"'{asked.name}' has {' and '.join(task.modalities)}", where=where, expected="tasks of text only"
         )
     splits = (asked.split,) if asked.split else ()
-    for what, given, known in (
+    for noun, wanted, known in (
         ("subset", asked.subsets, list(task.hf_subsets)),
         ("split", splits, list(task.eval_splits)),
     ):
-        for one in given:
-            if one not in known:
-                shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-                raise InputError(
-                    f"{asked.name} has no {what} '{one}'", where=where, expected=f"one of {shown}"
-                )
+        unknown = [name for name in wanted if name not in known]
+        if unknown:
+            names = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+            raise InputError(
+                f"{asked.name} has no {noun} '{unknown[0]}'", where=where, expected=f"one of {names}"
+            )
     return mteb.get_task(asked.name, eval_splits=splits or None, hf_subsets=asked.subsets or None)
 
 
-def _build_local_task(task: MtebTask) -> AbsTask:
-    """An instance of a class of mteb's, made for the task, with the data in it."""
+def _build_local_task(task: MtebTask, local: LocalTask) -> AbsTask:
+    """Build an instance of a class of mteb's, made for the task, with the data in it."""
     from mteb import abstasks
     from mteb.abstasks.task_metadata import TaskMetadata
 
-    local = task.local
-    if local is None:
-        raise InputError(f"'{task.id}' has no files")
     facts: dict[str, Any] = {"type": task.kind, "main_score": task.score}
     about = TaskMetadata(
         name=task.asked.name,
@@ -204,83 +194,80 @@ def _build_local_task(task: MtebTask) -> AbsTask:
     if local.type in ("sts", "summarisation"):
         scores = [float(row[2]) for row in local.tables[-1][1]]
         members |= {"min_score": min(scores), "max_score": max(scores)}
-    made: AbsTask = type("LocalTask", (getattr(abstasks, _BASES[local.type][0]),), members)()
-    made.dataset = _build_dataset(local)
-    made.data_loaded = True
-    return made
+    built: AbsTask = type("LocalTask", (getattr(abstasks, _BASES[local.type][0]),), members)()
+    built.dataset = _build_dataset(local)
+    built.data_loaded = True
+    return built
 
 
 def _build_dataset(task: LocalTask) -> Any:
-    """The data as mteb's base class of the task's type wants them."""
+    """Build the data in the form of mteb's base class for the task's type."""
     datasets: Any = importlib.import_module("datasets")
     table, splits = datasets.Dataset.from_dict, datasets.DatasetDict
-
-    if task.type in ("sts", "bitext"):
-        rows = zip(*task.table("file"), strict=True)
-        columns: dict[str, Any] = dict(zip(KINDS[task.type]["file"], map(list, rows), strict=True))
-        if "score" in columns:
-            columns["score"] = [float(value) for value in columns["score"]]
-        return splits({task.split: table(columns)})
+    if task.type in ("retrieval", "reranking"):
+        return {"default": {task.split: _ranking_data(task, table)}}
+    if task.type == "summarisation":
+        return splits({task.split: table(_summary_columns(task))})
     if task.type == "classification":
-        labels = sorted({label for _, label in task.table("train")})
         parts = {"train": task.table("train"), task.split: task.table("test")}
-        return splits(
-            {
-                split: table({"text": [x for x, _ in part], "label": [labels.index(y) for _, y in part]})
-                for split, part in parts.items()
-            }
-        )
-    if task.type in _TABLES:
-        return splits({task.split: table(_TABLES[task.type](task))})
-    return {"default": {task.split: _ranking_data(task, table)}}
+        names = sorted({label for _, label in parts["train"]})
+        tables = {}
+        for split, rows in parts.items():
+            texts, classes = zip(*rows, strict=True)
+            tables[split] = table({"text": list(texts), "label": [names.index(name) for name in classes]})
+        return splits(tables)
+    columns: list[list[Any]] = [list(column) for column in zip(*task.table("file"), strict=True)]
+    if task.type == "clustering":  # mteb clusters the sets in a table's rows one by one: here one set
+        names = sorted(set(columns[1]))
+        labels = [names.index(label) for label in columns[1]]
+        return splits({task.split: table({"sentences": columns[:1], "labels": [labels]})})
+    if task.type == "pair-classification":
+        headings = ["sentence1", "sentence2", "labels"]
+        columns[2] = [int(label) for label in columns[2]]
+    else:
+        headings = list(KINDS[task.type]["file"])
+        columns[2:] = [[float(score) for score in column] for column in columns[2:]]
+    return splits({task.split: table(dict(zip(headings, columns, strict=True)))})
 
 
-def _cluster_table(task: LocalTask) -> dict[str, Any]:
-    """All in one row, as mteb has the sets that it clusters one by one."""
-    texts, labels = zip(*task.table("file"), strict=True)
-    names = sorted(set(labels))
-    return {"sentences": [list(texts)], "labels": [[names.index(label) for label in labels]]}
-
-
-def _pair_table(task: LocalTask) -> dict[str, Any]:
-    first, second, labels = map(list, zip(*task.table("file"), strict=True))
-    return {"sentence1": first, "sentence2": second, "labels": [int(label) for label in labels]}
-
-
-def _summary_table(task: LocalTask) -> dict[str, Any]:
-    """A row for each text, with all its summaries."""
-    texts = [*dict.fromkeys(text for text, _ in task.table("references"))]
-    judged = [[row[1:] for row in task.table("summaries") if row[0] == text] for text in texts]
+def _summary_columns(task: LocalTask) -> dict[str, Any]:
+    """Return a row for each text, with all its summaries."""
+    written: dict[str, list[str]] = {}
+    for text, summary in task.table("references"):
+        written.setdefault(text, []).append(summary)
+    judged: dict[str, tuple[list[str], list[float]]] = {text: ([], []) for text in written}
+    for text, summary, score in task.table("summaries"):
+        if text in judged:
+            judged[text][0].append(summary)
+            judged[text][1].append(float(score))
     return {
-        "text": texts,
-        "human_summaries": [[s for t, s in task.table("references") if t == text] for text in texts],
-        "machine_summaries": [[summary for summary, _ in of_text] for of_text in judged],
-        "relevance": [[float(score) for _, score in of_text] for of_text in judged],
+        "text": list(written),
+        "human_summaries": list(written.values()),
+        "machine_summaries": [summaries for summaries, _ in judged.values()],
+        "relevance": [scores for _, scores in judged.values()],
     }
 
 
-_TABLES = {"clustering": _cluster_table, "pair-classification": _pair_table, "summarisation": _summary_table}
-
-
 def _ranking_data(task: LocalTask, table: Any) -> dict[str, Any]:
-    """The data of a retrieval or reranking task; the latter's texts get ids, a document one per text."""
+    """Build the data of a retrieval or reranking task; a reranking task gets an id for each distinct text."""
     relevant: dict[str, dict[str, int]] = {}
     ranked = None
     if task.type == "retrieval":
-        queries, corpus = (
-            {number: text for number, text in task.table(name)} for name in ("queries", "corpus")
-        )
+        queries = {number: text for number, text in task.table("queries")}
+        corpus = {number: text for number, text in task.table("corpus")}
         for query, document, grade in task.table("qrels"):
             relevant.setdefault(query, {})[document] = int(float(grade))
     else:
-        found, listed = dict[str, str](), dict[str, str]()
+        query_ids, document_ids = dict[str, str](), dict[str, str]()
         for query, document, grade in task.table("file"):
-            q = found.setdefault(query, f"q{len(found)}")
-            d = listed.setdefault(document, f"d{len(listed)}")
+            q = query_ids.setdefault(query, f"q{len(query_ids)}")
+            d = document_ids.setdefault(document, f"d{len(document_ids)}")
             relevant.setdefault(q, {})[d] = int(float(grade))
-        queries, corpus = ({number: text for text, number in texts.items()} for texts in (found, listed))
+        queries = {number: text for text, number in query_ids.items()}
+        corpus = {number: text for text, number in document_ids.items()}
         ranked = {q: list(judged) for q, judged in relevant.items()}
-        relevant = {q: {d: grade for d, grade in judged.items() if grade} for q, judged in relevant.items()}
+        for q, judged in relevant.items():
+            relevant[q] = {d: grade for d, grade in judged.items() if grade}
     texts = list(corpus.values())
     return {
         "corpus": table({"id": list(corpus), "text": texts, "title": [""] * len(texts)}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,22 +15,21 @@ from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.eval.measure import Measure, MeasureContext, PairTests, SuiteResult
 from bench.records.record import RunRecord, Score
 
-if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
+if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
     from bench.eval.item_changes import ItemChange
-    from bench.stats.correlations import CorrelationTest
 
 
 class PairSuite(Measure[PairTask]):
     """Spearman's correlation of similarities with gold scores."""
 
     metric, needs_torch, scores_last = "spearman", False, True
-    moved_means = (
+    change_columns = (
         "Each cell: the pair's rank in the task (1: most similar), below it the similarity or gold score. "
         "change: rank in B minus rank in A."
     )
 
     def load(self, source: DataSource) -> list[PairTask]:
-        """Read and check the tasks; see :func:`bench.data.suites.load_suite`."""
+        """Read and check the tasks."""
         return load_suite(self.name, source)[1]
 
     def is_reference(self, task: PairTask) -> bool:
@@ -44,7 +43,7 @@ class PairSuite(Measure[PairTask]):
     def measure(
         self, encoder: Encoder | PairScorer, tasks: Sequence[PairTask], setting: MeasureContext
     ) -> SuiteResult:
-        """Score an encoder, or a method that compares pairs; see :func:`bench.eval.sts.score_suite`."""
+        """Score an encoder, or a method that compares pairs."""
         from bench.eval.sts import predict_similarities, score_suite
 
         predictions = predict_similarities(encoder, tasks, progress=setting.progress)
@@ -59,14 +58,9 @@ class PairSuite(Measure[PairTask]):
         return score_suite(tasks, predictions)
 
     def draws(
-        self,
-        task: PairTask,
-        rows: FloatArray,
-        record: RunRecord,
-        rng: np.random.Generator,
-        count: int,
+        self, task: PairTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
     ) -> NDArray[np.float64]:
-        """Correlate in draws of pairs; see :func:`bench.stats.resampling.spearman_draws`."""
+        """Correlate in draws of pairs."""
         from bench.stats.resampling import spearman_draws
 
         return spearman_draws(rows, _gold_scores(task), rng, count)
@@ -79,9 +73,15 @@ class PairSuite(Measure[PairTask]):
         from bench.stats.resampling import spearman_rows
 
         triple = (*scores, float(spearman_rows(one, other)[0]))
-        return {test.__name__: _try_correlation_test(test, triple, len(one)) for test in (williams, steiger)}
+        tests: PairTests = {}
+        for test in (williams, steiger):
+            try:
+                tests[test.__name__] = test(*triple, len(one))
+            except ValueError:  # a correlation of 1 with the gold scores
+                tests[test.__name__] = None
+        return tests
 
-    def moved(
+    def find_changes(
         self, task: PairTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
         """Return the pairs whose rank of similarity changed most."""
@@ -92,12 +92,3 @@ class PairSuite(Measure[PairTask]):
 
 def _gold_scores(task: PairTask) -> NDArray[np.float64]:
     return np.concatenate([np.asarray(subset.gold, dtype=np.float64) for subset in task.subsets])
-
-
-def _try_correlation_test(
-    test: Callable[[float, float, float, int], CorrelationTest], triple: tuple[float, float, float], n: int
-) -> CorrelationTest | None:
-    try:
-        return test(*triple, n)
-    except ValueError:  # a correlation of 1 with the gold scores
-        return None

@@ -13,7 +13,7 @@ from bench.eval.mteb_model import MtebEncoder
 class LoadedEncoder:
     """An encoder that is a model of mteb too: ``mteb.evaluate(encoder, tasks)`` takes it.
 
-    Everything else is the encoder's, its class for ``isinstance`` too. mteb is imported when it first asks.
+    All other attributes are the encoder's, its class for ``isinstance`` too. mteb's first call imports it.
 
     Args:
         encoder: The encoder.
@@ -32,17 +32,18 @@ class LoadedEncoder:
         progress: Progress | None = None,
         **about: Any,
     ) -> FloatArray:
-        """Encode sentences, see :class:`bench.encoder.Encoder`; or mteb's batches, where it says its task."""
+        """Encode sentences, see :class:`bench.encoder.Encoder`; with ``task_metadata`` mteb's batches."""
         if "task_metadata" in about:
             return self._mteb_model.encode(sentences, **about)  # type: ignore[arg-type]
         if about:
             raise TypeError(f"encode() got an unexpected keyword argument '{next(iter(about))}'")
-        if isinstance(sentences, str):  # whose characters would be encoded
+        if isinstance(sentences, str):  # it would encode the characters
             raise TypeError("encode() takes a list of sentences, not a single one")
         texts = list(sentences)
-        if wrong := [place for place, text in enumerate(texts) if not isinstance(text, str)]:
-            kind = type(texts[wrong[0]]).__name__
-            raise TypeError(f"encode() takes a list of sentences, and item {wrong[0]} is a {kind}")
+        for place, text in enumerate(texts):
+            if not isinstance(text, str):
+                kind = type(text).__name__
+                raise TypeError(f"encode() takes a list of sentences, and item {place} is a {kind}")
         return self.encoder.encode(texts, batch_tokens, progress)  # type: ignore[arg-type]
 
     @property  # type: ignore[misc]
@@ -52,7 +53,7 @@ class LoadedEncoder:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb writes of the model."""
+        """Mteb's description of the model."""
         return self._mteb_model.mteb_model_meta
 
     def similarity(self, one: Any, other: Any) -> Any:
@@ -68,7 +69,7 @@ class LoadedEncoder:
         return MtebEncoder(self.encoder, self._name, about=self._about)
 
     def __getattr__(self, name: str) -> Any:
-        """What else the encoder has."""
+        """Return an attribute of the encoder."""
         if name.startswith("_") or name == "encoder":
             raise AttributeError(name)
         return getattr(self.encoder, name)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
 
 HITS = (1, 3)
 _TIE = 1e-6
-_EQUAL = 1e-6
-"""Vectors that differ by a smaller share of their length, as float32 rounds, are equal."""
+_EQUAL = 1e-6  # share of their length by which equal vectors may differ, as float32 rounds
 _BLOCK = 256
 Vectors = NDArray[np.float64]
 
@@ -33,10 +32,10 @@ class RankSuite(Measure[RankTask]):
     """Mean reciprocal rank and hits of each positive pair's partner, by cosine and by Euclidean distance."""
 
     counted, metric, needs_torch, needs_vectors = "items", "mrr", False, True
-    moved_means = "Queries whose partner's rank by cosine changed most, by the reciprocal rank."
+    change_columns = "Queries whose partner's rank by cosine changed most, by the reciprocal rank."
 
     def load(self, source: DataSource) -> list[RankTask]:
-        """Make the task; see :func:`bench.data.suites.load_rank`."""
+        """Make the task."""
         return load_rank(self.name, source)
 
     def is_reference(self, task: RankTask) -> bool:
@@ -44,18 +43,20 @@ class RankSuite(Measure[RankTask]):
         return task.reference
 
     def sentences(self, tasks: Sequence[RankTask]) -> Iterator[str]:
-        """Yield the background, in which all pairs are."""
+        """Yield the background, which includes all pairs."""
         return (sentence for task in tasks for sentence in task.background)
 
     def measure(
         self, encoder: Encoder | PairScorer, tasks: Sequence[RankTask], setting: MeasureContext
     ) -> SuiteResult:
-        """Encode the background once and rank it for every query; kept are the ranks, by cosine first."""
+        """Encode the background once and rank it for every query; predictions are ranks, by cosine first."""
         if isinstance(encoder, PairScorer):
             raise BenchError("this method compares pairs and has no vectors to rank by")
-        found = embed_sentences(encoder, self.sentences(tasks), progress=setting.progress)
-        report_words(encoder, found.rows)
-        predictions = {task.id: np.concatenate(task_ranks(task, found)).astype(np.float32) for task in tasks}
+        embeddings = embed_sentences(encoder, self.sentences(tasks), progress=setting.progress)
+        report_words(encoder, embeddings.rows)
+        predictions: dict[str, FloatArray] = {}
+        for task in tasks:
+            predictions[task.id] = np.concatenate(task_ranks(task, embeddings)).astype(np.float32)
         return SuiteResult(_rank_scores(tasks, predictions), predictions)
 
     def rescore(
@@ -65,12 +66,7 @@ class RankSuite(Measure[RankTask]):
         return _rank_scores(tasks, predictions)
 
     def draws(
-        self,
-        task: RankTask,
-        rows: FloatArray,
-        record: RunRecord,
-        rng: np.random.Generator,
-        count: int,
+        self, task: RankTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
     ) -> NDArray[np.float64]:
         """Mean reciprocal rank by cosine in draws of pairs, both directions of a pair together."""
         from bench.stats.resampling import mean_draws
@@ -78,7 +74,7 @@ class RankSuite(Measure[RankTask]):
         reciprocal = np.stack([1 / _read_ranks(task, row)[0] for row in rows])
         return np.clip(mean_draws(reciprocal.reshape(len(rows), -1, 2).mean(2), rng, count), 0, 1)
 
-    def moved(
+    def find_changes(
         self, task: RankTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
         """Return the queries whose reciprocal rank changed most."""
@@ -86,56 +82,48 @@ class RankSuite(Measure[RankTask]):
 
         a, b = (_read_ranks(task, side)[0] for side in (one, other))
         change = 1 / b - 1 / a
-        rows = [row for row in np.argsort(-np.abs(change), kind="stable")[:count].tolist() if change[row]]
         return [
             ItemChange(row + 1, f"{change[row]:+.3f}", f"{a[row]:g}", f"{b[row]:g}", "1", task.queries[row])
-            for row in rows
+            for row in np.argsort(-np.abs(change), kind="stable")[:count].tolist()
+            if change[row]
         ]
 
 
-def task_ranks(task: RankTask, found: Embeddings) -> tuple[Vectors, Vectors]:
-    """Rank every query's partner in the background, by cosine and by Euclidean distance.
+def task_ranks(task: RankTask, embeddings: Embeddings) -> tuple[Vectors, Vectors]:
+    """Rank every query's partner in the background, by cosine and by Euclidean distance: (queries,) each.
 
-    The cosine is that of vectors less the background's mean, as the released code has it ("centralization");
-    the distance is of the vectors as they are, scaled up together where the longest is shorter than 1.
-
-    Args:
-        task: The task.
-        found: Vectors of its background.
-
-    Returns:
-        (queries,) ranks each, see :func:`partner_ranks`.
+    The cosine is that of vectors less the background's mean, "centralization" in the released code. The
+    distance is of the vectors as they are, scaled up together if the longest is shorter than 1.
 
     Raises:
         BenchError: all vectors are equal: everything ties, and each partner would have rank 1.
     """
-    vectors = found.vectors[[found.rows[sentence] for sentence in task.background]].astype(np.float64)
     rows = {sentence: row for row, sentence in enumerate(task.background)}
-    queries = np.array([[rows[one], rows[other]] for one, other in task.queries])
+    vectors = embeddings.vectors[[embeddings.rows[sentence] for sentence in task.background]].astype(
+        np.float64
+    )
+    queries = np.array([[rows[query], rows[partner]] for query, partner in task.queries])
     centred = vectors - vectors.mean(axis=0)
     lengths = np.linalg.norm(centred, axis=1, keepdims=True)
     size = np.linalg.norm(vectors, axis=1).max()
     if lengths.max() <= _EQUAL * size:
         raise BenchError("all vectors are equal, so no rank is defined (a collapsed encoder?)")
     centred /= np.maximum(lengths, 1e-8 * min(size, 1))
-    # What counts as a tie is small beside a length of 1, and would be all there is of shorter vectors
+    # the tolerance of ties is small for a length of 1, and as large as whole vectors that are shorter
     return partner_ranks(centred, queries), partner_ranks(vectors / min(size, 1), queries, distance=True)
 
 
 def partner_ranks(vectors: Vectors, queries: NDArray[np.intp], *, distance: bool = False) -> Vectors:
-    """Return the rank of each query's partner among all vectors, 1 for the best.
+    """Return the rank of each query's partner among all vectors, 1 for the best: float64 (queries,).
 
-    The rank is the number of vectors that are more similar to the query than its partner is, the query itself
-    among them, and at least 1: a partner that only the query beats has rank 1. Similarities that differ by
-    less than 1e-6 are equal, which is in the partner's favour.
+    The rank is the number of vectors that are more similar to the query than its partner, the query included,
+    and at least 1: a partner that only the query beats has rank 1. Similarities that differ by less than 1e-6
+    are equal, in the partner's favour.
 
     Args:
         vectors: (sentences, dim).
         queries: (queries, 2) rows of a query and its partner.
-        distance: Compare by Euclidean distance, else by the dot product.
-
-    Returns:
-        (queries,) float64.
+        distance: Compare by Euclidean distance, otherwise by the dot product.
 
     >>> unit = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
     >>> partner_ranks(unit, np.array([[0, 2], [0, 1]])).tolist()
@@ -144,33 +132,33 @@ def partner_ranks(vectors: Vectors, queries: NDArray[np.intp], *, distance: bool
     squares = np.einsum("ij,ij->i", vectors, vectors)
     ranks = np.empty(len(queries))
     for start in range(0, len(queries), _BLOCK):
-        asked, wanted = queries[start : start + _BLOCK].T
-        similar = vectors[asked] @ vectors.T
+        rows, partners = queries[start : start + _BLOCK].T
+        similar = vectors[rows] @ vectors.T
         if distance:
-            similar = -np.sqrt(np.maximum(squares[asked][:, None] + squares - 2 * similar, 0))
-        partner = similar[np.arange(len(asked)), wanted]
-        ranks[start : start + _BLOCK] = (similar > partner[:, None] + _TIE).sum(1)
+            similar = -np.sqrt(np.maximum(squares[rows][:, None] + squares - 2 * similar, 0))
+        own = similar[np.arange(len(rows)), partners]
+        ranks[start : start + _BLOCK] = (similar > own[:, None] + _TIE).sum(1)
     return np.maximum(ranks, 1)
 
 
-def _read_ranks(task: RankTask, kept: FloatArray) -> tuple[Vectors, Vectors]:
-    """Kept ranks by cosine and by distance; raises BenchError for a wrong number, or what is no rank."""
-    if kept.shape != (2 * task.items,):
-        raise BenchError(f"{len(kept)} ranks for {task.items} queries", where=task.id, expected="two a query")
-    ranks = kept.astype(np.float64)
+def _read_ranks(task: RankTask, predictions: FloatArray) -> tuple[Vectors, Vectors]:
+    """Return ranks by cosine and by distance; raises BenchError for a wrong number, or an impossible rank."""
+    if predictions.shape != (2 * task.items,):
+        what = f"{len(predictions)} ranks for {task.items} queries"
+        raise BenchError(what, where=task.id, expected="two a query")
+    ranks = predictions.astype(np.float64)
     if not ((ranks >= 1) & (ranks <= len(task.background)) & (ranks == np.floor(ranks))).all():
         raise BenchError("a prediction is not a rank", where=task.id)
     return ranks[: task.items], ranks[task.items :]
 
 
 def _rank_scores(tasks: Sequence[RankTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
-    """MRR and hits of each task by cosine ("all") and by distance ("l2"), and the average."""
+    """Return MRR and hits of each task by cosine ("all") and by distance ("l2"), and the average."""
     scores = []
     for task in tasks:
         for subset, ranks in zip((ALL, "l2"), _read_ranks(task, predictions[task.id]), strict=True):
-            scores.append(Score(task.id, subset, "mrr", float(np.mean(1 / ranks)), task.items))
-            scores += [
-                Score(task.id, subset, f"hits@{k}", float(np.mean(ranks <= k)), task.items) for k in HITS
-            ]
+            figures = {"mrr": float(np.mean(1 / ranks))}
+            figures |= {f"hits@{k}": float(np.mean(ranks <= k)) for k in HITS}
+            scores += [Score(task.id, subset, metric, value, task.items) for metric, value in figures.items()]
     average = suite_average(s.value for s in scores if (s.subset, s.metric) == (ALL, "mrr"))
     return (*scores, Score("avg", ALL, "mrr", average, len(tasks)))

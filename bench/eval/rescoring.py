@@ -1,4 +1,4 @@
-"""Scores computed again from predictions and gold, before anybody believes what a record says of itself."""
+"""Scores computed again from predictions and gold, to check those of a record."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bench.records.store import ResultStore
 
 @dataclass(frozen=True)
 class ScoreCheck:
-    """What predictions and gold say of a record's scores.
+    """A check of a record's scores against its predictions and gold.
 
     Args:
-        wrong: Scores that they contradict or that the suite doesn't have, in words.
+        wrong: Scores that contradict them or that the suite lacks, in words.
         checked: Number of scores that were computed again.
-        unchecked: Kinds of the suite's own scores of which no predictions are kept; one a score.
-        beside: The same of scores beside these, such as "dev accuracy".
+        unchecked: Kinds of the suite's own scores without predictions; one a score.
+        beside: The same of additional scores, such as "dev accuracy".
     """
 
     wrong: tuple[str, ...]
@@ -36,30 +36,23 @@ class ScoreCheck:
 
 
 def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
-    """Return the tasks that a record was measured on, by name.
-
-    Args:
-        record: The record.
-        data: Data folder; default BENCH_DATA, then ./data.
+    """Return the tasks of a record by name; ``data`` is by default BENCH_DATA, then ./data.
 
     Raises:
         InputError: an unknown suite, no data folder, or a suite from a file outside it.
-        NotComparableError: the data at hand are not those of the record, the suite has other tasks, or none
-            of its name can have come from a file.
+        NotComparableError: the data differ from those of the record, the suite has other tasks, or no file
+            can have its name.
     """
     folder = data_folder(data)
-    # any version of the data is accepted: the sha256 of each task is compared with the record's below
+    # any version of the data is accepted here, since the sha256 of each task is compared below
     world_seed = (record.world or {}).get("seed", DEFAULT_SEED)
     source = DataSource(folder, accept_changed=True, world_seed=world_seed)
     tasks = _load_suite(_locate_suite(record.suite, folder), source)
     for name in dict.fromkeys([*record.tasks, *tasks]):
-        if (
-            name not in tasks
-            or name not in record.tasks
-            or tasks[name].sha256 != record.tasks[name]["sha256"]
-        ):
+        task, facts = tasks.get(name), record.tasks.get(name)
+        if task is None or facts is None or task.sha256 != facts["sha256"]:
             raise NotComparableError(
-                f"{name} at hand is not the version that {record.method} was measured on",
+                f"{name} differs from the version that {record.method} was measured on",
                 where=f"suite {record.suite}",
                 hint="name the data with --data",
             )
@@ -67,9 +60,9 @@ def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTa
 
 
 def _locate_suite(suite: str, folder: Path | None) -> str:
-    """What loads a record's suite: of ``local:NAME`` the file NAME.toml in the data folder, and no other.
+    """Return ``local:NAME`` with NAME.toml of the data folder, ``contrast:NAME`` with NAME.txt there.
 
-    Of ``contrast:NAME`` it is NAME.txt. A record may name any file, but only who asks says which is opened.
+    A record may name any file, so only files of the data folder are opened.
     """
     kind, ending = (FILES, ".toml") if suite.startswith(FILES) else (CONTRAST_TEXT, ".txt")
     if not suite.startswith(kind):
@@ -77,23 +70,17 @@ def _locate_suite(suite: str, folder: Path | None) -> str:
     name = f"{suite.removeprefix(kind)}{ending}"
     file = folder / name if folder is not None and Path(name).name == name else None
     try:
-        there = folder is not None and file is not None and _is_below(file, folder)
+        if folder and file and file.resolve().is_relative_to(folder.resolve()) and file.exists():
+            return f"{kind}{file}"
     except OSError as error:
         raise NotComparableError(
             f"suite '{suite}' has a name that no file can have: {error.strerror}", where="--data"
         ) from error
-    if not there:
-        raise InputError(
-            f"suite '{suite}' came from a file that isn't in the data folder",
-            where="--data",
-            expected=f"the folder that holds its {ending}, which says that it may be read",
-        )
-    return f"{kind}{file}"
-
-
-def _is_below(file: Path, folder: Path) -> bool:
-    """True if there is such a file in a folder; raises OSError where there can't be one."""
-    return file.resolve().is_relative_to(folder.resolve()) and file.exists()
+    raise InputError(
+        f"suite '{suite}' came from a file that isn't in the data folder",
+        where="--data",
+        expected=f"the folder of its {ending} file",
+    )
 
 
 @cache
@@ -104,73 +91,57 @@ def _load_suite(name: str, source: DataSource) -> dict[str, SuiteTask]:
 def rescore_record(
     record: RunRecord, tasks: Mapping[str, SuiteTask], predictions: Mapping[str, FloatArray]
 ) -> ScoreCheck:
-    """Compute a record's scores again; those that no predictions give have to be known of the suite.
-
-    Args:
-        record: A finished record.
-        tasks: From :func:`tasks_of`.
-        predictions: Of the record.
-    """
-    said = {(s.task, s.subset, s.metric): (s.value, s.n) for s in record.scores}
+    """Compute a finished record's scores again; the suite must name those without predictions."""
+    recorded = {(s.task, s.subset, s.metric): (s.value, s.n) for s in record.scores}
     measure, listed = measure_of(record.suite), list(tasks.values())
     try:
-        found = measure.rescore(listed, dict(predictions), record)
+        rescored = measure.rescore(listed, dict(predictions), record)
     except BenchError as error:
         return ScoreCheck((str(error),), 0)
     wrong = list(check_average(record, listed))
-    for score in found:
+    for score in rescored:
         name = score.task, score.subset, score.metric
-        value, n = said.pop(name, (None, 0))
+        value, n = recorded.pop(name, (None, 0))
         if value is None or n != score.n or abs(value - score.value) > TOLERANCE:
             given = f"its predictions give {score.value!r} ({score.n})"
             wrong.append(f"{' '.join(name)} is {value!r} ({n}), {given}")
-    again = {score.task for score in found}  # of such a task the suite's own scores are all computed
-    own = {name for name in measure.own_scores(listed, record) if name[0] not in again}
+    complete = {score.task for score in rescored}  # tasks whose own scores are all computed
+    own = {name for name in measure.own_scores(listed, record) if name[0] not in complete}
     beside = measure.side_scores(listed, record) - own
-    odd = (name for name in said if name not in own | beside)
-    wrong += [f"suite {record.suite} has no score {' '.join(name)}" for name in odd]
-    return ScoreCheck(tuple(wrong), len(found), _score_kinds(said, own), _score_kinds(said, beside))
+    unknown = [name for name in recorded if name not in own | beside]
+    wrong += [f"suite {record.suite} has no score {' '.join(name)}" for name in unknown]
+    kinds = _score_kinds(recorded, own), _score_kinds(recorded, beside)
+    return ScoreCheck(tuple(wrong), len(rescored), *kinds)
 
 
 def check_average(record: RunRecord, tasks: Sequence[SuiteTask] = ()) -> Iterator[str]:
-    """Yield that a record's average, which tables show, is of another metric than its suite's.
+    """Yield an error if a record's average has another metric than its suite's.
 
-    Args:
-        record: A finished record.
-        tasks: Its suite's; without them nothing is known of what mteb measures.
+    Without the suite's tasks any metric of mteb passes.
     """
     metric = measure_of(record.suite).main_metric(tasks)
     if metric and record.metric != metric:
         yield f"its average is of {record.metric}, and that of suite {record.suite} is of {metric}"
 
 
-def _score_kinds(said: Mapping[ScoreName, object], of: Set[ScoreName]) -> tuple[str, ...]:
-    return tuple(f"{subset} {metric}" for task, subset, metric in said if (task, subset, metric) in of)
+def _score_kinds(recorded: Mapping[ScoreName, object], names: Set[ScoreName]) -> tuple[str, ...]:
+    return tuple(f"{name[1]} {name[2]}" for name in recorded if name in names)
 
 
 def load_sound_predictions(store: ResultStore, record: RunRecord, data: Path | None) -> dict[str, FloatArray]:
-    """Return a record's predictions if its scores are what they and the gold scores give.
-
-    Args:
-        store: The record's campaign.
-        record: A finished record.
-        data: As in :func:`tasks_of`, which says what is raised for them.
+    """Return a finished record's predictions if they and the gold scores give its scores.
 
     Raises:
+        InputError, NotComparableError: as :func:`load_record_tasks`.
         DataError: predictions that are missing, or scores that they contradict.
     """
-    return _check_predictions(store, record, load_record_tasks(record, data))
-
-
-def _check_predictions(
-    store: ResultStore, record: RunRecord, tasks: Mapping[str, SuiteTask]
-) -> dict[str, FloatArray]:
+    tasks = load_record_tasks(record, data)
     predictions = store.predictions(record)
-    found = rescore_record(record, tasks, predictions)
-    if found.wrong:
-        more = f" (and {len(found.wrong) - 1} more)" if len(found.wrong) > 1 else ""
+    wrong = rescore_record(record, tasks, predictions).wrong
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise DataError(
-            f"{found.wrong[0]}{more}: the record was edited, or scored by another program",
+            f"{wrong[0]}{more}: the record was edited, or scored by another program",
             where=str(store.path(record.place)),
             hint="bench verify lists all; delete the record and run the cell again",
         )

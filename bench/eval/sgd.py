@@ -1,6 +1,6 @@
 """SentEval's own fitting procedure: mini-batch Adam with early stopping on a validation set, in float32.
 
-On CUDA the host waits once a round, to see whether all fits have stopped, and for the weights.
+On CUDA the host waits once a round, for the stopped fits, and for the weights.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class ClassifierSettings:
     Args:
         optim: "adam" (learning rate 1e-3) or "rmsprop" (1e-2).
         batch_size: Rows of a step.
-        tenacity: Evaluations without a better accuracy that are forgiven, over the whole fit.
+        tenacity: Allowed evaluations without a better accuracy, over the whole fit.
         epoch_size: Passes over the data between evaluations.
-        max_epoch: Passes after which no further round begins.
+        max_epoch: Passes after which the last round begins.
     """
 
     optim: str = "adam"
@@ -55,33 +55,27 @@ def fit_sgd(
     settings: ClassifierSettings = ClassifierSettings(),
     seed: int = 1111,
 ) -> NDArray[np.float64]:
-    """Fit one logistic regression for each regularisation, side by side on the same batches.
+    """Fit a logistic regression for each regularisation, side by side: float64 (regs, classes, dim + 1).
 
     SentEval seeds every fit alike, so fits that differ only in regularisation start from the same weights
     and see the same batches. A step descends along the gradient of mean cross-entropy + reg (W, b). After
-    every ``epoch_size`` passes the validation accuracy is measured; the best weights are kept.
+    every ``epoch_size`` passes the validation accuracy is measured; the best weights are kept, the bias last.
 
     Args:
-        features: (n, dim); the device of a float32 tensor is where the fits are computed.
+        features: (n, dim); a float32 tensor's device computes the fits.
         labels: (n,), 0 to classes - 1.
         classes: Number of classes.
-        rows: Rows to learn from.
+        rows: Training rows.
         validation: Rows to stop by; None sets a random 5% of the training rows aside.
         regs: Regularisations.
-        settings: Optimiser, batch and stopping.
+        settings: Optimiser, batch and stopping; an unknown optimiser raises InputError.
         seed: Of the initial weights and of the order of rows.
-
-    Returns:
-        float64 (regs, classes, dim + 1), the bias last.
-
-    Raises:
-        InputError: an unknown optimiser.
     """
     order = np.random.RandomState(seed)  # SentEval's stream of permutations
     if validation is None:
         shuffled, cut = order.permutation(len(rows)), int(_VALIDATION_SHARE * len(rows))
         rows, validation = rows[shuffled[cut:]], rows[shuffled[:cut]]
-    (x, y), (valid_x, valid_y) = (_select_tensors(features, labels, some) for some in (rows, validation))
+    (x, y), (valid_x, valid_y) = (_select_tensors(features, labels, part) for part in (rows, validation))
     onehot = (y[:, None] == torch.arange(classes, device=x.device)).float()
     weights = send_tensor(_initial_weights(x.shape[1] - 1, classes, seed), x.device).repeat(len(regs), 1, 1)
     decay = send_tensor(torch.tensor(regs), x.device).view(-1, 1, 1)
@@ -90,10 +84,11 @@ def fit_sgd(
     patience, stopped = torch.zeros_like(best_accuracy), torch.zeros_like(best_accuracy, dtype=torch.bool)
     for _ in range(0, settings.max_epoch + 1, settings.epoch_size):
         for _ in range(settings.epoch_size):
-            for batch in torch.split(_permute_rows(order, len(rows), x.device), settings.batch_size):
-                here = x[batch]
-                p = (weights @ here.T).softmax(1)  # (regs, classes, batch)
-                gradient = (p - onehot[batch].T) @ here / len(batch)
+            sequence = send_tensor(torch.from_numpy(order.permutation(len(rows))), x.device)
+            for batch in torch.split(sequence, settings.batch_size):
+                inputs = x[batch]
+                p = (weights @ inputs.T).softmax(1)  # (regs, classes, batch)
+                gradient = (p - onehot[batch].T) @ inputs / len(batch)
                 update(weights, gradient.addcmul_(decay, weights))
         accuracy = ((weights @ valid_x.T).argmax(1) == valid_y).float().mean(1)
         better = (accuracy > best_accuracy) & ~stopped
@@ -104,10 +99,6 @@ def fit_sgd(
         if stopped.all():
             break
     return best.double().cpu().numpy()
-
-
-def _permute_rows(order: np.random.RandomState, count: int, device: torch.device) -> Tensor:
-    return send_tensor(torch.from_numpy(order.permutation(count)), device)
 
 
 def _select_tensors(
@@ -122,7 +113,7 @@ def _select_tensors(
 
 
 def _initial_weights(dim: int, classes: int, seed: int) -> Tensor:
-    """Weights and bias as torch's linear layer draws them, (classes, dim + 1)."""
+    """Draw weights and bias as torch's linear layer does, (classes, dim + 1)."""
     generator = torch.Generator().manual_seed(seed)
     bound = dim**-0.5
     weight = torch.empty(classes, dim).uniform_(-bound, bound, generator=generator)
@@ -131,7 +122,7 @@ def _initial_weights(dim: int, classes: int, seed: int) -> Tensor:
 
 
 def _make_optimiser(name: str, weights: Tensor) -> Update:
-    """Adam or RMSprop with torch's defaults."""
+    """Return Adam or RMSprop with torch's defaults."""
     first, second = torch.zeros_like(weights), torch.zeros_like(weights)
     steps = 0
 

@@ -11,20 +11,16 @@ from scipy.stats import rankdata
 from bench.data.tasks import PairSubset, PairTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, WordCounter
 from bench.errors import BenchError
-from bench.eval.embeddings import Embeddings, compare_pairs, distinct_sentences, embed_sentences, report_words
+from bench.eval.embeddings import compare_pairs, distinct_sentences, embed_sentences, report_words
 from bench.records.record import ALL, Score
 
 
 def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> float:
-    """Spearman's rank correlation with average ranks for ties, in [-1, 1].
-
-    Args:
-        predicted: (n,) similarities.
-        gold: (n,) gold scores.
+    """Spearman's rank correlation of (n,) similarities with gold scores, ties by average rank, in [-1, 1].
 
     Raises:
-        BenchError: fewer than two pairs, a value that is not finite, or one side constant: the correlation
-            is undefined then, and no number takes its place.
+        BenchError: fewer than two pairs, a value that is not finite, or equal values on one side: the
+            correlation is undefined.
 
     >>> round(spearman(np.array([0.1, 0.4, 0.3, 0.9]), np.array([1.0, 2.0, 3.0, 4.0])), 6)
     0.8
@@ -34,14 +30,14 @@ def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> flo
     if not np.isfinite(predicted).all():
         raise BenchError("a prediction is not finite, so the correlation is undefined")
     # from 1.18 on scipy ranks float32 in float32, whose sums err in the eighth digit
-    x, y = (rankdata(np.asarray(each, dtype=np.float64)) for each in (predicted, gold))
+    x, y = (rankdata(np.asarray(side, dtype=np.float64)) for side in (predicted, gold))
     x -= x.mean()
     y -= y.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))
     if scale == 0:
-        side = "gold scores" if not (y @ y) else "predictions"
+        side, expected = ("predictions", None) if y @ y else ("gold scores", "gold scores that differ")
         what = f"all {len(gold)} {side} are equal, so the correlation is undefined"
-        raise BenchError(what, expected="gold scores that differ" if side == "gold scores" else None)
+        raise BenchError(what, expected=expected)
     return float(np.clip((x @ y) / scale, -1.0, 1.0))
 
 
@@ -55,11 +51,11 @@ def predict_similarities(
     """Return float32 (pairs,) similarities a task, in its order; every distinct sentence is encoded once.
 
     Raises:
-        BenchError: all vectors are equal, or of word vectors no word has one.
+        BenchError: all vectors are equal, or word vectors have no word of the text.
     """
     pairs = {task.id: list(task.all_pairs()) for task in tasks}
+    predictions = {}
     if isinstance(encoder, PairScorer):
-        predictions = {}
         for task_id, task_pairs in pairs.items():
             predictions[task_id] = compare_pairs(encoder, *_split_pairs(task_pairs))
             if progress:
@@ -70,13 +66,21 @@ def predict_similarities(
         encoder, _pair_sentences(pairs), batch_tokens=batch_tokens, progress=progress
     )
     report_words(encoder, embeddings.rows)
-    predictions = {
-        task_id: embeddings.cosine(*_split_pairs(task_pairs)).astype(np.float32)
-        for task_id, task_pairs in pairs.items()
-    }
+    for task_id, task_pairs in pairs.items():
+        predictions[task_id] = embeddings.cosine(*_split_pairs(task_pairs)).astype(np.float32)
     for task_id, values in predictions.items():
-        if len(values) > 1 and np.ptp(values) == 0:
-            _explain_equal_predictions(encoder, embeddings, task_id, pairs[task_id])
+        if len(values) < 2 or np.ptp(values):
+            continue
+        if embeddings.all_equal:
+            raise BenchError(
+                "all predictions are equal, so the correlation is undefined (a collapsed encoder?)"
+            )
+        if isinstance(encoder, WordCounter):
+            try:
+                encoder.cover(distinct_sentences(_pair_sentences({task_id: pairs[task_id]})))
+            except BenchError as error:
+                where = f"{task_id}: {error.where}" if error.where else task_id
+                raise BenchError(error.what, where=where, expected=error.expected, hint=error.hint) from error
     return predictions
 
 
@@ -84,8 +88,8 @@ def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
     """Score one task from its predictions.
 
     Returns:
-        Spearman "all" (all pairs in one correlation), each subset's, and where there are several their "mean"
-        and "wmean" (weighted by pairs).
+        Spearman "all" (all pairs in one correlation). Several subsets have one each, and their "mean" and
+        "wmean" (weighted by pairs).
 
     Raises:
         BenchError: a wrong number of predictions, or an undefined correlation.
@@ -110,38 +114,31 @@ def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
         return scores
     sizes = [len(part) for part in gold]
     parts = np.split(predictions, np.cumsum(sizes)[:-1])
-    values = [
-        _task_spearman(part, part_gold, f"{task.id}, {subset.name}", [subset])
-        for part, part_gold, subset in zip(parts, gold, task.subsets, strict=True)
-    ]
-    scores += [
-        Score(task.id, subset.name, "spearman", value, size)
-        for subset, value, size in zip(task.subsets, values, sizes, strict=True)
-    ]
+    values = []
+    for part, part_gold, subset in zip(parts, gold, task.subsets, strict=True):
+        values.append(_task_spearman(part, part_gold, f"{task.id}, {subset.name}", [subset]))
+        scores.append(Score(task.id, subset.name, "spearman", values[-1], len(part)))
     scores.append(Score(task.id, "mean", "spearman", float(np.mean(values)), task.pairs))
     scores.append(Score(task.id, "wmean", "spearman", float(np.average(values, weights=sizes)), task.pairs))
     return scores
 
 
 def dev_spearman(encoder: Encoder, task: PairTask, select: str = "cosine") -> float:
-    """Spearman over all pairs of a dev set, for choosing a checkpoint.
+    """Spearman over all pairs of a dev set, to select a checkpoint; raises BenchError if it is undefined.
 
     Args:
         encoder: The encoder.
         task: The dev set.
         select: "cosine", or "best_of_four": the largest of cosine, dot product and the negative Euclidean and
             Manhattan distances (the selection in UNSEE's released code).
-
-    Raises:
-        BenchError: an undefined correlation.
     """
     if select == "cosine":
         return score_task(task, predict_similarities(encoder, [task])[task.id])[0].value
     first, second = _split_pairs(list(task.all_pairs()))
     embeddings = embed_sentences(encoder, (*first, *second))
     gold = np.concatenate([np.asarray(subset.gold) for subset in task.subsets])
-    found = [embeddings.cosine(first, second), *embeddings.unnormalised(first, second)]
-    return max(_task_spearman(similarities, gold, task.id, task.subsets) for similarities in found)
+    similarities = [embeddings.cosine(first, second), *embeddings.unnormalised(first, second)]
+    return max(_task_spearman(values, gold, task.id, task.subsets) for values in similarities)
 
 
 def score_suite(tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
@@ -151,24 +148,10 @@ def score_suite(tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray]
     return (*scores, Score("avg", ALL, "spearman", average, len(tasks)))
 
 
-def _explain_equal_predictions(
-    encoder: Encoder, embeddings: Embeddings, task_id: str, pairs: list[tuple[str, str]]
-) -> None:
-    """Raise BenchError with the reason of a task's equal predictions, where the vectors show it."""
-    if embeddings.all_equal:
-        raise BenchError("all predictions are equal, so the correlation is undefined (a collapsed encoder?)")
-    if isinstance(encoder, WordCounter):
-        try:
-            encoder.cover(distinct_sentences(sentence for pair in pairs for sentence in pair))
-        except BenchError as error:
-            where = f"{task_id}: {error.where}" if error.where else task_id
-            raise BenchError(error.what, where=where, expected=error.expected, hint=error.hint) from error
-
-
 def _task_spearman(
     predicted: NDArray[np.floating], gold: NDArray[np.floating], where: str, subsets: Sequence[PairSubset]
 ) -> float:
-    """Spearman's correlation; raises BenchError with task and files where it is undefined."""
+    """Spearman's correlation; raises BenchError with task and files if it is undefined."""
     try:
         return spearman(predicted, gold)
     except BenchError as error:
@@ -178,7 +161,7 @@ def _task_spearman(
 
 
 def _pair_sentences(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
-    return (sentence for of_task in pairs.values() for pair in of_task for sentence in pair)
+    return (sentence for task_pairs in pairs.values() for pair in task_pairs for sentence in pair)
 
 
 def _split_pairs(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:

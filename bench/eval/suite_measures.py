@@ -1,4 +1,4 @@
-"""From a suite's name to what measures it: the only place that looks at the name."""
+"""From a suite's name to its measure: the only place that looks at the name."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ SuiteTask = PairTask | LabelledTask | MtebTask | ContrastTask | RankTask
 
 
 def measure_of(name: str) -> Measure[Any]:
-    """Return what measures a suite; an unknown name is refused when its tasks are loaded.
-
-    Args:
-        name: As in ``--suite`` or in a record.
-    """
+    """Return the measure of a suite named as in ``--suite``; loading its tasks refuses an unknown name."""
     if is_mteb(name):
         return MtebSuite(name)
     if is_contrast(name):

@@ -1,7 +1,7 @@
 """SentEval's transfer tasks: logistic regression on frozen embeddings, under its protocol.
 
-Folds, their order and the choice of the regularisation are SentEval's to the letter: samples sorted by length
-and label before they are folded (seed 1111), the grid value with the best validation accuracy rounded to two
+Folds, their order and the choice of the regularisation are exactly SentEval's: samples sorted by length and
+label before they are folded (seed 1111), the grid value with the best validation accuracy rounded to two
 decimals of a percentage, the smallest at ties. Scores are kept unrounded.
 """
 
@@ -35,6 +35,8 @@ from bench.nn.tokens import send_tensor
 
 REGS = (1e-5, 1e-4, 1e-3, 1e-2)
 SOLVERS = ("exact", "sgd")
+Fits = tuple[list[float], list[float], list[float], Labels]
+"""Validation accuracies, test accuracies and chosen regularisations by outer fold; predicted classes."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Fold:
-    """Rows to learn from, rows to validate on (None where nothing is chosen), and regularisations to fit."""
+    """Training rows, validation rows (None for a final fit), and regularisations to fit."""
 
     train: Rows
     validation: Rows | None
@@ -65,7 +67,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class TransferResult:
-    """What one task gave; accuracies in 0 to 1.
+    """The result of one task; accuracies in 0 to 1.
 
     Args:
         dev: Validation accuracy of the chosen regularisation, one for each outer fold.
@@ -75,7 +77,7 @@ class TransferResult:
         gold: Its class.
         n_dev: Items behind ``dev``.
         fits: Number of fits.
-        gradient: Largest gradient norm of a fit, None where the solver doesn't promise one.
+        gradient: Largest gradient norm of the exact solver's fits, None of sgd.
         classes: Names of the classes.
     """
 
@@ -108,7 +110,7 @@ class Fitter:
         labels: (n,), 0 to classes - 1.
         classes: Number of classes.
         protocol: The solver and its settings.
-        device: Where to fit, "cpu" or "cuda", which gets the features once; with "mps" the CPU fits.
+        device: "cpu" or "cuda", which gets the features once; with "mps" the CPU fits.
     """
 
     def __init__(
@@ -122,140 +124,128 @@ class Fitter:
         self.features, self.labels, self.classes, self.protocol = features, labels, classes, protocol
         self.fits = 0
         self.gradient: float | None = None
-        self._exact = self._sent = None
+        self._exact = self._tensor = None
         if protocol.solver == "exact":
             self._exact = LogisticSolver(features, labels, classes, device)
-        elif (where := float64_device(device)) != "cpu":
-            self._sent = send_tensor(torch.from_numpy(np.asarray(features, dtype=np.float32)), where)
+        elif (device64 := float64_device(device)) != "cpu":
+            self._tensor = send_tensor(torch.from_numpy(np.asarray(features, dtype=np.float32)), device64)
 
     def weights(self, folds: Sequence[Fold]) -> list[NDArray[np.float64]]:
         """Return (regs, classes, dim + 1) for each fold; the exact solver fits all folds together."""
         self.fits += sum(len(fold.regs) for fold in folds)
         if self._exact is None:
             settings, seed = self.protocol.classifier, self.protocol.seed
-            features = self.features if self._sent is None else self._sent
-            data = features, self.labels, self.classes
+            data = self.features if self._tensor is None else self._tensor, self.labels, self.classes
             return [
                 fit_sgd(*data, fold.train, fold.validation, fold.regs, settings=settings, seed=seed)
                 for fold in folds
             ]
-        flat = [(fold.train, reg) for fold in folds for reg in fold.regs]
-        solution = self._exact.fit([rows for rows, _ in flat], [reg for _, reg in flat])
+        rows: list[Rows] = []
+        for fold in folds:
+            rows += [fold.train] * len(fold.regs)
+        solution = self._exact.fit(rows, [reg for fold in folds for reg in fold.regs])
         self.gradient = max(self.gradient or 0.0, float(solution.gradients.max()))
         return np.split(solution.weights, np.cumsum([len(fold.regs) for fold in folds])[:-1])
 
     def predict(self, weights: NDArray[np.float64], rows: Rows) -> Labels:
-        """Predicted class of rows, (..., rows) for weights (..., classes, dim + 1)."""
+        """Predict the class of rows, (..., rows) for weights (..., classes, dim + 1)."""
         logits = weights[..., :-1] @ self.features[rows].T + weights[..., -1:]
-        found: Labels = logits.argmax(-2)
-        return found
+        classes: Labels = logits.argmax(-2)
+        return classes
 
     def accuracies(self, weights: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
         """Accuracy of each of (regs, classes, dim + 1) on rows."""
-        found: NDArray[np.float64] = (self.predict(weights, rows) == self.labels[rows]).mean(-1)
-        return found
+        accuracies: NDArray[np.float64] = (self.predict(weights, rows) == self.labels[rows]).mean(-1)
+        return accuracies
 
 
-def cross_validate(fitter: Fitter) -> tuple[list[float], list[float], list[float], Labels]:
-    """Nested cross-validation over all rows (MR, CR, SUBJ, MPQA).
-
-    Returns:
-        For each outer fold the validation accuracy, the test accuracy and the regularisation; and the
-        predicted class of every row.
-    """
-    everything = np.arange(len(fitter.labels))
-    outer = stratified_folds(everything, fitter.labels, fitter.protocol.kfold, SEED)
-    inner = [
-        Fold(train, validation)
-        for rest, _ in outer
-        for train, validation in stratified_folds(rest, fitter.labels, fitter.protocol.kfold, SEED)
-    ]
-    found = _validate_folds(fitter, inner)[1].reshape(len(outer), -1, len(REGS)).mean(1)
-    chosen = [_choose_reg(accuracies) for accuracies in found]
-    refits = fitter.weights(
-        [Fold(rest, None, (REGS[i],)) for (rest, _), i in zip(outer, chosen, strict=True)]
-    )
-    predictions = np.empty_like(fitter.labels)
+def cross_validate(fitter: Fitter) -> Fits:
+    """Nested cross-validation over all rows (MR, CR, SUBJ, MPQA), which predicts the class of every row."""
+    kfold, labels = fitter.protocol.kfold, fitter.labels
+    outer = stratified_folds(np.arange(len(labels)), labels, kfold, SEED)
+    inner = [Fold(*fold) for rest, _ in outer for fold in stratified_folds(rest, labels, kfold, SEED)]
+    accuracies = _validate_folds(fitter, inner)[1].reshape(len(outer), -1, len(REGS)).mean(1)
+    chosen = [_choose_reg(row) for row in accuracies]
+    regs = [REGS[i] for i in chosen]
+    folds = [Fold(rest, None, (reg,)) for (rest, _), reg in zip(outer, regs, strict=True)]
+    predictions = np.empty_like(labels)
     test = []
-    for (_, held_out), (weights,) in zip(outer, refits, strict=True):
+    for (_, held_out), (weights,) in zip(outer, fitter.weights(folds), strict=True):
         predictions[held_out] = fitter.predict(weights, held_out)
-        test.append(float((predictions[held_out] == fitter.labels[held_out]).mean()))
-    dev = [float(accuracies[i]) for accuracies, i in zip(found, chosen, strict=True)]
-    return dev, test, [REGS[i] for i in chosen], predictions
+        test.append(float((predictions[held_out] == labels[held_out]).mean()))
+    dev = [float(row[i]) for row, i in zip(accuracies, chosen, strict=True)]
+    return dev, test, regs, predictions
 
 
-def select_and_test(
-    fitter: Fitter, rows: Mapping[str, Rows]
-) -> tuple[list[float], list[float], list[float], Labels]:
-    """Choose on the dev split (SST), else on folds of the training split (TREC, MRPC); see :func:`nested`.
+def select_and_test(fitter: Fitter, rows: Mapping[str, Rows]) -> Fits:
+    """Choose on the dev split (SST) or on folds of the training split (TREC, MRPC), and test.
 
-    The fit that is chosen on a dev split is the one that is tested, else one on the whole training split is.
+    On a dev split the chosen fit is tested, and after folds a fit on the whole training split.
     """
     train, test = rows["train"], rows["test"]
-    if "dev" in rows:
-        folds = [Fold(train, rows["dev"])]
-    else:
+    folds = [Fold(train, rows.get("dev"))]
+    if "dev" not in rows:
         split = stratified_folds(train, fitter.labels, fitter.protocol.kfold, fitter.protocol.seed)
         folds = [Fold(*fold) for fold in split]
     fits, accuracies = _validate_folds(fitter, folds)
-    found = accuracies.mean(0)
-    chosen = _choose_reg(found)
+    means = accuracies.mean(0)
+    chosen = _choose_reg(means)
     weights = fits[0][chosen] if "dev" in rows else fitter.weights([Fold(train, None, (REGS[chosen],))])[0][0]
     predictions = fitter.predict(weights, test)
     right = float((predictions == fitter.labels[test]).mean())
-    return [float(found[chosen])], [right], [REGS[chosen]], predictions
+    return [float(means[chosen])], [right], [REGS[chosen]], predictions
 
 
 def run_transfer_task(
     task: LabelledTask, vectors: Embeddings, protocol: Protocol, device: str = "cpu"
 ) -> TransferResult:
-    """Evaluate one task on the vectors of its sentences.
-
-    Pairs have the features |u - v| and u * v.
+    """Evaluate one task on the vectors of its sentences; pairs have the features |u - v| and u * v.
 
     Args:
         task: The task.
         vectors: Of its sentences.
-        protocol: How it is fitted.
-        device: Where the encoder is, "cpu", "cuda" or "mps"; see :class:`Fitter`.
+        protocol: The solver and its settings.
+        device: The encoder's, "cpu", "cuda" or "mps"; see :class:`Fitter`.
 
     Raises:
         BenchError: vectors that can't be classified, or a solver that doesn't converge; names the task.
     """
-    try:
-        return _run_on_features(task, vectors, protocol, device)
-    except BenchError as error:
-        raise BenchError(error.what, where=task.id, expected=error.expected, hint=error.hint) from error
-
-
-def _run_on_features(
-    task: LabelledTask, vectors: Embeddings, protocol: Protocol, device: str
-) -> TransferResult:
     items = build_layout(task)
+    labels, rows = items.labels, items.rows
     ordered = zip(items.splits, items.orders, strict=True)
     features = np.concatenate([_split_features(split, vectors)[order] for split, order in ordered])
-    labels, rows = items.labels, items.rows
-    fitter = Fitter(features, labels, len(items.classes), protocol, device)
-    dev, test, regs, predictions = cross_validate(fitter) if items.folded else select_and_test(fitter, rows)
+    try:
+        fitter = Fitter(features, labels, len(items.classes), protocol, device)
+        dev, test, regs, predictions = (
+            cross_validate(fitter) if items.folded else select_and_test(fitter, rows)
+        )
+    except BenchError as error:
+        raise BenchError(error.what, where=task.id, expected=error.expected, hint=error.hint) from error
     n_dev = len(labels) if items.folded else len(rows.get("dev", rows["train"]))
     tested, order = items.tested
     return TransferResult(
-        tuple(dev), tuple(test), tuple(regs), restore_order(predictions, order), restore_order(labels[tested], order),
-        n_dev, fitter.fits, fitter.gradient, items.classes,
-    )  # fmt: skip
+        tuple(dev),
+        tuple(test),
+        tuple(regs),
+        restore_order(predictions, order),
+        restore_order(labels[tested], order),
+        n_dev,
+        fitter.fits,
+        fitter.gradient,
+        items.classes,
+    )
 
 
 def _validate_folds(
     fitter: Fitter, folds: Sequence[Fold]
 ) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
-    """Weights of each fold, and their validation accuracy, (folds, regs)."""
+    """Return the weights of each fold, and their validation accuracy, (folds, regs)."""
     fits = fitter.weights(folds)
-    found = [
-        fitter.accuracies(weights, fold.validation)
-        for weights, fold in zip(fits, folds, strict=True)
-        if fold.validation is not None
-    ]
-    return fits, np.stack(found)
+    accuracies = []
+    for weights, fold in zip(fits, folds, strict=True):
+        if fold.validation is not None:
+            accuracies.append(fitter.accuracies(weights, fold.validation))
+    return fits, np.stack(accuracies)
 
 
 def _choose_reg(accuracies: NDArray[np.float64]) -> int:

@@ -23,19 +23,16 @@ T = TypeVar("T", bound=np.generic)
 
 
 def stratified_folds(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """Stratified folds of rows, those of scikit-learn's StratifiedKFold with shuffling.
+    """Return training rows and held-out rows of each fold, as scikit-learn's StratifiedKFold shuffles them.
 
-    Rows in the order of their classes are dealt out to the folds in turn; that says how many of a class each
-    fold has. Which ones is shuffled class by class, the classes in the order of their first rows.
+    Rows in the order of their classes are dealt out to the folds in turn, which fixes each fold's number of a
+    class. A shuffle class by class, in the order of their first rows, assigns the rows.
 
     Args:
         rows: The rows.
         labels: Class of every row of the features.
-        k: Number of folds.
+        k: Number of folds, at least 2.
         seed: Seed.
-
-    Returns:
-        (training rows, held-out rows) of each fold.
 
     Raises:
         BenchError: a class with fewer than k rows, or fewer than two folds.
@@ -51,14 +48,14 @@ def stratified_folds(rows: Rows, labels: Labels, k: int, seed: int) -> list[tupl
     )
     if counts.min() < k:
         raise BenchError(f"a class has {counts.min()} item(s)", expected=f"at least {k}, one for each fold")
-    known = np.argsort(np.argsort(firsts))[inverse]
-    dealt = np.sort(known)
+    classes = np.argsort(np.argsort(firsts))[inverse]
+    dealt = np.sort(classes)
     order = np.random.RandomState(seed)  # scikit-learn's stream
     fold = np.empty(len(rows), dtype=np.intp)
-    for one in range(len(firsts)):
-        of_class = np.repeat(np.arange(k), [int((dealt[i::k] == one).sum()) for i in range(k)])
-        order.shuffle(of_class)
-        fold[known == one] = of_class
+    for number in range(len(firsts)):
+        folds = np.repeat(np.arange(k), [int((dealt[i::k] == number).sum()) for i in range(k)])
+        order.shuffle(folds)
+        fold[classes == number] = folds
     return [(rows[fold != i], rows[fold == i]) for i in range(k)]
 
 
@@ -82,12 +79,12 @@ class TaskLayout:
 
     @property
     def folded(self) -> bool:
-        """True if the items are tested in folds, not in a split of their own."""
+        """True if the items are tested in folds instead of a test split."""
         return "test" not in self.rows
 
     @property
     def tested(self) -> tuple[Rows, Rows]:
-        """Rows of the items that are tested, and the task's order of them."""
+        """Rows of the tested items, and the task's order of them."""
         names = list(self.rows)
         position = 0 if self.folded else names.index("test")
         return self.rows[names[position]], self.orders[position]
@@ -95,28 +92,28 @@ class TaskLayout:
 
 def build_layout(task: LabelledTask) -> TaskLayout:
     """Lay out a task's items."""
-    classes = tuple(sorted({label for split in task.splits for label in split.labels}))
-    known = {label: number for number, label in enumerate(classes)}
+    names = sorted({label for split in task.splits for label in split.labels})
+    numbers = {label: number for number, label in enumerate(names)}
     folded = not {"train", "test"} <= task.counts.keys()
     splits = (merge_splits(task.splits),) if folded else task.splits
-    orders = tuple(order_by_length(split, known) for split in splits)
-    labels = [np.array([known[x] for x in s.labels])[order] for s, order in zip(splits, orders, strict=True)]
-    ends = np.cumsum([len(order) for order in orders])
-    rows = np.split(np.arange(ends[-1]), ends[:-1])
-    names = (split.name for split in splits)
-    return TaskLayout(classes, splits, orders, np.concatenate(labels), dict(zip(names, rows, strict=True)))
+    labels, orders, rows, end = [], [], {}, 0
+    for split in splits:
+        orders.append(order_by_length(split, numbers))
+        labels.append(np.array([numbers[label] for label in split.labels])[orders[-1]])
+        rows[split.name] = np.arange(end, end + len(split.labels))
+        end += len(split.labels)
+    return TaskLayout(tuple(names), splits, tuple(orders), np.concatenate(labels), rows)
 
 
 @dataclass(frozen=True)
 class ScoredItems:
-    """The items of a task that are tested, in the task's order.
+    """The tested items of a task, in the task's order.
 
     Args:
         classes: Names of the classes.
         items: The items; those of all splits, if the task is folded.
         gold: (items,) number of each item's class.
-        weights: (items,) what each counts, 1 on average: the accuracy of a folded task is the mean over
-            folds, which aren't all of one size.
+        weights: (items,) 1 on average: a folded task's accuracy is the mean over folds of different sizes.
     """
 
     classes: tuple[str, ...]
@@ -127,33 +124,23 @@ class ScoredItems:
 
 @lru_cache(maxsize=16)
 def scored_items(task: LabelledTask, kfold: int = KFOLD) -> ScoredItems:
-    """Return the items of a task that are tested.
-
-    Args:
-        task: The task.
-        kfold: Outer folds of a task without a test split.
+    """Return the tested items of a task, with ``kfold`` outer folds if it has no test split.
 
     Raises:
         BenchError: a class with fewer items than folds.
     """
-    lay = build_layout(task)
-    rows, order = lay.tested
+    layout = build_layout(task)
+    rows, order = layout.tested
     weights = np.ones(len(rows))
-    for _, held_out in stratified_folds(rows, lay.labels, kfold, SEED) if lay.folded else ():
+    for _, held_out in stratified_folds(rows, layout.labels, kfold, SEED) if layout.folded else ():
         weights[held_out] = len(rows) / (kfold * len(held_out))
-    items = lay.splits[0 if lay.folded else list(lay.rows).index("test")]
-    return ScoredItems(
-        lay.classes, items, restore_order(lay.labels[rows], order), restore_order(weights, order)
-    )
+    items = layout.splits[0 if layout.folded else list(layout.rows).index("test")]
+    gold = restore_order(layout.labels[rows], order)
+    return ScoredItems(layout.classes, items, gold, restore_order(weights, order))
 
 
 def right_answers(task: LabelledTask, predictions: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Return which predicted classes are right.
-
-    Args:
-        task: The task.
-        predictions: (items,) number of the predicted class of every tested item, in the task's order; or
-            (runs, items).
+    """True for each right prediction: (items,) numbers of classes in the task's order, or (runs, items).
 
     Raises:
         BenchError: a wrong number of predictions.
@@ -161,15 +148,12 @@ def right_answers(task: LabelledTask, predictions: NDArray[np.floating]) -> NDAr
     gold = scored_items(task).gold
     if predictions.shape[-1] != len(gold):
         raise BenchError(f"{predictions.shape[-1]} predictions for {len(gold)} items", where=task.id)
-    found: NDArray[np.bool_] = predictions == gold
-    return found
+    right: NDArray[np.bool_] = predictions == gold
+    return right
 
 
 def score_classes(task: LabelledTask, predictions: NDArray[np.floating]) -> tuple[float, float]:
-    """Score predicted classes: accuracy, the mean over folds where the task is folded; and F1 of class 1.
-
-    Arguments and errors are those of :func:`right_answers`.
-    """
+    """Return accuracy (of a folded task the mean over folds) and F1 of class 1; see :func:`right_answers`."""
     right = right_answers(task, predictions)
     items = scored_items(task)
     return float(np.mean(items.weights * right)), f1_score(predictions, items.gold)
@@ -183,20 +167,20 @@ def f1_score(predictions: NDArray[Any], gold: NDArray[Any]) -> float:
 
 def restore_order(values: NDArray[T], order: Rows) -> NDArray[T]:
     """Put values of sorted items back into the task's order."""
-    found = np.empty_like(values)
-    found[order] = values
-    return found
+    restored = np.empty_like(values)
+    restored[order] = values
+    return restored
 
 
 def merge_splits(splits: Sequence[LabelledSplit]) -> LabelledSplit:
-    """All splits of a folded task as one."""
+    """Merge all splits of a folded task."""
     first = tuple(sentence for split in splits for sentence in split.first)
     return LabelledSplit("all", first, (), tuple(label for split in splits for label in split.labels))
 
 
-def order_by_length(split: LabelledSplit, known: dict[str, int]) -> Rows:
-    """SentEval's order: by words of the sentence(s), then by class."""
+def order_by_length(split: LabelledSplit, numbers: dict[str, int]) -> Rows:
+    """Return SentEval's order: by words of the sentence(s), then by number of the class."""
     sides = (split.first, split.second) if split.second else (split.first,)
     keys = [[len(sentence.split()) for sentence in side] for side in sides]
-    keys.append([known[label] for label in split.labels])
+    keys.append([numbers[label] for label in split.labels])
     return np.lexsort(keys[::-1])

@@ -20,21 +20,23 @@ from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # they load torch or scipy, which planning a suite doesn't need
     from bench.eval.item_changes import ItemChange
-    from bench.eval.transfer import Protocol, TransferResult
+    from bench.eval.transfer import Protocol
 
 
 class TransferSuite(Measure[LabelledTask]):
     """Accuracy of logistic regressions on frozen vectors."""
 
     counted, metric = "items", "accuracy"
-    moved_means = "Items of which A and B predict different classes, those first that one of them has right."
+    change_columns = (
+        "Items of which A and B predict different classes, those first that one of them has right."
+    )
 
     def load(self, source: DataSource) -> list[LabelledTask]:
-        """Read and check the tasks; see :func:`bench.data.suites.load_transfer`."""
+        """Read and check the tasks."""
         return load_transfer(self.name, source)
 
     def settings(self, solver: str) -> dict[str, Any]:
-        """The solver."""
+        """Return the solver."""
         return {"solver": solver}
 
     def is_reference(self, task: LabelledTask) -> bool:
@@ -60,25 +62,20 @@ class TransferSuite(Measure[LabelledTask]):
         scores = []
         for task in tasks:
             accuracy, f1 = score_classes(task, predictions[task.id])
-            scores.append(Score(task.id, ALL, "accuracy", accuracy, len(predictions[task.id])))
+            n = len(predictions[task.id])
+            scores.append(Score(task.id, ALL, "accuracy", accuracy, n))
             if task.id == "MRPC":
-                scores.append(Score(task.id, ALL, "f1", f1, len(predictions[task.id])))
-        average = suite_average(score.value for score in scores if score.metric == "accuracy")
-        return (*scores, Score("avg", ALL, "accuracy", average, len(tasks)))
+                scores.append(Score(task.id, ALL, "f1", f1, n))
+        return (*scores, _average_accuracy(scores, len(tasks)))
 
     def side_scores(self, tasks: Sequence[LabelledTask], record: RunRecord) -> set[ScoreName]:
         """Return the accuracies in validation."""
         return {(task.id, "dev", self.metric) for task in tasks}
 
     def draws(
-        self,
-        task: LabelledTask,
-        rows: FloatArray,
-        record: RunRecord,
-        rng: np.random.Generator,
-        count: int,
+        self, task: LabelledTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
     ) -> NDArray[np.float64]:
-        """Accuracy in draws of tested items; what was fitted stays as it is.
+        """Accuracy in draws of tested items, with the same fits.
 
         Items of a folded task are drawn from all folds together, each with its weight in the mean over folds.
         """
@@ -93,18 +90,16 @@ class TransferSuite(Measure[LabelledTask]):
         """McNemar's exact test."""
         from bench.stats.labels import mcnemar
 
-        if task is None:
-            return {}
-        return {"mcnemar": mcnemar(right_answers(task, one), right_answers(task, other))}
+        return {} if task is None else {"mcnemar": mcnemar(*(right_answers(task, x) for x in (one, other)))}
 
-    def moved(
+    def find_changes(
         self, task: LabelledTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
         """Return the items of which two runs predict different classes."""
         from bench.eval.item_changes import class_changes
 
-        known = scored_items(task)
-        items, names = known.items, dict(enumerate(known.classes))
+        scored = scored_items(task)
+        items, names = scored.items, dict(enumerate(scored.classes))
         sides = (items.first, items.second) if items.second else (items.first,)
         a, b = ([names.get(int(number), "?") for number in side] for side in (one, other))
         return class_changes(list(zip(*sides, strict=True)), items.labels, a, b, count)
@@ -118,12 +113,6 @@ def evaluate_transfer(
     progress: Progress | None = None,
 ) -> SuiteResult:
     """Encode every distinct sentence of a suite once and solve its tasks, on the encoder's device.
-
-    Args:
-        encoder: The encoder.
-        tasks: The tasks.
-        protocol: How they are fitted.
-        progress: Called with finished sentences.
 
     Returns:
         For each task the accuracy on test ("all") and in validation ("dev"), for MRPC F1 as well, and the
@@ -141,39 +130,35 @@ def evaluate_transfer(
             "this method compares pairs and has no vectors to classify",
             expected="a method with vectors, or a suite of pairs such as sts7",
         )
-    vectors = embed_sentences(
-        encoder, (s for task in tasks for s in labelled_sentences(task)), progress=progress
-    )
+    sentences = (sentence for task in tasks for sentence in labelled_sentences(task))
+    vectors = embed_sentences(encoder, sentences, progress=progress)
     report_words(encoder, vectors.rows)
     device = find_device(encoder)
-    results = {task.id: run_transfer_task(task, vectors, protocol, device) for task in tasks}
-    predictions = {task: result.predictions.astype(np.float32) for task, result in results.items()}
-    facts = {
-        "solver": protocol.solver,
-        "tasks": {task: _fit_facts(result) for task, result in results.items()},
-    }
-    return SuiteResult(_transfer_scores(results), predictions, {"transfer": facts})
+    scores: list[Score] = []
+    predictions: dict[str, FloatArray] = {}
+    facts: dict[str, Any] = {}
+    for task in tasks:
+        result = run_transfer_task(task, vectors, protocol, device)
+        n = len(result.gold)
+        scores.append(Score(task.id, ALL, "accuracy", result.accuracy, n))
+        scores.append(Score(task.id, "dev", "accuracy", float(np.mean(result.dev)), result.n_dev))
+        if task.id == "MRPC":
+            scores.append(Score(task.id, ALL, "f1", result.f1, n))
+        predictions[task.id] = result.predictions.astype(np.float32)
+        facts[task.id] = {"fits": result.fits, "regs": list(result.regs), "classes": list(result.classes)}
+        if result.gradient is not None:
+            facts[task.id]["largest_gradient"] = result.gradient
+    scores.append(_average_accuracy(scores, len(tasks)))
+    return SuiteResult(tuple(scores), predictions, {"transfer": {"solver": protocol.solver, "tasks": facts}})
 
 
 def labelled_sentences(task: LabelledTask) -> Iterator[str]:
-    """All sentences of a task."""
+    """Yield all sentences of a task."""
     for split in task.splits:
         yield from split.first
         yield from split.second
 
 
-def _transfer_scores(results: Mapping[str, TransferResult]) -> tuple[Score, ...]:
-    scores = []
-    for task, result in results.items():
-        n = len(result.gold)
-        scores.append(Score(task, ALL, "accuracy", result.accuracy, n))
-        scores.append(Score(task, "dev", "accuracy", float(np.mean(result.dev)), result.n_dev))
-        if task == "MRPC":
-            scores.append(Score(task, ALL, "f1", result.f1, n))
-    average = suite_average(result.accuracy for result in results.values())
-    return (*scores, Score("avg", ALL, "accuracy", average, len(results)))
-
-
-def _fit_facts(result: TransferResult) -> dict[str, Any]:
-    facts = {"fits": result.fits, "regs": list(result.regs), "classes": list(result.classes)}
-    return facts if result.gradient is None else {**facts, "largest_gradient": result.gradient}
+def _average_accuracy(scores: Sequence[Score], tasks: int) -> Score:
+    values = [score.value for score in scores if (score.subset, score.metric) == (ALL, "accuracy")]
+    return Score("avg", ALL, "accuracy", suite_average(values), tasks)

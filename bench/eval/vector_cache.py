@@ -16,13 +16,13 @@ from bench.records.filesystem import write_atomically
 
 
 class CachedEncoder:
-    """An encoder that looks for the vectors of a list of sentences before it computes them.
+    """An encoder that looks up the vectors of a list of sentences before it computes them.
 
     Args:
         encoder: The encoder.
-        folder: Where vectors are kept; may be deleted at any time.
-        identity: What determines its vectors, anything that JSON can hold: hashes of weights and tokenizer,
-            options, seed, stages, precision, device, threads.
+        folder: The cache; may be deleted at any time.
+        identity: JSON of all that determines the vectors: hashes of weights and tokenizer, options, seed,
+            stages, precision, device, threads.
     """
 
     def __init__(self, encoder: Encoder, folder: Path, identity: object) -> None:
@@ -33,7 +33,7 @@ class CachedEncoder:
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
-        """Take kept vectors after a check, else compute and keep them; see :class:`bench.encoder.Encoder`."""
+        """Return checked vectors of the cache, or compute and keep them."""
         facts = json.dumps([self._identity, batch_tokens, list(sentences)])
         path = self.folder / f"{hashlib.sha256(facts.encode()).hexdigest()}.npz"
         kept = self._read_vectors(path, len(sentences))
@@ -46,20 +46,20 @@ class CachedEncoder:
         return vectors
 
     def _read_vectors(self, path: Path, rows: int) -> FloatArray | None:
-        """Kept vectors, None if there are none or if they are damaged."""
+        """Read kept vectors; None if they are missing or damaged."""
         try:
             with np.load(path, allow_pickle=False) as archive:
                 if sum(member.file_size for member in archive.zip.infolist()) > path.stat().st_size:
-                    return None  # packed, which ours never are
+                    return None  # compressed, so from elsewhere
                 vectors: FloatArray = archive["vectors"]
                 sound = archive["sha256"].item() == hashlib.sha256(vectors.tobytes()).hexdigest()
-        except Exception:  # no file, or a damaged one, which makes numpy and zipfile fail in many ways
+        except Exception:  # numpy and zipfile fail in many ways
             return None
         return vectors if sound and vectors.shape == (rows, self.dim) else None
 
 
 def _write_vectors(path: Path, vectors: FloatArray) -> None:
-    """Keep vectors, atomically; raises StorageError where the folder can't be written."""
+    """Write vectors atomically; raises StorageError if the folder can't be written."""
     payload = io.BytesIO()
     digest = np.array(hashlib.sha256(vectors.tobytes()).hexdigest())
     np.savez(payload, allow_pickle=False, vectors=vectors, sha256=digest)

@@ -14,16 +14,12 @@ from bench.records.filesystem import temporary_path
 
 
 class VectorFile:
-    """Writes float32 (n, dim) for ``numpy.load``, with ``mmap_mode`` too; n is known only at the end.
+    """Writes float32 (n, dim) for ``numpy.load``, with ``mmap_mode`` too; n may be unknown until the end.
 
-    The whole file appears when the block is left without an error; otherwise there is no file.
-
-    Args:
-        path: The file; it must not exist.
-        dim: Width of a row.
+    The whole file appears when the block ends without an error, and otherwise none.
 
     Raises:
-        InputError: see :func:`check_new`.
+        InputError: see :func:`check_vector_path`.
         BenchError: it can't be written.
     """
 
@@ -53,7 +49,7 @@ class VectorFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write the number of rows into the header and rename the file, or remove what was written."""
+        """Write the number of rows into the header and rename the file; after an error remove it."""
         try:
             if error is None:
                 self._stream.seek(0)
@@ -76,7 +72,7 @@ class VectorFile:
 
 
 def check_vector_path(path: Path) -> None:
-    """Raise InputError if the file exists already, its folder doesn't, or its name says another format."""
+    """Raise InputError for an existing file, a missing folder, or a name of another format."""
     if path.exists():
         raise InputError("this file exists already", where=f"--out {path}", expected="a new file")
     if not path.parent.is_dir():

@@ -3,7 +3,7 @@
 There are three levels; each includes the one before:
 
 - ``exact``: the same string (after SentEval's white-space normalisation);
-- ``sentence_key``: the same letters and digits, that is, equal after lower-casing and dropping all but [a-z0-9];
+- ``sentence_key``: the same letters and digits: equal after lower-casing and dropping all but [a-z0-9];
 - ``near``: ``sentence_key``, or a run of eight words ([a-z0-9]+, lower-cased) in common.
 
 A pair is touched if either of its sentences is.

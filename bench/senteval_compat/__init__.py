@@ -32,17 +32,6 @@ from bench.senteval_compat import (
     utils,
 )
 
-__all__ = [
-    "binary",
-    "engine",
-    "mrpc",
-    "probing",
-    "rank",
-    "sick",
-    "snli",
-    "sst",
-    "sts",
-    "tools",
-    "trec",
-    "utils",
-]
+__all__ = (
+    ["binary", "engine", "mrpc", "probing", "rank", "sick", "snli", "sst", "sts", "tools", "trec", "utils"]
+)  # fmt: skip

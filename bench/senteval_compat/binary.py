@@ -2,26 +2,7 @@
 
 from bench.senteval_compat.classification import ClassificationEval
 
-
-class CREval(ClassificationEval):
-    """CR."""
-
-    name = folder = "CR"
-
-
-class MREval(ClassificationEval):
-    """MR."""
-
-    name = folder = "MR"
-
-
-class SUBJEval(ClassificationEval):
-    """SUBJ."""
-
-    name = folder = "SUBJ"
-
-
-class MPQAEval(ClassificationEval):
-    """MPQA."""
-
-    name = folder = "MPQA"
+CREval = ClassificationEval.make_class("CR")
+MREval = ClassificationEval.make_class("MR")
+SUBJEval = ClassificationEval.make_class("SUBJ")
+MPQAEval = ClassificationEval.make_class("MPQA")

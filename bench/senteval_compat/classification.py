@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.data import senteval
 from bench.data.tasks import LabelledTask
 from bench.errors import BenchError
 from bench.eval.embeddings import Embeddings
 from bench.eval.transfer import TransferResult, run_transfer_task
-from bench.eval.transfer_items import SEED, TaskLayout, build_layout, f1_score
+from bench.eval.transfer_items import SEED, build_layout, f1_score
 from bench.eval.transfer_suite import labelled_sentences
 from bench.senteval_compat.evaluation import Batcher, Evaluation, read_parameter, senteval_features
 from bench.senteval_compat.fitting import read_fitting
-from bench.senteval_compat.tools.validation import InnerKFoldClassifier, KFoldClassifier, SplitClassifier
+from bench.senteval_compat.tools.validation import (
+    Array,
+    InnerKFoldClassifier,
+    KFoldClassifier,
+    SplitClassifier,
+)
 
 
 class ClassificationEval(Evaluation):
@@ -41,54 +45,55 @@ class ClassificationEval(Evaluation):
         """
         if "dev" not in self.task.counts:  # folds choose the regularisation
             read_parameter(params, "kfold", 2, self.name)
-        how = read_fitting(params, self.seed)
-        how.tell()
+        fitting = read_fitting(params, self.seed)
+        fitting.print_notice()
         vectors = self.vectors(params, batcher)
-        if how.protocol is not None:
-            return format_transfer_result(self.name, run_transfer_task(self.task, vectors, how.protocol))
+        if fitting.protocol is not None:
+            return format_transfer_result(self.name, run_transfer_task(self.task, vectors, fitting.protocol))
         try:
-            return self._run_procedure(vectors, self.config(how.config))
+            return self._run_procedure(vectors, self.config(fitting.config))
         except BenchError as error:
             raise BenchError(error.what, where=self.name, expected=error.expected, hint=error.hint) from error
 
     def config(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Settings for SentEval's own procedure."""
+        """Return settings of SentEval's own procedure."""
         return config
 
     def _run_procedure(self, vectors: Embeddings, config: dict[str, Any]) -> dict[str, Any]:
         items = build_layout(self.task)
         config = {**config, "nclasses": len(items.classes), "seed": self.seed}
-        x = _item_features(items, vectors)
-        y: dict[str, NDArray[Any]] = {part: items.labels[rows] for part, rows in items.rows.items()}
+        x: dict[str, Array] = {}
+        y: dict[str, Array] = {}
+        for (part, rows), split, order in zip(items.rows.items(), items.splits, items.orders, strict=True):
+            x[part] = senteval_features(vectors, split.first, split.second)[order]
+            y[part] = items.labels[rows]
         if items.folded:
             dev, test = InnerKFoldClassifier(x["all"], y["all"], config).run()
             return _result_dict(dev, test, len(items.labels), len(items.labels))
         n_test = len(y["test"])
         if "dev" in x:
-            renamed = {"train": "train", "dev": "valid", "test": "test"}
-            sides = [{new: side[old] for old, new in renamed.items()} for side in (x, y)]
-            dev, test = SplitClassifier(sides[0], sides[1], config).run()
+            x["valid"], y["valid"] = x["dev"], y["dev"]  # SentEval's name
+            dev, test = SplitClassifier(x, y, config).run()
             return _result_dict(dev, test, len(y["dev"]), n_test)
-        train, tested = (dict[str, NDArray[Any]](X=x[part], y=y[part]) for part in ("train", "test"))
+        train, tested = (dict[str, Array](X=x[part], y=y[part]) for part in ("train", "test"))
         dev, test, predicted = KFoldClassifier(train, tested, config).run()
-        found = _result_dict(dev, test, len(y["train"]), n_test)
+        result = _result_dict(dev, test, len(y["train"]), n_test)
         if self.name == "MRPC":
-            found["f1"] = round(100 * f1_score(np.ravel(predicted), y["test"]), 2)
-        return found
+            result["f1"] = round(100 * f1_score(np.ravel(predicted), y["test"]), 2)
+        return result
 
 
 def format_transfer_result(name: str, result: TransferResult) -> dict[str, Any]:
-    """A result in percent: each fold rounded to two decimals, then their mean rounded, as SentEval does.
+    """Return a result in percent: each fold rounded to two decimals, then their mean, as SentEval does.
 
     >>> gold = np.zeros(4, dtype=np.int64)
     >>> result = TransferResult((0.81234, 0.8), (0.75, 0.76), (1, 1), gold, gold, 4, 2, None, ("a", "b"))
     >>> format_transfer_result("CR", result)
     {'devacc': 80.62, 'acc': 75.5, 'ndev': 4, 'ntest': 4}
     """
-    found = _result_dict(
-        _mean_percent(result.dev), _mean_percent(result.test), result.n_dev, len(result.gold)
-    )
-    return {**found, "f1": round(100 * result.f1, 2)} if name == "MRPC" else found
+    dev, test = _mean_percent(result.dev), _mean_percent(result.test)
+    percent = _result_dict(dev, test, result.n_dev, len(result.gold))
+    return {**percent, "f1": round(100 * result.f1, 2)} if name == "MRPC" else percent
 
 
 def _result_dict(dev: float, test: float, n_dev: int, n_test: int) -> dict[str, Any]:
@@ -97,10 +102,3 @@ def _result_dict(dev: float, test: float, n_dev: int, n_test: int) -> dict[str, 
 
 def _mean_percent(accuracies: tuple[float, ...]) -> float:
     return float(round(np.mean([round(100 * accuracy, 2) for accuracy in accuracies]), 2))
-
-
-def _item_features(items: TaskLayout, vectors: Embeddings) -> dict[str, NDArray[Any]]:
-    return {
-        name: senteval_features(vectors, split.first, split.second)[order]
-        for name, split, order in zip(items.rows, items.splits, items.orders, strict=True)
-    }

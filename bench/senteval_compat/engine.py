@@ -44,18 +44,17 @@ _ORIGINAL = (
     supervised.STS14Eval, supervised.STS15Eval, supervised.STS16Eval,
 )  # fmt: skip
 _TASKS = {
-    fork: _CLASSIFIED | {made.name: (made.folder, made) for made in pairs}
+    fork: _CLASSIFIED | {task.name: (task.folder, task) for task in pairs}
     for fork, pairs in (("simcse", _SIMCSE), ("facebookresearch", _ORIGINAL))
 }
 """For each form of SentEval, each task's folder below ``downstream`` and its class."""
-
 _OURS = {
     "STSB": "STSBenchmark",
     "STS-B": "STSBenchmark",
     "SICKR": "SICKRelatedness",
     "SICK-R": "SICKRelatedness",
 }
-"""Names of tasks elsewhere in bench, and what SentEval calls them."""
+"""SentEval's names of tasks with another name in bench."""
 
 
 class SE:
@@ -65,15 +64,14 @@ class SE:
         params: ``task_path`` (SentEval's ``data`` folder) and optionally ``kfold`` (5), ``batch_size`` (128),
             ``seed`` (1111), ``usepytorch`` (True; False fits with scikit-learn), ``classifier`` ({"nhid": 0,
             "optim", "batch_size", "tenacity", "epoch_size", "max_epoch", "dropout"}), ``noreg`` and
-            ``cudaEfficient`` (without effect: SentEval reads neither from there), ``similarity`` (of two
-            vectors, in place of the cosine), ``transfer_solver`` ("exact" or "sgd": SentEval's own procedure,
-            which hidden layers, scikit-learn and SNLI always take), ``fork`` ("simcse" or
-            "facebookresearch").
+            ``cudaEfficient`` (without effect, as in SentEval), ``similarity`` (of two vectors, in place of
+            the cosine), ``transfer_solver`` ("exact" or "sgd": SentEval's own procedure, which hidden
+            layers, scikit-learn and SNLI always take), ``fork`` ("simcse" or "facebookresearch").
         batcher: (params, sentences as lists of words) -> (sentences, dim).
         prepare: (params, all sentences of the task), called before the batcher.
 
     Raises:
-        InputError: parameters that SentEval doesn't have.
+        InputError: parameters that SentEval lacks.
     """
 
     fork = "simcse"
@@ -88,7 +86,7 @@ class SE:
             raise InputError(f"fork '{self.fork}'", where="params", expected=f"one of {', '.join(_TASKS)}")
         self.params.seed = read_whole_number(self.params.seed, "params['seed']", 0, "params")
         read_parameter(self.params, "batch_size", 1)
-        read_fitting(self.params, self.params.seed)  # what is wrong is said before anything runs
+        read_fitting(self.params, self.params.seed)  # refuses bad settings before anything runs
         self.batcher = batcher
         self.prepare: Prepare = prepare if prepare is not None else lambda *_: None
         self.list_tasks = [*_TASKS[self.fork], *FILES]
@@ -101,9 +99,8 @@ class SE:
         "spearman"} of {"all", "mean", "wmean"} ("all" is SimCSE's). So have SimCSE's STSBenchmark,
         STSBenchmark-fix and SICKRelatedness, with the splits as subsets. The original's STSBenchmark and
         SICKRelatedness are regressions: "devpearson", "pearson", "spearman", "mse", "yhat", "ndev", "ntest";
-        SimCSE's STSBenchmark-finetune and SICKRelatedness-finetune are too, with "devspearman", which decides
-        there. The others have "devacc" and "acc" in percent, rounded as SentEval rounds, "ndev", "ntest", and
-        MRPC "f1".
+        SimCSE's STSBenchmark-finetune and SICKRelatedness-finetune are too, selected by "devspearman". The
+        others have "devacc" and "acc" in percent, rounded as SentEval rounds, "ndev", "ntest", and MRPC "f1".
 
         Raises:
             InputError: an unknown task or missing data.
@@ -118,14 +115,13 @@ class SE:
         if not self.params.task_path:
             raise InputError("params has no 'task_path'", where=name, expected="SentEval's data folder")
         self.params.current_task = name
-        evaluation = self._build_evaluation(name, Path(str(self.params.task_path)))
+        task_path, seed = Path(str(self.params.task_path)), int(self.params.seed)
+        evaluation: Evaluation
+        if name in FILES:
+            evaluation = probing.PROBINGEval(name, find_probing(task_path), seed)
+        else:
+            folder, task_class = _TASKS[self.fork][name]
+            evaluation = task_class(find_root(task_path) / folder, seed=seed)
         evaluation.do_prepare(self.params, self.prepare)
         self.results = evaluation.run(self.params, self.batcher)
         return self.results
-
-    def _build_evaluation(self, name: str, task_path: Path) -> Evaluation:
-        seed = int(self.params.seed)
-        if name in FILES:
-            return probing.PROBINGEval(name, find_probing(task_path), seed)
-        folder, made = _TASKS[self.fork][name]
-        return made(find_root(task_path) / folder, seed=seed)

@@ -1,4 +1,4 @@
-"""How a script's parameters have transfer classifiers fitted, and what is said about it."""
+"""From a script's parameters to the fitting of transfer classifiers, and a notice about it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bench.senteval_compat.tools.classifier import SETTINGS
 from bench.senteval_compat.utils import get_optimizer
 
 _TOGETHER = ("adam", "rmsprop")  # optimisers that bench.eval fits side by side
-_SWITCHES = ("cudaEfficient", "noreg")  # SentEval's tasks read neither; only SNLI sets them, for itself
+_SWITCHES = ("cudaEfficient", "noreg")  # SentEval's tasks ignore both; only SNLI sets them, for itself
 _LEAST = {"nhid": 0, "batch_size": 1, "tenacity": 0, "epoch_size": 1, "max_epoch": 0}
-_told: set[str] = set()
+_printed: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -24,81 +24,63 @@ class Fitting:
     """How classifiers are fitted.
 
     Args:
-        protocol: For :func:`bench.eval.transfer.run_transfer_task`; None where SentEval's own classes are needed.
-        config: What those take, but for classes and seed.
-        notice: Settings of the script that the exact solver leaves unused, or "".
+        protocol: For :func:`bench.eval.transfer.run_transfer_task`; None for SentEval's own classes.
+        config: The settings of these, without classes and seed.
+        notice: Settings of the script that the exact solver ignores, or "".
     """
 
     protocol: Protocol | None
     config: dict[str, Any]
     notice: str = ""
 
-    def tell(self) -> None:
-        """Say the notice on stderr, once a process."""
-        if self.notice and self.notice not in _told:
-            _told.add(self.notice)
+    def print_notice(self) -> None:
+        """Print the notice on stderr, once a process."""
+        if self.notice and self.notice not in _printed:
+            _printed.add(self.notice)
             print(self.notice, file=sys.stderr)
 
 
 def read_fitting(params: dict[str, Any], seed: int) -> Fitting:
-    """Read the parameters.
-
-    Args:
-        params: The parameters.
-        seed: Of folds and fits.
+    """Read the parameters; ``seed`` is of folds and fits.
 
     Raises:
-        InputError: a setting that SentEval doesn't have, an unknown solver, or the exact one for what it
-            doesn't solve.
+        InputError: an unknown setting or solver, or the exact solver with settings that it lacks.
     """
-    known = fill_defaults(params)
-    if not isinstance(known.classifier, dict | None):
-        raise InputError(
-            f"params['classifier'] is {known.classifier!r}", where="params", expected="a dictionary"
-        )
-    classifier = dict(known.classifier or {})
-    unknown = classifier.keys() - SETTINGS.keys() - set(_SWITCHES)
-    if unknown:
-        raise InputError(
-            f"classifier settings {sorted(unknown)}",
-            where="params",
-            expected=f"{', '.join((*SETTINGS, *_SWITCHES))}",
-        )
-    classifier = {name: value for name, value in classifier.items() if name not in _SWITCHES}
+    filled = fill_defaults(params)
+    if not isinstance(filled.classifier, dict | None):
+        what = f"params['classifier'] is {filled.classifier!r}"
+        raise InputError(what, where="params", expected="a dictionary")
+    given = filled.classifier or {}
+    names = (*SETTINGS, *_SWITCHES)
+    if unknown := given.keys() - set(names):
+        what = f"classifier settings {sorted(unknown)}"
+        raise InputError(what, where="params", expected=", ".join(names))
+    classifier = {name: value for name, value in given.items() if name not in _SWITCHES}
     for name, least in _LEAST.items():
         if name in classifier:
             classifier[name] = read_whole_number(classifier[name], f"classifier['{name}']", least, "params")
     config: dict[str, Any] = {
-        "usepytorch": bool(known.usepytorch),
+        "usepytorch": bool(filled.usepytorch),
         "kfold": read_parameter(params, "kfold", 1),
         "classifier": classifier,
     }
     optim = str(classifier.get("optim", SETTINGS["optim"]))
     get_optimizer(optim)
-    needs = _procedure_reason(config)
-    solver = known.get("transfer_solver")
-    if solver not in (None, *SOLVERS):
-        raise InputError(
-            f"transfer_solver '{solver}'", where="params", expected=f"one of {', '.join(SOLVERS)}"
-        )
-    if solver == "exact" and needs:
-        raise InputError(f"transfer_solver 'exact' with {needs}", where="params", expected="'sgd'")
-    if needs or (solver == "sgd" and optim not in _TOGETHER):
-        return Fitting(None, config)
-    own = {name: value for name, value in classifier.items() if name not in ("nhid", "dropout")}
-    protocol = Protocol(solver or "exact", config["kfold"], seed, ClassifierSettings(**own))
-    return Fitting(protocol, config, _unused_notice(list(own)) if own and solver is None else "")
-
-
-def _procedure_reason(config: dict[str, Any]) -> str:
-    """What only SentEval's own procedure has, or ""."""
+    own_procedure = "hidden layers" if classifier.get("nhid") else ""
     if not config["usepytorch"]:
-        return "usepytorch False"
-    return "hidden layers" if config["classifier"].get("nhid") else ""
-
-
-def _unused_notice(names: list[str]) -> str:
-    return (
-        f"senteval_compat: transfer classifiers are fitted to their optimum, so {', '.join(names)} of "
+        own_procedure = "usepytorch False"
+    solver = filled.get("transfer_solver")
+    if solver not in (None, *SOLVERS):
+        what = f"transfer_solver '{solver}'"
+        raise InputError(what, where="params", expected=f"one of {', '.join(SOLVERS)}")
+    if solver == "exact" and own_procedure:
+        raise InputError(f"transfer_solver 'exact' with {own_procedure}", where="params", expected="'sgd'")
+    if own_procedure or (solver == "sgd" and optim not in _TOGETHER):
+        return Fitting(None, config)
+    settings = {name: value for name, value in classifier.items() if name not in ("nhid", "dropout")}
+    protocol = Protocol(solver or "exact", config["kfold"], seed, ClassifierSettings(**settings))
+    notice = (
+        f"senteval_compat: transfer classifiers are fitted to their optimum, so {', '.join(settings)} of "
         "params['classifier'] have no effect; params['transfer_solver'] = 'sgd' takes them"
     )
+    return Fitting(protocol, config, notice if settings and solver is None else "")

@@ -2,8 +2,4 @@
 
 from bench.senteval_compat.classification import ClassificationEval
 
-
-class MRPCEval(ClassificationEval):
-    """MRPC."""
-
-    name = folder = "MRPC"
+MRPCEval = ClassificationEval.make_class("MRPC")

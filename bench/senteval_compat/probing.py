@@ -35,80 +35,25 @@ class PROBINGEval(ClassificationEval):
         return probing_files.read_probing_task(self.name, self.path)
 
     def config(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Settings for SentEval's own procedure: a thousand words are told apart without a hidden layer."""
+        """Return settings of SentEval's own procedure, linear for WordContent's 1,000 classes."""
         nhid = 0 if self.name == "WordContent" else config["classifier"].get("nhid", 0)
         return {**config, "classifier": {**config["classifier"], "nhid": nhid}}
 
 
-class _NamedProbingEval(PROBINGEval):
-    """A probing task of its own class.
-
-    Args:
-        task_path: The ``probing`` folder.
-        seed: Of the fits.
-    """
-
-    of = ""
+class _NamedEval(PROBINGEval):
+    """A probing task by the ``probing`` folder only; the subclass has its name."""
 
     def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
-        super().__init__(self.of, task_path, seed)
+        super().__init__(self.name, task_path, seed)
 
 
-class LengthEval(_NamedProbingEval):
-    """How many words a sentence has."""
-
-    of = "Length"
-
-
-class WordContentEval(_NamedProbingEval):
-    """Which of a thousand words it has."""
-
-    of = "WordContent"
-
-
-class DepthEval(_NamedProbingEval):
-    """How deep its parse tree is."""
-
-    of = "Depth"
-
-
-class TopConstituentsEval(_NamedProbingEval):
-    """What its topmost constituents are."""
-
-    of = "TopConstituents"
-
-
-class BigramShiftEval(_NamedProbingEval):
-    """Whether two neighbouring words changed places."""
-
-    of = "BigramShift"
-
-
-class TenseEval(_NamedProbingEval):
-    """The tense of its main verb."""
-
-    of = "Tense"
-
-
-class SubjNumberEval(_NamedProbingEval):
-    """The number of its subject."""
-
-    of = "SubjNumber"
-
-
-class ObjNumberEval(_NamedProbingEval):
-    """The number of its object."""
-
-    of = "ObjNumber"
-
-
-class OddManOutEval(_NamedProbingEval):
-    """Whether a word was replaced."""
-
-    of = "OddManOut"
-
-
-class CoordinationInversionEval(_NamedProbingEval):
-    """Whether two clauses changed places."""
-
-    of = "CoordinationInversion"
+LengthEval = _NamedEval.make_class("Length")
+WordContentEval = _NamedEval.make_class("WordContent")
+DepthEval = _NamedEval.make_class("Depth")
+TopConstituentsEval = _NamedEval.make_class("TopConstituents")
+BigramShiftEval = _NamedEval.make_class("BigramShift")
+TenseEval = _NamedEval.make_class("Tense")
+SubjNumberEval = _NamedEval.make_class("SubjNumber")
+ObjNumberEval = _NamedEval.make_class("ObjNumber")
+OddManOutEval = _NamedEval.make_class("OddManOut")
+CoordinationInversionEval = _NamedEval.make_class("CoordinationInversion")

@@ -9,19 +9,10 @@ from bench.eval.transfer_items import SEED
 
 
 class ImageCaptionRetrievalEval:
-    """COCO's captions and images; always refused.
-
-    Args:
-        task_path: The folder ``COCO``.
-        seed: Of the fit.
-
-    Raises:
-        InputError: always.
-    """
+    """COCO's captions and images; always refused with InputError."""
 
     def __init__(self, task_path: str | Path = "", seed: int = SEED) -> None:
         raise InputError(
-            "task 'ImageCaptionRetrieval' is not offered: its vectors of images are pickles, which could run "
-            "code and are not unpickled",
+            "task 'ImageCaptionRetrieval' is refused: its image vectors are pickles, which could run code",
             expected="another task",
         )

@@ -24,6 +24,7 @@ from bench.senteval_compat.tools.relatedness import (
 
 _ENTAILMENT = {"CONTRADICTION": "0", "NEUTRAL": "1", "ENTAILMENT": "2"}
 _SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+_STSB = {split: f"sts-{split}.csv" for split in ("train", "dev", "test")}
 
 
 class SICKEval(Evaluation):
@@ -31,13 +32,14 @@ class SICKEval(Evaluation):
 
     name, folder = "SICKRelatedness-finetune", "SICK"
     validation: tuple[str, Correlation] = ("devspearman", spearmanr)
-    """Name in the dictionary of what decides on the development split."""
+    """The correlation on the development split that selects the fit, and its name in the dictionary."""
 
     def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
         super().__init__(task_path, seed)
         self.splits = {split: _sort_by_length(subset) for split, subset in self.read().items()}
-        subsets = self.splits.values()
-        self.samples = [text for subset in subsets for side in (subset.first, subset.second) for text in side]
+        self.samples = []
+        for subset in self.splits.values():
+            self.samples += [*subset.first, *subset.second]
 
     def read(self) -> dict[str, PairSubset]:
         """Read the splits."""
@@ -50,31 +52,24 @@ class SICKEval(Evaluation):
         second, and by gold score. Also "ndev" and "ntest".
         """
         embedded = self.vectors(params, batcher)
-        parts = {
-            split: {
-                "X": senteval_features(embedded, subset.first, subset.second),
-                "y": encode_labels(subset.gold),
-            }
-            for split, subset in self.splits.items()
-        }
-        dev, test = self.splits["dev"].gold, self.splits["test"].gold
-        name, correlation = self.validation
-        best, yhat = RelatednessPytorch(
-            parts["train"],
-            parts["dev"],
-            parts["test"],
-            dev,
-            {"seed": self.seed, "nclasses": GRADES},
-            correlation,
-        ).run()
+        parts = []
+        for split in ("train", "dev", "test"):
+            subset = self.splits[split]
+            features = senteval_features(embedded, subset.first, subset.second)
+            parts.append({"X": features, "y": encode_labels(subset.gold)})
+        train, dev, test = parts
+        gold, (name, correlation) = self.splits["test"].gold, self.validation
+        config = {"seed": self.seed, "nclasses": GRADES}
+        model = RelatednessPytorch(train, dev, test, self.splits["dev"].gold, config, correlation)
+        best, yhat = model.run()
         return {
             name: best,
-            "pearson": defined_correlation(pearsonr, yhat, test),
-            "spearman": defined_correlation(spearmanr, yhat, test),
-            "mse": float(np.mean((yhat - np.array(test)) ** 2)),
+            "pearson": defined_correlation(pearsonr, yhat, gold),
+            "spearman": defined_correlation(spearmanr, yhat, gold),
+            "mse": float(np.mean((yhat - np.array(gold)) ** 2)),
             "yhat": yhat,
-            "ndev": len(dev),
-            "ntest": len(test),
+            "ndev": len(dev["y"]),
+            "ntest": len(gold),
         }
 
 
@@ -96,28 +91,21 @@ def sick_splits(folder: Path) -> dict[str, PairSubset]:
 
 def stsb_splits(folder: Path) -> dict[str, PairSubset]:
     """Read the STS Benchmark's splits from their own folder; raises DataError."""
-    return _read_pair_splits(
-        folder, {split: f"sts-{split}.csv" for split in ("train", "dev", "test")}, (5, 6, 4), 7, None
-    )
+    return _read_pair_splits(folder, _STSB, (5, 6, 4), 7, None)
 
 
 def _read_pair_splits(
-    folder: Path,
-    files: dict[str, str],
-    columns: tuple[int, int, int],
-    width: int,
-    header: tuple[str, int] | None,
+    folder: Path, files: dict[str, str], columns: tuple[int, int, int], width: int, header: Any
 ) -> dict[str, PairSubset]:
-    return {
-        split: cast(
-            "PairTask", senteval.pair_files(f"-{split}", file, columns, width, header).read(folder)
-        ).subsets[0]
-        for split, file in files.items()
-    }
+    splits = {}
+    for split, file in files.items():
+        task = senteval.pair_files(f"-{split}", file, columns, width, header).read(folder)
+        splits[split] = cast("PairTask", task).subsets[0]
+    return splits
 
 
 def _sort_by_length(subset: PairSubset) -> PairSubset:
-    """SentEval's order: by words of the first sentence, of the second, and by gold score."""
+    """Sort as SentEval: by words of the first sentence, of the second, and by gold score."""
     rows = sorted(
         zip(subset.first, subset.second, subset.gold, strict=True),
         key=lambda row: (len(row[0].split()), len(row[1].split()), row[2]),

@@ -9,9 +9,7 @@ import numpy as np
 
 from bench.data import senteval
 from bench.data.tasks import normalise_spaces
-from bench.encoder import FloatArray
 from bench.errors import DataError
-from bench.eval.embeddings import Embeddings
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.evaluation import Batcher, Evaluation, sentence_vectors
 from bench.senteval_compat.fitting import read_fitting
@@ -19,9 +17,7 @@ from bench.senteval_compat.tools.validation import SplitClassifier
 
 _LABELS = ("entailment", "neutral", "contradiction")
 _PARTS = {"train": "train", "dev": "valid", "test": "test"}  # SNLI's splits by SentEval's names
-_HINT = "bench data fetch doesn't get SNLI; SentEval's get_transfer_data.bash does"
-
-Rows = tuple[list[str], list[str], list[str]]
+_HINT = "SentEval's get_transfer_data.bash downloads SNLI; bench data fetch leaves it out"
 
 
 class SNLIEval(Evaluation):
@@ -40,7 +36,9 @@ class SNLIEval(Evaluation):
     def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
         super().__init__(task_path, seed)
         self.data = {part: _read_split(self.path, split) for split, part in _PARTS.items()}
-        self.samples = [text for first, second, _ in self.data.values() for text in (*first, *second)]
+        self.samples = []
+        for first, second, _ in self.data.values():
+            self.samples += [*first, *second]
 
     def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
         """Return "devacc" and "acc" in percent, "ndev" and "ntest"."""
@@ -53,42 +51,37 @@ class SNLIEval(Evaluation):
             "classifier": {**given["classifier"], "max_epoch": 15, "epoch_size": 1},
         }
         vectors = self.vectors(params, batcher)
-        x = {part: _entailment_features(vectors, rows) for part, rows in self.data.items()}
-        y = {
-            part: np.array([_LABELS.index(label) for label in labels])
-            for part, (*_, labels) in self.data.items()
-        }
+        x, y = {}, {}
+        for part, (first, second, labels) in self.data.items():
+            u, v = sentence_vectors(vectors, first), sentence_vectors(vectors, second)
+            x[part] = np.hstack([u, v, u * v, np.abs(u - v)])
+            y[part] = np.array([_LABELS.index(label) for label in labels])
         dev, test = SplitClassifier(x, y, config).run()
         return {"devacc": dev, "acc": test, "ndev": len(y["valid"]), "ntest": len(y["test"])}
 
 
-def _read_split(folder: Path, split: str) -> Rows:
-    """First sentences, second ones and labels, by the words of the second, then of the first."""
-    first, second = (
-        [normalise_spaces(line) for line in senteval.read_lines(folder, f"{side}.{split}", "latin-1", _HINT)]
-        for side in ("s1", "s2")
-    )
-    labels = senteval.read_lines(folder, f"labels.{split}", hint=_HINT)
+def _read_split(folder: Path, split: str) -> tuple[list[str], list[str], list[str]]:
+    """Return first sentences, second ones and labels, by the words of the second, then of the first."""
+    sides = []
+    for side in ("s1", "s2"):
+        lines = senteval.read_lines(folder, f"{side}.{split}", "latin-1", _HINT)
+        sides.append([normalise_spaces(line) for line in lines])
+    first, second = sides
+    labels, where = senteval.read_lines(folder, f"labels.{split}", hint=_HINT), folder / f"labels.{split}"
     if not len(first) == len(second) == len(labels) or not labels:
         raise DataError(
             f"{len(first)} first sentences, {len(second)} second ones and {len(labels)} labels",
-            where=str(folder / f"labels.{split}"),
+            where=str(where),
             expected="a label for each pair",
         )
     if unknown := set(labels) - set(_LABELS):
         raise DataError(
             f"'{min(unknown)}' is not an entailment label",
-            where=str(folder / f"labels.{split}"),
+            where=str(where),
             expected=f"one of {', '.join(_LABELS)}",
         )
     rows = sorted(
         zip(first, second, labels, strict=True), key=lambda r: (len(r[1].split()), len(r[0].split()), r[2])
     )
-    ones, others, kinds = map(list, zip(*rows, strict=True))
-    return ones, others, kinds
-
-
-def _entailment_features(vectors: Embeddings, rows: Rows) -> FloatArray:
-    """(u, v, u * v, |u - v|), (pairs, 4 dim)."""
-    u, v = (sentence_vectors(vectors, side) for side in rows[:2])
-    return np.hstack([u, v, u * v, np.abs(u - v)])
+    first, second, labels = map(list, zip(*rows, strict=True))
+    return first, second, labels

@@ -12,16 +12,7 @@ _KINDS = {2: ("SST2", "SST/binary"), 5: ("SST5", "SST/fine")}
 
 
 class SSTEval(ClassificationEval):
-    """SST.
-
-    Args:
-        task_path: ``SST/binary`` or ``SST/fine``.
-        nclasses: 2 or 5.
-        seed: Of the fits.
-
-    Raises:
-        InputError: another number of classes, or missing data.
-    """
+    """SST, with 2 or 5 classes in ``SST/binary`` or ``SST/fine``; raises InputError for another number."""
 
     def __init__(self, task_path: str | Path, nclasses: int = 2, seed: int = SEED) -> None:
         if nclasses not in _KINDS:

@@ -25,14 +25,14 @@ class STSEval(Evaluation):
     """Pairs of one or more data sets, scored without training."""
 
     averages: tuple[str, ...] = ("all", "mean", "wmean")
-    """What is reported over the data sets: over all pairs, the mean, the mean weighted by pairs."""
+    """Averages over the data sets: over all pairs, the mean, the mean weighted by pairs."""
 
     def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
         super().__init__(task_path, seed)
         self.subsets = self.read()
-        self.samples = [
-            text for subset in self.subsets for side in (subset.first, subset.second) for text in side
-        ]
+        self.samples = []
+        for subset in self.subsets:
+            self.samples += [*subset.first, *subset.second]
 
     def read(self) -> list[PairSubset]:
         """Read the data sets."""
@@ -45,58 +45,36 @@ class STSEval(Evaluation):
         stderr gives the reason.
         """
         embedded = self.vectors(params, batcher)
-        similarity = params.get("similarity")
-        scored = [_subset_similarities(self.name, subset, embedded, similarity) for subset in self.subsets]
         results: dict[str, Any] = {}
-        for subset, found in zip(self.subsets, scored, strict=True):
-            _report_constant(f"{self.name}, {subset.name}", found, np.asarray(subset.gold))
+        similarities = []
+        for subset in self.subsets:
+            where = f"{self.name}, {subset.name}"
+            values = _subset_similarities(where, subset, embedded, params.get("similarity"))
+            _report_constant(where, values, np.asarray(subset.gold))
             results[subset.name] = {
-                "pearson": _correlate_quietly(pearsonr, found, subset.gold),
-                "spearman": _correlate_quietly(spearmanr, found, subset.gold),
-                "nsamples": len(found),
+                "pearson": _correlate_quietly(pearsonr, values, subset.gold),
+                "spearman": _correlate_quietly(spearmanr, values, subset.gold),
+                "nsamples": len(values),
             }
+            similarities.append(values)
         gold = np.concatenate([subset.gold for subset in self.subsets])
-        everything, sizes = np.concatenate(scored), [len(found) for found in scored]
         results["all"] = {}
         for kind, correlation in (("pearson", pearsonr), ("spearman", spearmanr)):
-            values = [results[subset.name][kind][0] for subset in self.subsets]
+            subset_values = [results[subset.name][kind][0] for subset in self.subsets]
             averages = {
-                "all": _correlate_quietly(correlation, everything, gold)[0],
-                "mean": np.average(values),
-                "wmean": np.average(values, weights=sizes),
+                "all": _correlate_quietly(correlation, np.concatenate(similarities), gold)[0],
+                "mean": np.average(subset_values),
+                "wmean": np.average(subset_values, weights=[len(values) for values in similarities]),
             }
             results["all"][kind] = {name: averages[name] for name in self.averages}
         return results
 
 
-class STS12Eval(STSEval):
-    """STS12."""
-
-    name, folder = "STS12", "STS/STS12-en-test"
-
-
-class STS13Eval(STSEval):
-    """STS13 without SMT, whose licence keeps it out of SentEval."""
-
-    name, folder = "STS13", "STS/STS13-en-test"
-
-
-class STS14Eval(STSEval):
-    """STS14."""
-
-    name, folder = "STS14", "STS/STS14-en-test"
-
-
-class STS15Eval(STSEval):
-    """STS15."""
-
-    name, folder = "STS15", "STS/STS15-en-test"
-
-
-class STS16Eval(STSEval):
-    """STS16."""
-
-    name, folder = "STS16", "STS/STS16-en-test"
+STS12Eval = STSEval.make_class("STS12", "STS/STS12-en-test")
+STS13Eval = STSEval.make_class("STS13", "STS/STS13-en-test")  # without SMT, as in SentEval
+STS14Eval = STSEval.make_class("STS14", "STS/STS14-en-test")
+STS15Eval = STSEval.make_class("STS15", "STS/STS15-en-test")
+STS16Eval = STSEval.make_class("STS16", "STS/STS16-en-test")
 
 
 class STSBenchmarkEval(STSEval):
@@ -121,7 +99,7 @@ class STSBenchmarkFix(STSBenchmarkEval):
                 "this folder is missing",
                 where=str(self.path),
                 expected="sts-train.csv, sts-dev.csv and sts-test.csv in it",
-                hint="bench data fetch doesn't get it: SimCSE's fork names it only",
+                hint="put the files there: SimCSE's fork only names them, and bench data fetch has none",
             )
         return super().read()
 
@@ -147,37 +125,37 @@ class STSBenchmarkFinetune(SICKEval):
 
 
 def _subset_similarities(
-    task: str, subset: PairSubset, embedded: Embeddings, similarity: Callable[..., Any] | None
+    where: str, subset: PairSubset, embedded: Embeddings, similarity: Callable[..., Any] | None
 ) -> NDArray[np.float32]:
     if similarity is None:
-        return embedded.cosine(subset.first, subset.second).astype(np.float32)  # as records hold them
-    rows, found = embedded.rows, np.empty(len(subset.gold), dtype=np.float32)
+        return embedded.cosine(subset.first, subset.second).astype(np.float32)  # as in records
+    rows, values = embedded.rows, np.empty(len(subset.gold), dtype=np.float32)
     for place, (a, b) in enumerate(zip(subset.first, subset.second, strict=True)):
         returned = similarity(embedded.vectors[rows[a]], embedded.vectors[rows[b]])
         try:
-            found[place] = float(returned)
+            values[place] = float(returned)
         except (TypeError, ValueError, RuntimeError) as error:
             what = f"params['similarity'] returned a {type(returned).__name__}"
-            raise BenchError(what, where=f"{task}, {subset.name}", expected="a number") from error
-    if not np.isfinite(found).all():
-        place = int(np.argmin(np.isfinite(found)))
-        what = f"params['similarity'] returned {found[place]} for pair {place + 1}"
-        raise BenchError(what, where=f"{task}, {subset.name}", expected="a finite number")
-    return found
+            raise BenchError(what, where=where, expected="a number") from error
+    if not np.isfinite(values).all():
+        place = int(np.argmin(np.isfinite(values)))
+        what = f"params['similarity'] returned {values[place]} for pair {place + 1}"
+        raise BenchError(what, where=where, expected="a finite number")
+    return values
 
 
-def _report_constant(where: str, found: NDArray[np.float32], gold: NDArray[np.float64]) -> None:
+def _report_constant(where: str, similarities: NDArray[np.float32], gold: NDArray[np.float64]) -> None:
     """Print on stderr why a correlation is NaN, as in SentEval; raises BenchError for a single pair."""
     if len(gold) < 2:
         raise BenchError(f"no correlation of {len(gold)} pair(s)", where=where, expected="two pairs or more")
-    for what, values in (("similarities", found), ("gold scores", gold)):
+    for noun, values in (("similarities", similarities), ("gold scores", gold)):
         if (values == values[0]).all():
-            line = f"{where}: all {len(gold)} {what} are equal, so the correlation is undefined (nan)"
+            line = f"{where}: all {len(gold)} {noun} are equal, so the correlation is undefined (nan)"
             print(line, file=sys.stderr)
 
 
-def _correlate_quietly(correlation: Callable[..., Any], found: ArrayLike, gold: ArrayLike) -> Any:
-    """Return scipy's correlation without its warning; :func:`_report_constant` replaces it."""
+def _correlate_quietly(correlation: Callable[..., Any], similarities: ArrayLike, gold: ArrayLike) -> Any:
+    """Return scipy's correlation without its warning, which :func:`_report_constant` replaces."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return correlation(found, gold)
+        return correlation(similarities, gold)

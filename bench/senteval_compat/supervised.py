@@ -7,39 +7,14 @@ from scipy.stats import pearsonr
 from bench.data.tasks import PairSubset
 from bench.senteval_compat import sick, sts
 
-
-class STS12Eval(sts.STS12Eval):
-    """STS12 without the correlation over all pairs."""
-
-    averages = ("mean", "wmean")
-
-
-class STS13Eval(sts.STS13Eval):
-    """STS13 without the correlation over all pairs."""
-
-    averages = ("mean", "wmean")
-
-
-class STS14Eval(sts.STS14Eval):
-    """STS14 without the correlation over all pairs."""
-
-    averages = ("mean", "wmean")
-
-
-class STS15Eval(sts.STS15Eval):
-    """STS15 without the correlation over all pairs."""
-
-    averages = ("mean", "wmean")
-
-
-class STS16Eval(sts.STS16Eval):
-    """STS16 without the correlation over all pairs."""
-
-    averages = ("mean", "wmean")
+_AVERAGES = {"averages": ("mean", "wmean")}  # without the correlation over all pairs
+STS12Eval, STS13Eval, STS14Eval, STS15Eval, STS16Eval = (
+    sts.STSEval.make_class(f"STS{year}", f"STS/STS{year}-en-test", **_AVERAGES) for year in range(12, 17)
+)
 
 
 class SICKRelatednessEval(sick.SICKEval):
-    """SICK-R by a regression that Pearson's correlation on the development split decides on."""
+    """SICK-R by a regression, selected by Pearson's correlation on the development split."""
 
     name = "SICKRelatedness"
     validation = ("devpearson", pearsonr)

@@ -2,8 +2,4 @@
 
 from bench.senteval_compat.classification import ClassificationEval
 
-
-class TRECEval(ClassificationEval):
-    """TREC."""
-
-    name = folder = "TREC"
+TRECEval = ClassificationEval.make_class("TREC")

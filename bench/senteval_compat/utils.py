@@ -17,19 +17,13 @@ from bench.schema import parse_decimal
 
 _MARKS = ("<s>", "</s>", "<p>")  # they come first in a dictionary
 _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adadelta": torch.optim.Adadelta,
-    "adagrad": torch.optim.Adagrad,
-    "adam": torch.optim.Adam,
-    "adamax": torch.optim.Adamax,
-    "asgd": torch.optim.ASGD,
-    "rmsprop": torch.optim.RMSprop,
-    "rprop": torch.optim.Rprop,
-    "sgd": torch.optim.SGD,
+    name.lower(): getattr(torch.optim, name)
+    for name in ("Adadelta", "Adagrad", "Adam", "Adamax", "ASGD", "RMSprop", "Rprop", "SGD")
 }
 
 
 class dotdict(dict[str, Any]):  # noqa: N801 - SentEval's name
-    """A dictionary whose values are attributes too; one that isn't there is None.
+    """A dictionary whose values are attributes too; a missing one is None.
 
     >>> params = dotdict(kfold=10)
     >>> params.seed = 3
@@ -51,10 +45,7 @@ class dotdict(dict[str, Any]):  # noqa: N801 - SentEval's name
 
 
 def create_dictionary(sentences: Iterable[Iterable[str]]) -> tuple[list[str], dict[str, int]]:
-    """Return words by falling frequency behind three marks, and the place of each word.
-
-    Args:
-        sentences: Lists of words.
+    """Return the words of lists of words by falling frequency behind three marks, and each word's place.
 
     >>> create_dictionary([["b", "a"], ["a"]])[0]
     ['<s>', '</s>', '<p>', 'a', 'b']
@@ -65,7 +56,7 @@ def create_dictionary(sentences: Iterable[Iterable[str]]) -> tuple[list[str], di
 
 
 def cosine(u: ArrayLike, v: ArrayLike) -> float:
-    """Cosine of two vectors; not a number where one is zero.
+    """Cosine of two vectors; NaN for a zero vector.
 
     >>> cosine([3.0, 4.0], [4.0, 3.0])
     0.96
@@ -76,13 +67,7 @@ def cosine(u: ArrayLike, v: ArrayLike) -> float:
 
 
 def get_optimizer(s: str) -> tuple[Callable[..., torch.optim.Optimizer], dict[str, float]]:
-    """Read an optimiser with its settings.
-
-    Args:
-        s: A name, or a name and settings, such as "adagrad,lr=0.1,lr_decay=0.05".
-
-    Returns:
-        The class and its keyword arguments.
+    """Return the class and the keyword arguments of an optimiser such as "adagrad,lr=0.1,lr_decay=0.05".
 
     Raises:
         InputError: an unknown optimiser or setting, or "sgd" without a learning rate.
@@ -93,9 +78,9 @@ def get_optimizer(s: str) -> tuple[Callable[..., torch.optim.Optimizer], dict[st
     name, *settings = s.split(",")
     if name not in _OPTIMISERS:
         raise not_one_of(f"unknown optimiser '{name}'", name, list(_OPTIMISERS), where="optim")
-    made = _OPTIMISERS[name]
-    known = list(inspect.signature(made).parameters)[1:]
-    found: dict[str, float] = {}
+    optimiser = _OPTIMISERS[name]
+    known = list(inspect.signature(optimiser).parameters)[1:]
+    arguments: dict[str, float] = {}
     for setting in settings:
         key, _, text = setting.partition("=")
         try:
@@ -103,10 +88,9 @@ def get_optimizer(s: str) -> tuple[Callable[..., torch.optim.Optimizer], dict[st
         except ValueError:
             value = math.nan
         if key not in known or math.isnan(value):
-            raise InputError(
-                f"'{setting}'", where=f"optim '{s}'", expected=f"NAME=NUMBER of {', '.join(known)}"
-            )
-        found[key] = value
-    if name == "sgd" and "lr" not in found:
+            expected = f"NAME=NUMBER of {', '.join(known)}"
+            raise InputError(f"'{setting}'", where=f"optim '{s}'", expected=expected)
+        arguments[key] = value
+    if name == "sgd" and "lr" not in arguments:
         raise InputError("no learning rate", where=f"optim '{s}'", expected="such as 'sgd,lr=0.1'")
-    return made, found
+    return optimiser, arguments

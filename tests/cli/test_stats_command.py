@@ -223,11 +223,11 @@ def test_what_has_no_items_says_so_and_keeps_its_seeds(
         )
     code, out, err = cli("stats", *FEW)
     assert code == 0
-    assert "items left out: suite toy: TOY at hand is not the version" in err
+    assert "items left out: suite toy: TOY differs from the version" in err
     assert "noise mini toy seeds 1-3 " in " ".join(out.split())
     store = runs[1].store
     changed = [CampaignRun(store, record) for record in store.records()]
-    with pytest.raises(NotComparableError, match="TOY at hand is not the version that noise was measured on"):
+    with pytest.raises(NotComparableError, match="TOY differs from the version that noise was measured on"):
         list(draw_items(changed, draws=100))
 
 

@@ -417,7 +417,7 @@ def test_without_items_the_seeds_still_speak(cli: Cli, take: Take, tmp_path: Pat
     take(2)
     if what == "data":
         rewrite(tmp_path / "results/local/mini", "*/*", other_version)
-        reason = "TOY at hand is not the version that noise was measured on"
+        reason = "TOY differs from the version that noise was measured on"
     else:
         (tmp_path / "results/local/mini/noise/seed-2/toy.npz").unlink()
         reason = "the predictions are missing or don't belong to their record"

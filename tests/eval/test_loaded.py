@@ -18,10 +18,9 @@ from bench.data.mteb_names import load_mteb_lists, parse_task
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.eval import mteb_cache
-from bench.eval.mteb_cache import check_cached_data, check_declared_data
+from bench.eval.mteb_cache import check_cached_data, check_declared_data, declared_data_sets
 from bench.eval.mteb_run import evaluate_mteb
 from bench.eval.mteb_setup import import_mteb, silence_mteb
-from bench.eval.mteb_sources import declared_data_sets
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task, load_mteb_suite
 from bench.eval.public_encoder import LoadedEncoder
 from bench.nn.backbone import TransformerEncoder

@@ -25,11 +25,10 @@ from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import Encoder, FloatArray
 from bench.errors import BenchError, InputError
 from bench.eval.measure import SuiteResult
-from bench.eval.mteb_classification import score_fewer_classes
 from bench.eval.mteb_items import local_items, mteb_items
 from bench.eval.mteb_model import MtebEncoder, hash_encoder
 from bench.eval.mteb_predictions import _find_items
-from bench.eval.mteb_run import evaluate_mteb
+from bench.eval.mteb_run import evaluate_mteb, score_fewer_classes
 from bench.eval.mteb_setup import import_mteb
 from bench.eval.mteb_suite import MtebSuite
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task, load_mteb_suite

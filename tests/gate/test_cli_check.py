@@ -206,7 +206,7 @@ def test_other_specifications_and_data_are_refused(
     assert code == 3
     warning, *lines = err.splitlines()
     assert warning == (
-        "warning: scores of toy were not computed again: TOY at hand is not the version that word_overlap "
+        "warning: scores of toy were not computed again: TOY differs from the version that word_overlap "
         "was measured on"
     )
     assert lines[0] == "not comparable: noise on toy (profile mini): option scale then 1.0, now 9.0"

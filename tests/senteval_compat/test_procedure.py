@@ -207,7 +207,7 @@ def test_snli_is_split_and_not_regularised(tmp_path: Path, torch_fits: bool) -> 
         with pytest.raises(DataError, match=said):
             SNLIEval(folder)
     (folder / "s2.dev").unlink()
-    with pytest.raises(DataError, match="bench data fetch doesn't get SNLI"):
+    with pytest.raises(DataError, match="downloads SNLI"):
         SNLIEval(folder)
 
 
@@ -313,7 +313,7 @@ def test_lists_are_taken_as_arrays() -> None:
 def test_a_line_says_once_that_settings_have_no_effect(
     task_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fitting, "_told", set())
+    monkeypatch.setattr(fitting, "_printed", set())
     for name in ("STSBenchmark", "CR", "SST2"):
         engine(task_path, classifier={**SHORT, "optim": "adam,lr=0.01"}).eval(name)
         said = capsys.readouterr().err
@@ -323,7 +323,7 @@ def test_a_line_says_once_that_settings_have_no_effect(
             assert "params['transfer_solver'] = 'sgd' takes them" in said
         else:
             assert said == ""
-    monkeypatch.setattr(fitting, "_told", set())
+    monkeypatch.setattr(fitting, "_printed", set())
     engine(task_path, classifier=SHORT, transfer_solver="exact").eval("SST2")  # asked for
     engine(task_path, classifier=SHORT, transfer_solver="sgd").eval("SST2")
     engine(task_path, classifier={"nhid": 0}).eval("SST2")  # nothing to replace

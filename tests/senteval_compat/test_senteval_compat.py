@@ -127,11 +127,11 @@ def test_entailment_and_probing(task_path: Path) -> None:
     ("params", "name", "message"),
     [
         ({}, "STS11", "unknown task 'STS11' .did you mean 'STS1.*; expected one of CR, MR"),
-        ({}, "SNLI", "bench data fetch doesn't get SNLI"),
-        ({}, "ImageCaptionRetrieval", "vectors of images are pickles, which could run code"),
+        ({}, "SNLI", "downloads SNLI"),
+        ({}, "ImageCaptionRetrieval", "image vectors are pickles, which could run code"),
         ({"fork": "facebookresearch"}, "STSBenchmark-finetune", "unknown task 'STSBenchmark-finetune'"),
         ({"fork": "google"}, "MR", "params: fork 'google'; expected one of simcse, facebookresearch"),
-        ({}, "STSBenchmark-fix", "STSBenchmark-fix: this folder is missing; .*data fetch doesn't get it"),
+        ({}, "STSBenchmark-fix", "STSBenchmark-fix: this folder is missing; .*data fetch"),
         (
             {"transfer_solver": "exact", "classifier": {"nhid": 50}},
             "MR",

@@ -3,17 +3,6 @@
 from bench.senteval_compat import binary, mrpc, probing, rank, snli, sst, tools, trec, utils
 from bench.senteval_compat.facebookresearch import engine, sick, sts
 
-__all__ = [
-    "binary",
-    "engine",
-    "mrpc",
-    "probing",
-    "rank",
-    "sick",
-    "snli",
-    "sst",
-    "sts",
-    "tools",
-    "trec",
-    "utils",
-]
+__all__ = (
+    ["binary", "engine", "mrpc", "probing", "rank", "sick", "snli", "sst", "sts", "tools", "trec", "utils"]
+)  # fmt: skip

@@ -21,11 +21,11 @@ SETTINGS: dict[str, Any] = {
     "nhid": 0, "optim": "adam", "tenacity": 5, "epoch_size": 4, "max_epoch": 200, "dropout": 0.0,
     "batch_size": 64,
 }  # fmt: skip
-"""Settings of a classifier, and what they are where none is given."""
+"""Settings of a classifier with their defaults."""
 
 
 class PyTorchClassifier:
-    """The fitting of a model: what :class:`MLP` is built on.
+    """The fitting of a model, base of :class:`MLP`.
 
     Args:
         inputdim: Columns of the features.
@@ -33,7 +33,7 @@ class PyTorchClassifier:
         l2reg: Regularisation.
         batch_size: Rows of a step.
         seed: Of the initial weights, the order of rows and dropout.
-        cudaEfficient: Keeps the rows off the GPU in the original; nothing here, where all are in main memory.
+        cudaEfficient: Without effect: all rows are in main memory.
     """
 
     model: nn.Module
@@ -71,14 +71,14 @@ class PyTorchClassifier:
             X: (n, inputdim).
             y: (n,), 0 to nclasses - 1.
             validation_data: Features and classes to stop by.
-            validation_split: Else the share of the rows that is set aside at random for it.
+            validation_split: Without these the share of the rows that is set aside at random.
             early_stop: Stop after ``tenacity`` evaluations without a better accuracy, and one more.
 
         Returns:
             The best validation accuracy.
 
         Raises:
-            BenchError: no rows to validate on, or features and classes that don't belong together.
+            BenchError: no rows to validate on, or features and classes of different lengths.
         """
         x, labels = self._read_features(X), torch.from_numpy(np.asarray(y, dtype=np.int64))
         if len(labels) != len(x) or (len(labels) and not 0 <= labels.min() <= labels.max() < self.nclasses):
@@ -98,7 +98,9 @@ class PyTorchClassifier:
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._chance)
             for _ in range(0, self.max_epoch + 1, self.epoch_size):
-                self._train_passes(x, labels)
+                self.model.train()
+                for _ in range(self.epoch_size):
+                    self._train_pass(x, labels)
                 accuracy = self.score(*validation_data)
                 if accuracy > best_accuracy:
                     best, best_accuracy = copy.deepcopy(self.model), accuracy
@@ -110,46 +112,30 @@ class PyTorchClassifier:
         self.model = best
         return best_accuracy
 
-    def _train_passes(self, x: Tensor, labels: Tensor) -> None:
-        """``epoch_size`` passes over the rows."""
-        self.model.train()
-        for _ in range(self.epoch_size):
-            for batch in torch.split(torch.from_numpy(self._order.permutation(len(x))), self.batch_size):
-                loss = self.loss_fn(self.model(x[batch]), labels[batch])
-                self.optimizer.zero_grad()
-                loss.backward()
-                self.optimizer.step()
+    def _train_pass(self, x: Tensor, labels: Tensor) -> None:
+        for batch in torch.split(torch.from_numpy(self._order.permutation(len(x))), self.batch_size):
+            loss = self.loss_fn(self.model(x[batch]), labels[batch])
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
 
     def score(self, devX: Array, devy: Array) -> float:  # noqa: N803
-        """Accuracy in 0 to 1.
-
-        Args:
-            devX: (n, inputdim).
-            devy: (n,).
-        """
+        """Accuracy in 0 to 1 on (n, inputdim) features and (n,) classes."""
         return float((self._compute_logits(devX).argmax(1).numpy() == np.asarray(devy)).mean())
 
     def predict(self, devX: Array) -> NDArray[np.float64]:  # noqa: N803
-        """Predicted classes, (n, 1) as SentEval has them.
-
-        Args:
-            devX: (n, inputdim).
-        """
+        """Predict the classes of (n, inputdim) features, (n, 1) as in SentEval."""
         return self._compute_logits(devX).argmax(1, keepdim=True).double().numpy()
 
     def predict_proba(self, devX: Array) -> NDArray[np.float32]:  # noqa: N803
-        """Probabilities of the classes, (n, nclasses).
-
-        Args:
-            devX: (n, inputdim).
-        """
+        """Return probabilities of the classes, (n, nclasses), of (n, inputdim) features."""
         return self._compute_logits(devX).softmax(1).numpy()
 
     def _compute_logits(self, rows: Array) -> Tensor:
         self.model.eval()
         with torch.no_grad():
-            found: Tensor = self.model(self._read_features(rows))
-        return found
+            logits: Tensor = self.model(self._read_features(rows))
+        return logits
 
     def _read_features(self, rows: Array) -> Tensor:
         x = np.asarray(rows, dtype=np.float32)
@@ -164,18 +150,18 @@ class MLP(PyTorchClassifier):
     """Logistic regression, or one hidden layer of sigmoids.
 
     Args:
-        params: Any of :data:`SETTINGS`: hidden units, the optimiser with its settings, evaluations without a
-            better accuracy that are forgiven, passes between evaluations, passes after which no further round
-            begins, dropout of the hidden layer, rows of a step.
+        params: Any of :data:`SETTINGS`: hidden units, the optimiser with its settings, allowed evaluations
+            without a better accuracy, passes between evaluations, passes after which the last round begins,
+            dropout of the hidden layer, rows of a step.
         inputdim: Columns of the features.
         nclasses: Number of classes.
         l2reg: Regularisation.
-        batch_size: Without effect, as in SentEval, where that of ``params`` or 64 is taken.
+        batch_size: Without effect, as in SentEval, which takes that of ``params`` or 64.
         seed: Of the initial weights, the order of rows and dropout.
-        cudaEfficient: Without effect on a CPU.
+        cudaEfficient: Without effect.
 
     Raises:
-        InputError: an optimiser that isn't known.
+        InputError: an unknown optimiser.
     """
 
     def __init__(
@@ -194,19 +180,15 @@ class MLP(PyTorchClassifier):
         self.tenacity, self.epoch_size = int(given["tenacity"]), int(given["epoch_size"])
         self.max_epoch = int(given["max_epoch"])
         if self.epoch_size < 1 or self.batch_size < 1:
-            raise InputError(
-                "a round without a step", where="classifier", expected="epoch_size, batch_size > 0"
-            )
-        made, settings = get_optimizer(self.optim)
+            expected = "epoch_size, batch_size > 0"
+            raise InputError("a round without a step", where="classifier", expected=expected)
+        optimiser, settings = get_optimizer(self.optim)
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._chance)
-            self.model = nn.Sequential(*self._build_layers())
+            layers: list[nn.Module] = []
+            if self.nhid:
+                layers = [nn.Linear(inputdim, self.nhid), nn.Dropout(self.dropout), nn.Sigmoid()]
+            self.model = nn.Sequential(*layers, nn.Linear(self.nhid or inputdim, nclasses))
             self._chance = torch.get_rng_state()
-        self.optimizer = made(self.model.parameters(), **settings)
+        self.optimizer = optimiser(self.model.parameters(), **settings)
         self.optimizer.param_groups[0]["weight_decay"] = l2reg
-
-    def _build_layers(self) -> list[nn.Module]:
-        if not self.nhid:
-            return [nn.Linear(self.inputdim, self.nclasses)]
-        hidden = nn.Linear(self.inputdim, self.nhid)
-        return [hidden, nn.Dropout(self.dropout), nn.Sigmoid(), nn.Linear(self.nhid, self.nclasses)]

@@ -26,20 +26,14 @@ _BATCH, _PASSES, _MOST_PASSES, _TENACITY = 64, 50, 1000, 3
 def encode_labels(labels: Scores, nclass: int = GRADES) -> NDArray[np.float32]:
     """Spread each score over the two grades around it, so that the grades' mean is the score.
 
-    Nothing stands below grade 1: a score of 0 has no weight at all (Tai, Socher and Manning 2015).
-
-    Args:
-        labels: Scores from 0 to ``nclass``.
-        nclass: Number of grades.
-
-    Raises:
-        BenchError: a score outside that range.
+    A score of 0 has no weight, since grade 1 is the lowest (Tai, Socher and Manning 2015). A score outside 0
+    to ``nclass`` raises BenchError.
 
     >>> encode_labels([3.25, 5.0, 0.5]).tolist()[0]
     [0.0, 0.0, 0.75, 0.25, 0.0]
     """
     scores = np.asarray(labels, dtype=np.float64)
-    outside = scores[~((scores >= 0) & (scores <= nclass))]  # not a number among them
+    outside = scores[~((scores >= 0) & (scores <= nclass))]  # NaN included
     if len(outside):
         raise BenchError(f"score {outside[0]:g}", where="encode_labels", expected=f"0 to {nclass}")
     spread: NDArray[np.float32] = np.zeros((len(scores), nclass), dtype=np.float32)
@@ -57,12 +51,11 @@ class RelatednessPytorch:
 
     Args:
         train: {"X": features, "y": soft labels}.
-        valid: The same to stop by; its labels aren't read.
-        test: The same; its labels aren't read.
+        valid: The features to stop by.
+        test: The features to score.
         devscores: Scores of ``valid``.
         config: {"nclasses", "seed"}.
-        correlation: Decides which model is the best on ``valid``: scipy's pearsonr; SimCSE's fork takes
-            spearmanr.
+        correlation: Selects the model on ``valid``: scipy's pearsonr; SimCSE's fork takes spearmanr.
     """
 
     def __init__(
@@ -87,16 +80,16 @@ class RelatednessPytorch:
     def run(self) -> tuple[float, NDArray[np.float64]]:
         """Return the best correlation on ``valid``, and the scores of ``test``.
 
-        It is looked at every 50 passes; the fourth time that it isn't better is the last.
+        The correlation is computed every 50 passes, until the fourth time without a better one.
         """
         optimizer = torch.optim.Adam(self.model.parameters())
         best, best_correlation, patience = copy.deepcopy(self.model), -1.0, 0
         for _ in range(0, _MOST_PASSES + 1, _PASSES):
             for _ in range(_PASSES):
                 self._train_pass(optimizer)
-            found = defined_correlation(self.correlation, self._predict_scores(self.devX), self.devscores)
-            if found > best_correlation:
-                best, best_correlation = copy.deepcopy(self.model), found
+            value = defined_correlation(self.correlation, self._predict_scores(self.devX), self.devscores)
+            if value > best_correlation:
+                best, best_correlation = copy.deepcopy(self.model), value
             elif patience >= _TENACITY:
                 break
             else:
@@ -113,21 +106,15 @@ class RelatednessPytorch:
 
     def _predict_scores(self, features: Tensor) -> NDArray[np.float64]:
         with torch.no_grad():
-            found: NDArray[np.float64] = self.model(features).double().numpy() @ self.grades
-        return found
+            scores: NDArray[np.float64] = self.model(features).double().numpy() @ self.grades
+        return scores
 
 
-def defined_correlation(correlation: Correlation, found: Array, gold: Scores) -> float:
-    """A correlation, 0 where there is none, as for equal scores.
-
-    Args:
-        correlation: scipy's pearsonr or spearmanr.
-        found: Scores.
-        gold: Gold scores.
-    """
+def defined_correlation(correlation: Correlation, scores: Array, gold: Scores) -> float:
+    """Return scipy's pearsonr or spearmanr, 0 if it is undefined."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy's of constant input
-        value = float(correlation(found, gold)[0])
+        value = float(correlation(scores, gold)[0])
     return 0.0 if np.isnan(value) else value
 
 

@@ -25,13 +25,11 @@ _REGS = tuple(10.0**power for power in range(-5, -1))
 _STRENGTHS = tuple(2.0**power for power in range(-2, 4))  # scikit-learn's C, the inverse of a regularisation
 _STRENGTHS_OF_FOLDS = tuple(2.0**power for power in range(-1, 6))
 _FREE, _FREE_STRENGTH = 1e-9, 1e9
-
-
 _CONFIG = ("nclasses", "seed", "usepytorch", "classifier")
 
 
 def _read_rows(x: Any, y: Any, where: str) -> Pair:
-    """Return features and classes as arrays; raises BenchError for shapes that don't belong together."""
+    """Return features and classes as arrays; raises BenchError for other shapes."""
     features, classes = np.asarray(x), np.asarray(y)
     if features.ndim != 2 or features.shape[:1] != classes.shape:
         raise BenchError(
@@ -42,26 +40,18 @@ def _read_rows(x: Any, y: Any, where: str) -> Pair:
     return features, classes
 
 
-def _read_splits(
-    x: Mapping[str, Any], y: Mapping[str, Any], names: tuple[str, ...], where: str
-) -> list[Pair]:
+def _read_splits(splits: Mapping[str, tuple[Any, Any]], where: str) -> list[Pair]:
     """Return features and classes of each split; raises InputError for a missing one."""
-    for name in names:
-        for side, given in (("X", x), ("y", y)):
-            if given.get(name) is None:
-                raise InputError(
-                    f"no '{side}'", where=f"{where}, {name}", expected=f"X and y of {', '.join(names)}"
-                )
-    return [_read_rows(x[name], y[name], f"{where}, {name}") for name in names]
+    for name, pair in splits.items():
+        for side, given in zip("Xy", pair, strict=True):
+            if given is None:
+                expected = f"X and y of {', '.join(splits)}"
+                raise InputError(f"no '{side}'", where=f"{where}, {name}", expected=expected)
+    return [_read_rows(*pair, f"{where}, {name}") for name, pair in splits.items()]
 
 
 class _Chooser:
-    """What the three have in common.
-
-    Args:
-        dim: Columns of the features.
-        config: "nclasses", "seed", "usepytorch", "classifier"; "kfold" (5), "cudaEfficient", "noreg".
-    """
+    """The common part of the three classifiers."""
 
     def __init__(self, dim: int, config: Mapping[str, Any]) -> None:
         if missing := [name for name in _CONFIG if name not in config]:
@@ -78,7 +68,7 @@ class _Chooser:
         return _REGS if self.usepytorch else strengths
 
     def fit(self, reg: float, rows: Pair, validation: Pair | None = None) -> Any:
-        """Fit on (features, classes); without validation rows, some of these are set aside."""
+        """Fit on (features, classes); without validation rows a part of these is set aside."""
         if not self.usepytorch:
             return LogisticRegression(C=reg, random_state=self.seed).fit(*rows)
         model = MLP(
@@ -89,18 +79,18 @@ class _Chooser:
         return model
 
     def choose(self, rows: Pair, strengths: tuple[float, ...], seed: int) -> tuple[float, float]:
-        """Best regularisation over folds of rows, the first at ties, and its accuracy."""
+        """Return the best regularisation over folds of rows, the first at ties, and its accuracy."""
         x, y = rows
         folds = stratified_folds(np.arange(len(y)), y, self.k, seed)
         regs = self.regs(strengths)
-        found = [
-            _as_percent(np.mean([
-                self.fit(reg, (x[train], y[train]), (x[held], y[held])).score(x[held], y[held])
-                for train, held in folds
-            ]))
-            for reg in regs
-        ]  # fmt: skip
-        return regs[int(np.argmax(found))], max(found)
+        accuracies = []
+        for reg in regs:
+            scores = []
+            for train, held in folds:
+                validation = x[held], y[held]
+                scores.append(self.fit(reg, (x[train], y[train]), validation).score(*validation))
+            accuracies.append(_as_percent(np.mean(scores)))
+        return regs[int(np.argmax(accuracies))], max(accuracies)
 
 
 class InnerKFoldClassifier(_Chooser):
@@ -140,9 +130,8 @@ class KFoldClassifier(_Chooser):
     def __init__(
         self, train: Mapping[str, Array], test: Mapping[str, Array], config: Mapping[str, Any]
     ) -> None:
-        splits = [{"train": train.get(side), "test": test.get(side)} for side in ("X", "y")]
-        pairs = _read_splits(splits[0], splits[1], ("train", "test"), "KFoldClassifier")
-        self.train, self.test = ({"X": x, "y": y} for x, y in pairs)
+        splits = {"train": (train.get("X"), train.get("y")), "test": (test.get("X"), test.get("y"))}
+        self.train, self.test = ({"X": x, "y": y} for x, y in _read_splits(splits, "KFoldClassifier"))
         super().__init__(self.train["X"].shape[1], config)
 
     def run(self) -> tuple[float, float, Array]:
@@ -160,18 +149,17 @@ class SplitClassifier(_Chooser):
     Args:
         X: {"train": (n, dim), "valid", "test"}.
         y: {"train": (n,), "valid", "test"}.
-        config: "nclasses", "seed", "usepytorch", "classifier"; "noreg" for hardly any regularisation;
-            "cudaEfficient", which has no effect on a CPU.
+        config: "nclasses", "seed", "usepytorch", "classifier"; "noreg" for almost no regularisation;
+            "cudaEfficient" without effect.
     """
 
     def __init__(
         self, X: Mapping[str, Array], y: Mapping[str, Array], config: Mapping[str, Any]  # noqa: N803
     ) -> None:  # fmt: skip
-        names = ("train", "valid", "test")
-        pairs = _read_splits(X, y, names, "SplitClassifier")
-        self.X, self.y = (
-            {name: pair[side] for name, pair in zip(names, pairs, strict=True)} for side in (0, 1)
-        )
+        splits = {name: (X.get(name), y.get(name)) for name in ("train", "valid", "test")}
+        pairs = dict(zip(splits, _read_splits(splits, "SplitClassifier"), strict=True))
+        self.X = {name: features for name, (features, _) in pairs.items()}
+        self.y = {name: classes for name, (_, classes) in pairs.items()}
         super().__init__(self.X["train"].shape[1], config)
         self.config = config
 
@@ -182,9 +170,9 @@ class SplitClassifier(_Chooser):
             regs = (_FREE,) if self.usepytorch else (_FREE_STRENGTH,)
         rows, validation = ((self.X[part], self.y[part]) for part in ("train", "valid"))
         models = [self.fit(reg, rows, validation) for reg in regs]
-        found = [_as_percent(model.score(*validation)) for model in models]
-        best = int(np.argmax(found))
-        return found[best], _as_percent(models[best].score(self.X["test"], self.y["test"]))
+        accuracies = [_as_percent(model.score(*validation)) for model in models]
+        best = int(np.argmax(accuracies))
+        return accuracies[best], _as_percent(models[best].score(self.X["test"], self.y["test"]))
 
 
 def _as_percent(accuracy: Any) -> float:
