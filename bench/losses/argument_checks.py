@@ -1,4 +1,4 @@
-"""What losses refuse."""
+"""Checks of losses' arguments."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from torch import Tensor
 def check_same_shape(wanted: str, **matrices: Tensor) -> None:
     """Raise ValueError, with the arguments' names, unless all are matrices of one shape.
 
-    Args:
-        wanted: The shape in letters.
-        matrices: The arguments.
+    ``wanted`` is the shape in letters.
 
     Example:
         >>> import torch

@@ -24,7 +24,7 @@ def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
         Scalar, at least 0; ln B for equal rows; 0 for B = 1.
 
     Raises:
-        ValueError: different shapes, or a temperature that isn't above 0.
+        ValueError: different shapes, or a temperature of 0 or less.
 
     Example:
         >>> import torch
@@ -34,12 +34,8 @@ def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
         >>> round(info_nce(anchors, anchors, tau=0.05).item(), 4)
         0.0
     """
-    if anchors.shape != positives.shape or anchors.ndim != 2:
-        raise ValueError(
-            f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must be (B, H)"
-        )
-    if tau <= 0:
-        raise ValueError(f"tau {tau} must be above 0")
+    check_same_shape("(B, H)", anchors=anchors, positives=positives)
+    check_tau(tau)
     unit_a = functional.normalize(anchors, dim=1, eps=1e-8)
     unit_p = functional.normalize(positives, dim=1, eps=1e-8)
     similarity = unit_a @ unit_p.T / tau
@@ -47,33 +43,29 @@ def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
 
 
 def cosine_matrix(first: Tensor, second: Tensor) -> Tensor:
-    """Return cos(a_i, b_j), (B, B) in [-1, 1]; norms have the floor 1e-8.
-
-    Args:
-        first: a, (B, H).
-        second: b, (B, H).
-    """
+    """Return cos(a_i, b_j) of a, b (B, H), (B, B) in [-1, 1]; norms have the floor 1e-8."""
     return functional.normalize(first, dim=1, eps=1e-8) @ functional.normalize(second, dim=1, eps=1e-8).T
 
 
 def queue_nce(anchors: Tensor, positives: Tensor, queue: Tensor | None, tau: float) -> Tensor:
     """ESimCSE's loss: cross-entropy of each anchor against all positives of the batch and the queue.
 
-    S_ij = cos(z_i, z'_j) / tau, N_ik = cos(z_i, q_k) / tau; loss = mean_i -log softmax([S_i ; N_i])_i, and
-    without a queue :func:`bench.losses.contrastive.info_nce`. Only the anchors meet the queue; gradient flows
-    through anchors and positives (Wu et al. 2022, momentum contrast).
+    S_ij = cos(z_i, z'_j) / tau, N_ik = cos(z_i, q_k) / tau; loss = mean_i -log softmax([S_i ; N_i])_i.
+    :func:`info_nce` for an empty queue. Only anchors meet the queue; gradient flows through anchors and
+    positives
+    (Wu et al. 2022, momentum contrast).
 
     Args:
         anchors: z, (B, H).
         positives: z', (B, H), row i belongs to anchor i.
-        queue: q, (M, H) without gradient, or None.
+        queue: q, (M, H), constant, or None.
         tau: Temperature, above 0.
 
     Returns:
         Scalar, at least 0; ln(B + M) for equal rows; a further row of the queue never makes it smaller.
 
     Raises:
-        ValueError: shapes that don't fit, or a temperature that isn't above 0.
+        ValueError: unmatched shapes, or a temperature of 0 or less.
 
     Example:
         >>> view = torch.tensor([[1.0, 0.0]])
@@ -84,11 +76,9 @@ def queue_nce(anchors: Tensor, positives: Tensor, queue: Tensor | None, tau: flo
     """
     if queue is None:
         return info_nce(anchors, positives, tau)
-    if anchors.shape != positives.shape or anchors.ndim != 2 or queue.shape[1:] != anchors.shape[1:]:
-        raise ValueError(
-            f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must be (B, H), "
-            f"the queue {tuple(queue.shape)} (M, H)"
-        )
+    check_same_shape("(B, H)", anchors=anchors, positives=positives)
+    if queue.shape[1:] != anchors.shape[1:]:
+        raise ValueError(f"queue {tuple(queue.shape)} must be (M, H) with the anchors' H {anchors.shape[1]}")
     check_tau(tau)
     similarity = cosine_matrix(anchors, torch.cat([positives, queue])) / tau
     return functional.cross_entropy(similarity, torch.arange(len(anchors), device=anchors.device))
@@ -101,8 +91,7 @@ def hard_negative_nce(
 
     S_ij = cos(z_i, z^+_j) / tau, N_ij = cos(z_i, z^-_j) / tau + w [i = j];
     loss = mean_i -log softmax([S_i ; N_i])_i, w the logarithm of alpha, the weight of an anchor's own hard
-    negative. Without hard negatives :func:`bench.losses.contrastive.info_nce`. Gradient flows through all
-    (Gao et al. 2021, eq. 5, and the weight of its appendix).
+    negative. :func:`info_nce` for pairs. Gradient flows through all (Gao et al. 2021, eq. 5 and appendix).
 
     Args:
         anchors: z, (B, H).
@@ -115,7 +104,7 @@ def hard_negative_nce(
         Scalar, at least 0; ln 2B for equal rows and w = 0.
 
     Raises:
-        ValueError: different shapes, or a temperature that isn't above 0.
+        ValueError: different shapes, or a temperature of 0 or less.
 
     Example:
         >>> anchors, positives = torch.eye(2), torch.eye(2)

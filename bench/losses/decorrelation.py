@@ -1,9 +1,10 @@
-"""UNSEE's objectives: what two views' vectors should have in common, and what keeps them from collapsing."""
+"""Non-contrastive losses (UNSEE's, BYOL's): agreement of two views, and spread against collapse."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from bench.losses.argument_checks import check_same_shape
 from bench.nn.device import to_float64
@@ -15,12 +16,37 @@ CORINFOMAX_WEIGHTS = (0.2, 2000.0)
 """Of the covariance term, of the mean squared error."""
 
 
+def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
+    """Return mean_i (2 - 2 cos(q_i, y_i)) (Grill et al. 2020, eq. 2; Zhang et al. 2021; Cagatan 2024).
+
+    Gradient flows through both; :class:`bench.training.byol.Bootstrap` gives constant targets.
+
+    Args:
+        predictions: q, (B, H).
+        targets: y, (B, H).
+
+    Returns:
+        Scalar, 0 (equal directions) to 4 (opposite ones); 2 where a vector is zero.
+
+    Raises:
+        ValueError: different shapes.
+
+    Example:
+        >>> predictions = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+        >>> byol_loss(predictions, torch.tensor([[1.0, 0.0], [1.0, 0.0]])).item()  # 0 and 2
+        1.0
+    """
+    check_same_shape("(B, H)", predictions=predictions, targets=targets)
+    unit, goal = (functional.normalize(x, dim=1, eps=1e-8) for x in (predictions, targets))
+    return (2 - 2 * (unit * goal).sum(1)).mean()
+
+
 def barlow_twins(z: Tensor, y: Tensor) -> Tensor:
     """Return sum_k (C_kk - 1)^2 + 0.0051 sum_{k != l} C_kl^2 with C = z^T y / N (Zbontar et al. 2021, eq. 1).
 
     Args:
-        z: (N, d), standardised over the batch.
-        y: (N, d), likewise.
+        z: (N, d), standardised over the batch; y likewise.
+        y: See z.
 
     Returns:
         Scalar, at least 0; 0 where C is the identity.
@@ -87,7 +113,7 @@ def _covariance_penalty(x: Tensor) -> Tensor:
 
 
 class BarlowTwins(nn.Module):
-    """:func:`barlow` of both arguments after the same batch normalisation (each with its own statistics).
+    """:func:`barlow_twins` of both arguments after one batch normalisation, each with its own statistics.
 
     Args:
         size: d.
@@ -103,16 +129,17 @@ class BarlowTwins(nn.Module):
         self.norm = nn.BatchNorm1d(size, eps=1e-5)
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
-        """See :func:`barlow`."""
+        """Compute the loss, a scalar."""
         return barlow_twins(self.norm(z), self.norm(y))
 
 
 class CorInfoMax(nn.Module):
     """0.2 cov + 2000 MSE(z, y), cov = -(logdet(R_z + eps I) + logdet(R_y + eps I)) / d (Ozsoy et al. 2022).
 
-    Running mean and covariance, one pair for each argument, move at every call: mu <- 0.01 mu + 0.99 mean(z),
-    then R <- 0.01 R + 0.99 (z - mu)^T (z - mu) / N with the new mu. Their old values are constants; gradient
-    passes through the present batch, its mean included. In float64.
+    Running mean and covariance of each argument move at every call: mu <- 0.01 mu + 0.99 mean(z), then
+    R <- 0.01 R + 0.99 (z - mu)^T (z - mu) / N with the new mu. Their old values are constants; gradient
+    passes
+    through the present batch, its mean included. In float64.
 
     Args:
         size: d.
@@ -124,19 +151,16 @@ class CorInfoMax(nn.Module):
         [-0.2753, -0.2772]
     """
 
-    def __init__(self, size: int, *, keep: float = 0.01, eps: float = 1e-6) -> None:
+    keep, eps = 0.01, 1e-6
+
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.keep, self.eps = keep, eps
         for name in ("z", "y"):
             self.register_buffer(f"mu_{name}", torch.zeros(size, dtype=torch.float64))
             self.register_buffer(f"r_{name}", torch.eye(size, dtype=torch.float64))
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
-        """Scalar, float64; below 0 where the covariances' determinants are large.
-
-        Raises:
-            ValueError: different shapes.
-        """
+        """Return a float64 scalar, below 0 for large determinants; raises ValueError for different shapes."""
         check_same_shape("(N, d)", z=z, y=y)
         spread, invariance = CORINFOMAX_WEIGHTS
         z64, y64 = to_float64(z), to_float64(y)

@@ -14,10 +14,10 @@ def masked_lm_loss(logits: Tensor, targets: Tensor) -> Tensor:
         targets: (K,), their original ids.
 
     Returns:
-        Scalar, at least 0. Without a masked token the released mean is 0 / 0.
+        Scalar, at least 0. For K = 0 the released mean is 0 / 0.
 
     Raises:
-        ValueError: shapes that don't fit.
+        ValueError: unmatched shapes.
 
     Example:
         >>> import torch
@@ -26,7 +26,6 @@ def masked_lm_loss(logits: Tensor, targets: Tensor) -> Tensor:
         0.4581
     """
     if logits.ndim != 2 or targets.shape != logits.shape[:1]:
-        raise ValueError(
-            f"logits {tuple(logits.shape)} and targets {tuple(targets.shape)} must be (K, V) and (K,)"
-        )
+        shapes = f"logits {tuple(logits.shape)} and targets {tuple(targets.shape)}"
+        raise ValueError(f"{shapes} must be (K, V) and (K,)")
     return functional.cross_entropy(logits, targets) if len(targets) else logits.sum()

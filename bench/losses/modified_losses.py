@@ -11,7 +11,11 @@ modified one: gd drops anchors, w gives the negatives exponential weights, r the
 
 Distances are written with inner products; gradients of the ``released`` forms are the released code's up to a
 multiple of h_i, which the normalisation removes. There gd is d_i = 1[1 - max_{k != i} s_ik < m] within each
-view, fewer anchors than the paper's, and a dropped row gets no gradient in any role. N = 1 gives 0.
+view, fewer anchors than the paper's, and a dropped row gets no gradient in any role.
+
+Every loss takes ``first`` h and ``second`` h', (N, H) with unit rows, ``steps`` and the form "released" or
+"paper". It returns a scalar, 0 for N = 1, and raises ValueError for unmatched shapes, a temperature of 0 or
+less, and unknown names.
 """
 
 from __future__ import annotations
@@ -39,22 +43,22 @@ _ADDED_SQUARE = 1e-4
 
 @dataclass(frozen=True)
 class ModifiedSteps:
-    """Which of the three steps are taken, and with what.
+    """The three steps, and their constants.
 
     Args:
         gd: Drop anchors whose positive is far nearer than any negative.
-        w: Exponential weights of the negatives (MHS's need no change).
+        w: Exponential weights of the negatives (MHS keeps its own).
         r: A static ratio of the positive.
         m: Margin of gd.
         tau: Temperature of w, above 0.
         ratio: Ratio of r.
         nu: Weight of the negatives until step w (MHS: until step r).
+        factor: Row whose distance weights MHS's positive with r in the paper form: "nearest", so that the
+            gradient is eq. 17, or "farthest" as eq. 15's factor is printed.
         nu_after: The same from that step on.
         kernel: Weights of step w in barlow and vicreg by the cosine s: "exponential", e^(s/tau), or "power",
             max(s, 1e-4)^kernel_power.
         kernel_power: Exponent of "power".
-        factor: Row whose distance weights MHS's positive with r in the paper form: "nearest", so that the
-            gradient is eq. 17, or "farthest" as eq. 15's factor is printed.
     """
 
     gd: bool = False
@@ -78,18 +82,6 @@ def mhe(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "releas
     through both members of a pair, a_i = 2 - 2 h_i . h'_i. t = 1 and p = p' = 1/N; with w t = tau, p_i = W_i
     and p'_i = W'_i of the two views; with r both times the ratio. lambda is nu, nu_after with w.
 
-    Args:
-        first: h, (N, H), unit rows.
-        second: h', (N, H), unit rows.
-        steps: The steps taken.
-        form: "released" or "paper".
-
-    Returns:
-        Scalar; 0 for N = 1.
-
-    Raises:
-        ValueError: shapes that don't fit, a temperature that isn't above 0, or an unknown form.
-
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
         >>> every = ModifiedSteps(gd=True, w=True, r=True, tau=1.0)
@@ -104,12 +96,11 @@ def mhe(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "releas
         return _sum_over_anchors(first, second, steps, lambda h, _: strength * _energy_weights(h, t))
     first, second = (_detach_dropped(view, steps) for view in (first, second))
     t = steps.tau if steps.w else 1.0
-    energies = torch.stack(
-        [_select_off_diagonal(h @ h.T / t).logsumexp(0) - math.log(2) for h in (first, second)]
-    )
-    weight = (
-        sum(_energy_weights(h.detach(), t).sum(1) for h in (first, second)) if steps.w else 2 / len(first)
-    )
+    views = (first, second)
+    energies = torch.stack([_select_off_diagonal(h @ h.T / t).logsumexp(0) - math.log(2) for h in views])
+    weight: Tensor | float = 2 / len(first)
+    if steps.w:
+        weight = sum(_energy_weights(h.detach(), t).sum(1) for h in views)
     align = (1 - (first * second).sum(1)) * weight * (steps.ratio if steps.r else 1.0)
     return strength * energies.sum() + align.sum()
 
@@ -121,18 +112,6 @@ def mhs(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "releas
     ``released``: mean_i -lambda min_{j != i} D_ij in both directions + mean_i a_i, a_i = 2 - 2 h_i . h'_i and
     D_ij^2 = ||h_i - h'_j||^2 + 1e-4 to the other view's rows as constants; with r a_i is multiplied by
     ratio (1/D_i + 1/D'_i) / 2, D_i the nearest. lambda is nu, nu_after with r: the paper's nu is lambda / N.
-
-    Args:
-        first: h, (N, H), unit rows.
-        second: h', (N, H), unit rows.
-        steps: The steps taken; w changes nothing.
-        form: "released" or "paper".
-
-    Returns:
-        Scalar; 0 for N = 1.
-
-    Raises:
-        ValueError: shapes that don't fit, or an unknown form or factor.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
@@ -161,23 +140,12 @@ def modified_barlow(first: Tensor, second: Tensor, steps: ModifiedSteps, form: s
     """Barlow Twins in its gradient-equivalent form on unit vectors (eq. 10); with all steps eq. 6, 18.
 
     w_ij = 2 nu s'_ij / N^2 by the other view's cosines, with w e^(s'_ij/tau) / sum_{k != l} e^(s'_kl/tau)
-    or with :class:`Steps`' other kernel, times nu_after. Without r the positive is (2/N) h_i . A h'_i,
+    or with :class:`ModifiedSteps`' other kernel, times nu_after. Without r the positive is (2/N) h_i . A
+    h'_i,
     A = I - (1 - nu) diag(h^T h' / N); with w nu is nu_after, so A is I at its 1.
     ``released``: the same, summed over i and both views, with j = i left in; here without its gradient, which
-    acts along h_i alone and would drown the rest in rounding where tau is small. With r the positive
+    acts along h_i only and would drown the rest in rounding where tau is small. With r the positive
     ratio W_i h_i . h'_i carries gradient to both views.
-
-    Args:
-        first: h, (N, H), unit rows.
-        second: h', (N, H), unit rows.
-        steps: The steps taken.
-        form: "released" or "paper".
-
-    Returns:
-        Scalar; 0 for N = 1.
-
-    Raises:
-        ValueError: shapes that don't fit, a temperature that isn't above 0, or an unknown form.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
@@ -191,7 +159,7 @@ def modified_barlow(first: Tensor, second: Tensor, steps: ModifiedSteps, form: s
 def modified_vicreg(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "released") -> Tensor:
     """VICReg in its gradient-equivalent form on unit vectors (eq. 11); with all steps eq. 13, 19.
 
-    As :func:`barlow` with the own view's s_ij for s'_ij and A = I. Arguments, range and errors as there.
+    As :func:`modified_barlow` with the own view's s_ij for s'_ij and A = I.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
@@ -203,10 +171,8 @@ def modified_vicreg(first: Tensor, second: Tensor, steps: ModifiedSteps, form: s
 
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
-    "mhe": mhe,
-    "mhs": mhs,
-    "barlow": modified_barlow,
-    "vicreg": modified_vicreg,
+    **{"mhe": mhe, "mhs": mhs},
+    **{"barlow": modified_barlow, "vicreg": modified_vicreg},
 }
 
 
@@ -217,24 +183,18 @@ def _correlation_loss(
         return zero_loss(first, second)
     count, strength = len(first), steps.nu_after if steps.w else steps.nu
 
-    def weights(h: Tensor, other: Tensor) -> Tensor:
-        """With j = i, which the sums leave out."""
+    def weights(h: Tensor, other: Tensor) -> Tensor:  # with j = i, which the sums leave out
         view = other if by_other_view else h
         s = view @ view.T
-        if steps.w:
-            return strength * _exponential_weights(s, steps)
-        return 2 * strength * s / count**2
+        return strength * _exponential_weights(s, steps) if steps.w else 2 * strength * s / count**2
 
-    def pulled(h: Tensor, other: Tensor) -> Tensor:
-        """The positive side without r, 2/N A h'_i for every i, (N, H)."""
+    def pulled(h: Tensor, other: Tensor) -> Tensor:  # the positive side without r, 2/N A h'_i, (N, H)
         if not by_other_view:
             return 2 / count * other
         return 2 / count * (1 - (1 - strength) * (h * other).mean(0)) * other
 
     if form == "paper":
-        return _sum_over_anchors(
-            first, second, steps, lambda h, other: fill_diagonal(weights(h, other)), pulled
-        )
+        return _sum_over_anchors(first, second, steps, lambda h, o: fill_diagonal(weights(h, o)), pulled)
     first, second = (_detach_dropped(view, steps) for view in (first, second))
     losses = []
     for h, other in ((first, second), (second, first)):
@@ -250,7 +210,7 @@ def _correlation_loss(
 
 
 def _exponential_weights(s: Tensor, steps: ModifiedSteps) -> Tensor:
-    """Weights of step w, (N, N): 1 in all without the diagonal, where they stand too."""
+    """Return step w's weights, (N, N): their sum off the diagonal is 1; the diagonal has weights too."""
     if steps.kernel == "power":
         weights = s.clamp_min(LEAST_BASE) ** steps.kernel_power
         return weights / _select_off_diagonal(weights).sum()
@@ -266,7 +226,7 @@ def _sum_over_anchors(
     *,
     total: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """The paper form.
+    """Return the paper form's loss.
 
     Args:
         first: h.
@@ -274,7 +234,7 @@ def _sum_over_anchors(
         steps: The steps taken.
         weights: From an anchors' view and the other one to w, (N, N) with diagonal 0.
         pulled: From the same to the positive side without r, (N, H); None for 2/N h'.
-        total: From the anchors' view to what replaces W_i, (N,).
+        total: From the anchors' view to a replacement of W_i, (N,).
     """
     losses = []
     for h, other in ((first, second), (second, first)):
@@ -293,7 +253,7 @@ def _sum_over_anchors(
 
 
 def _is_single_sentence(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str) -> bool:
-    """Check the arguments; True for a single sentence."""
+    """Check the arguments; return True for a single sentence."""
     check_views(first, second, steps.tau)
     if steps.kernel not in KERNELS:
         raise ValueError(f"kernel '{steps.kernel}' must be one of {', '.join(KERNELS)}")
@@ -302,7 +262,7 @@ def _is_single_sentence(first: Tensor, second: Tensor, steps: ModifiedSteps, for
 
 
 def _detach_dropped(view: Tensor, steps: ModifiedSteps) -> Tensor:
-    """The released gd: rows with a margin of m to all others of their view become constants."""
+    """Apply the released gd: rows with a margin of m to all others of their view become constants."""
     if not steps.gd:
         return view
     constant = view.detach()
@@ -318,11 +278,10 @@ def _energy_weights(h: Tensor, t: float) -> Tensor:
 
 def _nearest_weights(h: Tensor) -> Tensor:
     """1 / ||h_i - h_j|| at the nearest j of the same view, else 0."""
-    found = fill_diagonal(h @ h.T, -math.inf).max(dim=1)
-    values = 1 / unit_distance(found.values)
-    return torch.zeros(len(h), len(h), dtype=h.dtype, device=h.device).scatter(
-        1, found.indices[:, None], values[:, None]
-    )
+    nearest = fill_diagonal(h @ h.T, -math.inf).max(dim=1)
+    values = 1 / unit_distance(nearest.values)
+    zeros = torch.zeros(len(h), len(h), dtype=h.dtype, device=h.device)
+    return zeros.scatter(1, nearest.indices[:, None], values[:, None])
 
 
 def _farthest_weight(h: Tensor) -> Tensor:
@@ -337,9 +296,7 @@ def _nearest_in_other(anchors: Tensor, others: Tensor) -> Tensor:
 
 
 def _select_off_diagonal(matrix: Tensor) -> Tensor:
-    """All entries with k != l, row by row, (N^2 - N,).
-
-    Between two entries of the diagonal lie N others: no mask, whose count the host would have to wait for.
-    """
+    """Return all entries with k != l, row by row, (N^2 - N,)."""
+    # N others lie between two entries of the diagonal; the host would have to wait for the count of a mask
     between = matrix.flatten()[:-1].view(len(matrix) - 1, len(matrix) + 1)
     return between[:, 1:].flatten()

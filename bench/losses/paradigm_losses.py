@@ -3,7 +3,10 @@
 A batch comes as two views with unit rows: h_i and h'_i belong to one sentence of N, s_ij = h_i . h'_j.
 Distances are written with inner products, ||a - b||^2 = 2 - 2 a . b: so the gradient at h_i is as printed;
 with a - b it differs by a multiple of h_i, which the normalisation removes. A bound on a value ("held") moves
-the value alone: the gradient is the closed form at the bound. A batch of one sentence has no negatives: 0.
+only the value: the gradient is the closed form at the bound.
+
+Every loss takes ``anchors`` h and ``positives`` h', (N, H) with unit rows; gradient flows to both. It returns
+a scalar, 0 for N = 1, and raises ValueError for unmatched shapes and a temperature of 0 or less.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ class Paradigm:
     """Components of :func:`paradigm_loss`; the defaults are the paper's baseline (section 3.2).
 
     Args:
-        gd: Gradient dissipation, see :func:`dissipation`.
+        gd: Gradient dissipation, see :func:`gradient_dissipation`.
         w: Weights of the negatives, see :func:`negative_weights`.
         r: Ratio of the positive, see :func:`positive_ratio`.
         m: Margin of gd "indicator".
@@ -57,18 +60,7 @@ class Paradigm:
 def unit_info_nce(anchors: Tensor, positives: Tensor, tau: float = 0.05) -> Tensor:
     """InfoNCE of each anchor against all positives of the batch; its gradient is eq. 1.
 
-    L = mean_i -log(e^(s_ii/tau) / sum_j e^(s_ij/tau)), one direction; gradient flows to both views.
-
-    Args:
-        anchors: h, (N, H), unit rows.
-        positives: h', (N, H), unit rows.
-        tau: Temperature, above 0.
-
-    Returns:
-        Scalar in nats, at least 0; ln N for equal rows; 0 for N = 1.
-
-    Raises:
-        ValueError: shapes that don't fit, or a temperature that isn't above 0.
+    L = mean_i -log(e^(s_ii/tau) / sum_j e^(s_ij/tau)) in nats, one direction; ln N for equal rows.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
@@ -81,22 +73,11 @@ def unit_info_nce(anchors: Tensor, positives: Tensor, tau: float = 0.05) -> Tens
 
 
 def arccon(anchors: Tensor, positives: Tensor, tau: float = 0.05, u: float = ANGLE) -> Tensor:
-    """ArcCon: InfoNCE with the margin u on the positive's angle; its gradient is eq. 2.
+    """ArcCon: InfoNCE with the margin u (radians) on the positive's angle; its gradient is eq. 2.
 
-    As :func:`infonce` with cos(theta_ii + u) for s_ii, theta_ii = arccos s_ii, s_ii held within +-(1 - 1e-6);
+    As :func:`unit_info_nce` with cos(theta_ii + u) for s_ii, theta_ii = arccos s_ii, s_ii held within +-(1 -
+    1e-6);
     the released arccos has an infinite slope at equal views. Beyond theta_ii + u = pi the cosine rises again.
-
-    Args:
-        anchors: h, (N, H), unit rows.
-        positives: h', (N, H), unit rows.
-        tau: Temperature, above 0.
-        u: Margin in radians; 0 gives InfoNCE.
-
-    Returns:
-        Scalar in nats, at least 0; 0 for N = 1.
-
-    Raises:
-        ValueError: shapes that don't fit, or a temperature that isn't above 0.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
@@ -111,18 +92,7 @@ def arccon(anchors: Tensor, positives: Tensor, tau: float = 0.05, u: float = ANG
 
 
 def mpt(anchors: Tensor, positives: Tensor, m: float = 0.23) -> Tensor:
-    """MPT, the triplet loss on inner products: mean_i relu(max_{j != i} s_ij - s_ii + m) (eq. 3).
-
-    Args:
-        anchors: h, (N, H), unit rows.
-        positives: h', (N, H), unit rows; gradient flows to both views.
-        m: Margin.
-
-    Returns:
-        Scalar, 0 to 2 + m; 0 for N = 1.
-
-    Raises:
-        ValueError: shapes that don't fit.
+    """MPT, the triplet loss on inner products: mean_i relu(max_{j != i} s_ij - s_ii + m), 0 to 2 + m (eq. 3).
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
@@ -137,20 +107,9 @@ def mpt(anchors: Tensor, positives: Tensor, m: float = 0.23) -> Tensor:
 
 
 def met(anchors: Tensor, positives: Tensor, m: float = 0.45) -> Tensor:
-    """MET, the triplet loss on distances: mean_i relu(D_ii - min_{j != i} D_ij + m) (eq. 3).
+    """MET, the triplet loss on distances: mean_i relu(D_ii - min_{j != i} D_ij + m), 0 to 2 + m (eq. 3).
 
     D_ij^2 = 2 - 2 s_ij, held at 1e-4 or more. The printed inner max is a misprint for the min.
-
-    Args:
-        anchors: h, (N, H), unit rows.
-        positives: h', (N, H), unit rows; gradient flows to both views.
-        m: Margin.
-
-    Returns:
-        Scalar, 0 to 2 + m; 0 for N = 1.
-
-    Raises:
-        ValueError: shapes that don't fit.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
@@ -167,18 +126,9 @@ def met(anchors: Tensor, positives: Tensor, m: float = 0.45) -> Tensor:
 def mat(anchors: Tensor, positives: Tensor, m: float = 0.15) -> Tensor:
     """MAT, the triplet loss on angles: mean_i relu(theta_ii - min_{j != i} theta_ij + m pi) (released code).
 
-    theta_ij = arccos s_ij, s_ij held within +-(1 - 1e-6); the released slope is infinite at equal views.
-
-    Args:
-        anchors: h, (N, H), unit rows.
-        positives: h', (N, H), unit rows; gradient flows to both views.
-        m: Margin in units of pi.
-
-    Returns:
-        Scalar, 0 to (1 + m) pi; 0 for N = 1.
-
-    Raises:
-        ValueError: shapes that don't fit.
+    theta_ij = arccos s_ij, s_ij held within +-(1 - 1e-6); the released slope is infinite at equal views. The
+    loss
+    lies in 0 to (1 + m) pi.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
@@ -197,17 +147,10 @@ PLAIN_LOSSES = {"infonce": unit_info_nce, "arccon": arccon, "mpt": mpt, "met": m
 
 
 def gradient_dissipation(s: Tensor, parts: Paradigm) -> Tensor:
-    """Gradient dissipation of every anchor (Table 1, first column).
+    """Gradient dissipation of every anchor (Table 1, first column), (N,) within [0, 1], by s (N, N), N >= 2.
 
     "infonce", "arccon": 1 / (1 + e^(c_i/tau) / sum_{k != i} e^(s_ik/tau)), c_i = s_ii or cos(theta_ii + u).
     "indicator", "mpt": 1[s_ii - max_{k != i} s_ik < m]. "met": 1[min_{k != i} D_ik - D_ii < m]. "none": 1.
-
-    Args:
-        s: (N, N), rows are anchors, N at least 2.
-        parts: Which, with its margin or temperature.
-
-    Returns:
-        (N,), within [0, 1].
 
     Raises:
         ValueError: an unknown name.
@@ -267,16 +210,9 @@ def negative_weights(s: Tensor, parts: Paradigm) -> Tensor:
 
 
 def positive_ratio(s: Tensor, parts: Paradigm) -> Tensor:
-    """Ratio of every anchor's positive (Table 1, third column).
+    """Ratio of every anchor's positive (Table 1, third column) by s (N, N): (N, 1), or for "met" (N, N).
 
     "static" r; "arccon" sin(theta_ii + u) / sin(theta_ii), s_ii held within +-(1 - 1e-6); "met" D_ij / D_ii.
-
-    Args:
-        s: (N, N), rows are anchors.
-        parts: Which, with its value or angle.
-
-    Returns:
-        (N, 1), or for "met" (N, N): one ratio a negative.
 
     Raises:
         ValueError: an unknown name.
@@ -305,20 +241,12 @@ def paradigm_loss(first: Tensor, second: Tensor, parts: Paradigm, form: str = "r
     - ``paper``: the positive is a constant too, so every anchor's gradient is eq. 4; mean over 2N anchors.
     - ``released``: the positive pair carries gradient to both views; each direction is divided by N times its
       number n of anchors with GD > 0. An anchor kept in both directions gets eq. 4 with the ratio
-      r (1 + n/n'), that is 2r; one dropped whose partner is kept is still pulled. Where no anchor is kept a
-      direction is 0 (the released code: NaN).
-
-    Args:
-        first: h, (N, H), unit rows.
-        second: h', (N, H), unit rows.
-        parts: The components.
-        form: "released" or "paper".
-
-    Returns:
-        Scalar; 0 for N = 1.
+      r (1 + n/n'), that is 2r; one dropped whose partner is kept is still pulled. A direction of dropped
+      anchors
+      is 0 (the released code: NaN).
 
     Raises:
-        ValueError: shapes that don't fit, a temperature that isn't above 0, or an unknown name.
+        ValueError: also an unknown component or form.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
@@ -369,28 +297,28 @@ def check_form(form: str) -> None:
 
 
 def zero_loss(first: Tensor, second: Tensor) -> Tensor:
-    """Scalar 0 with gradient 0 in both views, (N, H) each."""
+    """Return a scalar 0 with gradient 0 in both views, (N, H) each."""
     return (first * 0).sum() + (second * 0).sum()
 
 
 def _cosine_with_margin(cosine: Tensor, u: float) -> Tensor:
-    """cos(theta + u) of the angle with this cosine."""
+    """Return cos(theta + u) of the angle with this cosine."""
     held = _clamp_value(cosine, -_INSIDE, _INSIDE)
     return held * math.cos(u) - (1 - held**2).sqrt() * math.sin(u)
 
 
 def _angle(cosine: Tensor) -> Tensor:
-    """Angle of unit vectors by their cosine, in radians."""
+    """Return the angle of unit vectors by their cosine, in radians."""
     return _clamp_value(cosine, -_INSIDE, _INSIDE).acos()
 
 
 def _clamp_value(values: Tensor, low: float, high: float) -> Tensor:
-    """Values within bounds; the gradient passes unchanged."""
+    """Clamp values; the gradient passes unchanged."""
     return values + (values.clamp(low, high) - values).detach()
 
 
 def fill_diagonal(matrix: Tensor, value: float = 0.0) -> Tensor:
-    """The matrix with another diagonal.
+    """Return the matrix with another diagonal.
 
     >>> fill_diagonal(torch.ones(2, 2)).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
@@ -399,6 +327,6 @@ def fill_diagonal(matrix: Tensor, value: float = 0.0) -> Tensor:
 
 
 def _find_hardest(s: Tensor) -> tuple[Tensor, Tensor]:
-    """Largest cosine with a negative and its place, each (N,)."""
-    found = fill_diagonal(s, -math.inf).max(dim=1)
-    return found.values, found.indices
+    """Return the largest cosine with a negative and its place, each (N,)."""
+    values, places = fill_diagonal(s, -math.inf).max(dim=1)
+    return values, places

@@ -1,6 +1,8 @@
 """Losses of the twin encoders (TNCSE, JTCSE): contrast within and across towers, and the tensor norm.
 
-A batch comes interleaved: the two dropout views of sentence i are rows 2i and 2i + 1.
+A batch comes interleaved: the two dropout views of sentence i are rows 2i and 2i + 1. ``form`` is "released"
+or "paper". Every loss raises ValueError for unmatched shapes, an odd number of rows or none, a temperature of
+0 or less, and unknown names.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from bench.losses.argument_checks import check_same_shape, check_tau
 from bench.losses.contrastive import info_nce
 
 FORMS = ("released", "paper")
@@ -33,17 +36,13 @@ def nce_released(anchors: Tensor, others: Tensor, tau: float) -> Tensor:
     Returns:
         Scalar in nats, at least 0; ln(2N - 1) for equal rows; 0 for N = 1.
 
-    Raises:
-        ValueError: different shapes, an odd number of rows or none, or a temperature that isn't above 0.
-
     Example:
         >>> views = torch.eye(2).repeat_interleave(2, dim=0)  # two sentences, their views equal
         >>> round(nce_released(views, views, tau=1.0).item(), 4)  # ln((e + 1 + 1) / e)
         0.5514
     """
     _check_interleaved(anchors, others)
-    if tau <= 0:
-        raise ValueError(f"tau {tau} must be above 0")
+    check_tau(tau)
     rows = torch.arange(len(anchors), device=anchors.device)
     unit_a = functional.normalize(anchors, dim=1, eps=SMALLEST)
     unit_b = functional.normalize(others, dim=1, eps=SMALLEST)
@@ -53,21 +52,10 @@ def nce_released(anchors: Tensor, others: Tensor, tau: float) -> Tensor:
 
 
 def tower_nce(states: Tensor, tau: float, form: str = "released") -> Tensor:
-    """Contrast within a tower, NCE(H, H).
+    """Contrast within a tower, NCE(H, H), of states H, (2N, H) interleaved; a scalar in nats, at least 0.
 
     ``released``: :func:`nce_released` of H with itself. ``paper`` (eq. 4): first views against second views,
     N x N, N - 1 negatives.
-
-    Args:
-        states: H, (2N, H) interleaved [CLS] states.
-        tau: Temperature, above 0.
-        form: "released" or "paper".
-
-    Returns:
-        Scalar in nats, at least 0.
-
-    Raises:
-        ValueError: an odd number of rows or none, a temperature that isn't above 0, or an unknown form.
 
     Example:
         >>> views = torch.eye(2).repeat_interleave(2, dim=0)
@@ -81,23 +69,10 @@ def tower_nce(states: Tensor, tau: float, form: str = "released") -> Tensor:
 
 
 def cross_nce(first: Tensor, second: Tensor, tau: float, form: str = "released") -> Tensor:
-    """Contrast across towers, NCE(H_I, H_II); rows belong to the first argument.
+    """Contrast across towers, NCE(H_I, H_II), (2N, H) interleaved each; rows belong to the first argument.
 
     ``released``: :func:`nce_released`. ``paper`` (eq. 5, which carries no +): the first views of both, N x N,
     N - 1 negatives.
-
-    Args:
-        first: H_I, (2N, H) interleaved [CLS] states.
-        second: H_II, (2N, H) interleaved.
-        tau: Temperature, above 0.
-        form: "released" or "paper".
-
-    Returns:
-        Scalar in nats, at least 0.
-
-    Raises:
-        ValueError: different shapes, an odd number of rows or none, a temperature that isn't above 0, or an
-            unknown form.
 
     Example:
         >>> first = torch.eye(2).repeat_interleave(2, dim=0)
@@ -128,7 +103,7 @@ def ltn(
       is always 1, hence the loss 0).
 
     A negative c_i is replaced by the constant 1e-4: no gradient through c_i there, the norm factor keeps its
-    own. Else both factors carry gradient. c_i is held within [1e-8, 1], without gradient outside.
+    own. Otherwise both factors carry gradient. c_i is held within [1e-8, 1], its gradient 0 outside.
 
     Differs from the released code, which is infinite at c_i = 0, slightly negative where rounding gives
     c_i > 1, and NaN for two zero poolers. Its scale is 1/2, the paper's 1.
@@ -144,9 +119,6 @@ def ltn(
     Returns:
         Scalar, within [0, 18.42 scale] up to rounding; loss and gradients are finite for zero vectors too. A
         row adds 0 where its poolers are equal or c_i = 1.
-
-    Raises:
-        ValueError: different shapes, an odd number of rows or none, or an unknown angle.
 
     Example:
         >>> cls_a, cls_b = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 1.0]])  # two views of one sentence
@@ -168,28 +140,20 @@ def ltn(
 
 
 def tensor_norm_ratio(a: Tensor, b: Tensor) -> Tensor:
-    """Norm factor of each row, l_TN = ||a - b|| / (||a|| + ||b||) (TNCSE eq. 1).
+    """Norm factor of each row of two (N, D), l_TN = ||a - b|| / (||a|| + ||b||) (TNCSE eq. 1).
 
     Symmetric, and the same for (s a, s b). The denominator is at least 1e-8, and the gradient of a norm at 0
     is 0: equal vectors, zero vectors too, give exactly 0 and gradient 0.
 
-    Args:
-        a: (N, D).
-        b: (N, D).
-
     Returns:
         (N,), within [0, 1] up to rounding; 0 only where a = b, 1 where they point in opposite directions.
-
-    Raises:
-        ValueError: different shapes.
 
     Example:
         >>> a, b = torch.tensor([[1.0], [1.0], [3.0]]), torch.tensor([[1.0], [-1.0], [1.0]])
         >>> tensor_norm_ratio(a, b).tolist()
         [0.0, 1.0, 0.5]
     """
-    if a.shape != b.shape or a.ndim != 2:
-        raise ValueError(f"{tuple(a.shape)} and {tuple(b.shape)} must be two (N, D) of one shape")
+    check_same_shape("(N, D)", a=a, b=b)
     norms = torch.linalg.vector_norm(a, dim=1) + torch.linalg.vector_norm(b, dim=1)
     ratio: Tensor = torch.linalg.vector_norm(a - b, dim=1) / norms.clamp_min(SMALLEST)
     return ratio

@@ -22,7 +22,7 @@ from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray
 from bench.errors import InputError
 from bench.eval.sts import dev_spearman
-from bench.losses.bootstrap import byol_loss
+from bench.losses.decorrelation import byol_loss
 from bench.nn.backbone import load_backbone, pad_rows, tokenize_rows
 from bench.nn.hidden_states import average_states
 from bench.stages import planned_steps

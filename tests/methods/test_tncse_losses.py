@@ -212,7 +212,7 @@ def test_norm_ratio_gradients() -> None:
             bool(part.isfinite().all()) for part in backward(tensor_norm_ratio(left, right).sum(), a, b)
         )
     assert float(backward(tensor_norm_ratio(a, a.detach().clone()).sum(), a)[0].abs().max()) == 0
-    with pytest.raises(ValueError, match=r"\(5, 3\) and \(4, 3\) must be two \(N, D\) of one shape"):
+    with pytest.raises(ValueError, match=r"a \(5, 3\) and b \(4, 3\) must be \(N, D\)"):
         tensor_norm_ratio(a, b[:4])
 
 
