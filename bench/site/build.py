@@ -1,4 +1,4 @@
-"""The site from a folder of results: a campaign at a time, and again only what changed."""
+"""The site from a folder of results: only changed campaigns are rendered."""
 
 from __future__ import annotations
 
@@ -29,18 +29,15 @@ from bench.site.shared_pages import write_shared_pages
 
 @dataclass(frozen=True)
 class SiteRequest:
-    """What a site is made of.
+    """The sources and settings of a site.
 
     Args:
-        results: Folder of campaigns.
-        out: Folder of the site.
         data: Evaluation data, for verification and for the items of suites that may be shown.
-        url: Where it will be published; "" where nobody says.
-        title: Its title.
+        url: Public address of the site, or "".
         history: Folder of verdicts of ``bench check --json``; None for no page of builds.
         check: Verifies a campaign.
         quotes: Raises DataError where texts quote a sentence of the records' suites.
-        progress: Called with finished campaigns.
+        progress: Called with the number of finished campaigns.
     """
 
     results: Path
@@ -56,14 +53,11 @@ class SiteRequest:
 
 @dataclass
 class SiteResult:
-    """What a build did.
+    """The counts of a build: campaigns rendered and reused, old files removed, and problems.
 
     Args:
-        made: Campaigns that were rendered.
-        kept: Campaigns that had not changed.
-        removed: Files of the last build that are no more.
-        errors: Campaigns that can't be shown, and why.
-        doubtful: Campaigns with findings of verification, or records that can't be read.
+        errors: Of campaigns that can't be shown.
+        doubtful: Campaigns with findings of verification or unreadable records.
     """
 
     made: int = 0
@@ -74,38 +68,37 @@ class SiteResult:
 
 
 def find_campaigns(results: Path) -> list[str]:
-    """Return the names of the campaigns in a results folder; raises InputError where there are none."""
-    there = sorted(path for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
-    found = [path.name for path in there if not path.name.startswith(".") and _may_hold_records(path)]
-    if not found:
+    """Return the names of the campaigns in a results folder; raises InputError if there are none."""
+    names = []
+    for path in sorted(results.iterdir()) if results.is_dir() else ():
+        visible = path.is_dir() and not path.name.startswith(".")
+        # a campaign with unreadable folders is listed too: its page reports them
+        if visible and (any(path.glob("*/*/*/*.json")) or walk_folder(path).closed):
+            names.append(path.name)
+    if not names:
         raise InputError(
             "no campaign here",
             where=f"--results {results}",
             expected="a folder of campaigns, as bench run makes",
         )
-    return found
+    return names
 
 
-def _may_hold_records(folder: Path) -> bool:
-    """True for a folder with records, or with one that can't be read, so that the campaign says so."""
-    return any(folder.glob("*/*/*/*.json")) or bool(walk_folder(folder).closed)
-
-
-def build_site(asked: SiteRequest) -> SiteResult:
-    """Make the site, or bring it up to date.
+def build_site(request: SiteRequest) -> SiteResult:
+    """Make or update the site.
 
     Raises:
-        InputError: no campaign, or an output folder that holds something else.
-        DataError: a folder of verdicts with something else in it.
+        InputError: no campaign, or an output folder with other content.
+        DataError: a folder of verdicts with other files.
         StorageError: the site can't be written.
     """
-    names = find_campaigns(asked.results)
-    history = None if asked.history is None else read_history(asked.history)
-    output, built = open_site(asked.out), SiteResult()
-    site = Site(asked.title, asked.url, history is not None)
-    data = _describe_data(asked.data)
-    base = hash_content(f"{hash_program()} {asked.title} {asked.url} {history is not None} {data}".encode())
-    stores = {name: ResultStore(asked.results, name) for name in names}
+    names = find_campaigns(request.results)
+    history = None if request.history is None else read_history(request.history)
+    output, result = open_site(request.out), SiteResult()
+    site = Site(request.title, request.url, history is not None)
+    settings = f"{request.title} {request.url} {history is not None} {_describe_data(request.data)}"
+    base = hash_content(f"{hash_program()} {settings}".encode())
+    stores = {name: ResultStore(request.results, name) for name in names}
     prints = {
         name: hash_content(f"{base} {hash_folder(store.root)}".encode()) for name, store in stores.items()
     }
@@ -114,41 +107,40 @@ def build_site(asked: SiteRequest) -> SiteResult:
     for name, store in stores.items():
         entry = _reuse_entry(output, name) if output.prints.get(name) == prints[name] else None
         if entry is not None:
-            built.kept += 1
+            result.kept += 1
         else:
-            entry = _render_campaign(asked, output, store, site, built)
-            built.made += 1
+            entry = _render_campaign(request, output, store, site, result)
+            result.made += 1
         if entry.error:
-            prints[name] = ""  # try again
+            prints[name] = ""  # try again in the next build
         elif entry.failed or entry.check.status == "faults":
-            built.doubtful.append(name)
+            result.doubtful.append(name)
         entries.append(entry)
         curves[name] = _read_curves(output, name)
-        asked.progress(1)
+        request.progress(1)
     write_shared_pages(output, site, entries, curves)
     if history is not None:
         facts = collect_history_facts(history, history.lines(None))
         output.put("history.html", render_page("history.html", site.below(0, "history"), **facts))
-    built.removed = output.finish(prints)
-    return built
+    result.removed = output.finish(prints)
+    return result
 
 
 def _describe_data(data: Path | None) -> str:
-    """What there is of the evaluation data, which decides what is verified: a file's path, size and time."""
-    folder, seen, found = data_folder(data), set(), []
-    for top, folders, names in os.walk(folder or os.devnull, followlinks=True):
-        folders[:] = [name for name in folders if os.path.realpath(os.path.join(top, name)) not in seen]
-        seen |= {os.path.realpath(os.path.join(top, name)) for name in folders}
+    """List path, size and time of all evaluation data, which decide what is verified."""
+    root, visited, lines = data_folder(data), set(), []
+    for top, folders, names in os.walk(root or os.devnull, followlinks=True):
+        folders[:] = [name for name in folders if os.path.realpath(os.path.join(top, name)) not in visited]
+        visited |= {os.path.realpath(os.path.join(top, name)) for name in folders}
         for path in (Path(top, name) for name in (*folders, *names)):
             with suppress(OSError):  # a link to nothing
                 facts = path.stat()
-                size_and_time = "" if path.is_dir() else f" {facts.st_size} {facts.st_mtime_ns}"
-                found.append(f"{path}{size_and_time}")
-    return "\n".join(sorted(found))
+                lines.append(f"{path}" if path.is_dir() else f"{path} {facts.st_size} {facts.st_mtime_ns}")
+    return "\n".join(sorted(lines))
 
 
 def _reuse_entry(output: SiteOutput, name: str) -> CampaignEntry | None:
-    """The entry of a campaign that hasn't changed; None where its pages have to be made."""
+    """Return the entry of an unchanged campaign; None if its pages must be made."""
     below = f"campaigns/{name}/"
     if not output.keep(below):
         return None
@@ -161,51 +153,46 @@ def _reuse_entry(output: SiteOutput, name: str) -> CampaignEntry | None:
 
 
 def _render_campaign(
-    asked: SiteRequest, output: SiteOutput, store: ResultStore, site: Site, built: SiteResult
+    request: SiteRequest, output: SiteOutput, store: ResultStore, site: Site, result: SiteResult
 ) -> CampaignEntry:
-    """Render a campaign; one that can't be shown is an entry that says why."""
+    """Render a campaign, or a page with the reason why it can't be shown."""
     try:
-        _check_quotes(asked, store)
-        entry, files = campaign_files(store, asked.check, asked.data, site)
+        _check_quotes(request, store)
+        entry, files = campaign_files(store, request.check, request.data, site)
     except BenchError as error:
-        built.errors.append(error)
+        result.errors.append(error)
         entry = CampaignEntry(store.campaign, error=printable(" ".join(error.what.split())))
-        facts = {"entry": entry}
-        files = {
-            "campaign.json": format_entry(entry).encode(),
-            "index.html": render_page("unshown.html", site.below(2, store.campaign), **facts),
-        }
+        page = render_page("unshown.html", site.below(2, store.campaign), entry=entry)
+        files = {"campaign.json": format_entry(entry).encode(), "index.html": page}
     for path, content in files.items():
         output.put(f"campaigns/{store.campaign}/{path}", content)
     return entry
 
 
-def _check_quotes(asked: SiteRequest, store: ResultStore) -> None:
-    """Refuse records and files of other commands that quote a sentence of data that may not be shown."""
-    own = [path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith(".")]
-    if all(
-        may_show_sentences(path.stem) for path in own
-    ):  # the stem is the suite: a record elsewhere is refused
+def _check_quotes(request: SiteRequest, store: ResultStore) -> None:
+    """Raise DataError for files that quote a sentence of data that may not be shown."""
+    record_paths = [path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith(".")]
+    # the stem is the suite: a record elsewhere is refused
+    if all(may_show_sentences(path.stem) for path in record_paths):
         return
-    others = (path for pattern in OTHERS for path in store.root.glob(pattern))
-    paths = [path for path in (*own, *others) if path.is_file()]
     records, _ = store.scan()
     secret = [r for r in records if not may_show_sentences(r.suite) and not is_mteb(r.suite)]
     if not secret:
         return
+    other_paths = (path for pattern in OTHERS for path in store.root.glob(pattern))
     texts = {
         path.relative_to(store.root).as_posix(): path.read_bytes().decode(errors="replace").encode()
-        for path in paths
-        if path.suffix in (".csv", ".json", ".txt", ".md", ".html")
+        for path in (*record_paths, *other_paths)
+        if path.is_file() and path.suffix in (".csv", ".json", ".txt", ".md", ".html")
     }
-    asked.quotes(texts, secret, f"campaign {store.campaign}")
+    request.quotes(texts, secret, f"campaign {store.campaign}")
 
 
 def _read_curves(output: SiteOutput, name: str) -> dict[str, list[list[str]]]:
-    """Drawings of a campaign's curves, a few a method."""
+    """Return the first drawings of a campaign's curves by method."""
     path = output.root / f"campaigns/{name}/curves.json"
     try:
-        found: dict[str, list[list[str]]] = json.loads(path.read_text(encoding="utf-8"))
+        drawings: dict[str, list[list[str]]] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {method: drawn[:MOST_CURVES] for method, drawn in found.items()}
+    return {method: drawn[:MOST_CURVES] for method, drawn in drawings.items()}

@@ -1,4 +1,4 @@
-"""What the site keeps of a campaign: its public ``campaign.json``, from which every other page is made."""
+"""The public ``campaign.json`` of a campaign, from which all shared pages are made."""
 
 from __future__ import annotations
 
@@ -22,12 +22,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class CampaignCheck:
-    """What verification said of a campaign.
-
-    Args:
-        status: "verified", "in part", "faults" or "not verified".
-        said: Each line of it.
-    """
+    """The lines of a verification, and their status: "verified", "in part", "faults" or "not verified"."""
 
     status: str
     said: tuple[str, ...] = ()
@@ -38,18 +33,16 @@ class LeaderboardLine:
     """A row of a leaderboard, in the metric's unit.
 
     Args:
-        profile: Profile.
-        suite: Suite.
         method: Method id.
         name: Registered name.
-        seeds: Seeds that finished, as the table prints them.
-        mean: Of the average, None without a finished run.
-        sd: Its standard deviation over seeds.
-        rank: The ranks that it may have, None where nothing could be tested.
-        of: Number of rows that have a rank.
-        group: Its letters.
+        seeds: Finished seeds, as the table prints them.
+        mean: Average score over seeds, None without a finished run.
+        sd: Standard deviation of the average over seeds.
+        rank: 95% confidence set, None without a test.
+        of: Number of rows with a rank.
+        group: Letters of rows without a significant difference.
         sentences: Training sentences of a run.
-        cpu_seconds: Of training, mean over seeds.
+        cpu_seconds: Training time, mean over seeds.
         parameters: Of all towers.
     """
 
@@ -70,7 +63,7 @@ class LeaderboardLine:
 
 @dataclass(frozen=True)
 class SweepTable:
-    """A table as texts."""
+    """A table of texts."""
 
     title: str
     header: tuple[str, ...]
@@ -83,22 +76,16 @@ class CampaignEntry:
 
     Args:
         campaign: Its name.
-        date: When its last record was started, "" where none says.
-        profiles: Profiles.
+        date: Start of the last record, or "".
         backbones: Names of the weights.
         texts: Files of training text.
-        suites: Suites.
-        seeds: Its seeds.
-        records: Finished records.
-        failed: Failed cells and records that can't be read.
-        check: What verification said.
-        by: Who sent it, by the word of its bundles.
-        notes: What every table of it must say.
-        lines: Rows of its leaderboards.
-        sweeps: Its sweeps' tables by the registered names in them.
-        order: Its order against the papers': setting, what is published, methods, rho, interval.
-        error: Why it can't be shown, or "".
-        schema: Of this file.
+        records: Number of finished records.
+        failed: Number of failed cells and unreadable records.
+        by: Senders, according to bundles.
+        notes: Notes below every table.
+        sweeps: Tables of sweeps by the registered names in them.
+        order: Rank correlation with papers: setting, published table, methods, rho, interval.
+        error: Reason why it can't be shown, or "".
     """
 
     campaign: str
@@ -121,49 +108,46 @@ class CampaignEntry:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Its rows' ids, each once."""
+        """Return the distinct ids of its rows."""
         return tuple(dict.fromkeys(line.method for line in self.lines))
 
 
 def make_entry(campaign: Campaign, check: CampaignCheck) -> CampaignEntry:
-    """Return what the site keeps of a campaign."""
+    """Return the entry of a campaign."""
     records = [record for record in campaign.records if record.status != UNREADABLE]
-    done = finished_records(records)
+    finished = len(finished_records(records))
+    lines: list[LeaderboardLine] = []
+    for group in by_profile_and_suite(records):
+        rows = make_leaderboard(campaign, group).rows
+        ranked = sum(row.rank is not None for row in rows)
+        lines += [_make_line(group, row, ranked) for row in rows]
+
+    def distinct(text_of: Callable[[RunRecord], str]) -> tuple[str, ...]:
+        return tuple(sorted(set(map(text_of, records)) - {""}))
+
     return CampaignEntry(
         campaign.name,
-        max((str(r.timing.get("started", "")) for r in records), default=""),
-        _distinct_texts(records, lambda r: r.profile),
-        _distinct_texts(records, lambda r: r.backbone["name"] if r.backbone else ""),
-        _distinct_texts(records, lambda r: str(r.training.get("corpus", {}).get("name", ""))),
-        _distinct_texts(records, lambda r: r.suite),
-        tuple(sorted({r.seed for r in records if r.seed is not None})),
-        len(done),
-        len(campaign.records) - len(done),
-        check,
-        _distinct_texts(records, lambda r: str(r.timing.get("merged", {}).get("by", ""))),
-        tuple(dict.fromkeys(printable(note) for r in records for note in r.notes)),
-        tuple(
-            line for group in by_profile_and_suite(records) for line in _leaderboard_lines(campaign, group)
-        ),
-        tuple(_sweep_tables(campaign)),
-        tuple(_order_rows(campaign)),
+        date=max((str(r.timing.get("started", "")) for r in records), default=""),
+        profiles=distinct(lambda r: r.profile),
+        backbones=distinct(lambda r: r.backbone["name"] if r.backbone else ""),
+        texts=distinct(lambda r: str(r.training.get("corpus", {}).get("name", ""))),
+        suites=distinct(lambda r: r.suite),
+        seeds=tuple(sorted({r.seed for r in records if r.seed is not None})),
+        records=finished,
+        failed=len(campaign.records) - finished,
+        check=check,
+        by=distinct(lambda r: str(r.timing.get("merged", {}).get("by", ""))),
+        notes=tuple(dict.fromkeys(printable(note) for r in records for note in r.notes)),
+        lines=tuple(lines),
+        sweeps=tuple(_sweep_tables(campaign)),
+        order=tuple(_order_rows(campaign)),
     )
-
-
-def _distinct_texts(records: Sequence[RunRecord], of: Callable[[RunRecord], str]) -> tuple[str, ...]:
-    return tuple(sorted({text for record in records if (text := of(record))}))
-
-
-def _leaderboard_lines(campaign: Campaign, records: Sequence[RunRecord]) -> list[LeaderboardLine]:
-    table = make_leaderboard(campaign, records)
-    ranked = sum(row.rank is not None for row in table.rows)
-    return [_make_line(records, row, ranked) for row in table.rows]
 
 
 def _make_line(records: Sequence[RunRecord], row: LeaderboardRow, ranked: int) -> LeaderboardLine:
     runs = [record for record in records if record.method == row.method]
     values = [value for run in finished_records(runs) if (value := run.score("avg")) is not None]
-    size = next((found for found in map(encoder_parameters, runs) if found is not None), None)
+    sizes = (size for size in map(encoder_parameters, runs) if size is not None)
     return LeaderboardLine(
         runs[0].profile,
         runs[0].suite,
@@ -177,24 +161,24 @@ def _make_line(records: Sequence[RunRecord], row: LeaderboardRow, ranked: int) -
         row.letters,
         row.sentences,
         row.cpu_seconds,
-        size,
+        next(sizes, None),
     )
 
 
 def _sweep_tables(campaign: Campaign) -> list[tuple[str, SweepTable]]:
-    """Each sweep's tables, once for every registered name in them."""
+    """Return each sweep's tables, once for every registered name in them."""
     names = {record.method: record.name for record in campaign.records}
-    found = []
+    tables = []
     for manifest in campaign.sweeps:
-        own = {names[method] for *_, method in manifest.points if method in names}
+        sweep_names = {names[method] for *_, method in manifest.points if method in names}
         for grid in ablation_grids(replace(campaign, sweeps=(manifest,), kept=campaign.kept)):
             rows = tuple(tuple(map(plain_text, row)) for row in grid.rows)
-            found += [(name, SweepTable(grid.title, grid.header, rows)) for name in sorted(own)]
-    return found
+            tables += [(name, SweepTable(grid.title, grid.header, rows)) for name in sorted(sweep_names)]
+    return tables
 
 
 def _order_rows(campaign: Campaign) -> list[tuple[str, ...]]:
-    """How its settings order methods against what papers print."""
+    """Return the rank correlations of the campaign's settings with published tables."""
     return [
         (one.pair.first.name, one.pair.second.name, str(one.found.n), one.rho, one.interval)
         for one in correlate_settings(campaign)[0]
@@ -208,23 +192,22 @@ def format_entry(entry: CampaignEntry) -> str:
 
 
 def parse_entry(text: str, where: str) -> CampaignEntry:
-    """Read an entry again; raises DataError for what is none."""
+    """Parse an entry; raises DataError for other content."""
     try:
         data = json.loads(text)
         if data["schema"] != SCHEMA:
             raise DataError("an entry of another bench", where=where)
+        for line in data["lines"]:
+            line["rank"] = tuple(line["rank"]) if line["rank"] else None
         lists = {name: tuple(value) for name, value in data.items() if isinstance(value, list)}
-        lists["lines"] = tuple(
-            LeaderboardLine(**(line | {"rank": tuple(line["rank"]) if line["rank"] else None}))
-            for line in data["lines"]
-        )
-        lists["sweeps"] = tuple((name, _table(table)) for name, table in data["sweeps"])
+        lists["lines"] = tuple(LeaderboardLine(**line) for line in data["lines"])
+        lists["sweeps"] = tuple((name, _parse_table(table)) for name, table in data["sweeps"])
         lists["order"] = tuple(map(tuple, data["order"]))
         check = CampaignCheck(data["check"]["status"], tuple(data["check"]["said"]))
         return CampaignEntry(**(data | lists | {"check": check}))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError(f"this is no entry of a site: {error}", where=where) from error
+        raise DataError(f"invalid entry of a site: {error}", where=where) from error
 
 
-def _table(data: dict[str, list[list[str]]]) -> SweepTable:
+def _parse_table(data: dict[str, list[list[str]]]) -> SweepTable:
     return SweepTable(str(data["title"]), tuple(map(str, data["header"])), tuple(map(tuple, data["rows"])))

@@ -1,65 +1,59 @@
-"""A campaign's folder on the site: its page, its tables as files, its records, and what other pages load."""
+"""A campaign's folder on the site: its page, tables, records, and data of scripts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.ranked_items import RankedItems, rank_items
 from bench.errors import BenchError, InputError
+from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.render import svg
 from bench.render.figure import Figure
 from bench.render.formats import render_grids
+from bench.render.grid import summarise_values
 from bench.reports.campaign import Campaign, prepare_campaign
 from bench.reports.figures.suite_plots import curve_series
 from bench.reports.formats.report_page import PagePart, page_context
 from bench.reports.merge_campaigns import collect_records, merge_records, merge_sweeps, record_stores
-from bench.reports.records import by_method, by_profile_and_suite, finished_records
+from bench.reports.records import by_method, by_profile_and_suite, finished_records, is_ranked, task_scores
 from bench.reports.report import page_parts, render_report
 from bench.reports.sections import SECTIONS
+from bench.reports.tables.pairwise_tests import PairwiseTests
 from bench.reports.unreadable_records import append_doubts
 from bench.site.campaign_entry import CampaignCheck, CampaignEntry, format_entry, make_entry
 from bench.site.method_pages import method_file
 from bench.site.method_pairs import compare_method_pairs
 from bench.site.page import Site, render_data_file, render_page
-from bench.site.seed_steps import rank_by_seed_count
 
 Files = dict[str, bytes]
 """Contents by their paths below the campaign's folder."""
 
 
 def load_site_campaign(store: ResultStore) -> Campaign:
-    """Return a campaign as its page shows it; raises what reading and joining its records raise."""
-    found = merge_records(collect_records([store]))
-    if not found:
+    """Return the campaign of a page; raises the errors of reading and merging its records."""
+    merged = merge_records(collect_records([store]))
+    if not merged:
         raise InputError("no records", where=str(store.root), hint="bench run makes records")
-    records = tuple(one.record for one in found)
+    records = tuple(entry.record for entry in merged)
     sweeps = tuple(merge_sweeps([store], None))
-    return prepare_campaign(Campaign((store,), records, sweeps, homes=record_stores(found)))
+    return prepare_campaign(Campaign((store,), records, sweeps, homes=record_stores(merged)))
 
 
 def campaign_files(
     store: ResultStore, check: Callable[[ResultStore], CampaignCheck], data: Path | None, site: Site
 ) -> tuple[CampaignEntry, Files]:
-    """Return a campaign's entry and all files of its folder.
-
-    Args:
-        store: The campaign.
-        check: Verifies it.
-        data: Evaluation data, for the items of suites that may be shown.
-        site: What every page of the site shows.
-    """
+    """Return a campaign's entry and all files of its folder; ``data`` are for items that may be shown."""
     campaign = load_site_campaign(store)
     entry = make_entry(campaign, check(store))
     parts, missing = page_parts(campaign)
     tables = dict(_render_tables(campaign, parts))
     files = {f"tables/{name}": text.encode() for name, text in tables.items()}
-    shown = {name.partition(".")[0] for name in tables}
     files["tables/records.csv"] = render_report(campaign, "csv").encode()
     files["pairs.js"] = render_data_file(f"pairs {entry.campaign}", compare_method_pairs(campaign))
     browsed, unseen = _collect_items(campaign, data)
@@ -71,9 +65,9 @@ def campaign_files(
     files["campaign.json"] = format_entry(entry).encode()
     files |= _read_record_files(store)
     page_facts = page_context(campaign, parts, [*missing, *unseen]) | {
-        "tables": shown,
+        "tables": {name.partition(".")[0] for name in tables},
         "entry": entry,
-        "used": [asdict(one) for one in rank_by_seed_count(campaign)],
+        "used": list(map(asdict, rank_by_seed_count(campaign))),
         "browsed": [(block["profile"], block["suite"]) for block in browsed],
         "page_of": method_file,
     }
@@ -82,23 +76,22 @@ def campaign_files(
 
 
 def _render_tables(campaign: Campaign, parts: Sequence[PagePart]) -> Iterator[tuple[str, str]]:
-    """Yield every table of the page as csv and JSON as ``bench report`` prints it, by its file's name."""
+    """Yield the csv and JSON of every table by file name, as ``bench report`` prints them."""
     listed = replace(campaign, pairs=True)
     for part in parts:
-        section = next(one for one in SECTIONS if one.name == part.id)
+        section = next(section for section in SECTIONS if section.name == part.id)
         grids = section.grids(listed) if part.boards or part.id == "significance" else list(part.grids)
         for form in ("csv", "json") if grids else ():
             yield f"{part.id}.{form}", render_grids(append_doubts(grids, campaign, form), form)
 
 
 def _collect_items(campaign: Campaign, data: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
-    """Pairs of suites that may be shown, a block a profile and suite, and why others can't."""
-    found, unseen = [], []
+    """Return the items that may be shown, a block a profile and suite, and the reasons for the others."""
+    blocks, unseen = [], []
     for records in by_profile_and_suite(campaign.records):
-        runs = {
-            method: [CampaignRun(campaign.home(record), record) for record in own]
-            for method, own in by_method(finished_records(records)).items()
-        }
+        runs: dict[str, list[CampaignRun]] = {}
+        for record in finished_records(records):
+            runs.setdefault(record.method, []).append(CampaignRun(campaign.home(record), record))
         place = {"profile": records[0].profile, "suite": records[0].suite}
         try:
             tasks = rank_items(runs, data) if len(runs) > 1 else []
@@ -106,17 +99,17 @@ def _collect_items(campaign: Campaign, data: Path | None) -> tuple[list[dict[str
             unseen.append(f"Items of {place['suite']}, profile {place['profile']}: {error.what}.")
             continue
         if tasks:
-            found.append(place | {"rows": list(runs), "tasks": list(map(_task, tasks))})
-    return found, unseen
+            blocks.append(place | {"rows": list(runs), "tasks": list(map(_item_facts, tasks))})
+    return blocks, unseen
 
 
-def _task(one: RankedItems) -> dict[str, Any]:
-    return {"task": one.task, "texts": one.texts, "gold": one.gold, "ranks": list(one.ranks.values())}
+def _item_facts(items: RankedItems) -> dict[str, Any]:
+    return {"task": items.task, "texts": items.texts, "gold": items.gold, "ranks": list(items.ranks.values())}
 
 
 def _draw_curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:
-    """Dev curves of each registered name, as title and svg, a drawing a profile and suite."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    """Return title and svg of each registered name's dev curves, a drawing a profile and suite."""
+    drawings: dict[str, list[tuple[str, str]]] = {}
     for records in by_profile_and_suite(campaign.records):
         done = finished_records(records)
         for name in dict.fromkeys(record.name for record in done):
@@ -125,11 +118,59 @@ def _draw_curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:
                 if kind == "dev":
                     title = f"Dev scores: {records[0].suite}, profile {records[0].profile}"
                     figure = Figure(name, "curves", title, "lines", "step", label, (), series)
-                    found.setdefault(name, []).append((title, svg.draw_svg(figure)))
-    return found
+                    drawings.setdefault(name, []).append((title, svg.draw_svg(figure)))
+    return drawings
 
 
 def _read_record_files(store: ResultStore) -> Mapping[str, bytes]:
-    """The records themselves, each as it is: without predictions, and nothing that is no record."""
+    """Return the files of the records, without predictions."""
     paths = (path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith("."))
     return {f"records/{path.relative_to(store.root).as_posix()}": path.read_bytes() for path in sorted(paths)}
+
+
+@dataclass(frozen=True)
+class SeedSteps:
+    """A leaderboard by the number of its seeds, for the page's slider.
+
+    Args:
+        steps: With the first one, two, ... seeds: rows of method, mean, sd, n, first and last rank (None
+            without a test) and letters, the best first; scores in the metric's unit.
+    """
+
+    title: str
+    seeds: tuple[int, ...]
+    steps: tuple[tuple[tuple[Any, ...], ...], ...]
+
+
+def rank_by_seed_count(campaign: Campaign) -> list[SeedSteps]:
+    """Return the leaderboards of two seeds or more, tested with their first one, two, ... seeds only."""
+    boards = []
+    for records in by_profile_and_suite(campaign.records):
+        done = finished_records(records)
+        seeds = tuple(sorted({r.seed for r in done if r.seed is not None}))
+        if len(seeds) > 1:
+            steps = []
+            for count in range(1, len(seeds) + 1):
+                chosen = (None, *seeds[:count])
+                steps.append(_rank_step(campaign, [r for r in done if r.seed in chosen]))
+            title = f"{records[0].suite}, profile {records[0].profile}"
+            boards.append(SeedSteps(title, seeds, tuple(steps)))
+    return boards
+
+
+def _rank_step(campaign: Campaign, records: Sequence[RunRecord]) -> tuple[tuple[Any, ...], ...]:
+    methods = {
+        method: runs
+        for method, runs in by_method(records).items()
+        if all(is_ranked(run, supervised=campaign.rank_supervised) for run in runs)
+    }
+    ranking = PairwiseTests(campaign, records).of().among(methods)  # corrected as the leaderboard is
+    rows = []
+    for method, runs in methods.items():
+        cell = summarise_values(task_scores(runs))
+        if cell.mean is not None:
+            first, last = ranking.intervals.get(method, (None, None))
+            seeds = 0 if runs[0].seed is None else cell.n
+            letters = ranking.letters.get(method, "")
+            rows.append((campaign.shown(method), cell.mean, cell.sd, seeds, first, last, letters))
+    return tuple(sorted(rows, key=lambda row: -row[1]))

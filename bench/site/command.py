@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from bench.cli.options import PATH, data_option, results_option
+from bench.cli.options import PATH, data_option, print_stderr, results_option
 from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 @click.command()
 @strict_option("--out", type=PATH, default=Path("site"), show_default=True, help="Folder of the site.")
-@strict_option("--url", default="", metavar="URL", help="Where it will be published: for sitemap and feed.")
-@strict_option("--title", default="bench results", show_default=True, help="Of the site.")
+@strict_option("--url", default="", metavar="URL", help="Public address, for sitemap and feed.")
+@strict_option("--title", default="bench results", show_default=True, help="Title of the site.")
 @strict_option(
-    "--history", type=PATH, metavar="FOLDER", help="Verdicts of bench check --json: a page of builds."
+    "--history", type=PATH, metavar="FOLDER", help="Verdicts of bench check --json, for a page of builds."
 )
 @results_option
 @data_option()
 def site_command(
     out: Path, url: str, title: str, history: Path | None, results: Path, data_dir: Path | None
 ) -> None:
-    """Make one static site of all campaigns: leaderboards, methods, every pair, published figures.
+    """Make a static web site of all campaigns.
 
-    Every campaign is verified first. Pages need no server and ask for nothing; unchanged campaigns are not
-    rendered again. Exit codes: 0 made; 1 made, but a campaign can't be shown, has failed cells, records that
-    can't be read or findings of bench verify; 2 bad input.
+    It shows leaderboards, methods, every pair and published figures, without server or network. Campaigns are
+    verified first; only changed ones are rendered. Exit codes: 0 made; 1 made, but a campaign can't be shown,
+    has failed cells, unreadable records or findings of bench verify; 2 bad input.
     """
     from bench.registry import discover
     from bench.site.build import SiteRequest, build_site, find_campaigns
@@ -54,26 +54,23 @@ def site_command(
 
     address = _parse_address(url)
     with progress_bar("campaigns", len(find_campaigns(results))) as advance:
-        asked = SiteRequest(results, out, data_dir, address, title.strip(), history, check, quotes, advance)
-        built = build_site(asked)
-    for error in built.errors:
-        click.echo(f"can't be shown: {error}", err=True)
-    for name in built.doubtful:
-        click.echo(f"in doubt: campaign {name}; its page says why", err=True)
+        request = SiteRequest(results, out, data_dir, address, title.strip(), history, check, quotes, advance)
+        result = build_site(request)
+    for error in result.errors:
+        print_stderr(f"can't be shown: {error}")
+    for name in result.doubtful:
+        print_stderr(f"in doubt: campaign {name}; its page says why")
     if not address:
-        click.echo("no sitemap and no feed: they need --url", err=True)
-    said = f"{built.made} campaigns made, {built.kept} as they were"
-    click.echo(
-        f"{out / 'index.html'}: {said}" + (f", {built.removed} files removed" if built.removed else "")
-    )
-    sys.exit(1 if built.errors or built.doubtful else 0)
+        print_stderr("no sitemap and no feed: they need --url")
+    removed = f", {result.removed} files removed" if result.removed else ""
+    click.echo(f"{out / 'index.html'}: {result.made} campaigns made, {result.kept} as they were{removed}")
+    sys.exit(1 if result.errors or result.doubtful else 0)
 
 
 def _parse_address(url: str) -> str:
     if url and not _is_address(url):
-        raise InputError(
-            f"'{printable(url)}' is no address", where="--url", expected="such as https://example.org/bench/"
-        )
+        expected = "an address such as https://example.org/bench/"
+        raise InputError(f"invalid address '{printable(url)}'", where="--url", expected=expected)
     return url if not url or url.endswith("/") else f"{url}/"
 
 
@@ -87,7 +84,7 @@ def _is_address(url: str) -> bool:
 
 
 def _verify_campaign(store: ResultStore, data: Path | None) -> CampaignCheck:
-    """What ``bench verify`` says of a campaign."""
+    """Return the result of ``bench verify`` for a campaign."""
     from bench.records.environment import strip_paths
     from bench.site.campaign_entry import CampaignCheck
     from bench.verify.record_checks import SIDE_PREFIXES, VerifySettings, verify_records

@@ -1,4 +1,4 @@
-"""A page for each method: what it is, every row in every campaign, its curves, costs and ablations."""
+"""The page of each method: its card, rows, curves, ablations and published averages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from bench.reports.tables.cards import Pieces, split_links
 from bench.site.campaign_entry import CampaignEntry, LeaderboardLine, SweepTable
 
 MOST_CURVES = 6
-"""Drawings on a page; the others are on their campaigns' pages."""
+"""Drawings on a page; further ones are on the pages of their campaigns."""
+Curves = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
+"""Titles and drawings of curves, by campaign and registered name."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +23,9 @@ class MethodPage:
     """A method of the site.
 
     Args:
-        name: Registered name.
-        file: Of its page, below ``methods/``.
-        card: Its card; None for a method that isn't bench's own.
-        paper: Its paper, with addresses.
-        code: The code that was read for it, with addresses.
-        rows: Campaign and row, in the order of the campaigns.
+        file: File name below ``methods/``.
+        card: None for a plug-in's method.
         curves: Campaign, title and svg.
-        sweeps: Campaign and table.
         published: Paper and table, backbone, average.
     """
 
@@ -44,27 +41,28 @@ class MethodPage:
 
 
 def method_file(name: str) -> str:
-    """Return the file of a method's page; index.html is the list of methods."""
+    """Return the file name of a method's page; index.html is the list of methods."""
     return f"{safe_name(name if name.lower() != 'index' else 'index of a method')}.html"
 
 
-def build_method_pages(
-    entries: Sequence[CampaignEntry], curves: Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
-) -> Iterator[MethodPage]:
-    """Yield every method of the campaigns by name, one at a time.
-
-    Args:
-        entries: The campaigns.
-        curves: By campaign and registered name the titles and drawings of its curves.
-    """
-    own = own_methods()
+def build_method_pages(entries: Sequence[CampaignEntry], curves: Curves) -> Iterator[MethodPage]:
+    """Yield the campaigns' methods by name."""
+    methods = own_methods()
     rows: dict[str, list[tuple[CampaignEntry, LeaderboardLine]]] = {}
     for entry in entries:
         for line in entry.lines:
             rows.setdefault(line.name, []).append((entry, line))
-    printed = _published_averages()
+    published: dict[str, list[tuple[str, str, str]]] = {}
+    for row in published_rows("sts7"):
+        if (figure := row.figures.get("avg")) is not None:
+            average = (row.first.source, row.first.backbone, figure.text)
+            published.setdefault(row.first.method, []).append(average)
     for name in sorted(rows):
-        card = own[name].card if name in own else None
+        card = methods[name].card if name in methods else None
+        drawings = []
+        for campaign, drawn in curves.items():
+            drawings += [(campaign, str(title), str(svg)) for title, svg in drawn.get(name, ())]
+        sweeps = [(entry.campaign, table) for entry in entries for of, table in entry.sweeps if of == name]
         yield MethodPage(
             name,
             method_file(name),
@@ -72,29 +70,7 @@ def build_method_pages(
             split_links(card.paper) if card else (),
             split_links(card.code, repository=True) if card else (),
             tuple(rows[name]),
-            _select_curves(curves, name),
-            tuple((entry.campaign, table) for entry in entries for of, table in entry.sweeps if of == name),
-            tuple(printed.get(name, ())),
+            tuple(drawings[:MOST_CURVES]),
+            tuple(sweeps),
+            tuple(published.get(name, ())),
         )
-
-
-def _select_curves(
-    curves: Mapping[str, Mapping[str, Sequence[Sequence[str]]]], name: str
-) -> tuple[tuple[str, str, str], ...]:
-    """Campaign, title and svg of a method's first curves."""
-    found = [
-        (campaign, str(title), str(drawn))
-        for campaign, own in curves.items()
-        for title, drawn in own.get(name, ())
-    ]
-    return tuple(found[:MOST_CURVES])
-
-
-def _published_averages() -> dict[str, list[tuple[str, str, str]]]:
-    """What papers print on the seven STS tasks, by method."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
-    for line in published_rows("sts7"):
-        if (figure := line.figures.get("avg")) is not None:
-            first = line.first
-            found.setdefault(first.method, []).append((first.source, first.backbone, figure.text))
-    return found

@@ -1,4 +1,4 @@
-"""Every two methods of a campaign compared beforehand, for the page that compares by its address."""
+"""Precomputed comparisons of all pairs of a campaign's methods, for the page that compares two."""
 
 from __future__ import annotations
 
@@ -24,69 +24,65 @@ from bench.reports.tables.pairwise_tests import (
 
 
 def compare_method_pairs(campaign: Campaign) -> list[dict[str, Any]]:
-    """Return what ``bench compare`` says of every two methods, a block a profile and suite.
+    """Return ``bench compare``'s verdicts on all pairs of methods, a block a profile and suite.
 
-    Each block has "profile", "suite", "rows" (method ids), "texts" (sentences, each once) and "pairs": places
-    of both rows, then the numbers of their sentences. The last is what the leaderboard says of the two, by
-    Holm's correction over all its pairs; the others hold for a pair that was chosen before the scores were
-    looked at.
+    Each block has "profile", "suite", "rows" (method ids), "texts" (distinct sentences) and "pairs": indexes
+    of both rows, then those of their sentences. The last sentence is the leaderboard's, by Holm's correction
+    over all its pairs; the others hold for a pair chosen before the scores were seen.
     """
-    found = []
+    blocks = []
     for records in by_profile_and_suite(campaign.records):
         done = finished_records(records)
         if len({record.method for record in done}) > 1:
-            found.append(_compare_block(campaign, done))
-    return found
+            blocks.append(_compare_block(campaign, done))
+    return blocks
 
 
 def _compare_block(campaign: Campaign, records: Sequence[RunRecord]) -> dict[str, Any]:
-    groups = {
-        method: Group(
-            method, tuple(sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in runs))
-        )
-        for method, runs in by_method(records).items()
-    }
-    rows, texts = list(groups), dict[str, int]()
-    drawn = {name for name, group in groups.items() if all(read_draws(r) is not None for r in group.runs)}
-    standing = run_pairwise_tests(campaign, records)
+    groups = []
+    for method, method_records in by_method(records).items():
+        runs = sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in method_records)
+        groups.append(Group(method, tuple(runs)))
+    rows, texts = [group.label for group in groups], dict[str, int]()
+    drawn = [all(read_draws(run) is not None for run in group.runs) for group in groups]
+    tests = run_pairwise_tests(campaign, records)
     lines = []
     for i, j in combinations(range(len(rows)), 2):
-        a, b = rows[i], rows[j]
-        draw = _read_draws if {a, b} <= drawn else None
-        said = [*_describe_pair(groups[a], groups[b], draw), _describe_ranking(standing, a, b)]
-        lines.append([i, j, *(texts.setdefault(printable(text), len(texts)) for text in said)])
+        draw = _read_draws if drawn[i] and drawn[j] else None
+        sentences = [*_describe_pair(groups[i], groups[j], draw), _describe_ranking(tests, rows[i], rows[j])]
+        lines.append([i, j, *(texts.setdefault(printable(text), len(texts)) for text in sentences)])
     place = {"profile": records[0].profile, "suite": records[0].suite}
     return place | {"rows": rows, "texts": list(texts), "pairs": lines}
 
 
 def _describe_pair(a: Group, b: Group, draw: DrawItems | None) -> list[str]:
-    """The verdict and what else is said of one pair by itself, or why nothing is."""
+    """Return the verdict and further sentences on one pair, or the reason why it is not compared."""
     try:
-        found = compare(a, b, draw=draw)
-        return [f"{describe_verdict(found)}.", *describe_comparison(found)]
+        comparison = compare(a, b, draw=draw)
+        return [f"{describe_verdict(comparison)}.", *describe_comparison(comparison)]
     except BenchError as error:
         return [f"Not compared: {error.what}."]
 
 
 def _read_draws(runs: Sequence[CampaignRun]) -> Iterator[RunDraws]:
-    """Draws of the items that ``bench stats`` left; none are made here, and nothing is written."""
+    """Yield the item draws that ``bench stats`` saved."""
     for run in runs:
         values = read_draws(run)
         if values is not None:
             yield RunDraws(values, None)
 
 
-def _describe_ranking(standing: PairwiseTests, a: str, b: str) -> str:
-    ranking = standing.of()
+def _describe_ranking(tests: PairwiseTests, a: str, b: str) -> str:
+    ranking = tests.of()
     try:
-        one = ranking.pair(a, b)
+        pair = ranking.pair(a, b)
     except KeyError:
         return "Not among the pairs of the leaderboard: supervised methods are not tested against others."
-    if one.p is None or one.adjusted is None:
-        return f"Not tested among the pairs of the leaderboard: {one.test}."
-    said = "differ" if one.differs else "are not shown to differ"
-    ends = format_pair_interval(standing, a, b)
+    if pair.p is None or pair.adjusted is None:
+        return f"Not tested among the pairs of the leaderboard: {pair.test}."
+    verdict = "differ" if pair.differs else "are not shown to differ"
+    ends = format_pair_interval(tests, a, b)
     return (
-        f"Among all pairs the two {said}: p corrected {one.adjusted:.4f}, interval of {a} - {b} {ends}, "
+        f"Among all pairs the two {verdict}: p corrected {pair.adjusted:.4f}, interval of {a} - {b} {ends}, "
         f"by {describe_tests(ranking)}."
     )

@@ -1,4 +1,4 @@
-"""Writing the site: only what changed, and nothing that another program put there."""
+"""The files of the site: only changed ones are written, and those of other programs stay."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,7 +18,7 @@ from bench.records.filesystem import write_atomically
 from bench.version import __version__
 
 MANIFEST = "site.json"
-"""Every file of the site with its sha256: what was written, so what may be replaced or removed."""
+"""Every written file with its sha256: these may be replaced or removed."""
 
 
 def hash_content(content: bytes) -> str:
@@ -30,10 +31,9 @@ class SiteOutput:
     """The site's folder.
 
     Args:
-        root: The folder.
-        known: sha256 by path of what the last build wrote.
-        prints: By campaign, what its files were made from.
-        written: sha256 by path of what this build has.
+        known: sha256 by path of the last build's files.
+        prints: Hash of its sources by campaign.
+        written: sha256 by path of this build's files.
     """
 
     root: Path
@@ -42,7 +42,7 @@ class SiteOutput:
     written: dict[str, str] = field(default_factory=dict)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a file of the site, unless it is there already."""
+        """Write a file of the site unless it is unchanged."""
         self.written[path] = hash_content(content)
         target = self.root / path
         if any((self.root / folder).is_symlink() for folder in Path(path).parents):
@@ -51,16 +51,16 @@ class SiteOutput:
             if not self._has_content(path, self.written[path]):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.unlink(missing_ok=True)  # never through a link
-                target.write_bytes(content)  # what a kill leaves here has not the hash of any manifest
+                target.write_bytes(content)  # after a kill the hash matches no manifest
         except OSError as error:
             raise StorageError(f"the site can't be written: {error.strerror}", where=str(target)) from error
 
     def keep(self, below: str) -> bool:
-        """Keep all files of a folder as the last build left them; False where one is gone or was changed."""
-        own = {path: known for path, known in self.known.items() if path.startswith(below)}
-        if not own or not all(self._has_content(path, known) for path, known in own.items()):
+        """Keep all files of a folder; return False if one is missing or was changed."""
+        files = {path: known for path, known in self.known.items() if path.startswith(below)}
+        if not files or not all(self._has_content(path, known) for path, known in files.items()):
             return False
-        self.written |= own
+        self.written |= files
         return True
 
     def _has_content(self, path: str, wanted: str) -> bool:
@@ -71,57 +71,53 @@ class SiteOutput:
             return False
 
     def finish(self, prints: Mapping[str, str]) -> int:
-        """Remove what the last build wrote and this one has not, and say what there is; return how many."""
+        """Remove obsolete files of the last build and write the manifest; return their number."""
         gone = [path for path in self.known if path not in self.written]
         for path in gone:
             target = self.root / path
-            with suppress(OSError):  # it is gone, or a folder now
+            with suppress(OSError):  # missing, or a folder now
                 target.unlink()
-            with suppress(OSError):  # it isn't empty
+            with suppress(OSError):  # not empty
                 for folder in target.relative_to(self.root).parents:
                     (self.root / folder).rmdir()
-        self.say(prints)
+        self.write_manifest(prints)
         return len(gone)
 
     def begin(self, campaigns: Sequence[str]) -> None:
-        """Say which campaigns are about to be made: what a kill leaves in their folders is bench's."""
+        """Write the campaigns to make into the manifest, so that files of a killed build are bench's."""
         if campaigns:
-            self.say(self.prints, dict(self.known), campaigns)
+            self.write_manifest(self.prints, dict(self.known), campaigns)
 
-    def say(
-        self, prints: Mapping[str, str], there: Mapping[str, str] | None = None, making: Sequence[str] = ()
+    def write_manifest(
+        self, prints: Mapping[str, str], files: Mapping[str, str] | None = None, making: Sequence[str] = ()
     ) -> None:
-        """Write what there is, unless that is said already."""
-        said = {"bench": __version__, "campaigns": dict(prints), "files": there or self.written}
+        """Write the manifest unless it is unchanged."""
+        manifest = {"bench": __version__, "campaigns": dict(prints), "files": files or self.written}
         if making:
-            said["making"] = list(making)
-        content = (json.dumps(said, indent=1, sort_keys=True) + "\n").encode()
+            manifest["making"] = list(making)
+        content = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
         if not self._has_content(MANIFEST, hash_content(content)):
             write_atomically(self.root / MANIFEST, content)
 
 
 def open_site(root: Path) -> SiteOutput:
-    """Return the folder of a site, new or of an earlier build.
-
-    Raises:
-        InputError: a folder that holds something else, or can't be made.
-    """
+    """Return the folder of a site; raises InputError for a folder with other content."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        there = any(root.iterdir())
+        is_empty = not any(root.iterdir())
     except OSError as error:
         raise InputError(f"the folder can't be used: {error.strerror}", where=f"--out {root}") from error
-    if not there:
-        new = SiteOutput(root)
-        new.say({})  # before anything is in it: a first build that is killed can be repeated
-        return new
+    if is_empty:
+        output = SiteOutput(root)
+        output.write_manifest({})  # a killed first build can be repeated
+        return output
     try:
-        said = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
-        known = {str(path): str(value) for path, value in said["files"].items() if _is_inside(str(path))}
-        known |= {
-            path: "" for name in said.get("making", ()) for path in _find_partial_files(root, str(name))
-        }
-        return SiteOutput(root, known, {str(name): str(value) for name, value in said["campaigns"].items()})
+        manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+        known = {str(path): str(value) for path, value in manifest["files"].items() if _is_inside(str(path))}
+        for name in manifest.get("making", ()):
+            known |= dict.fromkeys(_find_partial_files(root, str(name)), "")
+        prints = {str(name): str(value) for name, value in manifest["campaigns"].items()}
+        return SiteOutput(root, known, prints)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             "this folder is not empty and no site of bench",
@@ -131,27 +127,28 @@ def open_site(root: Path) -> SiteOutput:
 
 
 def _find_partial_files(root: Path, campaign: str) -> list[str]:
-    """Files of a campaign that was being made when a build ended, none where links lead elsewhere."""
+    """Return the files of an unfinished campaign, none if its folder is a link."""
     folder = root / "campaigns" / campaign
     if not _is_inside(campaign) or any(part.is_symlink() for part in (folder, folder.parent)):
         return []
-    return [
-        (Path(top) / name).relative_to(root).as_posix() for top, _, names in os.walk(folder) for name in names
-    ]
+    files = (Path(top) / name for top, _, names in os.walk(folder) for name in names)
+    return [file.relative_to(root).as_posix() for file in files]
 
 
 def _is_inside(path: str) -> bool:
-    """False for a path that leads out of the site, which an edited manifest may hold."""
+    """Return False for a path out of the site, which an edited manifest may hold."""
     parts = Path(path).parts
     return bool(parts) and not Path(path).is_absolute() and ".." not in parts and path.isprintable()
 
 
+@cache
 def hash_program() -> str:
-    """Return a hash of this bench: pages of another one are made anew."""
-    found = hashlib.sha256()
-    for name, content in _read_sources(files("bench"), ""):
-        found.update(f"{name}\0{hash_content(content)}\n".encode())
-    return found.hexdigest()
+    """Return a hash of the running bench: another one renders all pages again."""
+    digest = hashlib.sha256()
+    for package in ("bench", "bench.baselines", "bench.methods", "bench.reports"):
+        for name, content in _read_sources(files(package), f"{package}/"):
+            digest.update(f"{name}\0{hash_content(content)}\n".encode())
+    return digest.hexdigest()
 
 
 def _read_sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
@@ -163,10 +160,10 @@ def _read_sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]
 
 
 def hash_folder(root: Path) -> str:
-    """Return a hash of every file of a campaign's folder but hidden ones, so of all that its page shows."""
-    found = hashlib.sha256()
+    """Return a hash of a campaign's folder without hidden files."""
+    digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
         if path.is_file() and not any(part.startswith(".") for part in name.parts):
-            found.update(f"{name.as_posix()}\0{hash_content(path.read_bytes())}\n".encode())
-    return found.hexdigest()
+            digest.update(f"{name.as_posix()}\0{hash_content(path.read_bytes())}\n".encode())
+    return digest.hexdigest()

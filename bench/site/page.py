@@ -1,4 +1,4 @@
-"""How the site's pages are made: one frame, one style sheet, one script, data in files of their own."""
+"""The frame of the site's pages, their style sheet and script, and data files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ _SCRIPTS = ("site/site.js", "report.js", "figures.js", "site/views.js")
 
 @dataclass(frozen=True)
 class Site:
-    """What every page shows around its own content.
+    """The frame of a page.
 
     Args:
-        title: Of the site.
-        url: Where it will be published, ending in "/"; "" where nobody says.
-        has_history: True if it has a page of builds.
-        root: From this page to the site's root.
-        here: What this page is.
+        url: Public address of the site, ending in "/", or "".
+        has_history: True if the site has a page of builds.
+        root: Relative path from the page to the site's root.
+        here: Name of the page.
     """
 
     title: str
@@ -36,29 +35,27 @@ class Site:
     here: str = ""
 
     def below(self, depth: int, here: str) -> Site:
-        """The same for a page some folders below the root."""
+        """Return the frame of a page ``depth`` folders below the root."""
         return replace(self, root="../" * depth, here=here)
 
 
 def render_page(template: str, site: Site, **facts: Any) -> bytes:
     """Return a page."""
-    made = report_environment()
-    made.filters |= {"style": choose_style_class, "drawn": Markup}
-    text = made.get_template(f"site/{template}").render(**{"version": __version__} | facts, site=site)
+    environment = report_environment()
+    environment.filters |= {"style": choose_style_class, "drawn": Markup}
+    text = environment.get_template(f"site/{template}").render(**{"version": __version__} | facts, site=site)
     return (text.strip() + "\n").encode()
 
 
 def render_data_file(name: str, data: Any) -> bytes:
-    """Return a script that hands data to the page that asked: pages of file:// may load nothing else."""
+    """Return data as a script, the only file that pages of file:// may load."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return f"bench.take({json.dumps(name)},{text});\n".encode()
 
 
 def read_assets() -> dict[str, bytes]:
     """Return the style sheet and the script of all pages."""
-    folder = files("bench.render") / "templates"
-
-    def whole(names: tuple[str, ...]) -> bytes:
-        return b"".join((folder / name).read_bytes() for name in names)
-
-    return {"site.css": whole(_STYLES), "site.js": whole(_SCRIPTS)}
+    folder, assets = files("bench.render") / "templates", {}
+    for asset, names in (("site.css", _STYLES), ("site.js", _SCRIPTS)):
+        assets[asset] = b"".join((folder / name).read_bytes() for name in names)
+    return assets

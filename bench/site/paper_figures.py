@@ -1,4 +1,4 @@
-"""What four papers print beside what the campaigns here measured, and where the papers contradict."""
+"""Published figures of four papers next to the campaigns' results, and disagreements between papers."""
 
 from __future__ import annotations
 
@@ -6,27 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.comparison.selection import group_by
-from bench.data.published_tables import PAPERS, PublishedFigure, load_figures, published_rows
+from bench.data.published_tables import PublishedFigure, load_figures, published_rows
 from bench.errors import printable
 from bench.render.grid import format_score
 from bench.render.names import printed_name
 from bench.site.campaign_entry import CampaignEntry
 
 SUITES = {"sts7": "Seven STS tasks", "transfer7": "Seven transfer tasks"}
-"""Suites of which papers and campaigns both have figures."""
+"""Suites with published figures."""
 
 
 @dataclass(frozen=True)
 class PublishedComparison:
-    """A method's printed averages on a backbone, and ours.
-
-    Args:
-        method: Registered name, as the tables of the papers are kept.
-        shown: As papers print it.
-        backbone: Of the printed figures.
-        printed: Source and figure.
-        ours: Campaign, row, mean and deviation over its seeds.
-    """
+    """A method's printed averages on a backbone (source, figure), and ours (campaign, row, mean and sd)."""
 
     method: str
     shown: str
@@ -36,68 +28,47 @@ class PublishedComparison:
 
 
 def compare_published(entries: Sequence[CampaignEntry], suite: str) -> list[PublishedComparison]:
-    """Return every method that papers print on a suite, the best printed first."""
-    printed = group_by(
-        (line for line in published_rows(suite) if "avg" in line.figures),
-        lambda line: (line.first.method, line.first.backbone),
-    )
-    found = []
-    for (method, backbone), there in printed.items():
-        shown = tuple((line.first.source, line.figures["avg"].text) for line in there)
-        found.append(
-            PublishedComparison(
-                method,
-                printed_name(method),
-                backbone,
-                shown,
-                tuple(_find_campaign_rows(entries, method, suite)),
-            )
-        )
-    return sorted(
-        found, key=lambda one: (one.backbone, -max(float(text) for _, text in one.printed), one.method)
-    )
-
-
-def _find_campaign_rows(
-    entries: Sequence[CampaignEntry], method: str, suite: str
-) -> list[tuple[str, str, str]]:
-    found = []
+    """Return every method with a published average on a suite, the best first."""
+    ours: dict[str, list[tuple[str, str, str]]] = {}
     for entry in entries:
         for line in entry.lines:
-            if line.name == method and line.suite == suite and line.mean is not None:
+            if line.suite == suite and line.mean is not None:
                 spread = "" if line.sd is None else f"±{100 * line.sd:.2f}"
-                found.append((entry.campaign, printable(line.method), f"{format_score(line.mean)}{spread}"))
-    return found
+                row = (entry.campaign, printable(line.method), f"{format_score(line.mean)}{spread}")
+                ours.setdefault(line.name, []).append(row)
+    rows = [row for row in published_rows(suite) if "avg" in row.figures]
+    comparisons = []
+    groups = group_by(rows, lambda row: (row.first.method, row.first.backbone))
+    for (method, backbone), same in groups.items():
+        printed = tuple((row.first.source, row.figures["avg"].text) for row in same)
+        campaigns = tuple(ours.get(method, ()))
+        comparisons.append(PublishedComparison(method, printed_name(method), backbone, printed, campaigns))
+
+    def order(comparison: PublishedComparison) -> tuple[str, float, str]:
+        best = max(float(text) for _, text in comparison.printed)
+        return comparison.backbone, -best, comparison.method
+
+    return sorted(comparisons, key=order)
 
 
 def list_misprints() -> list[tuple[str, str, str, str, str, str]]:
-    """Return what is known to be wrong or doubtful: source, backbone, method, task, printed, what."""
-    return [
-        (f.source, f.backbone, printed_name(f.method), f.task, f.text, what)
-        for f in load_figures()
-        for what in f.misprints
-    ]
+    """Return known misprints: source, backbone, method, task, printed figure, explanation."""
+    rows = []
+    for f in load_figures():
+        rows += [(f.source, f.backbone, printed_name(f.method), f.task, f.text, note) for note in f.misprints]
+    return rows
 
 
 def list_disagreements() -> list[tuple[str, str, str, str]]:
-    """Return what two papers print of one method, backbone, task and metric, where it is not the same.
-
-    Returns:
-        Backbone and method, section and task, and each side's source with its figure.
-    """
-    found = []
+    """Return differing figures of two papers: method and backbone, section and task, and both figures."""
+    rows = []
     same = group_by(load_figures(), lambda f: (f.section, f.backbone, f.method, f.setting, f.task, f.metric))
-    for (section, backbone, method, *_), there in same.items():
+    for (section, backbone, method, *_, task, _), figures in same.items():
         papers: dict[str, PublishedFigure] = {}
-        for figure in there:
+        for figure in figures:
             papers.setdefault(figure.paper, figure)
         if len({figure.text for figure in papers.values()}) > 1:
-            who = f"{printed_name(method)}, {backbone}" if backbone else printed_name(method)
-            sides = [f"{figure.source}: {figure.text}" for figure in papers.values()]
-            found.append((who, f"{section}, {there[0].task}", sides[0], sides[1]))
-    return found
-
-
-def papers() -> list[str]:
-    """Return the names of the papers."""
-    return list(PAPERS.values())
+            name = f"{printed_name(method)}, {backbone}" if backbone else printed_name(method)
+            first, second, *_ = (f"{figure.source}: {figure.text}" for figure in papers.values())
+            rows.append((name, f"{section}, {task}", first, second))
+    return rows

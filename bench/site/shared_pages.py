@@ -1,85 +1,84 @@
-"""The pages of all campaigns together: index, methods, published figures, comparison, items, search."""
+"""The pages of all campaigns together: index, methods, published figures, comparison, items, search, feed."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from io import StringIO
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
+from bench.data.published_tables import PAPERS
+from bench.errors import printable
 from bench.render.formats import csv_cell
-from bench.site import feeds, paper_figures
 from bench.site.campaign_entry import CampaignEntry, LeaderboardLine
-from bench.site.method_pages import build_method_pages
+from bench.site.method_pages import Curves, build_method_pages
 from bench.site.output import SiteOutput
 from bench.site.page import Site, read_assets, render_data_file, render_page
+from bench.site.paper_figures import SUITES, compare_published, list_disagreements, list_misprints
 
-Curves = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
-"""By campaign and registered name the titles and drawings of its curves."""
+_NEWEST = 50
+"""Campaigns in the feed."""
 
 
 def write_shared_pages(
     output: SiteOutput, site: Site, entries: Sequence[CampaignEntry], curves: Curves
 ) -> None:
-    """Write the pages that are of all campaigns together, and their tables as files."""
+    """Write the pages of all campaigns together, and their tables as files."""
     for path, content in read_assets().items():
         output.put(path, content)
     output.put("index.html", render_page("index.html", site.below(0, "campaigns"), entries=entries))
     output.put("campaigns.json", _format_json(list(map(_campaign_facts, entries))))
     output.put("campaigns.csv", _format_csv(_CAMPAIGN, map(_campaign_row, entries)))
-    pages, listed = ["index.html", "methods/index.html", "published.html", "compare.html", "items.html"], []
+    pages, methods = ["index.html", "methods/index.html", "published.html", "compare.html", "items.html"], []
     for method in build_method_pages(entries, curves):
         content = render_page("method.html", site.below(1, method.name), method=method)
         output.put(f"methods/{method.file}", content)
         summary = method.card.summary if method.card else "a plug-in's"
-        listed.append(
-            (method.name, method.file, summary, len(method.rows), len({e.campaign for e, _ in method.rows}))
-        )
+        campaigns = {entry.campaign for entry, _ in method.rows}
+        methods.append((method.name, method.file, summary, len(method.rows), len(campaigns)))
         pages.append(f"methods/{method.file}")
-    output.put("methods/index.html", render_page("methods.html", site.below(1, "methods"), methods=listed))
-    rows = [(e, line) for e in entries for line in e.lines]
-    output.put("methods.csv", _format_csv(_LINE, (_line_row(e, line) for e, line in rows)))
-    output.put("methods.json", _format_json([{"campaign": e.campaign} | asdict(line) for e, line in rows]))
+    output.put("methods/index.html", render_page("methods.html", site.below(1, "methods"), methods=methods))
+    lines = [{"campaign": entry.campaign} | asdict(line) for entry in entries for line in entry.lines]
+    output.put("methods.json", _format_json(lines))
+    for line in lines:
+        line["first rank"], line["last rank"] = line.pop("rank") or ("", "")
+    output.put("methods.csv", _format_csv(_LINE, (line.values() for line in lines)))
     _write_published(output, site, entries)
     output.put("data/compare.js", render_data_file("compare", _index_rows(entries)))
     output.put("compare.html", render_page("compare.html", site.below(0, "compare")))
-    browsed = [(e.campaign, path) for e in entries for path in _list_item_files(output, e.campaign)]
-    output.put("items.html", render_page("items.html", site.below(0, "items"), browsed=browsed))
-    output.put("data/search.js", render_data_file("search", _build_search_index(entries, listed)))
-    output.put("robots.txt", feeds.render_robots(site))
+    items = [(entry.campaign, path) for entry in entries for path in _list_item_files(output, entry.campaign)]
+    output.put("items.html", render_page("items.html", site.below(0, "items"), browsed=items))
+    output.put("data/search.js", render_data_file("search", _build_search_index(entries, methods)))
+    output.put("robots.txt", render_robots(site))
     output.put(".nojekyll", b"")
     if site.url:
         pages += [f"campaigns/{entry.campaign}/index.html" for entry in entries]
-        output.put("sitemap.xml", feeds.render_sitemap(site, pages))
-        output.put("feed.xml", feeds.render_feed(site, entries))
+        output.put("sitemap.xml", render_sitemap(site, pages))
+        output.put("feed.xml", render_feed(site, entries))
 
 
 def _write_published(output: SiteOutput, site: Site, entries: Sequence[CampaignEntry]) -> None:
-    tables = {suite: paper_figures.compare_published(entries, suite) for suite in paper_figures.SUITES}
-    order = [(entry.campaign, row) for entry in entries for row in entry.order]
+    tables = {suite: compare_published(entries, suite) for suite in SUITES}
     facts = {
-        "tables": tables,
-        "titles": paper_figures.SUITES,
-        "papers": paper_figures.papers(),
-        "misprints": paper_figures.list_misprints(),
-        "disagreements": paper_figures.list_disagreements(),
-        "order": order,
+        "misprints": list_misprints(),
+        "disagreements": list_disagreements(),
+        "order": [(entry.campaign, row) for entry in entries for row in entry.order],
     }
-    output.put("published.html", render_page("published.html", site.below(0, "published"), **facts))
-    rows = (
-        (suite, one.shown, one.backbone, source, text, *own)
-        for suite, found in tables.items()
-        for one in found
-        for source, text in one.printed
-        for own in (one.ours or (("", "", ""),))
-    )
+    context = facts | {"tables": tables, "titles": SUITES, "papers": list(PAPERS.values())}
+    output.put("published.html", render_page("published.html", site.below(0, "published"), **context))
+    rows: list[tuple[str, ...]] = []
+    for suite, table in tables.items():
+        for method in table:
+            ours = method.ours or (("", "", ""),)
+            for source, text in method.printed:
+                rows += [(suite, method.shown, method.backbone, source, text, *row) for row in ours]
     header = ("suite", "method", "backbone", "source", "printed", "campaign", "row", "ours")
     output.put("published.csv", _format_csv(header, rows))
-    found = {suite: [asdict(one) for one in tables[suite]] for suite in tables}
-    said = {"tables": found, "misprints": facts["misprints"], "order": order}
-    output.put("published.json", _format_json(said | {"disagreements": facts["disagreements"]}))
+    content = {suite: list(map(asdict, table)) for suite, table in tables.items()}
+    output.put("published.json", _format_json({"tables": content} | facts))
 
 
 def _list_item_files(output: SiteOutput, name: str) -> list[str]:
@@ -89,61 +88,48 @@ def _list_item_files(output: SiteOutput, name: str) -> list[str]:
 
 
 def _index_rows(entries: Sequence[CampaignEntry]) -> dict[str, Any]:
-    """Which campaign, profile and suite has which rows, for the page that compares two."""
+    """Return the rows of each campaign, profile and suite, for the page that compares two."""
     rows: dict[str, int] = {}
-    places = []
+    places: dict[tuple[str, str, str], list[int]] = {}
     for entry in entries:
-        own: dict[tuple[str, str], list[int]] = {}
         for line in entry.lines:
             if line.mean is not None:
                 number = rows.setdefault(line.method, len(rows))
-                own.setdefault((line.profile, line.suite), []).append(number)
-        places += [[entry.campaign, *place, numbers] for place, numbers in own.items()]
-    return {"rows": list(rows), "places": places}
+                places.setdefault((entry.campaign, line.profile, line.suite), []).append(number)
+    return {"rows": list(rows), "places": [[*place, numbers] for place, numbers in places.items()]}
 
 
 def _build_search_index(
     entries: Sequence[CampaignEntry], methods: Sequence[tuple[str, str, str, int, int]]
 ) -> list[list[str]]:
-    """What the search finds: kind, name, address, and words that lead to it."""
-    found = [["method", name, f"methods/{file}", summary] for name, file, summary, *_ in methods]
+    """Return kind, name, address and search terms of every method and campaign."""
+    index = [["method", name, f"methods/{file}", summary] for name, file, summary, *_ in methods]
     for entry in entries:
         words = (*entry.profiles, *entry.backbones, *entry.suites, *entry.texts, *entry.by, *entry.methods)
-        found.append(["campaign", entry.campaign, f"campaigns/{entry.campaign}/index.html", " ".join(words)])
-    return found
+        index.append(["campaign", entry.campaign, f"campaigns/{entry.campaign}/index.html", " ".join(words)])
+    return index
 
 
 _CAMPAIGN = (
     *("campaign", "date", "profiles", "backbones", "texts", "suites", "methods", "seeds"),
     *("records", "failed", "verified", "by", "error"),
 )
-_LINE = (
-    "campaign",
-    *(one.name for one in fields(LeaderboardLine) if one.name != "rank"),
-    "first rank",
-    "last rank",
-)
+_COLUMNS = [column.name for column in fields(LeaderboardLine) if column.name != "rank"]
+_LINE = ("campaign", *_COLUMNS, "first rank", "last rank")
 
 
 def _campaign_facts(entry: CampaignEntry) -> dict[str, Any]:
-    """All but its tables, which are in files of their own."""
+    """Return all but the tables, which have files of their own."""
     facts = {name: value for name, value in asdict(entry).items() if name not in ("lines", "sweeps", "order")}
     return facts | {"methods": entry.methods}
 
 
 def _campaign_row(e: CampaignEntry) -> tuple[object, ...]:
-    lists = (", ".join(each) for each in (e.profiles, e.backbones, e.texts, e.suites))
-    seeds = " ".join(map(str, e.seeds))
-    facts = (len(e.methods), seeds, e.records, e.failed, e.check.status, ", ".join(e.by), e.error)
-    return (e.campaign, e.date, *lists, *facts)
-
-
-def _line_row(entry: CampaignEntry, line: LeaderboardLine) -> tuple[object, ...]:
-    facts = asdict(line)
+    lists = map(", ".join, (e.profiles, e.backbones, e.texts, e.suites))
+    seeds, by = " ".join(map(str, e.seeds)), ", ".join(e.by)
     return (
-        entry.campaign,
-        *(value for name, value in facts.items() if name != "rank"),
-        *(line.rank or ("", "")),
+        *(e.campaign, e.date, *lists, len(e.methods), seeds),
+        *(e.records, e.failed, e.check.status, by, e.error),
     )
 
 
@@ -151,9 +137,49 @@ def _format_json(data: Any) -> bytes:
     return (json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def _format_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+def _format_csv(header: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
     output = StringIO()
     writer = csv.writer(output, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(map(csv_cell, row) for row in rows)
     return output.getvalue().encode()
+
+
+def render_robots(site: Site) -> bytes:
+    """Return robots.txt, with the sitemap if the site has an absolute address."""
+    sitemap = f"Sitemap: {site.url}sitemap.xml\n" if site.url else ""
+    return f"User-agent: *\nAllow: /\n{sitemap}".encode()
+
+
+def render_sitemap(site: Site, pages: Iterable[str]) -> bytes:
+    """Return the sitemap of pages, given as paths below the root."""
+    lines = "".join(f"<url><loc>{escape(site.url + path)}</loc></url>\n" for path in sorted(pages))
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
+    return f"{head}{lines}</urlset>\n".encode()
+
+
+def render_feed(site: Site, entries: Sequence[CampaignEntry]) -> bytes:
+    """Return an Atom feed of campaigns, the newest first."""
+    newest = sorted((e for e in entries if e.date), key=lambda e: (e.date, e.campaign), reverse=True)[
+        :_NEWEST
+    ]
+    items = "".join(_render_item(site, entry) for entry in newest)
+    updated = newest[0].date if newest else "1970-01-01T00:00:00+00:00"
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">\n'
+        f"<title>{escape(printable(site.title))}</title>\n<id>{escape(site.url)}</id>\n"
+        f'<link href={quoteattr(site.url)}/>\n<link rel="self" href={quoteattr(site.url + "feed.xml")}/>\n'
+        f"<updated>{escape(printable(updated))}</updated>\n{items}</feed>\n"
+    ).encode()
+
+
+def _render_item(site: Site, entry: CampaignEntry) -> str:
+    address = f"{site.url}campaigns/{entry.campaign}/index.html"
+    who = printable(", ".join(entry.by) or site.title)
+    counts = f"{len(entry.methods)} methods, {entry.records} records"
+    facts = f"{counts}, profile {', '.join(entry.profiles)}, {entry.check.status}"
+    return (
+        f"<entry><title>{escape(entry.campaign)}</title><id>{escape(address)}</id>"
+        f"<link href={quoteattr(address)}/><updated>{escape(printable(entry.date))}</updated>"
+        f"<author><name>{escape(who)}</name></author><summary>{escape(printable(facts))}</summary></entry>\n"
+    )

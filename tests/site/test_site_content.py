@@ -27,7 +27,7 @@ from bench.reports.tables.leaderboard import make_leaderboard
 from bench.reports.tables.pairwise_tests import run_pairwise_tests
 from bench.reports.unreadable_records import scan_campaign
 from bench.site.method_pairs import compare_method_pairs
-from bench.site.seed_steps import rank_by_seed_count
+from bench.site.campaign_page import rank_by_seed_count
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.site import (
     RESULTS,
