@@ -1,11 +1,12 @@
-"""What a report reads: a campaign's records, and the files that other commands put into its folder."""
+"""Hold a campaign's records, and read the files that other commands put into its folder."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from bench.config.sweep_manifest import Manifest
 from bench.errors import DataError
 from bench.records.record import RecordPlace, RunRecord, is_supervised
 from bench.records.store import ResultStore
+from bench.render.grid import Grid
 from bench.reports.records import by_profile_and_suite, check_comparable, round_averages
 
 OVERLAP = "overlap*.csv"
@@ -25,6 +27,8 @@ GRADIENT = "gradient"
 """Folder of ``bench gradient --out``."""
 OTHERS = (OVERLAP, PROBES, ALONG, f"{GRADIENT}/**/*")
 """All files of other commands in the campaign's folder."""
+REPAIR = "write it again, or move it out of the campaign's folder"
+"""Hint on a damaged file of another command."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +36,21 @@ class Campaign:
     """Records to report on, and how.
 
     Args:
-        stores: The campaign, or several that are one here, see :mod:`bench.reports.merge_campaigns`.
-        records: Those that were asked for, averages rounded if asked for.
+        stores: The campaign, or several merged ones (:mod:`bench.reports.merge_campaigns`).
+        records: The selected records, averages rounded if ``rounded``.
         sweeps: Grids of its sweeps.
-        baseline: Method that the daggers compare with; None for none.
+        baseline: Method that the daggers compare with.
         rounded: True if averages are those of rounded scores.
         pairs: True to list every pair of methods below the matrix of their differences.
-        names: What is shown for a method in place of its id, by id.
-        given: Methods in the order in which their rows stand; empty for the best first.
-        known: Number of methods from which these were chosen, 0 where they were not.
+        names: Printed names of methods, by id.
+        given: Methods in the order of their rows; empty for the best first.
+        known: Number of methods from which these were chosen, 0 without a choice.
         known_by: The same of a profile and suite.
-        homes: Of several campaigns that which has a record, by the record's place.
+        homes: Of several campaigns the one that has a record, by the record's place.
         rank_supervised: True to rank supervised rows among the others.
         last: True if scores of trained methods are the last checkpoint's.
-        unrounded: The records as they are kept, by their place, where ``rounded``.
-        kept: What several parts of a report need, computed once.
+        unrounded: The stored records by their place, if ``rounded``.
+        kept: Values shared by parts of a report, computed once.
     """
 
     stores: tuple[ResultStore, ...]
@@ -67,7 +71,7 @@ class Campaign:
 
     @property
     def name(self) -> str:
-        """The campaign's name; of several their names with commas between them."""
+        """Its name; names of several with commas between them."""
         return ",".join(store.campaign for store in self.stores)
 
     @property
@@ -76,45 +80,51 @@ class Campaign:
         return len(self.stores) > 1
 
     def home(self, record: RunRecord) -> ResultStore:
-        """The campaign that has a record."""
+        """Return the campaign that has a record."""
         return self.homes.get(record.place, self.stores[0])
 
     def as_kept(self, record: RunRecord) -> RunRecord:
-        """A record without the rounding of its average: what was made from its predictions belongs to it."""
+        """Return a record with its stored average, to which draws of its predictions belong."""
         return self.unrounded.get(record.place, record)
 
     def files(self, pattern: str) -> list[tuple[ResultStore, Path]]:
-        """Files of other commands in the campaigns' folders; of those of one name and content the first."""
-        found: dict[tuple[str, bytes | None], tuple[ResultStore, Path]] = {}
+        """Return other commands' files in the folders; of those with equal name and content the first."""
+        files: dict[tuple[str, bytes | None], tuple[ResultStore, Path]] = {}
         for store in self.stores:
             for path in sorted(store.root.glob(pattern)):
                 name = path.relative_to(store.root).as_posix()
-                found.setdefault((name, _read_bytes(path) if self.several else None), (store, path))
-        return list(found.values())
+                files.setdefault((name, _read_bytes(path) if self.several else None), (store, path))
+        return list(files.values())
 
     def shown(self, method: str) -> str:
-        """What a method is called here."""
+        """Return a method's printed name."""
         return self.names.get(method, method)
 
-    def place(self, method: str, average: float) -> tuple[bool, float, str]:
+    def place(self, method: str, average: float | None) -> tuple[bool, float, str]:
         """Return the sort key of a method's row: supervised ones stand below the others."""
         if self.given:
             return False, self.given.index(method), ""
-        return method in self.apart, -average, method
+        return method in self.apart, float("inf") if average is None else -average, method
 
-    @property
+    @cached_property
     def apart(self) -> frozenset[str]:
         """The supervised methods, unless they are ranked among the others."""
-        if "apart" not in self.kept:
-            found = () if self.rank_supervised else filter(is_supervised, self.records)
-            self.kept["apart"] = frozenset(record.method for record in found)
-        apart: frozenset[str] = self.kept["apart"]
-        return apart
+        supervised = () if self.rank_supervised else filter(is_supervised, self.records)
+        return frozenset(record.method for record in supervised)
 
     def apart_note(self, methods: Iterable[str], how: str = " (--rank-supervised ranks them)") -> list[str]:
-        """Say which of a table's methods aren't ranked as they are supervised, and how they would be."""
+        """Return a note that lists a table's supervised methods, which are unranked."""
         names = ", ".join(dict.fromkeys(self.shown(method) for method in methods if method in self.apart))
         return [f"Supervised, so not ranked with the others: {names}{how}."] if names else []
+
+    def title(self, subject: str, records: Sequence[RunRecord]) -> str:
+        """Return a table's title: its subject, and the profile and suite of its records."""
+        return f"{subject}: {records[0].suite}, profile {records[0].profile}, campaign {self.name}"
+
+    def grids(self, make: Callable[[Campaign, Sequence[RunRecord]], Grid | None]) -> list[Grid]:
+        """Return the table of every profile and suite that has one."""
+        grids = (make(self, records) for records in by_profile_and_suite(self.records))
+        return [grid for grid in grids if grid is not None]
 
 
 def _read_bytes(path: Path) -> bytes | None:
@@ -133,16 +143,16 @@ def make_campaign(
     *,
     rounded: bool = False,
 ) -> Campaign:
-    """Return the records of a campaign as a report reads them.
-
-    Raises:
-        NotComparableError: a method's seeds under different specifications, or a suite's rows on other data.
-    """
+    """Return the records of a campaign as a report reads them; raises as :func:`prepare_campaign`."""
     return prepare_campaign(Campaign((store,), tuple(records), tuple(sweeps), baseline, rounded))
 
 
 def prepare_campaign(campaign: Campaign) -> Campaign:
-    """Return a campaign with its averages rounded if asked for; raises what :func:`make_campaign` does."""
+    """Return a campaign with checked records, its averages rounded if ``rounded``.
+
+    Raises:
+        NotComparableError: a method's seeds under different specifications, or a suite's rows on other data.
+    """
     if campaign.rounded:
         kept = {record.place: record for record in campaign.records}
         campaign = replace(campaign, records=tuple(round_averages(campaign.records)), unrounded=kept)
@@ -152,33 +162,23 @@ def prepare_campaign(campaign: Campaign) -> Campaign:
 
 
 def read_table(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
-    """Read a csv file of another command.
-
-    Raises:
-        DataError: it can't be read, or lacks a column.
-    """
+    """Read a csv file of another command; raises DataError for an unreadable file or a missing column."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             reader = csv.DictReader(stream)
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"this table can't be read: {error}", where=str(path)) from error
+        raise DataError(f"unreadable table: {error}", where=str(path)) from error
     missing = [name for name in columns if name not in (reader.fieldnames or ())]
     if missing or any(None in row.values() for row in rows):
-        raise DataError(
-            f"this table lacks {', '.join(missing) or 'cells'}",
-            where=str(path),
-            expected=f"the columns {', '.join(columns)}",
-            hint="write it anew, or move it out of the campaign's folder",
-        )
+        what = f"the table lacks {', '.join(missing) or 'cells'}"
+        raise DataError(what, where=str(path), expected=f"the columns {', '.join(columns)}", hint=REPAIR)
     return rows
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file of another command; raises DataError if it isn't one."""
+    """Read a JSON file of another command; raises DataError for another file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(
-            f"this is not JSON: {error}", where=str(path), hint="write it anew, or move it away"
-        ) from error
+        raise DataError(f"invalid JSON: {error}", where=str(path), hint=REPAIR) from error

@@ -1,4 +1,4 @@
-"""What every table asks of records: which belong together, what is measured, the long form."""
+"""Group and check records for tables, and turn them into the long form."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LONG_COLUMNS = (
 )
 
 SUPERVISED_GROUP = "learned from labelled pairs"
-"""Heading of supervised rows, see :func:`group_of`."""
+"""Heading of supervised rows, see :func:`encoder_group`."""
 LAST_NOTE = "Scores of the last checkpoint of every training, not of the one that the dev set chose."
 EXTERNAL_MODELS = (*EXTERNAL, "released")
-"""Methods whose model isn't the profile's."""
+"""Methods with a model other than the profile's."""
 _OF_MODEL = ("weights", "training text", "dev set")
 _OF_TRAINING = ("arithmetic of training", "training precision")
 _OF_TABLE = (*_OF_MODEL, *_OF_TRAINING, "world", "version of the evaluation", "transfer solver", "precision")
 UNREADABLE = "unreadable"
-"""Status of what stands in a report for a record that can't be read; no record on disk has it."""
+"""Status in a report of an unreadable record's stand-in."""
 
 
 def long_frame(records: Sequence[RunRecord], campaign: Callable[[RunRecord], str]) -> DataFrame:
@@ -39,7 +39,7 @@ def long_frame(records: Sequence[RunRecord], campaign: Callable[[RunRecord], str
 
     Args:
         records: The records.
-        campaign: From a record to the campaign that has it.
+        campaign: Maps a record to its campaign's name.
     """
     from pandas import DataFrame
 
@@ -58,13 +58,12 @@ def long_frame(records: Sequence[RunRecord], campaign: Callable[[RunRecord], str
             "note": " ".join(record.notes) or None,
         }
         rows += [head | asdict(score) for score in record.scores] or [head]
-    return DataFrame(rows, columns=list(LONG_COLUMNS)).astype(
-        {"seed": "Int64", "n": "Int64", "value": "float64"}
-    )
+    types = {"seed": "Int64", "n": "Int64", "value": "float64"}
+    return DataFrame(rows, columns=list(LONG_COLUMNS)).astype(types)
 
 
 def by_profile_and_suite(records: Iterable[RunRecord]) -> list[list[RunRecord]]:
-    """Return what may share a table: the records of each profile and suite, in their order."""
+    """Return the records of each profile and suite, which may share a table."""
     groups = group_by(records, lambda record: (record.profile, record.suite))
     return [groups[key] for key in sorted(groups)]
 
@@ -80,18 +79,22 @@ def finished_records(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def run_label(record: RunRecord) -> str:
-    """Name a run within its table: method and seed."""
+    """Return method and seed."""
     return record.method if record.seed is None else f"{record.method} seed {record.seed}"
 
 
 def failure_reasons(records: Iterable[RunRecord], status: str = "failed") -> tuple[str, ...]:
-    """Say which runs failed, or whose records are of another status without a score, and why."""
+    """Return runs and their reasons, of runs that failed or have another status without scores."""
     return tuple(f"{run_label(record)}: {record.reason}" for record in records if record.status == status)
 
 
-def missing_score_notes(failed: Iterable[str], unreadable: Iterable[str]) -> list[str]:
-    """Return the notes on runs without a score, see :func:`failures`."""
-    return [*(f"Failed: {text}" for text in failed), *(f"Unreadable: {text}" for text in unreadable)]
+def record_notes(records: Sequence[RunRecord], *, failures: bool = False) -> list[str]:
+    """Return the distinct notes of records; with ``failures`` also the reasons of missing scores."""
+    notes = list(dict.fromkeys(note for record in records for note in record.notes))
+    if failures:
+        notes += [f"Failed: {text}" for text in failure_reasons(records)]
+        notes += [f"Unreadable: {text}" for text in failure_reasons(records, UNREADABLE)]
+    return notes
 
 
 def task_scores(records: Iterable[RunRecord], task: str = "avg") -> list[float]:
@@ -117,54 +120,43 @@ def round_averages(records: Sequence[RunRecord]) -> list[RunRecord]:
     Raises:
         DataError: an average of a metric that no task has.
     """
-    found = []
+    rounded = []
     for record in records:
-        metric = record.metric
-        means = {}
-        for each in (metric, f"{metric}_last"):
-            printed = [
-                round(SCALE * s.value, 2) / SCALE
-                for s in record.scores
-                if (s.subset, s.metric) == (ALL, each) and s.task != "avg"
-            ]
-            if printed:
-                means[each] = fmean(printed)
-        if record.scores and metric not in means:
-            raise DataError(
-                f"the record of {record.method} on {record.suite} has no task's {metric}, so there are "
-                "no rounded scores to average",
-                hint="leave out --senteval-rounding",
-            )
-        scores = tuple(
-            replace(s, value=means[s.metric])
-            if (s.task, s.subset) == ("avg", ALL) and s.metric in means
-            else s
-            for s in record.scores
-        )
-        found.append(replace(record, scores=scores))
-    return found
+        printed: dict[str, list[float]] = {}
+        for score in record.scores:
+            if score.subset == ALL and score.task != "avg":
+                printed.setdefault(score.metric, []).append(round(SCALE * score.value, 2) / SCALE)
+        if record.scores and record.metric not in printed:
+            what = f"no task of {record.method} on {record.suite} has the {record.metric} of the average"
+            raise DataError(what, hint="leave out --senteval-rounding")
+        scores = list(record.scores)
+        for place, score in enumerate(scores):
+            own = score.metric in (record.metric, f"{record.metric}_last") and score.metric in printed
+            if own and (score.task, score.subset) == ("avg", ALL):
+                scores[place] = replace(score, value=fmean(printed[score.metric]))
+        rounded.append(replace(record, scores=tuple(scores)))
+    return rounded
 
 
 def last_average(record: RunRecord) -> float | None:
-    """Return the suite's average at the end of the training, None for a record that doesn't have it.
+    """Return the suite's average at the end of the training, or None.
 
-    A union or an ensemble trains nothing itself: it joins its members' selected checkpoints.
+    Unions and ensembles join their members' selected checkpoints, so they have none.
     """
-    own = any("/" not in role for role in record.training.get("stages", {}))
-    return record.score("avg", metric=f"{record.metric}_last") if own else None
+    trains = any("/" not in role for role in record.training.get("stages", {}))
+    return record.score("avg", metric=f"{record.metric}_last") if trains else None
 
 
 def last_checkpoints(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Put the last checkpoint's scores in the place of the selected one's, with a note that says so.
+    """Replace the selected checkpoint's scores by the last one's, and note it.
 
-    Predictions and probes are of the selected checkpoint, and left out but for the cost of encoding, which is
-    that of both. What trains nothing stays as it is; of what joins others' selected checkpoints a note says
-    that.
+    Predictions and probes belong to the selected checkpoint, so only the cost of encoding remains. Untrained
+    records stay as they are; records that join others' selected checkpoints get a note.
 
     Raises:
         InputError: a trained record without the last checkpoint's scores.
     """
-    return [_last_checkpoint(record) for record in records]
+    return list(map(_last_checkpoint, records))
 
 
 def _last_checkpoint(record: RunRecord) -> RunRecord:
@@ -181,26 +173,21 @@ def _last_checkpoint(record: RunRecord) -> RunRecord:
     if last_average(record) is None:
         joins = f"{record.method} joins checkpoints of its members that the dev set chose."
         return replace(record, notes=(*record.notes, joins))
-    probes, notes = _cost_probe(record.probes), (*record.notes, LAST_NOTE)
+    probes: dict[str, Any] = {}
+    if "cost" in record.probes:  # without eta, which is of the selected checkpoint's score
+        probes = {name: record.probes[name] for name in ("version", "data") if name in record.probes}
+        probes["cost"] = {k: v for k, v in record.probes["cost"].items() if k not in ("eta", "eta_suite")}
+    notes = (*record.notes, LAST_NOTE)
     return replace(record, scores=scores, predictions=None, probes=probes, notes=notes)
 
 
-def _cost_probe(probes: dict[str, Any]) -> dict[str, Any]:
-    """The cost of encoding; without eta, which is of the selected checkpoint's score."""
-    if "cost" not in probes:
-        return {}
-    cost = {name: value for name, value in probes["cost"].items() if name not in ("eta", "eta_suite")}
-    return {name: probes[name] for name in ("version", "data") if name in probes} | {"cost": cost}
-
-
 def encoder_group(record: RunRecord) -> str:
-    """Say what kind of encoder a method makes, for the groups of a table."""
+    """Return the kind of encoder that a method makes, for the groups of a table."""
     if is_supervised(record):
         return SUPERVISED_GROUP
     if record.name in EXTERNAL_MODELS:
         return "checkpoints as they are"
-    stages = record.training.get("stages", {})
-    if not stages:
+    if not record.training.get("stages"):
         return "without training"
     if record.name == "distill" or record.name.endswith("_d"):
         return "distilled into one encoder"
@@ -211,10 +198,9 @@ def encoder_group(record: RunRecord) -> str:
 
 
 def is_ranked(record: RunRecord, *, supervised: bool = False) -> bool:
-    """False for a row below the ranked ones.
+    """Return False for supervised rows (unless ``supervised``), and rows trained on test paraphrases.
 
-    It is supervised, unless ``supervised`` ranks such rows too, or the mini grammar's own paraphrases were
-    positives in its training.
+    Those had the mini grammar's own paraphrases as positives.
     """
     if is_supervised(record) and not supervised:
         return False
@@ -223,25 +209,21 @@ def is_ranked(record: RunRecord, *, supervised: bool = False) -> bool:
 
 
 def table_facts(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[tuple[RunRecord, str, str]]]]:
-    """Yield what all rows of a table share, as profile or suite gives it: a fact, and what records say of it.
+    """Yield the facts that all rows of a table share, with the records that have a value.
 
-    A record's value, and that as messages show it; records that have none are left out.
+    Each entry is a record, its value, and the value's text in messages.
     """
-    for fact in (fact for fact in FACTS if fact.name in _OF_TABLE):
-        having = [
-            record
-            for record in records
-            if not (fact.name in _OF_MODEL and record.name in EXTERNAL_MODELS)
-            and not (fact.name in _OF_TRAINING and not record.training.get("stages"))
-            and fact.value(record) not in (None, "", {})
-        ]
-        yield (
-            fact.name,
-            [
-                (record, str(value := fact.value(record)), fact.show(record) if fact.show else str(value))
-                for record in having
-            ],
-        )
+    for fact in FACTS:
+        if fact.name not in _OF_TABLE:
+            continue
+        entries = []
+        for record in records:
+            external = fact.name in _OF_MODEL and record.name in EXTERNAL_MODELS
+            untrained = fact.name in _OF_TRAINING and not record.training.get("stages")
+            value = fact.value(record)
+            if not external and not untrained and value not in (None, "", {}):
+                entries.append((record, str(value), fact.show(record) if fact.show else str(value)))
+        yield fact.name, entries
 
 
 def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
@@ -250,11 +232,8 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
     Raises:
         NotComparableError: measured on different data, or a method's seeds under different specifications.
     """
-    data = {
-        tuple(sorted((task, facts["sha256"]) for task, facts in record.tasks.items()))
-        for record in records
-        if record.status != UNREADABLE
-    }
+    readable = [record for record in records if record.status != UNREADABLE]
+    data = {tuple(sorted((task, f["sha256"]) for task, f in record.tasks.items())) for record in readable}
     if len(data) > 1:
         names = sorted({record.method for record in records})
         raise NotComparableError(
@@ -272,25 +251,25 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
 
 
 def describe_provenance(records: Sequence[RunRecord], campaign: str) -> tuple[str, ...]:
-    """Say from which records a figure or a page was made, and how these were."""
+    """Return the sources of a figure or page: its records, and how they were made."""
     records = [record for record in records if record.status != UNREADABLE]
     seeds = sorted({record.seed for record in records if record.seed is not None})
-    facts: dict[str, Iterable[str]] = {
-        "campaign": [campaign],
-        "profile": (record.profile for record in records),
-        "suite": (record.suite for record in records),
-        "records": [str(len(records))],
-        "seeds": [", ".join(map(str, seeds)) or "none"],
-        "commit": map(_commit_text, records),
-        "device": (str(record.provenance.get("device", "")) for record in records),
-        "torch": (str(record.provenance.get("versions", {}).get("torch", "")) for record in records),
-        "data": (f"{task} {facts['sha256'][:8]}" for r in records for task, facts in r.tasks.items()),
+    facts: dict[str, set[str]] = {
+        "campaign": {campaign},
+        "profile": set(),
+        "suite": set(),
+        "records": {str(len(records))},
+        "seeds": {", ".join(map(str, seeds)) or "none"},
+        **{name: set() for name in ("commit", "device", "torch", "data")},
     }
-    told = {name: sorted(set(filter(None, values))) for name, values in facts.items()}
-    return tuple(f"{name}: {', '.join(values)}" for name, values in told.items() if values)
-
-
-def _commit_text(record: RunRecord) -> str:
-    git = record.provenance.get("git") or {}
-    commit = str(git.get("commit") or "")[:10]
-    return f"{commit} with changes" if commit and git.get("dirty") else commit
+    for record in records:
+        git = record.provenance.get("git") or {}
+        commit = str(git.get("commit") or "")[:10]
+        facts["profile"].add(record.profile)
+        facts["suite"].add(record.suite)
+        facts["commit"].add(f"{commit} with changes" if commit and git.get("dirty") else commit)
+        facts["device"].add(str(record.provenance.get("device", "")))
+        facts["torch"].add(str(record.provenance.get("versions", {}).get("torch", "")))
+        facts["data"].update(f"{task} {fact['sha256'][:8]}" for task, fact in record.tasks.items())
+    texts = {name: sorted(filter(None, values)) for name, values in facts.items()}
+    return tuple(f"{name}: {', '.join(values)}" for name, values in texts.items() if values)

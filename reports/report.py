@@ -1,8 +1,7 @@
-"""A campaign's report in any format."""
+"""Render a campaign's report in any format."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,7 @@ from bench.errors import InputError
 from bench.render import formats, latex
 from bench.render.formats import FILE, Screen, frame_csv, render_grids, render_json
 from bench.reports.campaign import Campaign
-from bench.reports.formats.paper_latex import PaperStyle
-from bench.reports.formats.paper_latex import render_paper_tables as printed_tables
+from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables
 from bench.reports.records import long_frame
 from bench.reports.sections import SECTIONS, TABLES, table_grids
 from bench.reports.tables.leaderboard import all_leaderboards
@@ -21,18 +19,17 @@ from bench.reports.unreadable_records import append_doubts
 
 if TYPE_CHECKING:
     from bench.render.figure import Figure
-    from bench.render.grid import Grid
     from bench.reports.formats.report_page import PagePart
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How tables are shown.
+    """How tables look.
 
     Args:
         columns: Names of the columns, in their order; empty for all.
-        screen: What text is for.
-        style: For LaTeX that a paper can print; None for all that a report says.
+        screen: Screen of a text.
+        style: For LaTeX that a paper can print; None for the whole report.
     """
 
     columns: tuple[str, ...] = ()
@@ -51,20 +48,19 @@ def render_report(
     """Return the whole report, or one table of it.
 
     Args:
-        campaign: What to report on.
-        form: "text", "markdown", "csv", "json", "latex" or "html". csv has the records' values, from which
-            all tables can be made again.
+        campaign: The campaign.
+        form: "text", "markdown", "csv", "json", "latex" or "html". csv has the records' values, which
+            determine all tables.
         table: Name of the only table, see :mod:`bench.reports.sections`.
-        look: How tables are shown.
+        look: How tables look.
         standalone: True for a LaTeX document, not tables for one.
 
     Raises:
-        InputError: no such table or column, or nothing to show.
+        InputError: an unknown table or column, or an empty table.
         DataError: a damaged file of another command in the campaign's folder.
     """
     if look.style is not None:
-        found = paper_tables(campaign, look.columns)
-        return printed_tables(found, look.style, standalone=standalone)
+        return render_paper_tables(paper_tables(campaign, look.columns), look.style, standalone=standalone)
     if form == "html":
         _refuse_columns(look, "the page has its own switches for columns")
         return _report_page(campaign, table)
@@ -76,13 +72,16 @@ def render_report(
         return _long_csv(campaign, look)
     if form == "json":
         _refuse_columns(look, "name a table: --table leaderboard")
-        sweeps = TABLES["ablation:SWEEP"].grids(campaign)
-        return render_json([*all_leaderboards(campaign), *sweeps])
-    grids = [grid for section in SECTIONS if section.printed for grid in section.grids(campaign)]
-    grids = formats.select_columns(grids, look.columns)
-    if form == "latex":
-        return _latex_report(campaign, grids, standalone)
-    return render_grids(grids, form, screen=look.screen)
+        return render_json([*all_leaderboards(campaign), *TABLES["ablation:SWEEP"].grids(campaign)])
+    printed = (section.grids(campaign) for section in SECTIONS if section.printed)
+    grids = formats.select_columns([grid for part in printed for grid in part], look.columns)
+    if form != "latex":
+        return render_grids(grids, form, screen=look.screen)
+    from bench.render.latex_picture import ranking_picture
+    from bench.reports.figures.suite_plots import group_figures
+
+    body = "\n".join([latex.latex_tables(grids), *map(ranking_picture, group_figures(campaign))])
+    return latex.latex_document(body) if standalone else body
 
 
 def _refuse_columns(look: TableOptions, hint: str) -> None:
@@ -99,28 +98,14 @@ def _long_csv(campaign: Campaign, look: TableOptions) -> str:
     return frame_csv(frame.iloc[:, list(wanted)])
 
 
-def _latex_report(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -> str:
-    """The tables, and the diagrams of the groups."""
-    from bench.render.latex_picture import ranking_picture
-    from bench.reports.figures.suite_plots import group_figures
-
-    body = "\n".join([latex.latex_tables(grids), *map(ranking_picture, group_figures(campaign))])
-    return latex.latex_document(body) if standalone else body
-
-
 def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
     from bench.reports.figures.campaign_files import file_figures
-    from bench.reports.figures.setting_order_plots import order_figures
-    from bench.reports.figures.suite_plots import suite_figures
+    from bench.reports.figures.suite_plots import order_figures, suite_figures
     from bench.reports.figures.sweep_plots import sweep_figures
 
-    return [
-        *suite_figures(campaign),
-        *order_figures(campaign),
-        *sweep_figures(campaign),
-        *file_figures(campaign),
-    ]
+    makers = (suite_figures, order_figures, sweep_figures, file_figures)
+    return [figure for make in makers for figure in make(campaign)]
 
 
 def _report_page(campaign: Campaign, table: str | None) -> str:
@@ -133,18 +118,18 @@ def _report_page(campaign: Campaign, table: str | None) -> str:
 
 
 def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
-    """Return the parts of a campaign's page, and what it could show, why it doesn't, and what makes it."""
+    """Return the parts of a campaign's page, and a line with reason and command for each empty one."""
     from bench.reports.formats.report_page import PagePart
     from bench.reports.tables.boards import page_boards
 
     parts, missing = [], []
-    drawn = group_by(all_figures(campaign), lambda figure: figure.section)
+    figures = group_by(all_figures(campaign), lambda figure: figure.section)
     for section in SECTIONS:
-        rich = tuple(page_boards(campaign)) if section.name == "leaderboard" else ()  # it can be filtered
-        grids = () if rich else tuple(section.grids(campaign))
-        figures = tuple(drawn.get(section.name, ()))
-        if rich or grids or figures:
-            parts.append(PagePart(section.name, section.title, rich, grids, figures))
+        boards = page_boards(campaign) if section.name == "leaderboard" else []  # tables with filters
+        grids = [] if boards else section.grids(campaign)
+        drawn = tuple(figures.get(section.name, ()))
+        if boards or grids or drawn:
+            parts.append(PagePart(section.name, section.title, tuple(boards), tuple(grids), drawn))
         else:
             missing.append("{}: {} ({}).".format(section.title, *section.lacks(campaign)))
     return parts, missing

@@ -1,4 +1,4 @@
-"""The one list of views: ``--table``, its help, the page and the printed report all read it.
+"""The list of views: ``--table``, its help, the page and the printed report all read it.
 
 A view is one file, of :mod:`bench.reports.tables` or of a feature's folder, and one entry here.
 The list imports no view, so that the command line's help can read it.
@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from bench.render.grid import Grid
     from bench.reports.campaign import Campaign
+
+
+def call_by_name(name: str, campaign: Campaign) -> Any:
+    """Call "MODULE.FUNCTION" with a campaign."""
+    module, _, function = name.rpartition(".")
+    return getattr(import_module(module), function)(campaign)
 
 
 @dataclass(frozen=True)
@@ -24,13 +30,14 @@ class Section:
     Args:
         name: Its id on the page; a figure names the section to which it belongs.
         title: Its heading.
-        missing: Why there may be nothing to show.
-        hint: What makes it.
-        make: Its tables' function, "MODULE.FUNCTION"; empty for figures alone.
+        missing: Why it may be empty.
+        hint: The command that fills it.
+        make: Its tables' function, "MODULE.FUNCTION" or "FILE.FUNCTION" of :mod:`bench.reports.tables`;
+            empty for only figures.
         table: Its name for ``--table`` if that is not ``name``; with ``:SWEEP`` where it takes one.
         printed: True if a report prints it without ``--table``; the page always has it.
-        selected: True if it is of the checkpoints that the dev set chose, and of no others.
-        of_sweeps: True if it is of sweeps, which few campaigns have.
+        selected: True if it needs the checkpoints that the dev set chose.
+        of_sweeps: True if it needs sweeps.
     """
 
     name: str
@@ -44,58 +51,50 @@ class Section:
     of_sweeps: bool = False
 
     def lacks(self, campaign: Campaign) -> tuple[str, str]:
-        """Why there is nothing to show of a campaign, and what makes it."""
+        """Return why it is empty for a campaign, and the command that fills it."""
         if self.selected and campaign.last:
             return "it is of the selected checkpoint", "leave out --checkpoint last"
         return self.missing, self.hint
 
     def grids(self, campaign: Campaign) -> list[Grid]:
-        """Return its tables, none where there is nothing to show."""
+        """Return its tables."""
         if not self.make or (self.of_sweeps and not campaign.sweeps):
             return []
-        module, _, function = self.make.rpartition(".")
-        made: list[Grid] = getattr(import_module(module), function)(campaign)
-        return made
+        prefix = "" if self.make.startswith("bench.") else "bench.reports.tables."
+        grids: list[Grid] = call_by_name(f"{prefix}{self.make}", campaign)
+        return grids
 
 
-_TABLES = "bench.reports.tables"
 _RUN, _PROBES = "bench run makes records", "bench run --probes all adds them"
 SECTIONS = (
-    Section(
-        "leaderboard",
-        "Leaderboard",
-        "no record",
-        _RUN,
-        f"{_TABLES}.leaderboard.leaderboard_grids",
-        printed=True,
-    ),
+    Section("leaderboard", "Leaderboard", "no record", _RUN, "leaderboard.leaderboard_grids", printed=True),
     Section(
         "sts7",
         "STS tasks",
         "no record of suite sts7",
         "bench run --suite sts7 makes them",
-        f"{_TABLES}.suite_tables.sts7_grids",
+        "suite_tables.sts7_grids",
     ),
     Section(
         "transfer",
         "Transfer tasks",
         "no record of suite transfer7",
         "bench run --suite transfer7 makes them",
-        f"{_TABLES}.suite_tables.transfer_grids",
+        "suite_tables.transfer_grids",
     ),
     Section(
         "metrics",
         "Metrics of retrieval",
         "no suite has retrieval tasks",
         "bench run --suite tncse-retrieval makes records of some",
-        f"{_TABLES}.metrics.metric_grids",
+        "metrics.metric_grids",
     ),
     Section(
         "categories",
         "Kinds of task",
         "no suite has several kinds of task",
         "bench run --suite unsee makes records of seven",
-        f"{_TABLES}.categories.category_grids",
+        "categories.category_grids",
     ),
     Section("seeds", "Seeds", "no finished record", _RUN),
     Section(
@@ -103,21 +102,21 @@ SECTIONS = (
         "Differences",
         "no two methods of one suite finished (supervised ones are not tested)",
         _RUN,
-        f"{_TABLES}.differences.significance_grids",
+        "differences.significance_grids",
     ),
     Section(
         "neighbours",
         "Neighbours",
         "no two methods that stand next to each other were tested",
         _RUN,
-        f"{_TABLES}.neighbours.neighbour_grids",
+        "neighbours.neighbour_grids",
     ),
     Section(
         "checkpoints",
         "Choice of checkpoint",
         "no record has the scores of a last checkpoint",
         "bench run keeps them where a method trains and the suite is of sentence pairs",
-        f"{_TABLES}.checkpoints.checkpoint_grids",
+        "checkpoints.checkpoint_grids",
         selected=True,
     ),
     Section(
@@ -125,7 +124,7 @@ SECTIONS = (
         "Published figures and ours",
         "no paper prints a figure of these methods on these suites",
         "bench show METHOD says what papers print",
-        f"{_TABLES}.published_figures.published_grids",
+        "published_figures.published_grids",
     ),
     Section(
         "order",
@@ -133,19 +132,12 @@ SECTIONS = (
         "no two settings (a profile with a suite, or what papers print on a backbone) have four methods in "
         "common",
         "bench report --campaign A,B joins campaigns",
-        f"{_TABLES}.order.order_grids",
+        "order.order_grids",
     ),
-    Section("efficiency", "Efficiency", "no record", _RUN, f"{_TABLES}.efficiency.efficiency_grids"),
+    Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grids"),
+    Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables", selected=True),
     Section(
-        "probes", "Probes", "no record has probes", _PROBES, f"{_TABLES}.probes.probe_tables", selected=True
-    ),
-    Section(
-        "mechanism",
-        "Mechanism",
-        "no record has probes",
-        _PROBES,
-        f"{_TABLES}.mechanism.mechanism_grids",
-        selected=True,
+        "mechanism", "Mechanism", "no record has probes", _PROBES, "mechanism.mechanism_grids", selected=True
     ),
     Section(
         "along",
@@ -162,14 +154,14 @@ SECTIONS = (
         "Gains of the modified losses",
         "no loss ran both as it was and modified",
         "bench run --methods mhe,m_mhe makes such a pair",
-        f"{_TABLES}.gains.gain_grids",
+        "gains.gain_grids",
     ),
     Section(
         "sweeps",
         "Sweeps",
         "no sweep ran here",
         "bench sweep NAME runs one",
-        f"{_TABLES}.ablation.ablation_grids",
+        "sweep_tables.ablation_grids",
         table="ablation:SWEEP",
         printed=True,
         of_sweeps=True,
@@ -185,36 +177,32 @@ SECTIONS = (
         "Overlap with training text",
         "no file overlap*.csv in the campaign's folder",
         "bench data overlap TEXT --format csv > results/CAMPAIGN/overlap.csv",
-        f"{_TABLES}.overlap_tables.overlap_grids",
+        "overlap_tables.overlap_grids",
     ),
-    Section("methods", "Methods", "no record", _RUN, f"{_TABLES}.cards.card_grids"),
+    Section("methods", "Methods", "no record", _RUN, "cards.card_grids"),
 )
 FILE_FIGURES = (
-    "bench.reports.figures.probe_plots.probe_file_figures",
+    "bench.reports.figures.campaign_files.probe_file_figures",
     "bench.training_probes.figures.training_probe_figures",
     "bench.gradient.figures.campaign_gradient_figures",
 )
-"""What makes the figures of files that other commands write into a campaign's folder."""
+"""Functions that draw the files of other commands in a campaign's folder."""
 TABLES = {section.table or section.name: section for section in SECTIONS if section.make}
 """Sections by their name for ``--table``."""
 
 
 def table_grids(campaign: Campaign, name: str) -> list[Grid]:
-    """Return the grids of one table.
-
-    Args:
-        campaign: What to report on.
-        name: One of TABLES, with a sweep's name in the place of SWEEP.
+    """Return the grids of one of TABLES, with a sweep's name for SWEEP.
 
     Raises:
-        InputError: an unknown name, or nothing to show.
+        InputError: an unknown name, or an empty table.
     """
     head, colon, sweep = name.partition(":")
     section = TABLES.get(f"{head}:SWEEP" if colon else name)
     if section is None:
         raise unknown_name("table", name, tuple(TABLES), where="--table")
     if colon:
-        from bench.reports.tables.ablation import select_sweep
+        from bench.reports.tables.sweep_tables import select_sweep
 
         campaign = select_sweep(campaign, sweep)
     grids = section.grids(campaign)

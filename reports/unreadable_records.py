@@ -1,4 +1,4 @@
-"""What a report says of records that it can't read, or whose predictions aren't there."""
+"""Report unreadable records, and records without their predictions."""
 
 from __future__ import annotations
 
@@ -13,95 +13,77 @@ from bench.records.record import RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
 from bench.reports.campaign import Campaign
-from bench.reports.records import (
-    UNREADABLE,
-    by_profile_and_suite,
-    failure_reasons,
-    missing_score_notes,
-    run_label,
-)
+from bench.reports.records import UNREADABLE, by_profile_and_suite, failure_reasons, run_label
 
 _NO_PREDICTIONS = "Predictions that are missing, or not those of the record: "
 _SEED = re.compile(r"seed-(\d{1,18})")
 
 
 def scan_campaign(store: ResultStore) -> list[tuple[RunRecord, DataError | None]]:
-    """Return what a report shows of a campaign, and for each record that can't be read why.
+    """Return a campaign's records, and a stand-in with its error for each unreadable one.
 
-    Such a one is a record without a score, at the place of its file; a record without predictions of its own
-    has a note. Raises what :meth:`ResultStore.scan` does, :class:`DataError` for a copied record too.
+    Records without their predictions have a note. Raises as :meth:`ResultStore.scan`, and DataError for a
+    copied record.
     """
     records, damaged = store.scan()
-    stand_ins = _stand_ins(store, records, damaged)
-    return [(record, None) for record in _note_missing_predictions(store, records)] + list(
-        zip(stand_ins, damaged.values(), strict=True)
-    )
+    readable = [(record, None) for record in _note_missing_predictions(store, records)]
+    return [*readable, *zip(_stand_ins(store, records, damaged), damaged.values(), strict=True)]
 
 
 def lacks_predictions(record: RunRecord) -> bool:
-    """True if a note of :func:`scanned` says that a record's predictions aren't there."""
+    """True for a record of :func:`scan_campaign` without its predictions."""
     return any(note.startswith(_NO_PREDICTIONS) for note in record.notes)
 
 
 def append_doubts(grids: Sequence[Grid], campaign: Campaign, form: str) -> list[Grid]:
-    """Return the grids; what none of them says yet of such records stands below the last one.
-
-    In csv, which has no notes, it is a table of its own.
-    """
+    """Return the grids, with missing lines on such records below the last one; in csv as a table."""
+    lines = list(_doubt_lines(campaign))
     if form == "csv":
-        lines = tuple(_doubt_lines(campaign))
-        return [*grids, Grid("Records in doubt", ("place", "what"), lines, ())] if lines else list(grids)
-    said = {note for grid in grids for note in grid.notes}
-    more = [
-        f"{where}: {line}"
-        for where, line in _doubt_lines(campaign)
-        if not any(note.endswith(line) for note in said)
-    ]
-    return [*grids[:-1], replace(grids[-1], notes=(*grids[-1].notes, *more))]
+        table = Grid("Records in doubt", ("place", "what"), tuple(lines), ())
+        return [*grids, table] if lines else list(grids)
+    printed = tuple({note for grid in grids for note in grid.notes})
+    notes = list(grids[-1].notes)
+    for where, line in lines:
+        if not any(note.endswith(line) for note in printed):
+            notes.append(f"{where}: {line}")
+    return [*grids[:-1], replace(grids[-1], notes=tuple(notes))]
 
 
 def list_unreadable(campaign: Campaign) -> list[str]:
-    """Return a line for each record that can't be read."""
-    return [
-        f"{where}: {line}" for where, line in _doubt_lines(campaign) if not line.startswith(_NO_PREDICTIONS)
-    ]
+    """Return a line for each unreadable record."""
+    lines = _doubt_lines(campaign)
+    return [f"{where}: {line}" for where, line in lines if not line.startswith(_NO_PREDICTIONS)]
 
 
 def _doubt_lines(campaign: Campaign) -> Iterator[tuple[str, str]]:
     """Yield suite and profile, and a line of theirs."""
     for records in by_profile_and_suite(campaign.records):
-        notes = dict.fromkeys(n for r in records for n in r.notes if n.startswith(_NO_PREDICTIONS))
-        where = f"{records[0].suite}, profile {records[0].profile}"
-        yield from (
-            (where, line) for line in (*notes, *missing_score_notes((), failure_reasons(records, UNREADABLE)))
-        )
+        notes = dict.fromkeys(note for record in records for note in record.notes)
+        lines = [note for note in notes if note.startswith(_NO_PREDICTIONS)]
+        lines += [f"Unreadable: {reason}" for reason in failure_reasons(records, UNREADABLE)]
+        yield from ((f"{records[0].suite}, profile {records[0].profile}", line) for line in lines)
 
 
 def _stand_ins(
     store: ResultStore, records: Iterable[RunRecord], damaged: Mapping[Path, DataError]
-) -> list[RunRecord]:
-    """A record for each file that can't be read, with what its path and the error say."""
+) -> Iterator[RunRecord]:
+    """Yield a record without scores for each unreadable file, from its path and error."""
     names = {safe_name(text): text for r in records for text in (r.profile, r.method, r.suite)}
-    found = []
     for path, error in damaged.items():
-        parts = [printable(part) for part in path.relative_to(store.root).with_suffix("").parts]
+        parts = map(printable, path.relative_to(store.root).with_suffix("").parts)
         profile, method, folder, suite = (names.get(part, part) for part in parts)
-        seed = _SEED.fullmatch(folder)
-        made = RunRecord(
-            profile, method, method, 0, {}, None, int(seed[1]) if seed else None, suite, {}, "", UNREADABLE
-        )
-        what = strip_paths(" ".join(error.what.replace(str(path), path.name).split()))
-        found.append(replace(made, reason=printable(what)))
-    return found
+        match = _SEED.fullmatch(folder)
+        seed = int(match[1]) if match else None
+        record = RunRecord(profile, method, method, 0, {}, None, seed, suite, {}, "", UNREADABLE)
+        reason = strip_paths(" ".join(error.what.replace(str(path), path.name).split()))
+        yield replace(record, reason=printable(reason))
 
 
 def _note_missing_predictions(store: ResultStore, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The records, those without predictions of their own with a note that names all such rows of a table."""
+    """The records; those without their predictions have a note that lists all such rows of a table."""
     notes: dict[int, str] = {}
     for group in by_profile_and_suite(records):
         lacking = [r for r in group if r.status == "ok" and not store.is_whole(r.place, r)]
-        if lacking:
-            rows = ", ".join(map(run_label, lacking))
-            text = f"{_NO_PREDICTIONS}{rows}."
-            notes |= dict.fromkeys(map(id, lacking), text)
+        note = f"{_NO_PREDICTIONS}{', '.join(map(run_label, lacking))}."
+        notes |= dict.fromkeys(map(id, lacking), note)
     return [replace(r, notes=(*r.notes, notes[id(r)])) if id(r) in notes else r for r in records]

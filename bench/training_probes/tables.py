@@ -16,11 +16,14 @@ from bench.reports.tables.relation import (
     ProbeQuantity,
     Relation,
     RelationPoint,
+    RelationWords,
     Rho,
     correlate_quantities,
     group_by_stages,
+    relation_grid,
+    rho_ends,
+    rho_value,
 )
-from bench.reports.tables.relation_grid import RelationWords, relation_grid, rho_ends, rho_value
 from bench.stats.inputs import MIN_PAIRS
 from bench.stats.seeds import one_sample
 from bench.training_probes.evaluations import ProbedEvaluation, read_training_probes

@@ -1,30 +1,39 @@
-"""Figures of the files that other commands write into a campaign's folder."""
+"""Draw the files that other commands write into a campaign's folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+
 from bench.errors import DataError
+from bench.records.record import safe_name
 from bench.records.store import ResultStore
-from bench.render.figure import Figure
-from bench.reports.campaign import Campaign
-from bench.reports.sections import FILE_FIGURES
+from bench.render.figure import Figure, Series
+from bench.reports.campaign import PROBES, REPAIR, Campaign, read_json
+from bench.reports.sections import FILE_FIGURES, call_by_name
 from bench.schema import LARGEST
+
+_SPECIAL = ("[CLS]", "[SEP]", "<s>", "</s>")
 
 
 def file_figures(campaign: Campaign) -> list[Figure]:
-    """Return the figures of all such files of a campaign; raises DataError for a damaged one."""
+    """Return the figures of all such files; raises DataError for a damaged one.
+
+    Figures of several campaigns have the campaign in their names, as files of two may have one name.
+    """
     figures = []
     for maker in FILE_FIGURES:
-        module, _, function = maker.rpartition(".")
-        for store, made in getattr(import_module(module), function)(campaign):
-            figures += [
-                _add_campaign(figure, store.campaign) if campaign.several else figure for figure in made
-            ]
+        for store, drawn in call_by_name(maker, campaign):
+            for figure in drawn:
+                if campaign.several:
+                    name, title = f"{store.campaign}-{figure.name}", f"{figure.title} ({store.campaign})"
+                    provenance = f"campaign: {store.campaign}", *figure.provenance
+                    figure = replace(figure, name=name, title=title, provenance=provenance)
+                figures.append(figure)
     return figures
 
 
@@ -35,33 +44,62 @@ def figures_by_file(
     return [(store, check_figures(path, partial(make, path))) for store, path in campaign.files(pattern)]
 
 
-def _add_campaign(figure: Figure, name: str) -> Figure:
-    """A figure of one of several campaigns, whose files may have one name."""
-    said = f"campaign: {name}", *figure.provenance
-    return replace(figure, name=f"{name}-{figure.name}", title=f"{figure.title} ({name})", provenance=said)
-
-
 def check_figures(path: Path, make: Callable[[], Iterable[Figure]]) -> list[Figure]:
-    """Return what a file's figures are made of; raises DataError where it is damaged."""
+    """Return the figures of a file; raises DataError for a damaged one."""
     try:
-        made = list(make())
-        if not all(map(_is_drawable, made)):
-            raise ValueError("a number that can't be drawn, or another number of them than places")
+        figures = list(make())
+        if not all(map(_is_drawable, figures)):
+            raise ValueError("numbers must be finite, one for each place")
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"this file is damaged: {type(error).__name__} {error}",
-            where=str(path),
-            hint="write it anew, or move it out of the campaign's folder",
-        ) from error
-    return made
+        what = f"damaged file: {type(error).__name__} {error}"
+        raise DataError(what, where=str(path), hint=REPAIR) from error
+    return figures
 
 
 def _is_drawable(figure: Figure) -> bool:
-    """True if every number is one, and there are as many as places for them."""
-    series = (value for one in figure.series for value in (*one.x, *one.y, *one.spread))
-    cells = (value for row in figure.cells for value in row if value is not None)
-    matched = all(len(one.x) == len(one.y) and len(one.spread) in (0, len(one.x)) for one in figure.series)
+    """True if numbers and places are equally many, and each number is at most LARGEST."""
+    values = [value for row in figure.cells for value in row if value is not None]
+    for series in figure.series:
+        if len(series.x) != len(series.y) or len(series.spread) not in (0, len(series.x)):
+            return False
+        values += [*series.x, *series.y, *series.spread]
     if figure.kind == "heat":
-        sizes = {len(row) for row in figure.cells}
-        matched = sizes == {len(figure.columns)} != {0} and len(figure.cells) == len(figure.rows)
-    return matched and all(abs(value) <= LARGEST for value in (*series, *cells))
+        sizes = set(map(len, figure.cells))
+        if sizes != {len(figure.columns)} or sizes == {0} or len(figure.cells) != len(figure.rows):
+            return False
+    return all(abs(value) <= LARGEST for value in values)
+
+
+def probe_file_figures(campaign: Campaign) -> list[tuple[ResultStore, list[Figure]]]:
+    """Return the figures of each file of ``bench probe --out``; raises DataError for a damaged file."""
+    return figures_by_file(campaign, PROBES, _probe_figures)
+
+
+def _probe_figures(path: Path) -> Iterator[Figure]:
+    """Densities of the cosines by gold score (JTCSE, Figure 11), and attention maps of the last layer (9)."""
+    for facts in read_json(path):
+        name = facts["method"] if facts["seed"] is None else f"{facts['method']}, seed {facts['seed']}"
+        source = (f"file: {path.name}", f"profile: {facts['profile']}", f"method: {name}")
+        file = safe_name(f"{facts['profile']}-{name}".replace(", ", "-"))
+        density = facts["probes"].get("density", {})
+        if density.get("curves"):
+            cosines = tuple(np.linspace(-1, 1, 101).tolist())
+            lines = []
+            for group, curve in zip(density["groups"], density["curves"], strict=True):
+                if curve is not None:
+                    label = f"{group['low']:g} to {group['high']:g}"
+                    lines.append(Series(label, cosines, tuple(map(float, curve))))
+            title, labels = f"Cosines by gold score: {name}", ("cosine", "density")
+            yield Figure(f"{file}-density", "cosines", title, "lines", *labels, source, tuple(lines))
+        for number, tower in enumerate(facts["probes"].get("attention_sink", {}).get("maps") or (), start=1):
+            tokens = list(tower["tokens"])
+            for place, token in enumerate(tokens):
+                tokens[place] = token if token in _SPECIAL else f"token {place}"
+            yield Figure(
+                f"{file}-attention-{number}",
+                "attention",
+                f"Attention: {name}, tower {number}",
+                *("heat", "key", "query", source, (), tuple(tokens), tuple(tokens)),
+                tuple(tuple(map(float, row)) for row in tower["layers"][-1]),
+                f"Layer {len(tower['layers'])}, mean over heads; rows are queries. Words are left out.",
+            )

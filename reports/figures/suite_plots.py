@@ -1,8 +1,8 @@
-"""From records to figures: seeds, curves, probes, cost, gains, cosines."""
+"""Draw records: seeds, curves, probes, cost, gains, cosines, and two settings against each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -26,17 +26,26 @@ from bench.reports.records import (
 )
 from bench.reports.tables.gains import LOSSES
 from bench.reports.tables.mechanism import score_relations
+from bench.reports.tables.order import correlate_settings
 from bench.reports.tables.pairwise_tests import describe_tests, method_averages, run_pairwise_tests
 from bench.reports.tables.probes import ProbedRun, probed_runs
-from bench.reports.tables.relation_grid import describe_rho
+from bench.reports.tables.relation import describe_rho
 from bench.reports.tables.sweep_tables import stage_curves
 
 Values = tuple[float, ...]
 Points = Mapping[str, tuple[float, float]]
+_MOST_ORDERS = 6
+_CURVE_TITLES = {"loss": "Losses", "dev": "Dev curves", "rank": "Collapse"}
+CURVES = (
+    "Of the last stage, or of all that end a training, such as the submodels of a sum: mean over seeds; the "
+    "band goes from the lowest to the highest."
+)
+_LOSSES = "Losses of methods are different quantities: each has axes of its own."
+_NO_LOSSES = "No losses are kept in these records, so there is no loss curve; runs by this version keep them."
 
 
 class _SuiteRecords:
-    """Finished records of one profile and suite, and what all their figures say."""
+    """Finished records of one profile and suite, with the names and titles of their figures."""
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
         first = records[0]
@@ -49,144 +58,120 @@ class _SuiteRecords:
         self.source = describe_provenance(records, campaign.name)
 
     def figure(
-        self, name: str, section: str, what: str, kind: Kind, axes: tuple[str, str], **shown: Any
+        self, name: str, section: str, subject: str, kind: Kind, axes: tuple[str, str], **fields: Any
     ) -> Figure:
-        """Return a figure of these records; ``shown`` is what differs from kind to kind."""
-        return Figure(self.name(name), section, self.title(what), kind, *axes, self.source, **shown)
+        """Return a figure of these records."""
+        return Figure(self.name(name), section, self.title(subject), kind, *axes, self.source, **fields)
 
     def name(self, name: str) -> str:
-        """The name of a figure, of its file."""
+        """Return a figure's full name, which is its file's."""
         return f"{self._name}-{name}"
 
-    def title(self, what: str) -> str:
-        """The title of a figure."""
-        return f"{what}: {self._on}"
+    def title(self, subject: str) -> str:
+        """Return a figure's title."""
+        return f"{subject}: {self._on}"
 
     def scatter(
-        self, name: str, section: str, what: str, axes: tuple[str, str], at: Points, note: str = ""
+        self, name: str, section: str, subject: str, axes: tuple[str, str], points: Points, note: str = ""
     ) -> Iterator[Figure]:
-        """Yield a figure with a point a method; nothing for fewer than two."""
-        if len(at) > 1:
-            yield self.figure(name, section, what, "points", axes, series=point_series(at), note=note)
+        """Yield a figure with a point a method, if there are two."""
+        if len(points) > 1:
+            yield self.figure(name, section, subject, "points", axes, series=point_series(points), note=note)
 
 
-def point_series(at: Points) -> tuple[Series, ...]:
-    """Return a series of one point a method, with its name beside it."""
-    return tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in at.items())
+def point_series(points: Points) -> tuple[Series, ...]:
+    """Return a labelled series of one point a method."""
+    return tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in points.items())
+
+
+def _suites(campaign: Campaign) -> Iterator[_SuiteRecords]:
+    for records in map(finished_records, by_profile_and_suite(campaign.records)):
+        if records:
+            yield _SuiteRecords(campaign, records)
 
 
 def suite_figures(campaign: Campaign) -> list[Figure]:
-    """Return every figure of a campaign, place by place; those that its records can't have are not there."""
-    places = [
-        _SuiteRecords(campaign, done)
-        for r in by_profile_and_suite(campaign.records)
-        if (done := finished_records(r))
-    ]
+    """Return every figure of each profile and suite."""
     parts = (
-        _group_figure,
-        _seed_figure,
-        _cost_figures,
-        _curve_figures,
-        _probe_figures,
-        _gain_figure,
-        _cosine_figure,
+        *(_group_figure, _seed_figure, _cost_figures, _curve_figures),
+        *(_probe_figures, _gain_figure, _cosine_figure),
     )
-    return [figure for place in places for part in parts for figure in part(place)]
+    return [figure for suite in _suites(campaign) for part in parts for figure in part(suite)]
 
 
 def group_figures(campaign: Campaign) -> list[Figure]:
     """Return the critical-difference diagram of every profile and suite that has one."""
-    places = (
-        _SuiteRecords(campaign, done)
-        for r in by_profile_and_suite(campaign.records)
-        if (done := finished_records(r))
-    )
-    return [figure for place in places for figure in _group_figure(place)]
+    return [figure for suite in _suites(campaign) for figure in _group_figure(suite)]
 
 
-def _group_figure(place: _SuiteRecords) -> Iterator[Figure]:
+def _group_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     """Methods by their average, with bars over the groups: a critical-difference diagram."""
-    supervised = place.campaign.rank_supervised
-    ranked = {r.method for r in place.records if is_ranked(r, supervised=supervised)}
-    ranking = run_pairwise_tests(place.campaign, place.records).of().among(ranked)
-    if len(ranking.methods) > 1:
-        note = (
-            f"A bar joins methods that are not shown to differ, p > 0.05 by {describe_tests(ranking)}. "
-            "Those that share none differ, or two methods from the one to the other do or were not tested."
-        )
-        yield ranking_figure(
-            ranking.renamed(place.campaign.shown),
-            place.name("groups"),
-            "significance",
-            place.title("Groups"),
-            place.average,
-            place.source,
-            scale=SCALE,
-            note=note,
-        )
+    supervised = suite.campaign.rank_supervised
+    ranked = {r.method for r in suite.records if is_ranked(r, supervised=supervised)}
+    ranking = run_pairwise_tests(suite.campaign, suite.records).of().among(ranked)
+    if len(ranking.methods) < 2:
+        return
+    note = (
+        f"A bar joins methods that are not shown to differ, p > 0.05 by {describe_tests(ranking)}. "
+        "Those that share none differ, or two methods from the one to the other do or were not tested."
+    )
+    names = suite.name("groups"), "significance", suite.title("Groups"), suite.average
+    renamed = ranking.renamed(suite.campaign.shown)
+    yield ranking_figure(renamed, *names, suite.source, scale=SCALE, note=note)
 
 
-def _seed_figure(place: _SuiteRecords) -> Iterator[Figure]:
+def _seed_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     """Every seed's average, a row a method."""
-    names = [place.campaign.shown(one.method) for one in method_averages(place.campaign, place.records)]
+    averages = method_averages(suite.campaign, suite.records)
+    names = [suite.campaign.shown(average.method) for average in averages]
+    points: dict[str, list[tuple[float, float, str]]] = {"seed": [], "no seed": []}
+    for row, name in enumerate(names):
+        for record in suite.runs[name]:
+            kind, seed = ("no seed", "") if record.seed is None else ("seed", f", seed {record.seed}")
+            for value in task_scores([record]):
+                points[kind].append((SCALE * value, float(row), f"{name}{seed}: {SCALE * value:.2f}"))
     series = []
-    for kind, wanted in (("seed", False), ("no seed", True)):
-        found = [
-            (SCALE * value, float(row), f"{name}{seed}: {SCALE * value:.2f}")
-            for row, name in enumerate(names)
-            for r in place.runs[name]
-            for seed in ["" if r.seed is None else f", seed {r.seed}"]
-            if (r.seed is None) == wanted and (value := r.score("avg")) is not None
-        ]
-        if found:
-            x, y, labels = zip(*found, strict=True)
+    for kind, entries in points.items():
+        if entries:
+            x, y, labels = zip(*entries, strict=True)
             series.append(Series(kind, x, y, (), labels))
-    axes = place.average, ""
-    yield place.figure("seeds", "seeds", "Seeds", "strip", axes, series=tuple(series), rows=tuple(names))
+    axes = suite.average, ""
+    yield suite.figure("seeds", "seeds", "Seeds", "strip", axes, series=tuple(series), rows=tuple(names))
 
 
-def _cost_figures(place: _SuiteRecords) -> Iterator[Figure]:
+def _cost_figures(suite: _SuiteRecords) -> Iterator[Figure]:
     """Average against CPU seconds of training, and against GMAC where they were measured."""
     training: dict[str, tuple[float, float]] = {}
     gmac: dict[str, tuple[float, float]] = {}
-    for method, runs in place.runs.items():
+    for method, runs in suite.runs.items():
         mean = summarise_values(task_scores(runs)).mean
         seconds = [sum_training_seconds(run) for run in runs if run.training.get("stages")]
         costs = [r.probes["cost"]["gmac"] for r in runs if "gmac" in r.probes.get("cost", {})]
-        for at, found in ((training, seconds), (gmac, costs)):
-            if found and mean is not None:
-                at[method] = fmean(found), SCALE * mean
-    axes = "CPU seconds of training", place.average
-    yield from place.scatter("training", "leaderboard", "Score and training", axes, training)
-    axes = "GMAC of a sentence", place.average
-    yield from place.scatter("gmac", "efficiency", "Score and inference", axes, gmac)
+        for points, values in ((training, seconds), (gmac, costs)):
+            if values and mean is not None:
+                points[method] = fmean(values), SCALE * mean
+    axes = "CPU seconds of training", suite.average
+    yield from suite.scatter("training", "leaderboard", "Score and training", axes, training)
+    axes = "GMAC of a sentence", suite.average
+    yield from suite.scatter("gmac", "efficiency", "Score and inference", axes, gmac)
 
 
-def _curve_figures(place: _SuiteRecords) -> Iterator[Figure]:
+def _curve_figures(suite: _SuiteRecords) -> Iterator[Figure]:
     """Loss, dev score and effective rank against the step of each method's last stage, over seeds."""
-    for name, label, series in curve_series(place.runs):
+    for name, label, series in curve_series(suite.runs):
         note, own = CURVES, name == "loss"
         if own:
             note = f"{note} {_LOSSES}"
-        elif name == "dev" and not any(stage_curves(place.records, "loss_curve")):
+        elif name == "dev" and not any(stage_curves(suite.records, "loss_curve")):
             note = f"{note} {_NO_LOSSES}"
-        what = _CURVE_TITLES[name]
-        yield place.figure(name, "curves", what, "lines", ("step", label), series=series, note=note, own=own)
-
-
-_CURVE_TITLES = {"loss": "Losses", "dev": "Dev curves", "rank": "Collapse"}
-CURVES = (
-    "Of the last stage, or of all that end a training, such as the submodels of a sum: mean over seeds; the "
-    "band goes from the lowest to the highest."
-)
-_LOSSES = "Losses of methods are different quantities: each has axes of its own."
-_NO_LOSSES = "No losses are kept in these records, so there is no loss curve; runs by this version keep them."
+        title, axes = _CURVE_TITLES[name], ("step", label)
+        yield suite.figure(name, "curves", title, "lines", axes, series=series, note=note, own=own)
 
 
 def curve_series(
     lines: Mapping[str, Sequence[RunRecord]],
 ) -> Iterator[tuple[str, str, tuple[Series, ...]]]:
-    """Yield the losses, the dev scores and the effective ranks against the step, each where there are some.
+    """Yield the losses, the dev scores and the effective ranks against the step, each if there are some.
 
     Args:
         lines: Runs of each line; it shows their mean, and a band from the lowest to the highest.
@@ -200,111 +185,134 @@ def curve_series(
         ("collapse_curve", "rank", "effective rank of the dev vectors", 1.0),
     )
     for key, name, label, scale in kinds:
-        found = ((line, _curve_band(runs, key, scale)) for line, runs in lines.items())
-        if series := tuple(Series(line, x, y, band=band) for line, (x, y, band) in found if x):
+        curves = [_mean_curve(line, runs, key, scale) for line, runs in lines.items()]
+        if series := tuple(curve for curve in curves if curve.x):
             yield name, label, series
 
 
-def _curve_band(
-    runs: Sequence[RunRecord], key: str, scale: float
-) -> tuple[Values, Values, tuple[tuple[float, float], ...]]:
-    """Steps, means, and least and largest values of a curve; no band for one run."""
-    points = (point for curve in stage_curves(runs, key) for point in curve)
-    at = group_by(points, lambda point: float(point[0]))
-    steps = tuple(sorted(at))
-    values = [[scale * point[1] for point in at[step]] for step in steps]
-    several = any(len(each) > 1 for each in values)
-    return (
-        steps,
-        tuple(map(fmean, values)),
-        tuple((min(each), max(each)) for each in values) if several else (),
-    )
+def _mean_curve(line: str, runs: Sequence[RunRecord], key: str, scale: float) -> Series:
+    """Means of a curve by step, with a band from the least to the largest value of several runs."""
+    values: dict[float, list[float]] = {}
+    for curve in stage_curves(runs, key):
+        for step, value, *_ in curve:
+            values.setdefault(float(step), []).append(scale * value)
+    steps = tuple(sorted(values))
+    columns = [values[step] for step in steps]
+    band = tuple((min(column), max(column)) for column in columns)
+    several = any(len(column) > 1 for column in columns)
+    return Series(line, steps, tuple(map(fmean, columns)), band=band if several else ())
 
 
-def _probe_figures(place: _SuiteRecords) -> Iterator[Figure]:
+def _probe_figures(suite: _SuiteRecords) -> Iterator[Figure]:
     """Alignment and uniformity, CLS energy, and attention by layer."""
-    found = [] if place.campaign.last else probed_runs(place.records, place.campaign.shown)
-    groups = group_by(found, lambda one: one.method)
+    runs = [] if suite.campaign.last else probed_runs(suite.records, suite.campaign.shown)
+    groups = group_by(runs, lambda run: run.method)
     plane = {}
-    for method, runs in groups.items():
-        alignment, uniformity = (
-            _mean_value(runs, "alignment", "value"),
-            _mean_value(runs, "uniformity", "value"),
-        )
+    for method, group in groups.items():
+        alignment, uniformity = (_mean_value(group, name, "value") for name in ("alignment", "uniformity"))
         if alignment is not None and uniformity is not None:
             plane[method] = uniformity, alignment
     axes = "uniformity", "alignment"
-    yield from place.scatter("plane", "probes", "Alignment and uniformity", axes, plane)
-    for relation in score_relations(place.campaign, place.records):
+    yield from suite.scatter("plane", "probes", "Alignment and uniformity", axes, plane)
+    for relation in score_relations(suite.campaign, suite.records):
         if relation.quantity == "E_CLS":
-            at = {method: (one.value, SCALE * one.score) for method, one in relation.points.items()}
+            points = {method: (one.value, SCALE * one.score) for method, one in relation.points.items()}
             axes, note = ("E_CLS", "average x 100"), f"Spearman's rho {describe_rho(relation.rho)}."
-            yield from place.scatter("energy", "probes", "CLS energy and score", axes, at, note)
-    for number, what in enumerate(("[CLS]", "[SEP]", "final punctuation")):
-        layers = {
-            method: [_mean_value(runs, "attention_sink", "layers", i, number) for i in range(depth)]
-            for method, runs in groups.items()
-            if (depth := max(len(run.probes.get("attention_sink", {}).get("layers", ())) for run in runs))
-        }
-        if layers:
-            deepest = max(map(len, layers.values()))
-            yield place.figure(
-                f"attention-{number + 1}",
-                "attention",
-                f"Attention on {what}",
-                "heat",
-                ("layer", "method"),
-                rows=tuple(layers),
-                columns=tuple(str(layer + 1) for layer in range(deepest)),
-                cells=tuple((*row, *[None] * (deepest - len(row))) for row in layers.values()),
-                note="Share of the attention, 0 to 1; mean over heads, sentences and seeds.",
-            )
-
-
-def _mean_value(runs: Iterable[ProbedRun], *path: str | int) -> float | None:
-    return summarise_values([run.value(*path) for run in runs]).mean
-
-
-def _gain_figure(place: _SuiteRecords) -> Iterator[Figure]:
-    """Losses before and after their modification (gradient paradigm, Figure 1)."""
-    ids, shown = by_method(place.records), place.campaign.shown
-    there = [loss for loss in LOSSES if loss in ids and f"m_{loss}" in ids]
-    series = []
-    for name, prefix in (("original", ""), ("modified", "m_")):
-        cells = [summarise_values(task_scores(ids[f"{prefix}{loss}"])) for loss in there]
-        found = [
-            (SCALE * cell.mean, float(row), SCALE * (cell.sd or 0.0))
-            for row, cell in enumerate(cells)
-            if cell.mean is not None
-        ]
-        if found:
-            series.append(Series(name, *zip(*found, strict=True)))
-    if series:
-        what, axes = "Losses before and after their modification", (place.average, "")
-        yield place.figure(
-            "gains", "gains", what, "strip", axes, series=tuple(series), rows=tuple(map(shown, there))
+            yield from suite.scatter("energy", "probes", "CLS energy and score", axes, points, note)
+    depths = {
+        method: max(len(run.probes.get("attention_sink", {}).get("layers", ())) for run in group)
+        for method, group in groups.items()
+    }
+    deepest = max(depths.values(), default=0)
+    for number, target in enumerate(("[CLS]", "[SEP]", "final punctuation") if deepest else ()):
+        cells = []
+        for method, depth in depths.items():
+            row = [_mean_value(groups[method], "attention_sink", "layers", i, number) for i in range(depth)]
+            cells += [(*row, *[None] * (deepest - depth))] if depth else []
+        yield suite.figure(
+            f"attention-{number + 1}",
+            "attention",
+            f"Attention on {target}",
+            "heat",
+            ("layer", "method"),
+            rows=tuple(filter(depths.__getitem__, depths)),
+            columns=tuple(map(str, range(1, deepest + 1))),
+            cells=tuple(cells),
+            note="Share of the attention, 0 to 1; mean over heads, sentences and seeds.",
         )
 
 
-def _cosine_figure(place: _SuiteRecords) -> Iterator[Figure]:
+def _mean_value(runs: Sequence[ProbedRun], *path: str | int) -> float | None:
+    return summarise_values([run.value(*path) for run in runs]).mean
+
+
+def _gain_figure(suite: _SuiteRecords) -> Iterator[Figure]:
+    """Losses before and after their modification (gradient paradigm, Figure 1)."""
+    runs = by_method(suite.records)
+    losses = [loss for loss in LOSSES if loss in runs and f"m_{loss}" in runs]
+    series = []
+    for name, prefix in (("original", ""), ("modified", "m_")):
+        points = []
+        for row, loss in enumerate(losses):
+            cell = summarise_values(task_scores(runs[f"{prefix}{loss}"]))
+            if cell.mean is not None:
+                points.append((SCALE * cell.mean, float(row), SCALE * (cell.sd or 0.0)))
+        if points:
+            series.append(Series(name, *zip(*points, strict=True)))
+    if series:
+        title, axes = "Losses before and after their modification", (suite.average, "")
+        rows = tuple(map(suite.campaign.shown, losses))
+        yield suite.figure("gains", "gains", title, "strip", axes, series=tuple(series), rows=rows)
+
+
+def _cosine_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     """Densities of the similarities of all test pairs, a line a method, from the kept predictions."""
-    if place.metric != "spearman":  # predictions of other suites aren't similarities
+    if suite.metric != "spearman":  # only these predictions are similarities
         return
     edges = np.linspace(-1, 1, 81)
-    middles = tuple(float(x) for x in (edges[:-1] + edges[1:]) / 2)
+    middles = tuple(((edges[:-1] + edges[1:]) / 2).tolist())
     series = []
-    for method, runs in place.runs.items():
+    for method, runs in suite.runs.items():
         heights = []
         for run in runs:
             try:
-                values = np.concatenate(list(place.campaign.home(run).predictions(run).values()))
-            except (DataError, ValueError):  # missing, or of a suite that isn't of pairs
+                values = np.concatenate(list(suite.campaign.home(run).predictions(run).values()))
+            except (DataError, ValueError):  # missing, or of another kind of suite
                 continue
             if values.ndim == 1 and len(values) and float(np.abs(values).max()) <= 1 + 1e-5:
                 heights.append(np.histogram(np.clip(values, -1, 1), edges, density=True)[0])
         if heights:
-            series.append(Series(method, middles, tuple(float(y) for y in np.mean(heights, axis=0))))
+            series.append(Series(method, middles, tuple(np.mean(heights, axis=0).tolist())))
     if series:
-        what, note = "Cosines of the test pairs", "All tasks together; mean over seeds."
+        title, note = "Cosines of the test pairs", "All tasks together; mean over seeds."
         axes = "cosine", "density"
-        yield place.figure("cosines", "cosines", what, "lines", axes, series=tuple(series), note=note)
+        yield suite.figure("cosines", "cosines", title, "lines", axes, series=tuple(series), note=note)
+
+
+def order_figures(campaign: Campaign) -> list[Figure]:
+    """Return scatters of two settings' averages, of the six pairs with most methods in common."""
+    correlations, _ = correlate_settings(campaign)
+    drawn = sorted(range(len(correlations)), key=lambda place: -correlations[place].found.n)[:_MOST_ORDERS]
+    remark = ""
+    if len(correlations) > _MOST_ORDERS:
+        remark = (
+            f" {_MOST_ORDERS} of {len(correlations)} pairs of settings are drawn: those with most methods"
+        )
+        remark += " in common."
+    figures = []
+    for place in sorted(drawn):
+        correlation = correlations[place]
+        pair, a, b = correlation.pair, correlation.pair.first, correlation.pair.second
+        points = {}
+        for method, x, y in zip(pair.methods, *pair.scores, strict=True):
+            points[campaign.shown(method)] = SCALE * x, SCALE * y
+        records = [*a.records, *b.records]
+        source = describe_provenance(records, campaign.name) if records else (f"campaign: {campaign.name}",)
+        if b.published:  # published settings stand last
+            source = (*source, "published: the papers' STS tables")
+        title, axes = f"{a.name} against {b.name}", (f"{a.name}: average x 100", f"{b.name}: average x 100")
+        rho = f"Spearman's rho {correlation.rho}, 95% interval {correlation.interval}"
+        note = f"{correlation.found.n} methods: {rho}.{remark}"
+        names = f"order-{a.file}-{b.file}", "order", title
+        figures.append(Figure(*names, "points", *axes, source, point_series(points), note=note))
+    return figures

@@ -1,6 +1,6 @@
-r"""Tables as a paper prints them, in LaTeX; names are inert in it.
+r"""Typeset tables as a paper prints them, in LaTeX, with escaped names.
 
-They need \usepackage{booktabs,graphicx}; style acl what ACL's own style loads besides (natbib).
+They need \usepackage{booktabs,graphicx}, style acl also natbib, as ACL's own style does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PaperStyle:
 
     Args:
         name: One of STYLES.
-        caption: In the place of the caption that says what was done: LaTeX, as it is.
+        caption: LaTeX in place of the generated caption.
         label: For ``\ref``, or "".
         cites: Key of the paper of a method, by its id.
     """
@@ -46,14 +46,7 @@ class PaperStyle:
 def parse_style(
     name: str | None, caption: str | None, label: str | None, cites: str | None, methods: Sequence[str]
 ) -> PaperStyle | None:
-    """Return what the options ask for, None if none of them is given.
-
-    Args:
-        name: One of STYLES.
-        caption: LaTeX.
-        label: A label.
-        cites: ``METHOD=KEY,...``.
-        methods: Methods that can be cited.
+    """Return the style of the options (``cites``: METHOD=KEY,...), None without options.
 
     Raises:
         InputError: a label or key with other characters than letters, digits and ``:_.-``; an unknown method.
@@ -81,47 +74,39 @@ def _check_key(key: str, where: str) -> str:
     return key
 
 
-def render_paper_tables(found: Sequence[PaperTable], look: PaperStyle, *, standalone: bool = False) -> str:
-    """Return a float for each table; ``standalone`` makes them a document.
-
-    Raises:
-        InputError: one caption or label for several tables.
-    """
-    if len(found) > 1 and (look.label or look.caption is not None):
+def render_paper_tables(tables: Sequence[PaperTable], look: PaperStyle, *, standalone: bool = False) -> str:
+    """Return a float for each table, or a document; raises InputError for one caption of several tables."""
+    if len(tables) > 1 and (look.label or look.caption is not None):
         raise InputError(
-            f"{len(found)} tables, of {', '.join(table.suite for table in found)}",
+            f"{len(tables)} tables, of {', '.join(table.suite for table in tables)}",
             where="--label" if look.label else "--caption",
             hint="choose one with --suite",
         )
-    body = "\n".join(_table_float(table, look) for table in found)
+    body = "\n".join(_table_float(table, look) for table in tables)
     return latex_document(body, _ACL if look.name == "acl" else None) if standalone else body
 
 
 def _table_float(table: PaperTable, look: PaperStyle) -> str:
     acl = look.name == "acl"
     place = "table*" if acl and _line_width(table) > _ONE_COLUMN else "table"
-    said = look.caption if look.caption is not None else _typeset_p(escape_latex(table.caption))
-    caption = [rf"\caption{{{said}}}", *([rf"\label{{{look.label}}}"] if look.label else [])]
-    tabular = _tabular_lines(table, look)
-    return "\n".join(
-        [
-            *(f"% {printable(remark)}" for remark in table.remarks),
-            rf"\begin{{{place}}}[t]",
-            r"\centering" + r"\small" * acl,
-            *([] if acl else [*caption, r"\medskip"]),
-            *([r"\setlength{\tabcolsep}{4pt}"] if acl else []),
-            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-            *tabular[:-1],
-            f"{tabular[-1]}}}",
-            *(caption if acl else []),
-            rf"\end{{{place}}}",
-            "",
-        ]
-    )
+    text = look.caption if look.caption is not None else _typeset_p(escape_latex(table.caption))
+    caption = [rf"\caption{{{text}}}"]
+    if look.label:
+        caption.append(rf"\label{{{look.label}}}")
+    tabular = [
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        "\n".join(_tabular_lines(table, look)) + "}",
+    ]
+    if acl:
+        body = [r"\centering\small", r"\setlength{\tabcolsep}{4pt}", *tabular, *caption]
+    else:
+        body = [r"\centering", *caption, r"\medskip", *tabular]
+    remarks = [f"% {printable(remark)}" for remark in table.remarks]
+    return "\n".join([*remarks, rf"\begin{{{place}}}[t]", *body, rf"\end{{{place}}}", ""])
 
 
 def _line_width(table: PaperTable) -> int:
-    """About how many a line has."""
+    """Characters of a line, about."""
     lines = [table.grid.header, *(tuple(map(plain_text, row)) for row in table.grid.rows)]
     return sum(max(map(len, column)) + 1 for column in zip(*lines, strict=True))
 
@@ -138,28 +123,27 @@ def _typeset_p(text: str) -> str:
 
 def _tabular_lines(table: PaperTable, look: PaperStyle) -> list[str]:
     grid = table.grid
-    columns = [[row[place] for row in grid.rows] for place in range(1, len(grid.header))]
-    measured = [any(isinstance(cell, ScoreCell) for cell in column) for column in columns]
-    made = [_column_cells(column) for column in columns]
-    heads = (escape_latex(name) for name in grid.header[1:])
-    first, *others = [escape_latex(grid.header[0]), *(rf"\multicolumn{{1}}{{c}}{{{head}}}" for head in heads)]
+    first, *names = map(escape_latex, grid.header)
+    header = [first, *(rf"\multicolumn{{1}}{{c}}{{{name}}}" for name in names)]
+    columns, alignment = [], "l"
+    for place in range(1, len(grid.header)):
+        cells = [row[place] for row in grid.rows]
+        columns.append(_column_cells(cells))
+        alignment += "r" if any(isinstance(cell, ScoreCell) for cell in cells) else "c"
     cite = r"\citep" if look.name == "acl" else r"\cite"
     lines: list[str] = []
-    for number_of, (heading, row) in enumerate(grid.lines):
+    for number, (heading, row) in enumerate(grid.lines):
         if heading is not None:
-            lines += [r"\midrule"] * bool(lines)
-            lines += [
-                rf"\multicolumn{{{len(row)}}}{{c}}{{\textit{{{escape_latex(heading)}}}}} \\",
-                r"\midrule",
-            ]
-        key = look.cites.get(table.methods[number_of])
+            title = rf"\multicolumn{{{len(row)}}}{{c}}{{\textit{{{escape_latex(heading)}}}}} \\"
+            lines += [*[r"\midrule"] * bool(lines), title, r"\midrule"]
+        key = look.cites.get(table.methods[number])
         name = escape_latex(plain_text(row[0])) + (f"~{cite}{{{key}}}" if key else "")
-        guard = "{}" if name.startswith("*") else ""  # or it would belong to the line break before it
-        lines.append(" & ".join([guard + name, *(column[number_of] for column in made)]) + r" \\")
+        guard = "{}" if name.startswith("*") else ""  # keeps the star out of the line break before it
+        lines.append(" & ".join([guard + name, *(column[number] for column in columns)]) + r" \\")
     return [
-        rf"\begin{{tabular}}{{l{''.join('r' if one else 'c' for one in measured)}}}",
+        rf"\begin{{tabular}}{{{alignment}}}",
         r"\toprule",
-        " & ".join([first, *others]) + r" \\",
+        " & ".join(header) + r" \\",
         r"\midrule",
         *lines,
         r"\bottomrule",
@@ -168,7 +152,7 @@ def _tabular_lines(table: PaperTable, look: PaperStyle) -> list[str]:
 
 
 def _column_cells(cells: Sequence[Value]) -> list[str]:
-    """Cells of one column: what some lack, a sign or a deviation, leaves its room there, so digits align."""
+    """Cells of one column, with room for missing signs and deviations, so that digits align."""
     scores = [cell for cell in cells if isinstance(cell, ScoreCell)]
     sign = max((cell.sign for cell in scores), key=len, default="")
     spread = max((format_score(cell.sd) for cell in scores if cell.sd is not None), key=len, default="")
@@ -196,5 +180,4 @@ def _superscript(sign: str) -> str:
 
 
 def _deviation_text(room: str, deviation: str) -> str:
-    """A deviation, with room for the digits that others have before the point."""
     return r"{\scriptsize$\pm$" + (rf"\phantom{{{room}}}" if room else "") + f"{deviation}}}"

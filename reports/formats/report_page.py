@@ -1,4 +1,4 @@
-"""The whole campaign as one page: no request leaves it, and any text in it is inert."""
+"""Render a campaign as one HTML page that sends no request, with escaped texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.render.figure import Figure
 from bench.render.grid import SCALE, Grid, Quoted, ScoreCell, format_score
 from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
-from bench.reports.records import UNREADABLE, describe_provenance
+from bench.reports.records import UNREADABLE, describe_provenance, record_notes
 from bench.reports.tables.boards import Board
 from bench.reports.tables.cards import campaign_cards
 from bench.reports.tables.differences import PAIR_HEADER, method_differences
@@ -31,7 +31,7 @@ _MOST_RECORDS = 5  # links of a leaderboard's row; below the seeds are all
 
 @dataclass(frozen=True)
 class PagePart:
-    """A part of the page: tables and figures under a heading."""
+    """Tables and figures under a heading."""
 
     id: str
     title: str
@@ -41,57 +41,42 @@ class PagePart:
 
 
 def render_campaign_page(campaign: Campaign, parts: Sequence[PagePart], missing: Sequence[str]) -> str:
-    """Return a campaign's page as one file.
+    """Return a campaign's page as one file; ``missing`` lists its empty parts.
 
-    A whole page (one with leaderboards) has every run below the seeds, and in the place of tables all pairs
-    of methods and the methods' cards.
-
-    Args:
-        campaign: Where the parts come from.
-        parts: Its parts.
-        missing: What it could show, why it doesn't, and what makes it.
+    A whole page (one with leaderboards) has every run below the seeds, and all pairs of methods and the
+    methods' cards in place of tables.
     """
-    text = (
-        report_environment()
-        .get_template("report.html")
-        .render(
-            **page_context(campaign, parts, missing),
-            **own_file("style", "report.css"),
-            **own_file("script", "report.js", "figures.js"),
-        )
-    )
-    return text.strip() + "\n"
+    context = page_context(campaign, parts, missing) | own_file("style", "report.css")
+    context |= own_file("script", "report.js", "figures.js")
+    return report_environment().get_template("report.html").render(context).strip() + "\n"
 
 
 @cache
 def report_environment() -> Environment:
-    """Return what pages with tables and figures are made with."""
-    made = page_environment()
-    made.filters |= {
+    """Return the template environment of pages with tables and figures."""
+    environment = page_environment()
+    environment.filters |= {
         "svg": _svg_markup,
         "legend": _legend_markup,
         "number": format_score,
         "data": _figure_data,
         "interval": _interval_text,
     }
-    made.tests |= {
+    environment.tests |= {
         "cell": lambda value: isinstance(value, ScoreCell),
         "quoted": lambda value: isinstance(value, Quoted),
     }
-    return made
+    return environment
 
 
 def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequence[str]) -> dict[str, Any]:
-    """Return all that the template of a campaign's page says, see :func:`html`."""
+    """Return the template variables of a campaign's page, see :func:`render_campaign_page`."""
     whole = any(part.boards for part in parts)
     return {
         "campaign": campaign,
         "parts": parts,
         "missing": missing,
-        "remarks": [
-            *dict.fromkeys(note for r in campaign.records for note in r.notes),
-            *list_unreadable(campaign),
-        ],
+        "remarks": [*record_notes(campaign.records), *list_unreadable(campaign)],
         "count": sum(record.status != UNREADABLE for record in campaign.records),
         "facts": describe_provenance(campaign.records, campaign.name),
         "level": f"{100 * LEVEL:g}%",
@@ -120,17 +105,15 @@ def _interval_text(ends: tuple[float, float] | None) -> str:
 
 
 def _figure_data(figure: Figure) -> list[tuple[str, ...]]:
-    """A figure's points as rows (series or row, x, y), where they are few."""
-    points = [(one.name, x, y) for one in figure.series for x, y in zip(one.x, one.y, strict=True)]
-    if len(points) > _MOST_DATA:
-        return []
-    if figure.kind in ("strip", "ranking"):
-        return [(figure.rows[int(row)], name, f"{value:.2f}") for name, value, row in points]
-    if any(one.band for one in figure.series):
-        ends = [
-            f"{low:.4g} to {high:.4g}"
-            for one in figure.series
-            for low, high in one.band or zip(one.y, one.y, strict=True)
-        ]
-        return [(name, f"{x:.4g}", f"{y:.4g}", end) for (name, x, y), end in zip(points, ends, strict=True)]
-    return [(name, f"{x:.4g}", f"{y:.4g}") for name, x, y in points]
+    """A figure's points as rows (series or row, x, y, band), if they are few."""
+    banded = any(series.band for series in figure.series)
+    rows: list[tuple[str, ...]] = []
+    for series in figure.series:
+        bands = series.band or zip(series.y, series.y, strict=True)
+        for x, y, (low, high) in zip(series.x, series.y, bands, strict=True):
+            if figure.kind in ("strip", "ranking"):
+                rows.append((figure.rows[int(y)], series.name, f"{x:.2f}"))
+            else:
+                band = (f"{low:.4g} to {high:.4g}",) if banded else ()
+                rows.append((series.name, f"{x:.4g}", f"{y:.4g}", *band))
+    return rows if len(rows) <= _MOST_DATA else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -45,13 +45,7 @@ class BoardLine:
 
 @dataclass(frozen=True)
 class Board:
-    """A leaderboard on the page.
-
-    Args:
-        table: The leaderboard.
-        lines: Its rows.
-        notes: Lines below it.
-    """
+    """A leaderboard on the page, with its lines and the notes below it."""
 
     table: Leaderboard
     lines: tuple[BoardLine, ...]
@@ -65,31 +59,26 @@ def page_boards(campaign: Campaign) -> list[Board]:
 
 def _page_board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
     table, runs, footnotes = make_leaderboard(campaign, records), by_method(records), Footnotes()
-    intervals = {one.method: _seed_interval(one.values) for one in method_averages(campaign, records)}
+    values = {average.method: average.values for average in method_averages(campaign, records)}
     drawn = run_pairwise_tests(campaign, records).drawn
     lines = []
     for row in table.rows:
-        first = next(iter(finished_records(runs[row.method])), runs[row.method][0])
-        lines.append(
-            BoardLine(
-                replace(row, method=campaign.shown(row.method)),
-                first.name,
-                intervals.get(row.method),
-                item_interval(drawn[row.method].mean(1)) if row.method in drawn else None,
-                tuple(_published_rows(first, table.tasks, footnotes)),
-            )
-        )
+        method = row.method
+        first = next(iter(finished_records(runs[method])), runs[method][0])
+        over_items = item_interval(drawn[method].mean(1)) if method in drawn else None
+        published = tuple(_published_rows(first, table.tasks, footnotes))
+        named = replace(row, method=campaign.shown(method))
+        over_seeds = _seed_interval(values.get(method, ()))
+        lines.append(BoardLine(named, first.name, over_seeds, over_items, published))
     return Board(table, tuple(lines), (*table.notes, *footnotes.notes))
 
 
 def _published_rows(
     record: RunRecord, tasks: Sequence[str], footnotes: Footnotes
-) -> list[tuple[str, str, dict[str, Quoted | str]]]:
-    found = []
+) -> Iterator[tuple[str, str, dict[str, Quoted | str]]]:
     for source, line in merge_lines(published_lines(record)):
         row = quote_row(line, tasks, not matches_setup(record, line), footnotes)
-        found.append((source, line.first.backbone, dict(zip(tasks, row, strict=True))))
-    return found
+        yield source, line.first.backbone, dict(zip(tasks, row, strict=True))
 
 
 def _seed_interval(values: Sequence[float]) -> tuple[float, float] | None:
@@ -98,11 +87,11 @@ def _seed_interval(values: Sequence[float]) -> tuple[float, float] | None:
     from bench.stats.seeds import one_sample
 
     mean = fmean(values)
-    d = one_sample(values, mean, LEVEL)
-    return None if no_width(d.low, d.high) else (mean + d.low, mean + d.high)
+    test = one_sample(values, mean, LEVEL)
+    return None if no_width(test.low, test.high) else (mean + test.low, mean + test.high)
 
 
 def item_interval(drawn: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Interval of a method's average, for these checkpoints, on other items; None where draws agree."""
+    """Return an average's interval, for its checkpoints, on other items; None for equal draws."""
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return None if no_width(low, high) else (float(low), float(high))

@@ -1,4 +1,4 @@
-"""What the methods of a campaign are: their cards, with the options that the records have."""
+"""Cards of a campaign's methods, with the options of its records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.reports.tables.runs import card_anchor
 _ADDRESS = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;)\]]")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(?![\w./:-])")
 Pieces = tuple[tuple[str, str], ...]
-"""A text in pieces, each with the address that it leads to or ""."""
+"""A text in pieces, each with its link or ""."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,12 @@ class Card:
     Args:
         name: Registered name.
         anchor: On the page.
-        methods: What its rows are called.
-        card: Its card; None for a method that isn't bench's own. A plug-in may say anything of itself, and a
-            report of the same records is the same whether it is installed or not.
+        methods: Printed names of its rows.
+        card: Its card; None for a plug-in's method, so that a report depends only on the records.
         paper: The card's paper.
-        code: The code that was read for it.
+        code: The code that its author read.
         versions: Of the records.
-        options: Option, default, values in the records, what it is.
+        options: Option, default, values in the records, help.
     """
 
     name: str
@@ -49,51 +48,47 @@ class Card:
 
 def campaign_cards(campaign: Campaign) -> list[Card]:
     """Return the card of every method in the records, by name."""
-    own = own_methods()
-    there = group_by((r for r in campaign.records if r.status != UNREADABLE), lambda record: record.name)
-    return [
-        _method_card(campaign, name, own[name].card if name in own else None, records)
-        for name, records in sorted(there.items())
-    ]
+    own, cards = own_methods(), []
+    readable = (record for record in campaign.records if record.status != UNREADABLE)
+    for name, records in sorted(group_by(readable, lambda record: record.name).items()):
+        card = own[name].card if name in own else None
+        methods = dict.fromkeys(campaign.shown(record.method) for record in records)
+        versions = sorted({record.version for record in records})
+        paper = split_links(card.paper) if card else ()
+        code = split_links(card.code, repository=True) if card else ()
+        options = _option_rows(card, records)
+        cards.append(
+            Card(name, card_anchor(name), tuple(methods), card, paper, code, tuple(versions), options)
+        )
+    return cards
 
 
 def card_grids(campaign: Campaign) -> list[Grid]:
-    """Return what the methods of the records are, one table for all."""
+    """Return the methods of the records in one table."""
     rows = []
     for one in campaign_cards(campaign):
-        card = one.card
-        said = (card.summary, card.paper or DASH, card.code or DASH) if card else ("a plug-in's", DASH, DASH)
-        rows.append((one.name, *said, ", ".join(map(str, one.versions))))
+        facts = ("a plug-in's", DASH, DASH)
+        if one.card:
+            facts = (one.card.summary, one.card.paper or DASH, one.card.code or DASH)
+        rows.append((one.name, *facts, ", ".join(map(str, one.versions))))
     header = ("method", "what it is", "paper", "code", "version")
     return [Grid("Methods", header, tuple(rows), ())] if rows else []
-
-
-def _method_card(
-    campaign: Campaign, name: str, card: MethodCard | None, records: Sequence[RunRecord]
-) -> Card:
-    versions = sorted({record.version for record in records})
-    return Card(
-        name,
-        card_anchor(name),
-        tuple(dict.fromkeys(campaign.shown(record.method) for record in records)),
-        card,
-        split_links(card.paper) if card else (),
-        split_links(card.code, repository=True) if card else (),
-        tuple(versions),
-        _option_rows(card, records),
-    )
 
 
 def _option_rows(
     card: MethodCard | None, records: Sequence[RunRecord]
 ) -> tuple[tuple[str, str, str, str], ...]:
     known = {option.name: option for option in card.options} if card else {}
+    values: dict[str, dict[str, None]] = {name: {} for name in known}
+    for record in records:
+        for name, value in record.options.items():
+            values.setdefault(name, {})[_value_text(value)] = None
     rows = []
-    for name in dict.fromkeys([*known, *(name for record in records for name in record.options)]):
-        values = dict.fromkeys(_value_text(r.options[name]) for r in records if name in r.options)
-        option = known.get(name)
-        default = _value_text(option.default) if option else DASH
-        rows.append((name, default, ", ".join(values) or DASH, option.help if option else ""))
+    for name, texts in values.items():
+        default, description = DASH, ""
+        if option := known.get(name):
+            default, description = _value_text(option.default), option.help
+        rows.append((name, default, ", ".join(texts) or DASH, description))
     return tuple(rows)
 
 
@@ -102,23 +97,19 @@ def _value_text(value: object) -> str:
 
 
 def split_links(text: str, *, repository: bool = False) -> Pieces:
-    """Split a text at the addresses in it; only ``http`` and ``https`` lead anywhere.
-
-    Args:
-        text: Of a card.
-        repository: True if it may begin with a repository of GitHub, as the cards of bench's own methods do.
+    """Split a card's text at its http(s) links; with ``repository`` it may begin with one of GitHub.
 
     >>> split_links("a/b 123", repository=True)
     (('a/b', 'https://github.com/a/b'), (' 123', ''))
     >>> split_links("see https://x.org/y. javascript:z")
     (('see ', ''), ('https://x.org/y', 'https://x.org/y'), ('. javascript:z', ''))
     """
-    found, rest = [], 0
+    pieces, rest = [], 0
     if repository and (named := _REPOSITORY.match(text)):
-        found.append((named[0], f"https://github.com/{named[0]}"))
+        pieces.append((named[0], f"https://github.com/{named[0]}"))
         rest = named.end()
     for address in _ADDRESS.finditer(text, rest):
-        found += [(text[rest : address.start()], ""), (address[0], address[0])]
+        pieces += [(text[rest : address.start()], ""), (address[0], address[0])]
         rest = address.end()
-    found.append((text[rest:], ""))
-    return tuple(piece for piece in found if piece[0])
+    pieces.append((text[rest:], ""))
+    return tuple(piece for piece in pieces if piece[0])

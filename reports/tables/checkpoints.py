@@ -1,4 +1,4 @@
-"""What choosing the checkpoint on the dev set is worth: the selected one's average against the last one's."""
+"""The worth of choosing the checkpoint on the dev set: the selected one's average against the last one's."""
 
 from __future__ import annotations
 
@@ -8,75 +8,56 @@ from statistics import fmean
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Value, format_difference, format_interval, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, finished_records, last_average
+from bench.reports.records import finished_records, last_average
 from bench.stats.correlations import rank_correlation
 from bench.stats.seed_pairs import paired_t
 
 _HEADER = ("method", "selected", "last", "selected - last", "95% interval", "unlike", "rank", "rank by last")
 _SIZES = (0.01, 0.02)
-"""What the notes count differences above, in the metric's unit."""
+"""Sizes of differences that the notes count, in the metric's unit."""
 Both = tuple[float, float]
 
 
 def checkpoint_grids(campaign: Campaign) -> list[Grid]:
-    """Return a table for every profile and suite with trained records that have both averages.
-
-    None of a report of last checkpoints alone.
-    """
-    if campaign.last:
-        return []
-    found = (_checkpoint_grid(campaign, records) for records in by_profile_and_suite(campaign.records))
-    return [grid for grid in found if grid is not None]
+    """Return a table for every profile and suite with trained records that have both averages."""
+    return [] if campaign.last else campaign.grids(_checkpoint_grid)
 
 
 def _checkpoint_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
-    runs = {method: _average_pairs(own) for method, own in by_method(finished_records(records)).items()}
-    means = {method: _mean_pair(both) for method, both in runs.items() if both}
-    if not means:
+    runs: dict[str, list[Both]] = {}
+    for record in finished_records(records):
+        selected, last = record.score("avg"), last_average(record)
+        if selected is not None and last is not None:
+            runs.setdefault(record.method, []).append((selected, last))
+    if not runs:
         return None
+    means = {method: tuple(map(fmean, zip(*pairs, strict=True))) for method, pairs in runs.items()}
     ranked = {method: mean for method, mean in means.items() if method not in campaign.apart}
-    ranks = [_rank_values({method: mean[side] for method, mean in ranked.items()}) for side in (0, 1)]
     order = sorted(means, key=lambda method: campaign.place(method, means[method][0]))
-    rows = [
-        _method_row(campaign.shown(m), runs[m], tuple(str(rank.get(m, DASH)) for rank in ranks))
-        for m in order
-    ]
-    notes = [*_grid_notes({m: runs[m] for m in ranked}, list(ranked.values())), *campaign.apart_note(order)]
-    title = (
-        f"Choice of checkpoint: {records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
-    )
-    return Grid(title, _HEADER, tuple(rows), tuple(notes))
+    rows = []
+    for method in order:
+        ranks = [DASH, DASH]
+        if method in ranked:  # equal means share the first of their ranks
+            better = [[mean[i] > means[method][i] for mean in ranked.values()] for i in (0, 1)]
+            ranks = [str(1 + sum(side)) for side in better]
+        rows.append((campaign.shown(method), *_method_cells(runs[method]), *ranks))
+    pairs = [pair for method in ranked for pair in runs[method]]
+    notes = [*_grid_notes(pairs, list(ranked.values())), *campaign.apart_note(order)]
+    return Grid(campaign.title("Choice of checkpoint", records), _HEADER, tuple(rows), tuple(notes))
 
 
-def _average_pairs(runs: Sequence[RunRecord]) -> list[Both]:
-    """Both averages of each run that has them."""
-    found = ((run.score("avg"), last_average(run)) for run in runs)
-    return [(selected, last) for selected, last in found if selected is not None and last is not None]
-
-
-def _mean_pair(both: Sequence[Both]) -> Both:
-    selected, last = zip(*both, strict=True)
-    return fmean(selected), fmean(last)
-
-
-def _rank_values(values: dict[str, float]) -> dict[str, int]:
-    """1 for the best; equal ones share the first of their ranks."""
-    return {method: 1 + sum(other > own for other in values.values()) for method, own in values.items()}
-
-
-def _method_row(name: str, both: Sequence[Both], ranks: tuple[str, ...]) -> tuple[Value, ...]:
-    selected, last = zip(*both, strict=True)
-    unlike = sum(a != b for a, b in both)
+def _method_cells(pairs: Sequence[Both]) -> tuple[Value, ...]:
+    selected, last = zip(*pairs, strict=True)
+    unlike = sum(a != b for a, b in pairs)
     ends = DASH
-    if len(both) > 1:
-        found = paired_t(selected, last)
-        ends = format_interval(found.low, found.high)
+    if len(pairs) > 1:
+        test = paired_t(selected, last)
+        ends = format_interval(test.low, test.high)
     difference = format_difference(fmean(selected) - fmean(last))
-    cells = (summarise_values(selected), summarise_values(last), difference, ends, f"{unlike} of {len(both)}")
-    return (name, *cells, *ranks)
+    return summarise_values(selected), summarise_values(last), difference, ends, f"{unlike} of {len(pairs)}"
 
 
-def _grid_notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
+def _grid_notes(pairs: Sequence[Both], means: Sequence[Sequence[float]]) -> list[str]:
     notes = [
         "selected: the checkpoint with the best dev score, on which all other tables rest; last: the end of "
         "the training (--checkpoint last makes the other tables of it). Mean and standard deviation over "
@@ -88,15 +69,16 @@ def _grid_notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]
     ]
     if not means:
         return notes
-    apart = [abs(a - b) for both in runs.values() for a, b in both]
-    above = ", ".join(f"by more than {SCALE * size:g} in {_share_above(apart, size)}" for size in _SIZES)
-    notes.append(f"Of {len(apart)} runs the averages differ in {_share_above(apart, 0)}, {above} (points).")
+    distances = [abs(a - b) for a, b in pairs]
+    shares = ", ".join(f"by more than {SCALE * size:g} in {_share_above(distances, size)}" for size in _SIZES)
+    differ = f"the averages differ in {_share_above(distances, 0)}"
+    notes.append(f"Of {len(distances)} runs {differ}, {shares} (points).")
     selected, last = zip(*means, strict=True)
-    found = rank_correlation(selected, last)
-    if found.rho is not None:
-        notes.append(f"Order of the {found.n} methods by both: rho = {found.rho:+.2f}.")
+    order = rank_correlation(selected, last)
+    if order.rho is not None:
+        notes.append(f"Order of the {order.n} methods by both: rho = {order.rho:+.2f}.")
     return notes
 
 
-def _share_above(apart: Sequence[float], size: float) -> str:
-    return f"{100 * fmean(x > size for x in apart):.0f}%"
+def _share_above(distances: Sequence[float], size: float) -> str:
+    return f"{100 * fmean(x > size for x in distances):.0f}%"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
+from typing import Any
 
 from bench.comparison.comparison import Comparison
 from bench.comparison.evidence import CheckpointPair
@@ -25,29 +27,29 @@ LOWEST = "exact p (lowest possible)"
 """Heading of an exact test's p, with the smallest p that so many seeds can give in parentheses."""
 FITTING = "corrected"
 """Heading of intervals at the level that agrees with the corrected p beside them."""
+TestsByTask = Mapping[str, CorrelationTest | McNemarTest | None]
 
 
 def comparison_grid(c: Comparison) -> Grid:
-    """The table of tasks; seeds and items have columns of their own, a corrected p stands by its test."""
+    """Return the table of tasks, with columns for seeds and for items."""
     items, of_items = c.item_level, c.seed_level is None
-    single = items.checkpoints[0] if items and of_items and len(items.checkpoints) == 1 else None
-    tests = _checkpoint_tests(single) if single else {}
+    corrected = of_items and _is_corrected(c)
+    tests: dict[str, TestsByTask] = {}
     header = ["task", "A", "B", "A - B", *_seed_header(c)]
-    header += [_interval_heading(c, "items", of_items), "p items"] if items else []
-    header += ["p corrected"] if items and of_items and _is_corrected(c) else []
+    if items:
+        header += [_interval_heading(c, "items", of_items), "p items", *["p corrected"] * corrected]
+        tests = _checkpoint_tests(items.checkpoints[0]) if of_items and len(items.checkpoints) == 1 else {}
     rows = []
     for task, (a, b) in c.means.items():
         row = [task, f"{SCALE * a:.2f}", f"{SCALE * b:.2f}", format_points(a - b), *_seed_cells(c, task)]
         if items:
-            d, own = items.tasks[task], _find_correction(c, task) if of_items else None
-            row += [_interval_text(own, (d.low, d.high)), format_p_value(d.p)]
-            row += [format_p_value(own.p) if own else DASH] if of_items and _is_corrected(c) else []
-        row += [_test_p(by_task.get(task)) for by_task in tests.values()]
-        rows.append(tuple(row))
-    sides = (
-        f"{name} = {label} ({format_seeds(s)})"
-        for name, label, s in zip("AB", (c.first, c.second), c.seeds, strict=True)
-    )
+            test, correction = items.tasks[task], _find_correction(c, task) if of_items else None
+            row += [_interval_text(correction, (test.low, test.high)), format_p_value(test.p)]
+            row += [_p_text(correction)] * corrected
+        rows.append((*row, *(_p_text(by_task.get(task)) for by_task in tests.values())))
+    sides = []
+    for name, label, seeds in zip("AB", (c.first, c.second), c.seeds, strict=True):
+        sides.append(f"{name} = {label} ({format_seeds(seeds)})")
     title = f"{c.profile}, suite {c.suite}: {', '.join(sides)}"
     return Grid(title, (*header, *tests), tuple(rows), ())
 
@@ -55,102 +57,93 @@ def comparison_grid(c: Comparison) -> Grid:
 def _seed_header(c: Comparison) -> list[str]:
     if c.seed_level is None:
         return []
-    exact = [LOWEST] if c.seed_level.exact else []
-    return [_interval_heading(c, "seeds", True), "p", *exact, *(["p corrected"] if _is_corrected(c) else [])]
+    exact, corrected = [LOWEST] * bool(c.seed_level.exact), ["p corrected"] * _is_corrected(c)
+    return [_interval_heading(c, "seeds", True), "p", *exact, *corrected]
 
 
 def _seed_cells(c: Comparison, task: str) -> list[str]:
-    """Interval and p of the t test, the exact test's p, and the p after correction of the one asked for."""
+    """Interval and p of the t test, the exact test's p, and the corrected p of the requested test."""
     if c.seed_level is None:
         return []
-    d, own = c.seed_level.tasks[task], _find_correction(c, task)
-    cells = [_interval_text(own, (d.low, d.high) if d.df is not None else None), format_p_value(d.p)]
+    test, correction = c.seed_level.tasks[task], _find_correction(c, task)
+    ends = (test.low, test.high) if test.df is not None else None
+    cells = [_interval_text(correction, ends), format_p_value(test.p)]
     if exact := c.seed_level.exact.get(task):
         cells.append(f"{format_p_value(exact.p)} ({format_p_value(exact.minimum_p)})")
-    return [*cells, format_p_value(own.p) if own else DASH] if _is_corrected(c) else cells
+    return [*cells, *[_p_text(correction)] * _is_corrected(c)]
 
 
 def _is_corrected(c: Comparison) -> bool:
     return bool(c.corrected_tasks) or c.corrected is not None
 
 
-def _interval_heading(c: Comparison, what: str, own: bool) -> str:
-    return f"{what}, {FITTING}" if own and _is_corrected(c) else f"{what} {format_percent(c.level)}"
+def _interval_heading(c: Comparison, level: str, own: bool) -> str:
+    return f"{level}, {FITTING}" if own and _is_corrected(c) else f"{level} {format_percent(c.level)}"
 
 
 def _find_correction(c: Comparison, task: str) -> Corrected | None:
     """A task among the tasks; the average, and the only task of a suite, among the comparisons."""
     if task != AVERAGE and c.corrected_tasks:
         return c.corrected_tasks.get(task)
-    found = c.of("items" if c.seed_level is None else "seeds")
-    return found.corrected if found else None
+    finding = c.of("items" if c.seed_level is None else "seeds")
+    return finding.corrected if finding else None
 
 
-def _interval_text(own: Corrected | None, ends: tuple[float, float] | None) -> str:
-    shown = own.interval if own else ends
-    return format_difference_interval(*shown) if shown else DASH
+def _interval_text(correction: Corrected | None, ends: tuple[float, float] | None) -> str:
+    interval = correction.interval if correction else ends
+    return format_difference_interval(*interval) if interval else DASH
+
+
+def _p_text(test: Corrected | CorrelationTest | McNemarTest | None) -> str:
+    return DASH if test is None else format_p_value(test.p)
 
 
 def published_differences(a: Group, b: Group) -> dict[str, float]:
     """Return published differences a - b of the average in the metric's unit, by their source.
 
     Of rows of one table whose backbone, evaluation data and training text are those of the two methods.
-
-    Args:
-        a: One side.
-        b: The other.
     """
-    rows = [
-        [line for line in published_lines(group.runs[0].record) if matches_setup(group.runs[0].record, line)]
-        for group in (a, b)
-    ]
-    return {
-        one.first.source: (float(one.figures[AVERAGE].text) - float(other.figures[AVERAGE].text)) / SCALE
-        for one in rows[0]
-        for other in rows[1]
-        if one.first.source == other.first.source and AVERAGE in one.figures and AVERAGE in other.figures
-    }
+    sides = []
+    for record in (a.runs[0].record, b.runs[0].record):
+        lines = (line for line in published_lines(record) if matches_setup(record, line))
+        sides.append([line for line in lines if AVERAGE in line.figures])
+    differences = {}
+    for one, other in product(*sides):
+        if one.first.source == other.first.source:
+            values = float(one.figures[AVERAGE].text) - float(other.figures[AVERAGE].text)
+            differences[one.first.source] = values / SCALE
+    return differences
 
 
 def checkpoint_grid(c: Comparison) -> Grid | None:
-    """Checkpoint by checkpoint, with the number of tasks that each test of the items calls different."""
+    """Return the tests of the items by checkpoint, with the number of tasks that each calls different."""
     items = c.item_level
     if items is None or len(items.checkpoints) < 2:
         return None
     alpha = 1 - c.level
     rows = []
     for pair in items.checkpoints:
-        d = pair.tasks["avg"]
-        names = [task for task in pair.tasks if task != "avg"]
-        rows.append(
-            (
-                " and ".join(dict.fromkeys("none" if seed is None else str(seed) for seed in pair.seeds)),
-                format_points(d.difference),
-                format_difference_interval(d.low, d.high),
-                f"{format_p_value(d.p)} ({format_p_value(d.minimum_p)})",
-                str(sum(pair.tasks[task].p <= alpha for task in names)),
-                *(
-                    str(sum(test is not None and test.p <= alpha for test in by_task.values()))
-                    for by_task in _checkpoint_tests(pair).values()
-                ),
-            )
-        )
-    tests = ("bootstrap", *_checkpoint_tests(items.checkpoints[0]))
+        bootstrap = {task: test for task, test in pair.tasks.items() if task != AVERAGE}
+        tests: dict[str, Mapping[str, Any]] = {"bootstrap": bootstrap, **_checkpoint_tests(pair)}
+        counts = []
+        for by_task in tests.values():
+            counts.append(str(sum(test is not None and test.p <= alpha for test in by_task.values())))
+        average = pair.tasks[AVERAGE]
+        seeds = " and ".join(dict.fromkeys("none" if seed is None else str(seed) for seed in pair.seeds))
+        ends = format_difference_interval(average.low, average.high)
+        p = f"{format_p_value(average.p)} ({format_p_value(average.minimum_p)})"
+        rows.append((seeds, format_points(average.difference), ends, p, *counts))
     header = ("seeds", "A - B", f"items {format_percent(c.level)}", "p (lowest possible)", *tests)
     counted = ("column counts", "two columns count", "three columns count")[len(tests) - 1]
     title = f"Checkpoint by checkpoint, on these items alone; the last {counted} the tasks "
-    return Grid(f"{title}(of {len(names)}) with p <= {alpha:.2g}", header, tuple(rows), ())
+    return Grid(f"{title}(of {len(pair.tasks) - 1}) with p <= {alpha:.2g}", header, tuple(rows), ())
 
 
-def _checkpoint_tests(pair: CheckpointPair) -> dict[str, Mapping[str, CorrelationTest | McNemarTest | None]]:
-    """The tests of a suite's checkpoints, by the heading of their column; none where there are none."""
-    known: tuple[tuple[str, Mapping[str, CorrelationTest | McNemarTest | None]], ...] = (
-        ("Williams", pair.williams),
-        ("Steiger", pair.steiger),
-        ("McNemar", pair.mcnemar),
-    )
-    return {name: by_task for name, by_task in known if by_task}
-
-
-def _test_p(test: CorrelationTest | McNemarTest | None) -> str:
-    return DASH if test is None else format_p_value(test.p)
+def _checkpoint_tests(pair: CheckpointPair) -> dict[str, TestsByTask]:
+    """The tests of a suite's checkpoints, by the heading of their column."""
+    tests: dict[str, TestsByTask] = {
+        "Williams": pair.williams,
+        "Steiger": pair.steiger,
+        "McNemar": pair.mcnemar,
+    }
+    return {name: by_task for name, by_task in tests.items() if by_task}

@@ -1,4 +1,4 @@
-"""What the modified losses gain over their originals (gradient paradigm, Tables 3 and 4)."""
+"""Gains of the modified losses over their originals (gradient paradigm, Tables 3 and 4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, Quoted, Value, format_difference, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, task_list, task_scores
+from bench.reports.records import by_method, task_list, task_scores
 from bench.reports.tables.pairwise_tests import describe_tests, run_pairwise_tests
 from bench.reports.tables.published_figures import GREY
 from bench.reports.tables.suite_tables import TASK_NAMES
@@ -19,33 +19,30 @@ _BACKBONES = ("bert-base", "roberta-base")
 
 def gain_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite with such a pair."""
-    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _gain_grid(group, campaign))]
+    return campaign.grids(_gain_grid)
 
 
-def _gain_grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
-    runs, tasks, standing = by_method(records), task_list(records), run_pairwise_tests(campaign, records)
+def _gain_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+    runs, tasks, ranking = by_method(records), task_list(records), run_pairwise_tests(campaign, records).of()
     printed = {(line.first.method, line.first.backbone): line for line in published_rows(records[0].suite)}
     rows: list[tuple[Value, ...]] = []
     for loss in LOSSES:
         gains = _mean_gains(runs.get(loss, []), runs.get(f"m_{loss}", []), tasks)
         if gains is None:
             continue
-        pair = f"m_{loss}", loss
-        found = standing.of().pair(*pair)
-        p = DASH if found.adjusted is None else f"{found.adjusted:.4f}"
-        rows.append(
-            (" - ".join(map(campaign.shown, pair)), *gains[:-1], f"{gains[-1]}{'*' * found.differs}", p)
-        )
+        names = f"m_{loss}", loss
+        pair = ranking.pair(*names)
+        p = DASH if pair.adjusted is None else f"{pair.adjusted:.4f}"
+        average = f"{gains[-1]}{'*' * pair.differs}"
+        rows.append((" - ".join(map(campaign.shown, names)), *gains[:-1], average, p))
         for backbone in _BACKBONES:
             if line := printed.get((f"m_{loss}", backbone)):
                 rows.append((f"published, {backbone}", *(_printed_gain(line, task) for task in tasks), DASH))
     if not rows:
         return None
-    where = f"{records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
-    title = f"Gains of the modified losses: {where}"
     header = ("gain", *(TASK_NAMES.get(task, task) for task in tasks), "p corrected")
     notes = ["Points, means over seeds.", GREY]
-    if (ranking := standing.of()).methods:
+    if ranking.methods:
         notes[1:1] = [
             f"*: the average differs, p <= 0.05 by {describe_tests(ranking)}.",
             "p corrected: of the average, among all these pairs. A pair that was chosen before any score was "
@@ -55,16 +52,20 @@ def _gain_grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
         notes.append(
             "Gradient paradigm, Tables 3 to 5: the Barlow Twins and VICReg rows may have been exchanged."
         )
-    return Grid(title, header, tuple(rows), tuple(notes))
+    return Grid(campaign.title("Gains of the modified losses", records), header, tuple(rows), tuple(notes))
 
 
 def _mean_gains(
     before: Sequence[RunRecord], after: Sequence[RunRecord], tasks: Sequence[str]
 ) -> list[str] | None:
     """Differences of the means by task; None where a mean is missing."""
-    means = [[summarise_values(task_scores(runs, task)).mean for task in tasks] for runs in (before, after)]
-    gains = [format_difference(b - a) for a, b in zip(*means, strict=True) if a is not None and b is not None]
-    return gains if len(gains) == len(tasks) else None
+    gains = []
+    for task in tasks:
+        first, second = (summarise_values(task_scores(runs, task)).mean for runs in (before, after))
+        if first is None or second is None:
+            return None
+        gains.append(format_difference(second - first))
+    return gains
 
 
 def _printed_gain(line: PublishedRow, task: str) -> Quoted | str:

@@ -31,7 +31,7 @@ from bench.reports.records import (
     finished_records,
     is_ranked,
     main_metric,
-    missing_score_notes,
+    record_notes,
     task_list,
 )
 from bench.reports.tables.pairwise_tests import (
@@ -65,21 +65,21 @@ OF_COLUMNS = ("group:", "Methods that share none", "rank:")
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """One method: its cells by task, what its training took, and what is missing and why.
+    """One method.
 
     Args:
         method: Method id.
         cells: By task, "avg" among them.
-        failed: Seeds that failed, or whose records can't be read.
-        sentences: Training sentences seen by one run, all stages; None for a method that doesn't train.
-        cpu_seconds: CPU seconds its training took, mean over the seeds.
+        failed: Seeds that failed, or have unreadable records.
+        sentences: Training sentences seen by one run, all stages; None for an untrained method.
+        cpu_seconds: CPU seconds of its training, mean over the seeds.
         reasons: Why seeds failed.
         ranked: False below the ranked rows, see :func:`bench.reports.records.is_ranked`.
-        group: What kind of encoder it is, see :func:`group_of`.
-        unreadable: Why records of seeds can't be read.
+        group: See :func:`bench.reports.records.encoder_group`.
+        unreadable: Why records of seeds are unreadable.
         has_seeds: False for a deterministic method.
-        rank: The ranks that it may have, first and last; None where nothing can be tested.
-        letters: Its groups; empty where nothing can be tested.
+        rank: First and last rank of its confidence set; None without tests.
+        letters: Its groups; empty without tests.
     """
 
     method: str
@@ -102,33 +102,32 @@ class LeaderboardRow:
 
     @property
     def seeds(self) -> str:
-        """Seeds that finished, of how many where some failed; a dash for a method without seeds."""
+        """Finished seeds, of how many if some failed; a dash for a method without seeds."""
         if not (self.has_seeds or self.failed):
             return DASH
         return f"{self.finished} of {self.finished + self.failed}" if self.failed else str(self.finished)
 
     @property
     def rank_text(self) -> str:
-        """The ranks that it may have as they are printed."""
+        """Printed ranks."""
         if self.rank is None:
             return DASH
         return "-".join(map(str, dict.fromkeys(self.rank)))
 
     @property
     def sentences_text(self) -> str:
-        """Training sentences as they are printed."""
+        """Printed training sentences."""
         return DASH if self.sentences is None else f"{self.sentences:,}"
 
     @property
     def seconds_text(self) -> str:
-        """CPU seconds as they are printed."""
+        """Printed CPU seconds."""
         return DASH if self.cpu_seconds is None else f"{self.cpu_seconds:.0f}"
 
     @property
-    def average(self) -> float:
-        """Value to sort by: the average's mean, or below everything if there is none."""
-        mean = self.cells["avg"].mean
-        return float("-inf") if mean is None else mean
+    def average(self) -> float | None:
+        """The average's mean."""
+        return self.cells["avg"].mean
 
 
 @dataclass(frozen=True)
@@ -142,8 +141,8 @@ class Leaderboard:
         tasks: Names, "avg" the last.
         rows: The best average first.
         notes: Lines below it.
-        bold: What bold means here, or that nothing is.
-        tests: By which tests methods are told apart; empty where none could be tested.
+        bold: Caption of bold cells, or of their absence.
+        tests: Description of the tests between methods, or "".
     """
 
     campaign: str
@@ -157,44 +156,41 @@ class Leaderboard:
 
     @property
     def caption(self) -> str:
-        """What bold means, with the tests behind it."""
+        """Caption of bold cells, with their tests."""
         return f"{self.bold.rstrip('.')}, p > 0.05 by {self.tests}." if self.tests else self.bold
 
 
 def leaderboard_grids(campaign: Campaign) -> list[Grid]:
-    """Return the leaderboard of every profile and suite, as it is printed."""
+    """Return the printed leaderboard of every profile and suite."""
     return [_leaderboard_grid(table) for table in all_leaderboards(campaign)]
 
 
 def all_leaderboards(campaign: Campaign) -> list[Leaderboard]:
     """Return a table for every profile and suite, best average first."""
-    tables = (make_leaderboard(campaign, records) for records in by_profile_and_suite(campaign.records))
-    return [
-        replace(table, rows=tuple(replace(row, method=campaign.shown(row.method)) for row in table.rows))
-        for table in tables
-    ]
+    tables = []
+    for records in by_profile_and_suite(campaign.records):
+        table = make_leaderboard(campaign, records)
+        rows = tuple(replace(row, method=campaign.shown(row.method)) for row in table.rows)
+        tables.append(replace(table, rows=rows))
+    return tables
 
 
 def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leaderboard:
     """Return the table of the records of one profile and suite; its rows have the ids of the methods."""
-    tasks = task_list(records)
-    rows = [
-        _method_row(method, group, tasks, supervised=campaign.rank_supervised)
-        for method, group in by_method(records).items()
-    ]
+    tasks, supervised = task_list(records), campaign.rank_supervised
+    rows = [_method_row(m, runs, tasks, supervised=supervised) for m, runs in by_method(records).items()]
     rows.sort(
         key=lambda row: (not row.ranked and not campaign.given, *campaign.place(row.method, row.average))
     )
-    found, ranked = run_pairwise_tests(campaign, records), {row.method for row in rows if row.ranked}
-    rankings = {task: found.of(task).among(ranked) for task in tasks}
+    pairwise, ranked = run_pairwise_tests(campaign, records), {row.method for row in rows if row.ranked}
+    rankings = {task: pairwise.of(task).among(ranked) for task in tasks}
     average = rankings["avg"]
-    signs, said = baseline_daggers(
-        average, campaign.baseline, campaign.shown, _unranked_reasons(campaign, rows)
-    )
+    reasons = _unranked_reasons(campaign, rows)
+    signs, dagger_notes = baseline_daggers(average, campaign.baseline, campaign.shown, reasons)
     rows = [_mark_row(row, rows, rankings, signs.get(row.method, "")) for row in rows]
-    told = (
-        *ranking_notes(average, uneven_seed_notes(found), campaign.shown),
-        *said,
+    setup_notes = (
+        *ranking_notes(average, uneven_seed_notes(pairwise), campaign.shown),
+        *dagger_notes,
         *setting_notes(records, campaign.shown),
         *budget_notes(records, campaign.shown),
         *text_notes(records, campaign.shown),
@@ -204,7 +200,7 @@ def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leader
         *_selection_note(campaign, records),
         *campaign.apart_note(row.method for row in rows),
     )
-    notes = _table_notes(campaign, records, rows, told)
+    notes = _table_notes(campaign, records, rows, setup_notes)
     tests = describe_tests(average) if average.methods else ""
     bold = _bold_caption(rows, rankings)
     place = (campaign.name, records[0].profile, records[0].suite)
@@ -212,7 +208,7 @@ def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leader
 
 
 def _bold_caption(rows: Sequence[LeaderboardRow], rankings: Mapping[str, Ranking]) -> str:
-    """What bold means in a table, that nothing is, or nothing."""
+    """Caption of bold cells, or of their absence, or ""."""
     marked = any(cell.mark for row in rows for cell in row.cells.values())
     if marked:
         return f"{BOLD}." if rankings["avg"].methods else CAPTION
@@ -225,8 +221,8 @@ def _mark_row(
 ) -> LeaderboardRow:
     """The row with its marks, rank and groups among the ranked ones.
 
-    Bold is the first group of a column, if not all are in it, and if nothing above it can't be tested. Where
-    no methods can be tested, the best and the second by their numbers are marked.
+    Bold is the first group of a column (:func:`_first_group`). Without tests, the best and the second
+    numbers are marked.
     """
     if not row.ranked:
         return row
@@ -242,7 +238,7 @@ def _mark_row(
 
 
 def _first_group(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[str, ...]:
-    """The first group of a column, if tests set it apart: from the next method, and none is shown better."""
+    """The first group of a column, if tests separate it from the next method, and no method is better."""
     first = ranking.first
     if not first or len(first) == len(ranking.methods):
         return ()
@@ -256,39 +252,37 @@ def _method_row(
     method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, supervised: bool
 ) -> LeaderboardRow:
     metric = main_metric(records)
-    cells = {
-        task: summarise_values([record.score(task, metric=metric) for record in records]) for task in tasks
-    }
+    cells = {}
+    for task in tasks:
+        cells[task] = summarise_values([record.score(task, metric=metric) for record in records])
     reasons, unreadable = failure_reasons(records), failure_reasons(records, UNREADABLE)
-    trained = [record for record in records if record.training.get("stages")]
-    seen, seconds = list(map(count_training_sentences, trained)), list(map(sum_training_seconds, trained))
-    return LeaderboardRow(
+    row = LeaderboardRow(
         method,
         cells,
-        len(reasons) + len(unreadable),
-        round(fmean(seen)) if seen else None,
-        fmean(seconds) if seconds else None,
-        reasons,
-        all(is_ranked(record, supervised=supervised) for record in records),
-        encoder_group(next(iter(finished_records(records)), records[0])),
-        unreadable,
-        any(record.seed is not None for record in records),
+        failed=len(reasons) + len(unreadable),
+        reasons=reasons,
+        ranked=all(is_ranked(record, supervised=supervised) for record in records),
+        group=encoder_group(next(iter(finished_records(records)), records[0])),
+        unreadable=unreadable,
+        has_seeds={record.seed for record in records} != {None},
     )
+    trained = [record for record in records if record.training.get("stages")]
+    if not trained:
+        return row
+    sentences, seconds = map(count_training_sentences, trained), map(sum_training_seconds, trained)
+    return replace(row, sentences=round(fmean(sentences)), cpu_seconds=fmean(seconds))
 
 
 def _unranked_reasons(campaign: Campaign, rows: Sequence[LeaderboardRow]) -> dict[str, str]:
     """Why methods with finished runs are not ranked, by method."""
-    supervised = "it is supervised (--rank-supervised ranks it)"
     copies = "its training had the mini grammar's own paraphrases"
-    return {
-        row.method: supervised if row.method in campaign.apart else copies
-        for row in rows
-        if row.finished and not row.ranked
-    }
+    reasons = {row.method: copies for row in rows if row.finished and not row.ranked}
+    supervised = "it is supervised (--rank-supervised ranks it)"
+    return reasons | dict.fromkeys(campaign.apart.intersection(reasons), supervised)
 
 
 def _selection_note(campaign: Campaign, records: Sequence[RunRecord]) -> list[str]:
-    """Say of how many methods these were chosen: the correction is over those that were."""
+    """A note on the number of chosen methods, over which the correction is."""
     count = len({record.method for record in records})
     known = campaign.known_by.get((records[0].profile, records[0].suite), count)
     if not campaign.known or count == known:
@@ -297,45 +291,42 @@ def _selection_note(campaign: Campaign, records: Sequence[RunRecord]) -> list[st
 
 
 def _table_notes(
-    campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[LeaderboardRow], said: Sequence[str]
+    campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[LeaderboardRow], setup: Sequence[str]
 ) -> tuple[str, ...]:
     metric = main_metric(records)
     rule = "rounded scores, as SimCSE averages" if campaign.rounded else "unrounded scores"
-    said_as = f"{metric} x 100".capitalize()
+    scores = f"{metric} x 100".capitalize()
     if any("mteb" in record.provenance for record in records):
-        said_as += ", as mteb computes it"
+        scores += ", as mteb computes it"
     elif metric == "spearman":
-        said_as += ", all pairs of a task in one correlation"
-    notes = [f"{said_as}; avg is the mean of the {rule}."]
+        scores += ", all pairs of a task in one correlation"
+    notes = [f"{scores}; avg is the mean of the {rule}."]
     counts = sorted({cell.n for row in rows for cell in row.cells.values() if cell.n > 1})
     if counts:
         notes.append(f"{OVER_SEEDS} {'/'.join(map(str, counts))} seeds.")
-    notes += said
-    notes += required_notes(campaign, records, rows)
-    notes += [line for row in rows for line in missing_score_notes(row.reasons, row.unreadable)]
+    notes += [*setup, *required_notes(campaign, records, rows)]
+    for row in rows:
+        notes += [f"Failed: {reason}" for reason in row.reasons]
+        notes += [f"Unreadable: {reason}" for reason in row.unreadable]
     return tuple(notes)
 
 
 def required_notes(
     campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[LeaderboardRow]
 ) -> list[str]:
-    """Return what every table of these records must say: missing tasks, other data, notes of the records."""
-    said = [
-        f"{campaign.shown(row.method)} has no {', '.join(lacking)}."
-        for row in rows
-        if row.average > float("-inf")
-        and (lacking := [task for task, cell in row.cells.items() if cell.mean is None])
-    ]
+    """Return the notes of every table of these records: missing tasks, other data, notes of the records."""
+    notes = []
+    for row in rows:
+        lacking = [task for task, cell in row.cells.items() if cell.mean is None]
+        if lacking and row.average is not None:
+            notes.append(f"{campaign.shown(row.method)} has no {', '.join(lacking)}.")
     odd = sorted({task for r in records for task, facts in r.tasks.items() if not facts["reference"]})
     if odd:
-        said.append(f"Not the reference data: {', '.join(odd)}.")
-    said += selection_notes(records, campaign.shown)
-    said += dev_notes(records)
-    return [*said, *dict.fromkeys(note for record in records for note in record.notes)]
+        notes.append(f"Not the reference data: {', '.join(odd)}.")
+    return [*notes, *selection_notes(records, campaign.shown), *dev_notes(records), *record_notes(records)]
 
 
 def _leaderboard_grid(table: Leaderboard) -> Grid:
-    """What a leaderboard prints."""
     trains = any(row.sentences is not None for row in table.rows)
     header = ["method", "seeds", *table.tasks, "sd", *["rank", "group"] * bool(table.tests)]
     header += ["sentences", "cpu s"] * trains

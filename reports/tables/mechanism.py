@@ -1,4 +1,4 @@
-"""How what is probed goes with the score over a campaign's methods."""
+"""Correlations of probed quantities with the score over a campaign's methods."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from bench.reports.tables.relation import (
     QUANTITIES,
     Relation,
     RelationPoint,
+    RelationWords,
     correlate_quantities,
+    relation_grid,
     trained_stages,
 )
-from bench.reports.tables.relation_grid import RelationWords, relation_grid
 
 WORDS = RelationWords(
     "methods",
@@ -31,12 +32,11 @@ def mechanism_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite whose records have probes."""
     grids = []
     for records in by_profile_and_suite(campaign.records):
-        if found := score_relations(campaign, records):
-            on = describe_sentences(
-                next(record.probes for record in finished_records(records) if record.probes)
-            )
-            title = f"Mechanism: {on}; {records[0].suite}, profile {records[0].profile}"
-            grids.append(relation_grid(title, found, WORDS))
+        if relations := score_relations(campaign, records):
+            probes = next(record.probes for record in finished_records(records) if record.probes)
+            sentences = describe_sentences(probes)
+            title = f"Mechanism: {sentences}; {records[0].suite}, profile {records[0].profile}"
+            grids.append(relation_grid(title, relations, WORDS))
     return grids
 
 
@@ -47,34 +47,24 @@ def all_relations(campaign: Campaign) -> list[Relation]:
 
 
 def score_relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation]:
-    """Correlate what is probed with the average over methods, each the mean of its seeds that have probes.
+    """Correlate probed quantities with the average over methods, each the mean of its probed seeds.
 
-    Supervised methods are left out unless the campaign ranks them among the others. Last checkpoints weren't
-    probed.
-
-    Args:
-        campaign: The campaign.
-        records: Its records of one profile and suite.
-
-    Returns:
-        A relation for every quantity that was probed; none where no record has probes.
-
-    Raises:
-        NotComparableError: probes of different sentences.
+    Supervised methods are left out unless the campaign ranks them. Last checkpoints have no probes. Raises
+    NotComparableError for probes of different sentences.
     """
-    there = [] if campaign.last else finished_records(records)
-    found = probed_runs(there, campaign.shown)
-    check_same_sentences(found)
-    points = [_method_point(campaign, method, runs) for method, runs in by_method(there).items()]
-    probed = {name for one in found for name in one.probes}
-    return correlate_quantities(points, probed, records[0].profile, records[0].suite)
+    done = [] if campaign.last else finished_records(records)
+    runs = probed_runs(done, campaign.shown)
+    check_same_sentences(runs)
+    points = [_method_point(campaign, method, group) for method, group in by_method(done).items()]
+    probes = {name for run in runs for name in run.probes}
+    return correlate_quantities(points, probes, records[0].profile, records[0].suite)
 
 
 def _method_point(campaign: Campaign, method: str, runs: Sequence[RunRecord]) -> RelationPoint:
     shown, probed = campaign.shown(method), [run for run in runs if run.probes]
     stages = trained_stages(probed)
-    why = "it learned from labels" if method in campaign.apart else "" if probed else "it has no probes"
-    if why:
+    if method in campaign.apart or not probed:
+        why = "it learned from labels" if method in campaign.apart else "it has no probes"
         return RelationPoint(shown, shown, None, {}, {one.heading: why for one in QUANTITIES}, stages)
     values: dict[str, float] = {}
     lacks: dict[str, str] = {}

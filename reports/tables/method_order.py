@@ -8,7 +8,6 @@ from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.comparison.selection import group_by
 from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord, safe_name
 from bench.render.grid import SCALE, Quoted, ScoreCell, summarise_values
@@ -29,26 +28,29 @@ if TYPE_CHECKING:
     from bench.stats.ranks import Ranking
 
 LEAST = 4
-"""Methods that two settings must have in common: the interval of a correlation takes as many."""
+"""Methods that two settings must share, as the interval of a correlation needs so many."""
 BACKBONES = ("bert-base", "roberta-base")
-"""Those on which the papers print the STS average."""
+"""Backbones for which the papers print the STS average."""
 _DIGITS = 10  # of a score: means that differ by rounding alone are equal
+SUPERVISED = "supervised (--rank-supervised takes them in)"
+PARAPHRASED = "trained on the made-up world's own paraphrases"
+NOT_OURS = "a model that isn't the profile's, the same in every setting"
 
 
 @dataclass(frozen=True)
 class OrderSetting:
-    """What orders methods.
+    """A setting that orders methods.
 
     Args:
         name: Profile and suite, or "published" and the backbone.
         file: The same for the name of a file.
-        cells: What is shown of each method, by its id; of a published one by the name on BERT-base.
+        cells: Printed average of each method, by its id; of a published one by the name on BERT-base.
         names: Ids by the name that papers print on BERT-base, one a name; of a published one empty.
         variants: Further ids that papers would print under such a name, by the name.
-        ranking: Which of its methods are told apart; None for a published one: its figures have no seeds.
-        records: Its records, none for a published one.
-        left_out: Why methods of its records aren't here, by id.
-        remarks: Of a published setting what is doubtful about a figure, by its name.
+        ranking: Tests between its methods; None for a published one: its figures have no seeds.
+        records: Its records; of a published one empty.
+        left_out: Why methods of its records are missing, by id.
+        remarks: Of a published setting the doubts about a figure, by its name.
     """
 
     name: str
@@ -67,13 +69,13 @@ class OrderSetting:
         return self.ranking is None
 
     def score(self, method: str) -> float:
-        """The average, in the metric's unit."""
+        """Return the average, in the metric's unit."""
         cell = self.cells[method]
         value = float(cell.text) / SCALE if isinstance(cell, Quoted) else cell.mean
         return round(value or 0.0, _DIGITS)
 
     def order(self, a: str, b: str) -> int:
-        """1 where a is better than b, -1 where it is worse, 0 where the two aren't told apart."""
+        """Return 1 if a is better than b, -1 if it is worse, 0 if the tests separate neither."""
         if self.ranking is None:
             return (self.score(a) > self.score(b)) - (self.score(a) < self.score(b))
         pair = self.ranking.pair(a, b)
@@ -83,19 +85,13 @@ class OrderSetting:
 
     @property
     def tells_apart(self) -> bool:
-        """False where nothing could be tested."""
+        """False without tests."""
         return self.ranking is None or bool(self.ranking.methods)
 
 
 @dataclass(frozen=True)
 class SettingPair:
-    """Two settings and the methods of both.
-
-    Args:
-        first: One setting.
-        second: The other.
-        methods: A method in the one and in the other, by what it is called in a report: its id.
-    """
+    """Two settings and the methods of both, by printed name: its id in each."""
 
     first: OrderSetting
     second: OrderSetting
@@ -104,52 +100,47 @@ class SettingPair:
     @property
     def scores(self) -> tuple[list[float], list[float]]:
         """The averages of both, in the order of ``methods``."""
-        both = self.methods.values()
-        return [self.first.score(a) for a, _ in both], [self.second.score(b) for _, b in both]
+        ids = list(zip(*self.methods.values(), strict=True)) or [(), ()]
+        return list(map(self.first.score, ids[0])), list(map(self.second.score, ids[1]))
 
     @property
     def independent(self) -> int:
         """Groups of methods that share no trained stage in either setting, directly or through others."""
-        both = (self.first, self.second)
-        keys = [
-            {method: trained_stages(runs) for method, runs in by_method(setting.records).items()}
-            for setting in both
-        ]
-        return count_independent(
-            frozenset().union(*(own.get(name, ()) for own, name in zip(keys, names, strict=True)))
-            for names in self.methods.values()
-        )
+        runs = by_method(self.first.records), by_method(self.second.records)
+        stages = []
+        for a, b in self.methods.values():
+            stages.append(trained_stages([*runs[0].get(a, ()), *runs[1].get(b, ())]))
+        return count_independent(stages)
 
     def agreement(self) -> tuple[int, int]:
-        """How many pairs of methods both order alike, of how many that both tell apart."""
-        found = [
-            (self.first.order(a, c), self.second.order(b, d))
-            for (a, b), (c, d) in combinations(self.methods.values(), 2)
-        ]
-        both = [(x, y) for x, y in found if x and y]
-        return sum(x == y for x, y in both), len(both)
-
-
-SUPERVISED = "supervised (--rank-supervised takes them in)"
-PARAPHRASED = "trained on the made-up world's own paraphrases"
-NOT_OURS = "a model that isn't the profile's, the same in every setting"
+        """Return how many pairs of methods both order alike, and how many both separate."""
+        alike = separated = 0
+        for (a, b), (c, d) in combinations(self.methods.values(), 2):
+            first, second = self.first.order(a, c), self.second.order(b, d)
+            separated += bool(first and second)
+            alike += bool(first and first == second)
+        return alike, separated
 
 
 def order_settings(campaign: Campaign) -> list[OrderSetting]:
     """Return the settings of a campaign that have methods, the published ones last."""
-    groups = by_profile_and_suite(campaign.records)
-    ours = [found for group in groups if (found := _campaign_setting(campaign, finished_records(group)))]
+    settings = []
     rows: dict[str, RunRecord] = {}
-    for setting in ours:
-        runs = by_method(setting.records)
-        rows |= {name: runs[method][0] for name, method in setting.names.items()}
-    return [*ours, *(found for backbone in BACKBONES if (found := _published_setting(backbone, rows)).cells)]
+    for records in map(finished_records, by_profile_and_suite(campaign.records)):
+        if setting := _campaign_setting(campaign, records):
+            runs = by_method(setting.records)
+            rows |= {name: runs[method][0] for name, method in setting.names.items()}
+            settings.append(setting)
+    published = [_published_setting(backbone, rows) for backbone in BACKBONES]
+    return [*settings, *(setting for setting in published if setting.cells)]
 
 
-def pair_settings(found: Sequence[OrderSetting]) -> list[SettingPair]:
+def pair_settings(settings: Sequence[OrderSetting]) -> list[SettingPair]:
     """Return every two settings, also those without a method in common."""
-    ids = {name: method for setting in reversed(found) for name, method in setting.names.items()}
-    return [SettingPair(a, b, dict(_common_methods(a, b, ids))) for a, b in combinations(found, 2)]
+    ids: dict[str, str] = {}
+    for setting in reversed(settings):
+        ids |= setting.names
+    return [SettingPair(a, b, dict(_common_methods(a, b, ids))) for a, b in combinations(settings, 2)]
 
 
 def _common_methods(
@@ -165,21 +156,23 @@ def _common_methods(
 
 
 def _campaign_setting(campaign: Campaign, done: Sequence[RunRecord]) -> OrderSetting | None:
-    """The setting of finished records of one profile and suite, None where no method has an average."""
-    runs_of = by_method(done)
+    """The setting of finished records of one profile and suite, None without an average."""
     metric = main_metric(record for record in done if record.method not in campaign.apart)
-    left_out = {method: why for method, runs in runs_of.items() if (why := _omission_reason(campaign, runs))}
-    averages = {
-        method: summarise_values([record.score("avg", metric=metric) for record in runs])
-        for method, runs in runs_of.items()
-        if method not in left_out
-    }
-    cells = {method: cell for method, cell in averages.items() if cell.mean is not None}
+    cells, left_out = {}, {}
+    same: dict[str, list[str]] = {}
+    for method, runs in by_method(done).items():
+        if why := _omission_reason(campaign, runs):
+            left_out[method] = why
+            continue
+        cell = summarise_values([record.score("avg", metric=metric) for record in runs])
+        if cell.mean is not None:
+            cells[method] = cell
+            same.setdefault(_published_name(runs[0], BACKBONES[0]), []).append(method)
     if not cells:
         return None
     profile, suite = done[0].profile, done[0].suite
-    same = group_by(cells, lambda method: _published_name(runs_of[method][0], BACKBONES[0]))
-    named = {name: sorted(ids, key=lambda one: (len(one), one)) for name, ids in same.items() if name}
+    same.pop("", None)
+    named = {name: sorted(ids, key=lambda method: (len(method), method)) for name, ids in same.items()}
     return OrderSetting(
         f"{profile}, {suite}",
         f"{safe_name(profile)}-{safe_name(suite)}",
@@ -193,7 +186,7 @@ def _campaign_setting(campaign: Campaign, done: Sequence[RunRecord]) -> OrderSet
 
 
 def _omission_reason(campaign: Campaign, runs: Sequence[RunRecord]) -> str:
-    """Why a method isn't compared between settings, "" if it is."""
+    """Why a method is excluded from comparisons of settings, or ""."""
     if runs[0].method in campaign.apart:
         return SUPERVISED
     if not all(is_ranked(record, supervised=campaign.rank_supervised) for record in runs):
@@ -202,39 +195,34 @@ def _omission_reason(campaign: Campaign, runs: Sequence[RunRecord]) -> str:
 
 
 def _published_name(record: RunRecord, backbone: str) -> str:
-    """The name under which tables of a backbone print a method, "" for none."""
+    """The name under which tables of a backbone print a method, or ""."""
     return next(iter(published_names(replace(record, backbone={"name": backbone}))), "")
 
 
 def _published_setting(backbone: str, rows: Mapping[str, RunRecord]) -> OrderSetting:
-    """What the papers' STS tables print of some methods, by their names on BERT-base."""
-    there = [
-        line for line in published_rows("sts7") if line.first.section == "sts7" and "avg" in line.figures
-    ]
-    tables = group_by(
-        (line for line in there if line.first.backbone == backbone), lambda line: line.first.method
-    )
-    found = {name: own for name, one in rows.items() if (own := tables.get(_published_name(one, backbone)))}
-    return OrderSetting(
-        f"published, {backbone}",
-        f"published-{backbone}",
-        {name: Quoted(_average_text(own), grey=False) for name, own in found.items()},
-        remarks={name: doubts for name, own in found.items() if (doubts := _figure_remarks(own))},
-    )
+    """The averages of the papers' STS tables, by the methods' names on BERT-base."""
+    lines = [line for line in published_rows("sts7") if line.first.section == "sts7"]
+    tables: dict[str, list[PublishedRow]] = {}
+    for line in lines:
+        if line.first.backbone == backbone and "avg" in line.figures:
+            tables.setdefault(line.first.method, []).append(line)
+    cells, remarks = {}, {}
+    for name, record in rows.items():
+        if own := tables.get(_published_name(record, backbone)):
+            texts = {line.figures["avg"].text for line in own}
+            text = texts.pop() if len(texts) == 1 else f"{median(map(float, texts)):.6g}"
+            cells[name] = Quoted(text, grey=False)
+            if doubts := _figure_remarks(own):
+                remarks[name] = doubts
+    return OrderSetting(f"published, {backbone}", f"published-{backbone}", cells, remarks=remarks)
 
 
-def _average_text(found: Sequence[PublishedRow]) -> str:
-    """The average as tables print it; the median of tables that print several."""
-    texts = {line.figures["avg"].text for line in found}
-    return texts.pop() if len(texts) == 1 else f"{median(map(float, texts)):.6g}"
-
-
-def _figure_remarks(found: Sequence[PublishedRow]) -> tuple[str, ...]:
-    """What is known to be wrong or doubtful about averages, and which ones no table prints as such."""
-    said = []
-    for line in found:
+def _figure_remarks(lines: Sequence[PublishedRow]) -> tuple[str, ...]:
+    """Known errors and doubts of averages, and averages that tables only imply."""
+    remarks: dict[str, None] = {}
+    for line in lines:
         figure = line.figures["avg"]
-        what = [text for text, tasks in line.misprints.items() if "avg" in tasks]
-        what += [part for part in figure.note.split("; ") if part.startswith("implied")]
-        said += [f"{figure.source}, {figure.method}: {text}" for text in what]
-    return tuple(dict.fromkeys(said))
+        texts = [text for text, tasks in line.misprints.items() if "avg" in tasks]
+        texts += [part for part in figure.note.split("; ") if part.startswith("implied")]
+        remarks |= dict.fromkeys(f"{figure.source}, {figure.method}: {text}" for text in texts)
+    return tuple(remarks)

@@ -1,4 +1,4 @@
-"""What would tell neighbours of a leaderboard apart: the seeds that it takes."""
+"""Seeds that would separate neighbours of a leaderboard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from bench.comparison.questions import DETECT
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, format_difference, format_score
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_profile_and_suite
 from bench.reports.tables.pairwise_tests import PairwiseTests, run_pairwise_tests
 
 if TYPE_CHECKING:
@@ -30,38 +29,34 @@ _NOTES = (
 
 def neighbour_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite with neighbours that were tested."""
-    tables = (_neighbour_grid(campaign, records) for records in by_profile_and_suite(campaign.records))
-    return [table for table in tables if table is not None]
+    return campaign.grids(_neighbour_grid)
 
 
 def _neighbour_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
-    found = run_pairwise_tests(campaign, records)
-    ranking = found.of()
-    pairs = [ranking.pair(a, b) for a, b in pairwise(ranking.methods)]
-    rows = [_pair_row(campaign, found, one) for one in pairs if one.p is not None]
+    tests = run_pairwise_tests(campaign, records)
+    ranking = tests.of()
+    rows = []
+    for pair in (ranking.pair(a, b) for a, b in pairwise(ranking.methods)):
+        if pair.p is not None:
+            names = campaign.shown(pair.first), campaign.shown(pair.second)
+            seeds = " and ".join(dict.fromkeys(map(str, tests.sizes(pair.first, pair.second))))
+            verdict = _APART if pair.differs else f"not {_APART}"
+            plans = _required_seeds(tests, pair)
+            rows.append((*names, format_difference(pair.difference), verdict, seeds, *plans))
     if not rows:
         return None
-    title = f"Neighbours: {records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
     header = (*_HEADER, f"to show {format_score(DETECT)} points", "if A - B is true")
-    return Grid(title, header, tuple(rows), _NOTES)
+    return Grid(campaign.title("Neighbours", records), header, tuple(rows), _NOTES)
 
 
-def _pair_row(campaign: Campaign, found: PairwiseTests, pair: RankedPair) -> tuple[str, ...]:
-    names = campaign.shown(pair.first), campaign.shown(pair.second)
-    seeds = " and ".join(dict.fromkeys(map(str, found.sizes(pair.first, pair.second))))
-    told = _APART if pair.differs else "not told apart"
-    return (*names, format_difference(pair.difference), told, seeds, *_required_seeds(found, pair))
-
-
-def _required_seeds(found: PairwiseTests, pair: RankedPair) -> tuple[str, str]:
-    """Seeds for half a point, and for the difference as it is."""
+def _required_seeds(tests: PairwiseTests, pair: RankedPair) -> tuple[str, str]:
+    """Seeds for half a point, and for the measured difference."""
     from bench.stats.planning import describe_seed_plan, plan_seeds
 
-    spread = found.spread(pair.first, pair.second)
+    spread = tests.spread(pair.first, pair.second)
     if spread is None or pair.level is None:
         return DASH, DASH
-    half, own = (
-        describe_seed_plan(plan_seeds(detect, spread, level=pair.level)) if detect else DASH
-        for detect in (DETECT, 0.0 if pair.differs else pair.difference)
-    )
-    return half, own
+    half = describe_seed_plan(plan_seeds(DETECT, spread, level=pair.level))
+    if pair.differs or not pair.difference:
+        return half, DASH
+    return half, describe_seed_plan(plan_seeds(pair.difference, spread, level=pair.level))

@@ -1,4 +1,4 @@
-"""Does a cheap setting predict the papers' order? Rank correlations between settings over their methods."""
+"""Rank correlations between settings over their methods: does a cheap setting predict the papers' order?"""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from bench.comparison.selection import group_by
 from bench.render.grid import DASH, Grid, Quoted, ScoreCell, Value
 from bench.reports.campaign import Campaign
+from bench.reports.records import record_notes
 from bench.reports.tables.method_order import LEAST, OrderSetting, SettingPair, order_settings, pair_settings
 from bench.reports.tables.pairwise_tests import LEVEL
 from bench.reports.tables.published_figures import Footnotes
+from bench.reports.tables.relation import rho_value
 from bench.stats.correlations import RankCorrelation, rank_correlation
 
 _HEADER = ("setting A", "setting B", "methods", "independent", "rho", "95% interval", "tau-b", "agree")
@@ -18,68 +20,64 @@ _HEADER = ("setting A", "setting B", "methods", "independent", "rho", "95% inter
 
 @dataclass(frozen=True)
 class SettingCorrelation:
-    """Two settings with enough methods in common, and how far they order them alike.
-
-    Args:
-        pair: The two.
-        found: The rank correlation of their averages.
-    """
+    """Two settings with enough methods in common, and the rank correlation of their averages."""
 
     pair: SettingPair
     found: RankCorrelation
 
     @property
     def rho(self) -> str:
-        """Rho as it is printed."""
-        return DASH if self.found.rho is None else f"{self.found.rho:+.2f}"
+        """Printed rho."""
+        return rho_value(self.found.rho)
 
     @property
     def interval(self) -> str:
-        """Its interval as it is printed; a dash where it has no width."""
+        """Its printed interval; a dash for one without width."""
         low, high = self.found.low, self.found.high
         return DASH if low is None or high is None else f"[{low:+.2f}, {high:+.2f}]"
 
     @property
     def row(self) -> tuple[str, ...]:
         """Its row of the table."""
-        names, (alike, both) = (self.pair.first.name, self.pair.second.name), self.pair.agreement()
-        tau = DASH if self.found.tau is None else f"{self.found.tau:+.2f}"
-        return (
-            *names,
-            str(self.found.n),
-            str(self.pair.independent),
-            self.rho,
-            self.interval,
-            tau,
-            f"{alike} of {both}" if both else DASH,
-        )
+        alike, separated = self.pair.agreement()
+        agree = f"{alike} of {separated}" if separated else DASH
+        counts = str(self.found.n), str(self.pair.independent)
+        values = self.rho, self.interval, rho_value(self.found.tau)
+        return (self.pair.first.name, self.pair.second.name, *counts, *values, agree)
 
 
 def correlate_settings(campaign: Campaign) -> tuple[list[SettingCorrelation], list[SettingPair]]:
     """Return every two settings with enough methods in common, and those with fewer."""
-    every = pair_settings(order_settings(campaign))
-    enough = [
-        SettingCorrelation(p, rank_correlation(*p.scores, LEVEL, p.independent))
-        for p in every
-        if len(p.methods) >= LEAST
-    ]
-    return enough, [pair for pair in every if len(pair.methods) < LEAST]
+    correlations, few = [], []
+    for pair in pair_settings(order_settings(campaign)):
+        if len(pair.methods) < LEAST:
+            few.append(pair)
+        else:
+            found = rank_correlation(*pair.scores, LEVEL, pair.independent)
+            correlations.append(SettingCorrelation(pair, found))
+    return correlations, few
 
 
 def order_grids(campaign: Campaign) -> list[Grid]:
-    """Return the correlations of every two settings, and the methods in each; none without such two."""
-    enough, few = correlate_settings(campaign)
-    if not enough:
+    """Return the correlations of every two settings, and the methods in each."""
+    correlations, few = correlate_settings(campaign)
+    if not correlations:
         return []
-    names = {setting.name: setting for one in enough for setting in (one.pair.first, one.pair.second)}
-    found = sorted(names.values(), key=lambda setting: setting.published)
-    notes = (*_column_notes(enough), *_setting_notes(campaign, found), *_omission_notes(campaign, found, few))
+    names: dict[str, OrderSetting] = {}
+    for one in correlations:
+        names |= {one.pair.first.name: one.pair.first, one.pair.second.name: one.pair.second}
+    settings = sorted(names.values(), key=lambda setting: setting.published)
+    notes = (
+        *_column_notes(correlations),
+        *_setting_notes(campaign, settings),
+        *_omission_notes(campaign, settings, few),
+    )
     title = f"Order of methods in two settings: campaign {campaign.name}"
-    return [Grid(title, _HEADER, tuple(one.row for one in enough), notes), _method_grid(campaign, found)]
+    rows = tuple(one.row for one in correlations)
+    return [Grid(title, _HEADER, rows, notes), _method_grid(campaign, settings)]
 
 
-def _column_notes(enough: Sequence[SettingCorrelation]) -> list[str]:
-    """What the columns say, and what they don't."""
+def _column_notes(correlations: Sequence[SettingCorrelation]) -> list[str]:
     notes = [
         "rho: Spearman's, over the methods' averages (means over seeds), with its interval (Bonett and "
         "Wright 2000); tau-b: Kendall's. Equal averages are ties.",
@@ -91,9 +89,9 @@ def _column_notes(enough: Sequence[SettingCorrelation]) -> list[str]:
         f"Few say little: at rho 0.5 the interval is {_rho_interval(10)} with ten, {_rho_interval(30)} with "
         "thirty.",
     ]
-    if any(one.found.rho is None for one in enough):
+    if any(one.found.rho is None for one in correlations):
         notes.append("No rho: all averages of one setting are equal.")
-    if any(one.found.rho is not None and one.found.low is None for one in enough):
+    if any(one.found.rho is not None and one.found.low is None for one in correlations):
         notes.append(f"No interval: rho is 1 or -1, or fewer than {LEAST} groups are independent.")
     return notes
 
@@ -105,16 +103,15 @@ def _rho_interval(methods: int) -> str:
     return "[{:+.1f}, {:+.1f}]".format(*spearman_interval(0.5, methods, LEVEL))
 
 
-def _setting_notes(campaign: Campaign, found: Sequence[OrderSetting]) -> list[str]:
-    """What one must know of these settings."""
-    notes, ours = [], [setting for setting in found if not setting.published]
+def _setting_notes(campaign: Campaign, settings: Sequence[OrderSetting]) -> list[str]:
+    notes, ours = [], [setting for setting in settings if not setting.published]
     untested = [setting.name for setting in ours if not setting.tells_apart]
     if untested:
         notes.append(f"Nothing could be tested, so no two are told apart: {'; '.join(untested)}.")
     profiles = group_by(ours, lambda setting: setting.records[0].profile)
-    if several := [profile for profile, there in profiles.items() if len(there) > 1]:
+    if several := [profile for profile, group in profiles.items() if len(group) > 1]:
         notes.append(f"Of one profile, so the same trained models: settings of {', '.join(several)}.")
-    if len(ours) < len(found):
+    if len(ours) < len(settings):
         notes += [
             "published: the average that the papers' STS tables print, of this report's methods; where "
             "tables print several, their median. A method of ours has the figure of its printed name, "
@@ -123,15 +120,13 @@ def _setting_notes(campaign: Campaign, found: Sequence[OrderSetting]) -> list[st
             "deviations over seeds above their mean, so a lead of that size may be luck, or more seeds "
             "tried: no setting can be expected to repeat it, and more methods don't average it out.",
         ]
-    printed = {name for setting in found if setting.published for name in setting.cells}
+    printed = {name for setting in settings if setting.published for name in setting.cells}
     for setting in ours:
-        for name, others in setting.variants.items():
-            if name not in printed:
-                continue
-            shown, rest = campaign.shown(setting.names[name]), ", ".join(map(campaign.shown, others))
-            notes.append(
-                f"{setting.name}: {shown} stands for the printed {name}, by its shorter id; not {rest}."
-            )
+        for name in filter(printed.__contains__, setting.variants):
+            shown = campaign.shown(setting.names[name])
+            others = ", ".join(map(campaign.shown, setting.variants[name]))
+            choice = f"{shown} stands for the printed {name}, by its shorter id; not {others}."
+            notes.append(f"{setting.name}: {choice}")
     if campaign.known:
         count = len({record.method for record in campaign.records})
         notes.append(f"{count} of {campaign.known} methods, chosen by --methods: so is every rho.")
@@ -139,62 +134,62 @@ def _setting_notes(campaign: Campaign, found: Sequence[OrderSetting]) -> list[st
 
 
 def _omission_notes(
-    campaign: Campaign, found: Sequence[OrderSetting], few: Sequence[SettingPair]
+    campaign: Campaign, settings: Sequence[OrderSetting], few: Sequence[SettingPair]
 ) -> list[str]:
-    """Which pairs of settings and which methods aren't here."""
+    """Notes on missing pairs of settings and methods."""
     notes = []
     if few:
-        said = (f"{pair.first.name} and {pair.second.name} ({len(pair.methods)})" for pair in few)
-        notes.append(f"Fewer than {LEAST} methods in common, so left out: {'; '.join(said)}.")
-    for setting in found:
+        pairs = (f"{pair.first.name} and {pair.second.name} ({len(pair.methods)})" for pair in few)
+        notes.append(f"Fewer than {LEAST} methods in common, so left out: {'; '.join(pairs)}.")
+    for setting in settings:
         for why, methods in group_by(setting.left_out, setting.left_out.__getitem__).items():
             names = ", ".join(map(campaign.shown, methods))
             notes.append(f"Left out of {setting.name}, {why}: {names}.")
     return notes
 
 
-def _method_grid(campaign: Campaign, found: Sequence[OrderSetting]) -> Grid:
-    """The methods that stand in two settings or more, a column a setting."""
-    columns = [_method_names(setting, found) for setting in found]
-    both = list(zip(found, columns, strict=True))
-    every = dict.fromkeys(method for column in columns for method in column)
-    rows = [m for m in every if sum(m in column for column in columns) > 1]
+def _method_grid(campaign: Campaign, settings: Sequence[OrderSetting]) -> Grid:
+    """The methods of two settings or more, a column a setting."""
+    names: dict[str, str] = {}
+    for setting in settings:
+        names |= {method: name for name, method in setting.names.items()}
+    columns: list[dict[str, str]] = []
+    for setting in settings:
+        ids = names if setting.published else {method: method for method in setting.cells}
+        columns.append({method: name for method, name in ids.items() if name in setting.cells})
+    methods = dict.fromkeys(method for column in columns for method in column)
+    rows = [method for method in methods if sum(method in column for column in columns) > 1]
     if campaign.given:
         rows.sort(key=campaign.given.index)
     else:
+        both = list(zip(settings, columns, strict=True))
         rows.sort(key=lambda m: [(m not in c, -s.score(c[m]) if m in c else 0.0) for s, c in both])
-    footnotes = Footnotes()
-    texts = [_ranked_cells(s, {m: c[m] for m in rows if m in c}, footnotes) for s, c in both]
-    lines = [(campaign.shown(m), *(text.get(m, DASH) for text in texts)) for m in rows]
+    footnotes, cells = Footnotes(), []
+    for setting, column in zip(settings, columns, strict=True):
+        ids = {method: column[method] for method in rows if method in column}
+        cells.append(_ranked_cells(setting, ids, footnotes))
+    lines = [(campaign.shown(method), *(column.get(method, DASH) for column in cells)) for method in rows]
     notes = (
         "Averages x 100, mean and standard deviation over seeds; published ones as printed.",
         "In parentheses the rank in its column, 1 for the best of the methods that the column has here; "
         "equal ones share it. Columns with other methods have other ranks: rho above is of the methods of "
         "both.",
         *footnotes.notes,
-        *dict.fromkeys(note for s in found for record in s.records for note in record.notes),
+        *record_notes([record for setting in settings for record in setting.records]),
     )
     title = f"Methods in two settings or more: campaign {campaign.name}"
-    return Grid(title, ("method", *(setting.name for setting in found)), tuple(lines), notes)
+    return Grid(title, ("method", *(setting.name for setting in settings)), tuple(lines), notes)
 
 
-def _method_names(setting: OrderSetting, found: Sequence[OrderSetting]) -> dict[str, str]:
-    """What a setting has, by the ids of methods."""
-    if not setting.published:
-        return {method: method for method in setting.cells}
-    named = {method: name for one in found for name, method in one.names.items()}
-    return {method: name for method, name in named.items() if name in setting.cells}
-
-
-def _ranked_cells(setting: OrderSetting, shown: Mapping[str, str], footnotes: Footnotes) -> dict[str, Value]:
+def _ranked_cells(setting: OrderSetting, ids: Mapping[str, str], footnotes: Footnotes) -> dict[str, Value]:
     """Averages with their ranks."""
-    scores = {own: setting.score(own) for own in shown.values()}
-    texts: dict[str, Value] = {}
-    for method, own in shown.items():
+    scores = {own: setting.score(own) for own in ids.values()}
+    cells: dict[str, Value] = {}
+    for method, own in ids.items():
         rank = f" ({1 + sum(score > scores[own] for score in scores.values())})"
         cell = setting.cells[own]
         if isinstance(cell, ScoreCell):
-            texts[method] = replace(cell, sign=rank)
+            cells[method] = replace(cell, sign=rank)
         else:
-            texts[method] = Quoted(cell.text, False, f"{footnotes.sign(setting.remarks.get(own, ()))}{rank}")
-    return texts
+            cells[method] = Quoted(cell.text, False, f"{footnotes.sign(setting.remarks.get(own, ()))}{rank}")
+    return cells

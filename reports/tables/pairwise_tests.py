@@ -1,4 +1,4 @@
-"""All pairs of a suite's methods, tested once, each by its own design: what tables and pages rest on."""
+"""Tests of all pairs of a suite's methods, each by its own design, shared by tables and pages."""
 
 from __future__ import annotations
 
@@ -33,16 +33,12 @@ Pair = frozenset[str]
 
 
 class PairwiseTests:
-    """The methods of one profile and suite.
+    """Tests between the methods of one profile and suite.
 
-    Which runs are pairs is read from the records' stages and batches, as ``bench compare`` does. Where draws
-    of the items of all runs are kept, the tests speak for further seeds and items, else for further seeds on
-    these items. Both is settled before any score is read. Supervised methods are left out unless the campaign
-    ranks them, so that nothing that is said of the others depends on them.
-
-    Args:
-        campaign: Where draws of the items may be kept.
-        records: Those of one profile and suite.
+    The records' stages and batches determine which runs are pairs, as in ``bench compare``. With kept draws
+    of all runs' items, the tests speak for further seeds and items, otherwise for further seeds on these
+    items. Both are chosen before any score is read. Supervised methods are tested only if the campaign ranks
+    them, so that other verdicts are independent of them.
     """
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
@@ -50,16 +46,14 @@ class PairwiseTests:
         self._shown = campaign.shown
         self._as_kept = campaign.as_kept
         self._metric = main_metric(done)
-        self._groups = {
-            method: Group(
-                method,
-                tuple(sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in runs)),
-            )
-            for method, runs in by_method(done).items()
-        }
+        self._groups = {}
+        for method, records in by_method(done).items():
+            runs = sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in records)
+            self._groups[method] = Group(method, tuple(runs))
         self._designs: dict[tuple[str, Seeds, str, Seeds], tuple[Group, Group, bool]] = {}
-        kept = self._groups if any((s.root / FOLDER).is_dir() for s in campaign.stores) else ()
-        self.drawn = {method: drawn for method in kept if (drawn := self._mean_draws(method)) is not None}
+        drawn = any((store.root / FOLDER).is_dir() for store in campaign.stores)
+        means = {method: self._mean_draws(method) for method in self._groups if drawn}
+        self.drawn = {method: mean for method, mean in means.items() if mean is not None}
         seeds = any(not group.deterministic for group in self._groups.values())
         self.with_items = seeds and len(self.drawn) == len(self._groups) and len(self._task_lists) == 1
         self._rankings: dict[str, Ranking] = {}
@@ -69,7 +63,7 @@ class PairwiseTests:
         return {list_task_names(run.record) for group in self._groups.values() for run in group.runs}
 
     def _tested_sides(self, a: str, b: str, task: str = AVERAGE) -> tuple[Group, Group, bool]:
-        """The runs of both that a test of this task uses, and whether they are pairs."""
+        """The runs of both in a test of this task, and whether they are pairs."""
         one, other = self._scored_runs(a, task), self._scored_runs(b, task)
         key = a, one.seeds, b, other.seeds
         if key not in self._designs:
@@ -78,13 +72,13 @@ class PairwiseTests:
         return self._designs[key]
 
     def _scored_runs(self, method: str, task: str) -> Group:
-        """The method's runs that have a score of the task; all of them if none has."""
+        """The method's runs with a score of the task, or all of them."""
         group = self._groups[method]
         runs = tuple(run for run in group.runs if run.record.score(task, metric=self._metric) is not None)
         return replace(group, runs=runs or group.runs)
 
     def _mean_draws(self, method: str) -> Array | None:
-        """(draws, tasks) scores in kept draws of items, the mean of its runs; None if some are missing."""
+        """(draws, tasks) scores in kept draws of items, the mean of its runs; None for missing draws."""
         runs = self._groups[method].runs
         total: Array | None = None
         for run in runs:
@@ -105,12 +99,12 @@ class PairwiseTests:
         return self._rankings[task]
 
     def sizes(self, a: str, b: str) -> tuple[int, int]:
-        """Return how many runs of each the test uses."""
+        """Return the number of runs of each in their test."""
         one, other, _ = self._tested_sides(a, b)
         return len(one.runs), len(other.runs)
 
     def spread(self, a: str, b: str) -> Spread | None:
-        """Return the spread over seeds behind the test of two methods; None where no score varies."""
+        """Return the spread over seeds behind the test of two methods; None for constant scores."""
         from bench.stats.spread import spread_of_pairs, spread_of_sides
 
         one, other, paired = self._tested_sides(a, b)
@@ -118,25 +112,24 @@ class PairwiseTests:
         try:
             if paired:
                 return spread_of_pairs(x, y)
-            found = spread_of_sides(x, y)
+            spread = spread_of_sides(x, y)
         except ValueError:
             return None
-        # a side with seeds that doesn't vary is no fixed score
-        alone = one.deterministic or other.deterministic
-        return found if alone or found.design != "one side" else None
+        # "one side" needs a deterministic method: seeds with equal scores are no fixed score
+        fixed = one.deterministic or other.deterministic
+        return spread if fixed or spread.design != "one side" else None
 
     @property
     def leaves_out(self) -> bool:
         """True if a test uses only the seeds that both methods have."""
-        return any(
-            used < len(self._groups[method].runs)
-            for pair in combinations(self._groups, 2)
-            for method, used in zip(pair, self.sizes(*pair), strict=True)
-        )
+        for a, b in combinations(self._groups, 2):
+            if self.sizes(a, b) != (len(self._groups[a].runs), len(self._groups[b].runs)):
+                return True
+        return False
 
     def _task_scores(self, group: Group, task: str) -> list[float]:
-        runs = (run.record for run in group.runs)
-        return [value for run in runs if (value := run.score(task, metric=self._metric)) is not None]
+        scores = (run.record.score(task, metric=self._metric) for run in group.runs)
+        return [score for score in scores if score is not None]
 
     def test(self, a: str, b: str, task: str = AVERAGE, level: float | None = None) -> PairTest:
         """Test two methods on a task, before any correction; with its interval if a level is given."""
@@ -144,25 +137,17 @@ class PairwiseTests:
 
         one, other, paired = self._tested_sides(a, b, task)
         x, y = self._task_scores(one, task), self._task_scores(other, task)
-        alone = (one.deterministic, other.deterministic)
+        fixed = (one.deterministic, other.deterministic)
         items, parts = None, []
-        if all(alone) and a in self.drawn and b in self.drawn:
+        if all(fixed) and a in self.drawn and b in self.drawn:
             items = self._drawn_scores(a, task) - self._drawn_scores(b, task)
         elif self.with_items:
             parts = self._item_variances(a, b, task)
-        found = pair_test(
-            x,
-            y,
-            deterministic=alone,
-            paired=paired,
-            items=items,
-            parts=parts,
-            level=level,
-        )
-        if found.test == ONE_SEED:
-            short = a if len(x) < 2 and not alone[0] else b
-            return replace(found, test=f"{self._shown(short)} has one seed")
-        return replace(found, test="neither has seeds") if found.test == NO_DRAWS else found
+        test = pair_test(x, y, deterministic=fixed, paired=paired, items=items, parts=parts, level=level)
+        if test.test == ONE_SEED:
+            short = a if len(x) < 2 and not fixed[0] else b
+            return replace(test, test=f"{self._shown(short)} has one seed")
+        return replace(test, test="neither has seeds") if test.test == NO_DRAWS else test
 
     def _drawn_scores(self, method: str, task: str) -> Array:
         """(draws,) scores of a task, or of the average."""
@@ -172,26 +157,26 @@ class PairwiseTests:
         return chosen
 
     def _item_variances(self, a: str, b: str, task: str) -> list[tuple[float, int]]:
-        """The variance that the items of each task add to a difference, with its degrees of freedom."""
+        """Variances of a difference by the items of each task, with their degrees of freedom."""
         (names,) = self._task_lists
-        wanted = names if task == AVERAGE else (task,)
-        place = {method: i for i, method in enumerate(self._groups)}
-        i, j = place[a], place[b]
-        found = []
-        for name in wanted:
+        tasks, methods = names if task == AVERAGE else (task,), list(self._groups)
+        i, j = methods.index(a), methods.index(b)
+        variances = []
+        for name in tasks:
             shared = self._task_covariances[name]
             variance = float(shared[i, i] + shared[j, j] - 2 * shared[i, j])
-            found.append((max(variance, 0.0) / len(wanted) ** 2, self._item_counts[name] - 1))
-        return found
+            variances.append((max(variance, 0.0) / len(tasks) ** 2, self._item_counts[name] - 1))
+        return variances
 
     @cached_property
     def _task_covariances(self) -> dict[str, Array]:
         """Of all methods over the draws of each task's items; computed for all pairs at once."""
         (names,) = self._task_lists
-        return {
-            name: np.atleast_2d(np.cov([self.drawn[method][:, column] for method in self._groups]))
-            for column, name in enumerate(names)
-        }
+        covariances = {}
+        for column, name in enumerate(names):
+            draws = [self.drawn[method][:, column] for method in self._groups]
+            covariances[name] = np.atleast_2d(np.cov(draws))
+        return covariances
 
     @cached_property
     def _item_counts(self) -> dict[str, int]:
@@ -200,9 +185,9 @@ class PairwiseTests:
         return {s.task: s.n for s in record.scores if (s.subset, s.metric) == (ALL, record.metric)}
 
     def interval(self, a: str, b: str, task: str = AVERAGE) -> tuple[float, float] | None:
-        """The interval of a - b at the level at which it agrees with the verdict.
+        """Return the interval of a - b at the level of its verdict.
 
-        None without a test, and where none agrees: seeds that don't vary show nothing below their lowest p.
+        None without a test, and where none agrees: constant seeds show nothing below their lowest p.
         """
         pair = self.of(task).pair(a, b)
         ends = None if pair.level is None else self.test(a, b, task, pair.level).interval
@@ -210,13 +195,12 @@ class PairwiseTests:
 
 
 def run_pairwise_tests(campaign: Campaign, records: Sequence[RunRecord]) -> PairwiseTests:
-    """Return the standings of these records of one profile and suite, the same to all parts of a report."""
+    """Return the tests of the records of one profile and suite, shared by all parts of a report."""
     done = finished_records(records)
-    key = ("standings", *map(id, done))  # they live as long as what is kept
-    if key not in campaign.kept:
-        campaign.kept[key] = PairwiseTests(campaign, done)
-    found: PairwiseTests = campaign.kept[key]
-    return found
+    key = ("standings", *map(id, done))  # the campaign holds these records as long as the tests
+    tests: PairwiseTests = campaign.kept.get(key) or PairwiseTests(campaign, done)
+    campaign.kept[key] = tests
+    return tests
 
 
 LEVEL = 1 - ALPHA
@@ -232,7 +216,7 @@ class MethodAverages:
     Args:
         method: Method id.
         values: One a finished seed.
-        deterministic: True if it has no seeds.
+        deterministic: True for a method without seeds.
     """
 
     method: str
@@ -242,16 +226,15 @@ class MethodAverages:
 
 def method_averages(campaign: Campaign, records: Sequence[RunRecord]) -> list[MethodAverages]:
     """Return the averages of every method with a finished run, in the order of the campaign's rows."""
-    found = [
-        MethodAverages(method, scores, runs[0].seed is None)
-        for method, runs in by_method(records).items()
-        if (scores := tuple(task_scores(runs)))
-    ]
-    return sorted(found, key=lambda one: campaign.place(one.method, fmean(one.values)))
+    averages = []
+    for method, runs in by_method(records).items():
+        if scores := tuple(task_scores(runs)):
+            averages.append(MethodAverages(method, scores, runs[0].seed is None))
+    return sorted(averages, key=lambda one: campaign.place(one.method, fmean(one.values)))
 
 
 def format_level(level: float) -> str:
-    """Return a confidence level in percent, with two digits of what it leaves.
+    """Return a confidence level in percent, with two digits of its complement.
 
     >>> format_level(0.95), format_level(1 - 0.05 / 42), format_level(1 - 0.05 / 4005)
     ('95%', '99.88%', '99.9988%')
@@ -260,7 +243,7 @@ def format_level(level: float) -> str:
 
 
 def describe_tests(ranking: Ranking) -> str:
-    """Say by which tests, of how many pairs each, with which correction."""
+    """Return the tests, each with its number of pairs, and the correction."""
     from bench.stats.pair_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
 
     names = {
@@ -269,33 +252,35 @@ def describe_tests(ranking: Ranking) -> str:
         STUDENT: "Student's against a method without seeds",
         ITEMS: "the items' bootstrap between two such methods",
     }
-    tests = [one.test for one in ranking.pairs if one.p is not None]
-    counts = Counter(test.removesuffix(AND_ITEMS) for test in tests)
-    used = [f"{words} ({counts[test]})" for test, words in names.items() if counts[test]]
+    tests = Counter(pair.test for pair in ranking.pairs if pair.p is not None)
+    used = []
+    for test, words in names.items():
+        if count := tests[test] + tests[test + AND_ITEMS]:
+            used.append(f"{words} ({count})")
     both = any(test.endswith(AND_ITEMS) for test in tests)
     scope = "over seeds and items (variance components)" if both else "over seeds on these items"
     return f"tests {scope}: {', '.join(used)}; {ranking.caption}"
 
 
-def uneven_seed_notes(found: PairwiseTests) -> list[str]:
-    """Say which of Welch's tests have the degrees of freedom of the fewer seeds."""
+def uneven_seed_notes(tests: PairwiseTests) -> list[str]:
+    """Return a note on Welch's tests with the degrees of freedom of the fewer seeds."""
     from bench.stats.pair_test import AND_ITEMS, WELCH
     from bench.stats.seeds import FEW, UNEVEN, is_uneven
 
-    tested = (one for one in found.of().pairs if one.test.removesuffix(AND_ITEMS) == WELCH)
-    count = sum(is_uneven(*found.sizes(one.first, one.second)) for one in tested)
+    pairs = (pair for pair in tests.of().pairs if pair.test.removesuffix(AND_ITEMS) == WELCH)
+    count = sum(is_uneven(*tests.sizes(pair.first, pair.second)) for pair in pairs)
     if not count:
         return []
-    pairs = "One of Welch's tests is" if count == 1 else f"{count} of Welch's tests are"
+    which = "One of Welch's tests is" if count == 1 else f"{count} of Welch's tests are"
     return [
-        f"{pairs} of fewer than {FEW} seeds against {UNEVEN} times as many or more, or of 2 against 3: with "
+        f"{which} of fewer than {FEW} seeds against {UNEVEN} times as many or more, or of 2 against 3: with "
         "the degrees of freedom of the fewer."
     ]
 
 
-def format_pair_interval(found: PairwiseTests, a: str, b: str) -> str:
-    """The interval of a - b on average and its level, or a dash."""
-    ends, level = found.interval(a, b), found.of().pair(a, b).level
+def format_pair_interval(tests: PairwiseTests, a: str, b: str) -> str:
+    """Return the interval of a - b on average and its level, or a dash."""
+    ends, level = tests.interval(a, b), tests.of().pair(a, b).level
     shown = format_interval(*(ends or (None, None)))
     return shown if shown == DASH or level is None else f"{shown} ({format_level(level)})"
 
@@ -309,13 +294,7 @@ INTERVAL = (
 def ranking_notes(
     ranking: Ranking, few_seeds: Sequence[str] = (), shown: Callable[[str], str] = str
 ) -> list[str]:
-    """Say what a group and a rank mean, which pairs were not tested, and ``few_seeds`` of those that were.
-
-    Args:
-        ranking: The methods.
-        few_seeds: What is said of the tests of unequal numbers of seeds.
-        shown: What a method is called.
-    """
+    """Return notes on groups, ranks and untested pairs, with ``few_seeds`` between them."""
     if not ranking.methods:
         return []
     notes = [
@@ -326,15 +305,15 @@ def ranking_notes(
         "rank: the ranks that these tests leave open; with 95% confidence all true ranks are among them.",
     ]
     if ranking.left_out:
-        alone = ", ".join(map(shown, ranking.left_out))
+        names = ", ".join(map(shown, ranking.left_out))
         notes.append(
-            f"One seed, so no test, rank or group: {alone}, not counted in the others' ranks; where one is "
+            f"One seed, so no test, rank or group: {names}, not counted in the others' ranks; where one is "
             "the best, nothing is bold."
         )
     notes += few_seeds
     if untested := ranking.untested:
-        pairs = dict.fromkeys(name for one in untested for name in (one.first, one.second))
-        names = ", ".join(map(shown, pairs))
+        methods = dict.fromkeys(name for pair in untested for name in (pair.first, pair.second))
+        names = ", ".join(map(shown, methods))
         notes.append(
             f"Not tested against each other: {names}, which have no seeds; bench stats draws the "
             "items for such tests."
@@ -348,27 +327,23 @@ def baseline_daggers(
     shown: Callable[[str], str] = str,
     apart: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Return the dagger of every method that differs from the baseline, and what the table says of them.
+    """Return the dagger of every method that differs from the baseline, and the notes on them.
 
-    Args:
-        ranking: The methods that are tested.
-        baseline: What they are compared with; None for no daggers.
-        shown: What a method is called.
-        apart: Why methods with finished runs are not among those tested.
+    ``apart`` has the reasons of unranked methods.
     """
     if baseline is None:
         return {}, ()
     if baseline not in ranking.methods:
         why = apart.get(baseline, "no finished run of it here")
         if baseline in ranking.left_out:
-            alone = f"{shown(baseline)} has one seed"
-            tests = {one.test for one in ranking.pairs if baseline in (one.first, one.second)}
-            why = "it has one seed" if alone in tests else "no other method has two seeds"
+            tests = {pair.test for pair in ranking.pairs if baseline in (pair.first, pair.second)}
+            single = f"{shown(baseline)} has one seed" in tests
+            why = "it has one seed" if single else "no other method has two seeds"
         return {}, (f"No daggers: {shown(baseline)} can't be tested, {why}.",)
     signs = {}
-    for one in ranking.pairs:
-        if one.differs and baseline in (one.first, one.second):
-            other = one.second if one.first == baseline else one.first
-            signs[other] = ABOVE if (one.difference > 0) == (other == one.first) else BELOW
-    said = f"{ABOVE} above, {BELOW} below {shown(baseline)} on average, by the same tests and correction."
-    return signs, (said,)
+    for pair in ranking.pairs:
+        if pair.differs and baseline in (pair.first, pair.second):
+            other = pair.second if pair.first == baseline else pair.first
+            signs[other] = ABOVE if (pair.difference > 0) == (other == pair.first) else BELOW
+    note = f"{ABOVE} above, {BELOW} below {shown(baseline)} on average, by the same tests and correction."
+    return signs, (note,)

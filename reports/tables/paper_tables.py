@@ -1,4 +1,4 @@
-"""Leaderboards as a paper prints them: a table a suite, a block a profile, and a caption that says all."""
+"""Leaderboards as a paper prints them: a table a suite, a block a profile, and a full caption."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class PaperTable:
 
     Args:
         suite: Its suite.
-        grid: The table; its title and notes are not printed.
+        grid: The table; title and notes stay unprinted.
         methods: Ids of its rows.
-        caption: What its caption says, without LaTeX.
-        remarks: What else the report says of it: for its author.
+        caption: Its caption, without LaTeX.
+        remarks: The report's other notes, for its author.
     """
 
     suite: str
@@ -55,32 +55,36 @@ class PaperTable:
 
 
 def paper_tables(campaign: Campaign, columns: Sequence[str] = ()) -> list[PaperTable]:
-    """Return the tables of a campaign's suites, with the tasks and the average or the columns asked for.
+    """Return the tables of a campaign's suites with some columns, by default the tasks and the average.
 
     Raises:
-        InputError: a column that no table has.
+        InputError: a column that all tables lack.
     """
     suites = group_by(by_profile_and_suite(campaign.records), lambda records: records[0].suite)
     tables = [_suite_table(campaign, suite, blocks) for suite, blocks in suites.items()]
     check_columns(columns, [name for table in tables for name in table.grid.header])
-    found = []
+    selected = []
     for table in tables:
-        header = table.grid.header
-        if at := column_positions(header, columns or [name for name in header if name not in _MORE]):
-            found.append(replace(table, grid=pick_columns(table.grid, [0, *filter(None, at)])))
-    return found
+        wanted = columns or [name for name in table.grid.header if name not in _MORE]
+        if places := column_positions(table.grid.header, wanted):
+            selected.append(replace(table, grid=pick_columns(table.grid, [0, *filter(None, places)])))
+    return selected
 
 
 def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRecord]]) -> PaperTable:
     tables = [make_leaderboard(campaign, records) for records in blocks]
-    tasks = tuple(task for task in dict.fromkeys(t for table in tables for t in table.tasks) if task != "avg")
-    tested = any(table.tests for table in tables)
+    tasks: dict[str, None] = {}
+    notes: dict[str, None] = {}
+    for table in tables:
+        tasks |= dict.fromkeys(table.tasks)
+        notes |= dict.fromkeys(filter(None, (table.bold, *table.notes)))
+    tasks.pop("avg", None)
+    tested, none = any(table.tests for table in tables), ScoreCell(None, None, 0)
     rows: list[tuple[Value, ...]] = []
     groups: list[tuple[int, str]] = []
     for table, title in zip(tables, _block_titles(blocks), strict=True):
         groups.append((len(rows), title))
         for row in table.rows:
-            none = ScoreCell(None, None, 0)
             average = row.cells.get("avg", none)
             cells: list[Value] = [campaign.shown(row.method), row.seeds]
             cells += [row.cells.get(task, none) for task in tasks]
@@ -90,14 +94,13 @@ def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRe
     header = ("Model", "seeds", *names, _AVERAGE, "sd", *("rank", "group") * tested)
     grid = Grid(suite, header, tuple(rows), (), tuple(groups) if len(groups) > 1 else ())
     methods = tuple(row.method for table in tables for row in table.rows)
-    notes = dict.fromkeys(note for table in tables for note in (table.bold, *table.notes) if note)
     return PaperTable(suite, grid, methods, paper_caption(campaign, tables, blocks), tuple(notes))
 
 
 def profile_title(records: Sequence[RunRecord]) -> str:
-    """Return what a paper calls the setting: the profile's title, else the backbone's name.
+    """Return a paper's name for the setting: the profile's title, else the backbone's name.
 
-    Where all rows are checkpoints as they are, the profile's backbone is none of theirs, and they are that.
+    A block of only external checkpoints is named after them, as their backbones aren't the profile's.
     """
     name = records[0].profile
     if all(record.name in EXTERNAL_MODELS for record in records):
@@ -108,18 +111,18 @@ def profile_title(records: Sequence[RunRecord]) -> str:
 
 
 def _block_titles(blocks: Sequence[Sequence[RunRecord]]) -> list[str]:
-    """The blocks' titles; where two have one, with the profiles' names."""
+    """The blocks' titles; equal ones with the profiles' names."""
     titles = list(map(profile_title, blocks))
-    return [
-        f"{title} ({place[0].profile})" if titles.count(title) > 1 else title
-        for title, place in zip(titles, blocks, strict=True)
-    ]
+    distinct = []
+    for title, records in zip(titles, blocks, strict=True):
+        distinct.append(f"{title} ({records[0].profile})" if titles.count(title) > 1 else title)
+    return distinct
 
 
 def paper_caption(
     campaign: Campaign, tables: Sequence[Leaderboard], blocks: Sequence[Sequence[RunRecord]]
 ) -> str:
-    """Return what a paper says of a suite's table: what was measured, over which seeds, by which tests."""
+    """Return the caption of a suite's table: scores, seeds and tests."""
     records = [record for group in blocks for record in group]
     metric = main_metric(records)
     first = f"{METRICS.get(metric, metric)} \N{MULTIPLICATION SIGN} 100 on "
@@ -131,22 +134,25 @@ def paper_caption(
         first += "; averages are those of rounded scores"
     seeds = [_seed_text(campaign, group) for group in blocks]
     if len(set(seeds)) == 1 and seeds[0]:
-        said = [f"{first}; {seeds[0]}."]
+        sentences = [f"{first}; {seeds[0]}."]
     else:
-        said = [f"{first}.", *_block_sentences(blocks, [f"{over}." if over else "" for over in seeds])]
-    said += _block_sentences(
-        blocks, [" ".join(_test_sentences(campaign, *place)) for place in zip(tables, blocks, strict=True)]
-    )
-    said += _block_sentences(blocks, [_external_rows(campaign, group) for group in blocks])
-    said += campaign.apart_note((row.method for table in tables for row in table.rows), how="")
-    must = [required_notes(campaign, group, table.rows) for table, group in zip(tables, blocks, strict=True)]
-    for note in dict.fromkeys(one for own in must for one in own):
-        said += _block_sentences(blocks, [note if note in own else "" for own in must])
-    return " ".join(said)
+        sentences = [f"{first}.", *_block_sentences(blocks, [f"{over}." if over else "" for over in seeds])]
+    tests, required = [], []
+    notes: dict[str, None] = {}
+    for table, group in zip(tables, blocks, strict=True):
+        tests.append(" ".join(_test_sentences(campaign, table, group)))
+        required.append(required_notes(campaign, group, table.rows))
+        notes |= dict.fromkeys(required[-1])
+    sentences += _block_sentences(blocks, tests)
+    sentences += _block_sentences(blocks, [_external_rows(campaign, group) for group in blocks])
+    sentences += campaign.apart_note((row.method for table in tables for row in table.rows), how="")
+    for note in notes:
+        sentences += _block_sentences(blocks, [note if note in own else "" for own in required])
+    return " ".join(sentences)
 
 
 def _external_rows(campaign: Campaign, records: Sequence[RunRecord]) -> str:
-    """Which rows are not of the block's title; nothing where all or none are."""
+    """A sentence on rows of other models than the block's title, or ""."""
     others = {record.method for record in records if record.name in EXTERNAL_MODELS}
     if not others or profile_title(records) == _AS_THEY_ARE:
         return ""
@@ -155,34 +161,30 @@ def _external_rows(campaign: Campaign, records: Sequence[RunRecord]) -> str:
 
 
 def _block_sentences(blocks: Sequence[Sequence[RunRecord]], texts: Sequence[str]) -> list[str]:
-    """What is said of the blocks: once where it is the same of all, else of each by its profile."""
+    """Sentences on the blocks: one for all if they are equal, else each with its profile."""
     if len(set(texts)) == 1:
         return [texts[0]] * bool(texts[0])
     return [f"{title}: {text}" for title, text in zip(_block_titles(blocks), texts, strict=True) if text]
 
 
 def _seed_text(campaign: Campaign, records: Sequence[RunRecord]) -> str:
-    """Over which seeds the scores are means; the seeds of most methods first, then those of the others."""
-    seeds = {
-        campaign.shown(method): tuple(sorted({run.seed for run in runs if run.seed is not None}))
-        for method, runs in by_method(finished_records(records)).items()
-    }
-    lists = group_by((method for method in seeds if seeds[method]), seeds.__getitem__)
-    if not lists:
+    """The seeds of the means: those of most methods first, then the others'."""
+    methods: dict[tuple[int, ...], list[str]] = {}
+    for method, runs in by_method(finished_records(records)).items():
+        if seeds := tuple(sorted({run.seed for run in runs if run.seed is not None})):
+            methods.setdefault(seeds, []).append(campaign.shown(method))
+    if not methods:
         return ""
-    most, *others = sorted(lists, key=lambda own: (-len(lists[own]), -len(own), own))
-    several = any(len(own) > 1 for own in lists)
-    text = (
-        f"mean \N{PLUS-MINUS SIGN} standard deviation over {seed_range(most)}"
-        if several
-        else seed_range(most)
-    )
-    rest = [f"{' and '.join(lists[own])}: {seed_range(own)}" for own in others]
+    most, *others = sorted(methods, key=lambda seeds: (-len(methods[seeds]), -len(seeds), seeds))
+    text = seed_range(most)
+    if any(len(seeds) > 1 for seeds in methods):
+        text = f"mean \N{PLUS-MINUS SIGN} standard deviation over {text}"
+    rest = [f"{' and '.join(methods[seeds])}: {seed_range(seeds)}" for seeds in others]
     return f"{text} ({'; '.join(rest)})" if rest else text
 
 
 def seed_range(seeds: Sequence[int]) -> str:
-    r"""Return seeds as a range where they are one.
+    r"""Return seeds as text, with an en dash in ranges.
 
     >>> ascii(seed_range([1, 2, 3])), seed_range([1, 5])
     ("'seeds 1\\u20133'", 'seeds 1, 5')
@@ -191,45 +193,46 @@ def seed_range(seeds: Sequence[int]) -> str:
 
 
 def _test_sentences(campaign: Campaign, table: Leaderboard, records: Sequence[RunRecord]) -> list[str]:
-    """What daggers and bold mean, each with the tests behind it."""
+    """Sentences on daggers and bold cells, each with its tests."""
     marked = any(cell.mark for row in table.rows for cell in row.cells.values())
     if not table.tests:
         return [table.bold] if marked else []
-    ranking = (
-        run_pairwise_tests(campaign, records).of().among({row.method for row in table.rows if row.ranked})
-    )
+    ranked = {row.method for row in table.rows if row.ranked}
+    ranking = run_pairwise_tests(campaign, records).of().among(ranked)
     correction = ranking.caption.replace(" over", "'s correction over", 1).replace(" (", ", ").rstrip(")")
-    pairs, base, said = [one for one in ranking.pairs if one.p is not None], campaign.baseline, []
-    behind = f"{_test_kinds(one.test for one in pairs)}; {correction}"
+    pairs, base = [pair for pair in ranking.pairs if pair.p is not None], campaign.baseline
+    sentences = []
+    tests = f"{_test_kinds(pair.test for pair in pairs)}; {correction}"
     if base in ranking.methods:
-        own = f"{_test_kinds(one.test for one in pairs if base in (one.first, one.second))}; {correction}"
+        own = _test_kinds(pair.test for pair in pairs if base in (pair.first, pair.second))
         signs = {row.cells["avg"].sign for row in table.rows}
         words = [f"{sign} {word}" for sign, word in ((ABOVE, "above"), (BELOW, "below")) if sign in signs]
         if words:
-            said.append(f"{' and '.join(words)} {campaign.shown(base)} on average, {_AT_MOST} ({own}).")
+            verdict = f"{' and '.join(words)} {campaign.shown(base)} on average, {_AT_MOST}"
         else:
-            said.append(f"No average is shown to differ from {campaign.shown(base)}'s, {_ABOVE} ({own}).")
-        behind = "the same tests"
+            verdict = f"No average is shown to differ from {campaign.shown(base)}'s, {_ABOVE}"
+        sentences.append(f"{verdict} ({own}; {correction}).")
+        tests = "the same tests"
     elif base is not None:
         why = "is supervised" if base in campaign.apart else "can't be tested"
-        said.append(f"No daggers: {campaign.shown(base)} {why}.")
+        sentences.append(f"No daggers: {campaign.shown(base)} {why}.")
     if marked:
-        said.append(f"{BOLD}, {_ABOVE} ({behind}).")
+        sentences.append(f"{BOLD}, {_ABOVE} ({tests}).")
     elif table.bold:
-        said.append(table.bold)
-    return said
+        sentences.append(table.bold)
+    return sentences
 
 
 def _test_kinds(tests: Iterable[str]) -> str:
-    """The tests in words, the most frequent first."""
+    """Names of the tests, the most frequent first."""
     from bench.stats.pair_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
 
-    found = [test for test, _ in Counter(tests).most_common()]
-    kinds = list(dict.fromkeys(test.removesuffix(AND_ITEMS) for test in found))
+    frequent = [test for test, _ in Counter(tests).most_common()]
+    kinds = dict.fromkeys(test.removesuffix(AND_ITEMS) for test in frequent)
     names = {PAIRED: "paired", WELCH: "Welch's", STUDENT: "Student's"}
     words = [names[kind] for kind in kinds if kind in names]
-    over = "over seeds and items" if any(test.endswith(AND_ITEMS) for test in found) else "over seeds"
-    said = [f"{' and '.join(words)} t test{'s' * (len(words) > 1)} {over}"] if words else []
+    over = "over seeds and items" if any(test.endswith(AND_ITEMS) for test in frequent) else "over seeds"
+    texts = [f"{' and '.join(words)} t test{'s' * (len(words) > 1)} {over}"] if words else []
     if ITEMS in kinds:
-        said.append("bootstrap of the items between methods without seeds")
-    return ", ".join(said)
+        texts.append("bootstrap of the items between methods without seeds")
+    return ", ".join(texts)

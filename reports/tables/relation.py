@@ -1,9 +1,9 @@
-"""Rank correlations of what is probed with a score, plain and with uniformity held fixed."""
+"""Rank correlations of probed quantities with a score, plain and with uniformity held fixed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,24 +11,27 @@ from bench.comparison.confounders import read_stage_keys
 from bench.probes import PROBES
 from bench.probes.interface import ProbeColumn
 from bench.records.record import RunRecord
+from bench.render.grid import DASH, Grid
 from bench.reports.tables.probes import number_at
 from bench.stats.correlations import EQUAL, partial_spearman
+from bench.stats.coverage import CoverageRow, find_coverage
 from bench.stats.inputs import MIN_PAIRS
 from bench.stats.item_statistics import spearman_interval
 from bench.stats.resampling import spearman_rows
 
 HELD = "uniformity"
 NOT_PROBED = "it wasn't probed"
+CLOSE = 0.7  # coverage was measured where both sides correlate by 0.5 with what is held fixed, and by 0.9
 
 
 @dataclass(frozen=True)
 class ProbeQuantity:
-    """A number of a probe that may go with the score.
+    """A number of a probe.
 
     Args:
         probe: The probe.
         heading: Its column there.
-        of_cls: It is a number of [CLS], so it says nothing of an encoder that pools something else.
+        of_cls: True for a number of [CLS], which describes only encoders that pool [CLS].
     """
 
     probe: str
@@ -37,15 +40,15 @@ class ProbeQuantity:
 
     @property
     def column(self) -> ProbeColumn:
-        """Where the probe's facts have it, and how it is printed."""
+        """Its path in the probe's facts, and its printed form."""
         return next(column for column in PROBES[self.probe].columns if column.heading == self.heading)
 
     def of(self, probes: Mapping[str, Any]) -> float | None:
-        """Return it from probes as a record holds them; None where they lack it."""
+        """Return it from a record's probes, or None."""
         return number_at(probes.get(self.probe), self.column.path)
 
     def why_not(self, probes: Mapping[str, Any]) -> str:
-        """Say why an encoder has no place in this row; "" if it has one."""
+        """Return why an encoder lacks it, or ""."""
         block = probes.get(self.probe, {})
         if "missing" in block:
             return str(block["missing"])
@@ -71,15 +74,15 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class RelationPoint:
-    """What is correlated: a method, or an encoder at one step of its training.
+    """A point of correlations: a method, or an encoder at one step of its training.
 
     Args:
-        name: Which it is, no two alike.
+        name: Its unique name.
         method: Its method.
-        score: What the quantities are held against; None for none.
-        values: The quantities that it has, by heading.
-        lacks: Why it has no place in the other rows, by heading.
-        stages: Keys of the stages that were trained for it: points with one in common depend on each other.
+        score: Its score, or None.
+        values: Its quantities, by heading.
+        lacks: Why it lacks the other quantities, by heading.
+        stages: Keys of the stages that were trained for it: points that share one depend on each other.
     """
 
     name: str
@@ -92,7 +95,7 @@ class RelationPoint:
 
 @dataclass(frozen=True)
 class RelationValues:
-    """A point of one relation: the quantity, the score, and uniformity where it is known."""
+    """A point of one relation: the quantity, the score, and uniformity if known."""
 
     value: float
     score: float
@@ -104,10 +107,9 @@ class Rho:
     """A rank correlation.
 
     Args:
-        value: None for too few points, all of one value, or an order of which what is held fixed leaves
-            nothing.
+        value: None for too few points, equal values, or an order determined by the fixed quantity.
         low: Lower end of its interval (Bonett and Wright 2000); None for too few independent points, and
-            where the value is 1 or -1: it has no width there.
+            for 1 and -1, whose interval has no width.
         high: Upper end.
     """
 
@@ -118,19 +120,19 @@ class Rho:
 
 @dataclass(frozen=True)
 class Relation:
-    """How a quantity goes with the score.
+    """The correlation of a quantity with the score.
 
     Args:
         profile: Profile.
         suite: Suite of the score.
         quantity: Heading of the quantity.
-        points: What is correlated, by name.
-        independent: The number of groups of points that share no trained stage with another group.
+        points: The points, by name.
+        independent: Number of groups of points without a trained stage in common.
         rho: Spearman's with the score.
         partial: The same with uniformity held fixed.
         with_uniformity: Spearman's with uniformity.
         level: Confidence level of the intervals.
-        left_out: By method, why it isn't a point here.
+        left_out: Why methods are missing, by method.
     """
 
     profile: str
@@ -145,48 +147,57 @@ class Relation:
     left_out: dict[str, str]
 
 
+@dataclass(frozen=True)
+class RelationWords:
+    """Words of a table for its points.
+
+    Args:
+        points: Their plural.
+        score: The score.
+        means: Of which values a point is the mean, or "".
+        independent: The note on dependent points.
+    """
+
+    points: str
+    score: str
+    means: str
+    independent: str
+
+
 def correlate_quantities(
     points: Sequence[RelationPoint], probed: Iterable[str], profile: str, suite: str, level: float = 0.95
 ) -> list[Relation]:
-    """Correlate every quantity with the points' scores.
-
-    Args:
-        points: The points.
-        probed: Names of the probes that were measured: a quantity of another one has no relation.
-        profile: Profile, for the relations.
-        suite: Suite of the scores, for the relations.
-        level: Confidence level, in (0, 1).
-    """
+    """Correlate every quantity of the ``probed`` probes with the points' scores."""
     names = set(probed)
-    wanted = [one.heading for one in QUANTITIES if one.probe in names]
-    return [_correlate_quantity(points, heading, profile, suite, level) for heading in wanted]
+    headings = [quantity.heading for quantity in QUANTITIES if quantity.probe in names]
+    return [_correlate_quantity(points, heading, profile, suite, level) for heading in headings]
 
 
 def _correlate_quantity(
     points: Sequence[RelationPoint], heading: str, profile: str, suite: str, level: float
 ) -> Relation:
-    there = {
-        one.name: RelationValues(one.values[heading], one.score, one.values.get(HELD))
-        for one in points
-        if heading in one.values and one.score is not None
-    }
-    x, y = [one.value for one in there.values()], [one.score for one in there.values()]
-    z = [one.uniformity for one in there.values() if one.uniformity is not None]
-    alone = count_independent(one.stages for one in points if one.name in there)
-    fixed = heading != HELD and len(z) == len(there)
-    why = {one.method: one.lacks.get(heading, "it has no score") for one in points if one.name not in there}
-    return Relation(
-        *(profile, suite, heading, there, alone),
-        rho=_correlate_ranks(x, y, None, alone, level),
-        partial=_correlate_ranks(x, y, z, alone, level) if fixed else Rho(None),
-        with_uniformity=_correlate_ranks(x, z, None, alone, level).value if fixed else None,
-        level=level,
-        left_out=why,
-    )
+    values: dict[str, RelationValues] = {}
+    left_out, stages = {}, []
+    for point in points:
+        if heading in point.values and point.score is not None:
+            values[point.name] = RelationValues(point.values[heading], point.score, point.values.get(HELD))
+            stages.append(point.stages)
+        else:
+            left_out[point.method] = point.lacks.get(heading, "it has no score")
+    x, y = [one.value for one in values.values()], [one.score for one in values.values()]
+    z = [one.uniformity for one in values.values() if one.uniformity is not None]
+    independent = count_independent(stages)
+    partial, with_uniformity = Rho(None), None
+    if heading != HELD and len(z) == len(values):
+        partial = _correlate_ranks(x, y, z, independent, level)
+        with_uniformity = _correlate_ranks(x, z, None, independent, level).value
+    rho = _correlate_ranks(x, y, None, independent, level)
+    head = profile, suite, heading, values, independent
+    return Relation(*head, rho, partial, with_uniformity, level, left_out)
 
 
 def _correlate_ranks(
-    x: Sequence[float], y: Sequence[float], held: Sequence[float] | None, alone: int, level: float
+    x: Sequence[float], y: Sequence[float], held: Sequence[float] | None, independent: int, level: float
 ) -> Rho:
     least = MIN_PAIRS if held is None else MIN_PAIRS + 1
     sides = [x, y] if held is None else [x, y, held]
@@ -200,9 +211,9 @@ def _correlate_ranks(
         rho = partial_spearman(x, y, held)
     if _is_perfect(rho):
         return Rho(math.copysign(1.0, rho))
-    if alone < least:
+    if independent < least:
         return Rho(rho)
-    return Rho(rho, *spearman_interval(rho, alone, level, held=int(held is not None)))
+    return Rho(rho, *spearman_interval(rho, independent, level, held=int(held is not None)))
 
 
 def _is_perfect(rho: float) -> bool:
@@ -212,14 +223,11 @@ def _is_perfect(rho: float) -> bool:
 
 def trained_stages(runs: Iterable[RunRecord]) -> frozenset[str]:
     """Return the keys of all stages that some runs trained."""
-    return frozenset(key for run in runs for key in read_stage_keys(run))
+    return frozenset().union(*map(read_stage_keys, runs))
 
 
 def count_independent(stages: Iterable[frozenset[str]]) -> int:
-    """Return how many groups there are that share no trained stage; one without any is by itself.
-
-    Args:
-        stages: Keys of the stages that were trained for each.
+    """Return the number of groups of :func:`group_by_stages`.
 
     A shares a stage with B and B another with C, D none:
 
@@ -230,19 +238,115 @@ def count_independent(stages: Iterable[frozenset[str]]) -> int:
 
 
 def group_by_stages(stages: Iterable[frozenset[str]]) -> list[int]:
-    """Return the group of each: those that share a trained stage, directly or through others, have one.
+    """Return a group's number for each set of trained stages' keys.
 
-    Args:
-        stages: Keys of the stages that were trained for each; one without any is by itself.
+    Sets that share a stage, directly or through others, have one group; an empty set has its own.
 
     >>> group_by_stages(map(frozenset, (["a"], ["b"], ["a", "c"], ["c"], [], [])))
     [0, 1, 0, 0, 4, 5]
     """
-    found: list[int] = []
+    numbers: list[int] = []
     keys: dict[int, frozenset[str]] = {}
     for place, own in enumerate(stages):
-        joined = [group for group, theirs in keys.items() if theirs & own]
+        joined = [group for group, others in keys.items() if others & own]
         first = min(joined, default=place)
-        keys[first] = own.union(*(keys.pop(group) for group in joined))
-        found = [first if group in joined else group for group in found] + [first]
-    return found
+        keys[first] = own.union(*map(keys.pop, joined))
+        numbers = [first if number in joined else number for number in numbers] + [first]
+    return numbers
+
+
+def relation_grid(title: str, relations: Sequence[Relation], words: RelationWords) -> Grid:
+    """Return the table of some relations: a row a quantity."""
+    rows = []
+    lacking = False
+    for one in relations:
+        counts = str(len(one.points)), str(one.independent)
+        rhos = (
+            rho_value(one.rho.value),
+            rho_ends(one.rho),
+            rho_value(one.partial.value),
+            rho_ends(one.partial),
+        )
+        rows.append((one.quantity, *counts, *rhos, rho_value(one.with_uniformity)))
+        values = [one.rho.value] if one.quantity == HELD else [one.rho.value, one.partial.value]
+        lacking |= any(value is None or abs(value) == 1 for value in values)
+    header = (
+        *("quantity", words.points, "independent", f"rho with {words.score}", "95% interval"),
+        *("uniformity fixed", "its 95% interval", "rho with uniformity"),
+    )
+    notes = [
+        f"rho: Spearman's over {words.points}{words.means}; uniformity fixed: the partial one. Intervals: "
+        "Bonett and Wright (2000), with the number of independent ones in place of n, each uncorrected for "
+        "the others.",
+        f"independent: {words.independent}",
+        *_coverage_note(relations),
+        *_omission_notes(relations),
+    ]
+    if any(one.independent <= MIN_PAIRS for one in relations):
+        notes.append(
+            f"An interval takes {MIN_PAIRS} independent ones, with uniformity fixed {MIN_PAIRS + 1}."
+        )
+    if lacking:
+        notes.append(
+            f"No rho: it takes {MIN_PAIRS} {words.points} that aren't all equal; with uniformity fixed "
+            f"{MIN_PAIRS + 1}, the uniformity of each, and an order other than it or its reverse. 1 and -1 "
+            "have no interval."
+        )
+    return Grid(title, header, tuple(rows), tuple(notes))
+
+
+def describe_rho(rho: Rho) -> str:
+    """Return a rank correlation with its interval.
+
+    >>> describe_rho(Rho(0.8, 0.1, 0.95)), describe_rho(Rho(1.0))
+    ('+0.80, 95% interval [+0.10, +0.95]', '+1.00')
+    """
+    ends = "" if rho.low is None else f", 95% interval {rho_ends(rho)}"
+    return f"{rho_value(rho.value)}{ends}"
+
+
+def rho_value(value: float | None) -> str:
+    """Return a rank correlation with its sign."""
+    return DASH if value is None else f"{value:+.2f}"
+
+
+def rho_ends(rho: Rho) -> str:
+    """Return the interval of a rank correlation."""
+    return DASH if rho.low is None else f"[{rho_value(rho.low)}, {rho_value(rho.high)}]"
+
+
+def _coverage_note(relations: Sequence[Relation]) -> Iterator[str]:
+    """The least coverage of such intervals in the simulations that fit these rows."""
+    rows: dict[str, list[CoverageRow]] = {}
+    for one in relations:
+        n = one.independent
+        if one.rho.low is not None:
+            plain = find_coverage("rank correlation", n, n, abs(one.rho.value or 0))
+            rows.setdefault("", []).append(plain)
+        if one.partial.low is not None:
+            # the simulation whose sides correlate with the fixed quantity as these do, or more
+            design = f"normal, z {0.9 if abs(one.with_uniformity or 0) > CLOSE else 0.5}"
+            value = abs(one.partial.value or 0)
+            partial = find_coverage("partial rank correlation", n, n, value, design=design)
+            rows.setdefault(" with uniformity fixed", []).append(partial)
+    texts = []
+    for suffix in ("", " with uniformity fixed"):
+        if suffix in rows:
+            worst = min(rows[suffix], key=lambda row: row.measured)
+            texts.append(f"{100 * worst.measured:.0f}%{suffix} (n = {worst.n_a})")
+    if texts:
+        yield f"In the simulations that fit, 95% intervals hold the true rho in at least {', '.join(texts)}."
+
+
+def _omission_notes(relations: Sequence[Relation]) -> Iterator[str]:
+    """Methods that are missing from rows, a line a reason."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for one in relations:
+        for method, why in one.left_out.items():
+            rows.setdefault((method, why), []).append(one.quantity)
+    lines: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (method, why), quantities in rows.items():
+        lines.setdefault((why, tuple(quantities)), []).append(method)
+    for (why, of_rows), methods in lines.items():
+        of = "all rows" if len(of_rows) == len(relations) else ", ".join(of_rows)
+        yield f"Left out of {of}: {', '.join(methods)} ({why})."

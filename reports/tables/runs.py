@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 from bench.records.record import RunRecord, safe_name
@@ -19,8 +18,8 @@ class PageRun:
 
     Args:
         seed: Its seed, a dash for a method without.
-        scores: By task, "avg" among them; None without one.
-        reason: Why it has none, or "".
+        scores: By task, "avg" among them, or None.
+        reason: Why scores are missing, or "".
         path: Of its record, below the campaign's folder; of several campaigns below the results folder.
         key: Of its cell.
     """
@@ -42,12 +41,12 @@ class MethodRuns:
     """The runs of a method in one profile and suite.
 
     Args:
-        method: What it is called.
+        method: Its printed name.
         name: Registered name.
         anchor: Of its first row on the page.
         runs: By seed.
-        parameters: Of all its encoder's towers; None where no record says.
-        dim: Dimension of its vectors as the record says it, a dash where none does.
+        parameters: Of all its encoder's towers, or None if unknown.
+        dim: Dimension of its vectors by the record, or a dash.
     """
 
     method: str
@@ -59,12 +58,12 @@ class MethodRuns:
 
     @property
     def card(self) -> str:
-        """Where its card is on the page."""
+        """Anchor of its card on the page."""
         return card_anchor(self.name)
 
     @property
     def parameters_text(self) -> str:
-        """Parameters as they are printed, in millions."""
+        """Printed parameters, in millions."""
         if self.parameters is None:
             return DASH
         millions = self.parameters / 1e6
@@ -73,14 +72,7 @@ class MethodRuns:
 
 @dataclass(frozen=True)
 class RunTable:
-    """All runs of one profile and suite.
-
-    Args:
-        profile: Profile.
-        suite: Suite.
-        tasks: Names, "avg" the last.
-        methods: By what they are called, in the records' order.
-    """
+    """All runs of one profile and suite: its tasks ("avg" the last), and methods by printed name."""
 
     profile: str
     suite: str
@@ -89,21 +81,20 @@ class RunTable:
 
 
 def card_anchor(name: str) -> str:
-    """Return where the card of a registered name is on the page."""
+    """Return the anchor of a registered method's card."""
     return f"card-{safe_name(name)}"
 
 
 def run_tables(campaign: Campaign) -> dict[tuple[str, str], RunTable]:
     """Return the runs of every profile and suite, by both."""
-    found = {}
+    tables = {}
     for records in by_profile_and_suite(campaign.records):
-        place, tasks = (records[0].profile, records[0].suite), task_list(records)
-        methods = {
-            campaign.shown(method): _method_runs(campaign, method, runs, tasks)
-            for method, runs in by_method(records).items()
-        }
-        found[place] = RunTable(*place, tasks, methods)
-    return found
+        tasks, methods = task_list(records), {}
+        place = records[0].profile, records[0].suite
+        for method, runs in by_method(records).items():
+            methods[campaign.shown(method)] = _method_runs(campaign, method, runs, tasks)
+        tables[place] = RunTable(*place, tasks, methods)
+    return tables
 
 
 def _method_runs(
@@ -111,13 +102,12 @@ def _method_runs(
 ) -> MethodRuns:
     first = records[0]
     anchor = "-".join(["runs", *map(safe_name, (first.profile, first.suite, method))])
-    runs = tuple(_page_run(campaign, record, tasks) for record in sorted(records, key=_seed_order))
-    size = _first(map(encoder_parameters, records))
-    return MethodRuns(campaign.shown(method), first.name, anchor, runs, size, _dimension_text(records))
-
-
-def _seed_order(record: RunRecord) -> int:
-    return -1 if record.seed is None else record.seed
+    by_seed = sorted(records, key=lambda record: -1 if record.seed is None else record.seed)
+    runs = tuple(_page_run(campaign, record, tasks) for record in by_seed)
+    sizes = (size for size in map(encoder_parameters, records) if size is not None)
+    dims = (record.provenance.get("encoder", {}).get("dim") for record in records)
+    dim = next((str(value) for value in dims if value is not None), DASH)
+    return MethodRuns(campaign.shown(method), first.name, anchor, runs, next(sizes, None), dim)
 
 
 def _page_run(campaign: Campaign, record: RunRecord, tasks: Sequence[str]) -> PageRun:
@@ -128,31 +118,16 @@ def _page_run(campaign: Campaign, record: RunRecord, tasks: Sequence[str]) -> Pa
     return PageRun(seed, scores, record.reason or "", path, record.key)
 
 
-def _first(values: Iterable[int | None]) -> int | None:
-    return next((value for value in values if value is not None), None)
-
-
 def encoder_parameters(record: RunRecord) -> int | None:
-    """Return the parameters of a record's encoder, all towers together, or None if it doesn't say.
+    """Return the parameters of all towers of a record's encoder, or None if unknown.
 
-    The probe ``cost`` counts them; an encoder says how many each of its towers has.
+    The probe ``cost`` counts them; provenance has the number of each tower.
     """
     counted = record.probes.get("cost", {}).get("parameters")
     if counted is not None:
         return int(counted)
     facts = record.provenance.get("encoder", {})
-    said = [_parse_count(part) for part in str(facts.get("parameters", "")).split("+")]
-    there = [value for value in said if value is not None]
-    if len(there) != len(said):
+    towers = str(facts.get("parameters", "")).split("+")
+    if not all(text.isascii() and text.isdecimal() and len(text) < 16 for text in towers):
         return None
-    parts = facts.get("parts", 1)
-    return there[0] * parts if len(there) == 1 else sum(there)
-
-
-def _parse_count(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
-
-
-def _dimension_text(records: Iterable[RunRecord]) -> str:
-    said: Iterable[Any] = (record.provenance.get("encoder", {}).get("dim") for record in records)
-    return next((str(value) for value in said if value is not None), DASH)
+    return sum(map(int, towers)) * (facts.get("parts", 1) if len(towers) == 1 else 1)

@@ -35,8 +35,8 @@ def transfer_grids(campaign: Campaign) -> list[Grid]:
 
 def group_rows(rows: Sequence[LeaderboardRow], prefix: str = "") -> list[tuple[str, list[LeaderboardRow]]]:
     """Return the groups of encoders that have rows: heading and rows, in the papers' order."""
-    groups = ((group, [row for row in rows if row.group == group]) for group in GROUPS)
-    return [(f"{prefix}{group}", members) for group, members in groups if members]
+    groups = group_by(rows, lambda row: row.group)
+    return [(f"{prefix}{group}", groups[group]) for group in GROUPS if group in groups]
 
 
 def _suite_grids(campaign: Campaign, suite: str) -> list[Grid]:
@@ -44,58 +44,51 @@ def _suite_grids(campaign: Campaign, suite: str) -> list[Grid]:
     tables = [make_leaderboard(campaign, records) for records in places]
     if not tables:
         return []
-    tasks = tables[0].tasks
+    tasks, empty = tables[0].tasks, ScoreCell(None, None, 0)
     rows: list[tuple[Value, ...]] = []
     groups: list[tuple[int, str]] = []
     for table, records in zip(tables, places, strict=True):
-        backbone = next((b for record in records if (b := paper_backbone(record))), "no backbone")
+        backbone = next(filter(None, map(paper_backbone, records)), "no backbone")
         for heading, members in group_rows(table.rows, f"{backbone} ({table.profile}): "):
             groups.append((len(rows), heading))
-            rows += [
-                (
-                    campaign.shown(row.method),
-                    *(row.cells.get(task, ScoreCell(None, None, 0)) for task in tasks),
-                )
-                for row in members
-            ]
+            for row in members:
+                rows.append((campaign.shown(row.method), *(row.cells.get(task, empty) for task in tasks)))
     header = ("method", *(TASK_NAMES.get(task, task) for task in tasks))
     notes = _block_notes(campaign, tables)
     return [Grid(f"{suite}, campaign {campaign.name}", header, tuple(rows), notes, tuple(groups))]
 
 
 def _block_notes(campaign: Campaign, tables: Sequence[Leaderboard]) -> tuple[str, ...]:
-    """The notes of the blocks: how scores are measured, what bold means, then the others."""
-    once = [
-        ", ".join(campaign.shown(row.method) for row in table.rows if row.finished == 1) for table in tables
-    ]
-    more = [[note for note in table.notes[1:] if not note.startswith(OF_COLUMNS)] for table in tables]
+    """The notes of the blocks: on scores, on bold, then the others."""
+    first, single, others = [], [], []
+    for table in tables:
+        first.append(table.notes[:1])
+        names = ", ".join(campaign.shown(row.method) for row in table.rows if row.finished == 1)
+        single.append([f"One run, so no standard deviation: {names}."] * bool(names))
+        others.append([note for note in table.notes[1:] if not note.startswith(OF_COLUMNS)])
+    captions = group_by(tables, lambda table: table.caption)
+    bold = []  # "Bold" stays the first word, by which formats without bold leave such lines out
+    for caption, group in captions.items():
+        where = "" if len(captions) == 1 else f": {_profile_list(group)}"
+        bold += [f"{caption} Ranked within a backbone{where}."] * bool(caption)
     return (
-        *_notes_by_profile(tables, [[table.notes[0]] for table in tables]),
-        *_bold_captions(tables),
-        *_notes_by_profile(
-            tables, [[f"One run, so no standard deviation: {names}."] * bool(names) for names in once]
-        ),
-        *_notes_by_profile(tables, more),
+        *_notes_by_profile(tables, first),
+        *bold,
+        *_notes_by_profile(tables, single),
+        *_notes_by_profile(tables, others),
     )
 
 
-def _bold_captions(tables: Sequence[Leaderboard]) -> list[str]:
-    """What bold means; "Bold" stays the first word, by which formats without bold leave such lines out."""
-    found = group_by(tables, lambda table: table.caption)
-    return [
-        f"{caption} Ranked within a backbone{'' if len(found) == 1 else f': {_profile_list(own)}'}."
-        for caption, own in found.items()
-        if caption
-    ]
-
-
 def _notes_by_profile(tables: Sequence[Leaderboard], notes: Sequence[Sequence[str]]) -> list[str]:
-    """The notes of the tables, each once; one that isn't of all begins with the profiles that it is of."""
-    found: dict[str, list[Leaderboard]] = {}
+    """The tables' notes, each once; those of only some tables begin with their profiles."""
+    sources: dict[str, list[Leaderboard]] = {}
     for table, own in zip(tables, notes, strict=True):
         for note in dict.fromkeys(own):
-            found.setdefault(note, []).append(table)
-    return [note if len(of) == len(tables) else f"{_profile_list(of)}: {note}" for note, of in found.items()]
+            sources.setdefault(note, []).append(table)
+    lines = []
+    for note, of in sources.items():
+        lines.append(note if len(of) == len(tables) else f"{_profile_list(of)}: {note}")
+    return lines
 
 
 def _profile_list(tables: Sequence[Leaderboard]) -> str:

@@ -1,8 +1,9 @@
-"""Tables of sweeps, from a campaign's records and its kept grids."""
+"""Tables of sweeps, with the papers' figures next to ours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from statistics import fmean
 
@@ -11,26 +12,59 @@ from numpy.typing import ArrayLike, NDArray
 
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import SWEEPS
+from bench.data.published_tables import ablation_figures
+from bench.errors import InputError
 from bench.records.record import RunRecord, last_stages
-from bench.render.grid import DASH, Grid, ScoreCell, Value, no_width, summarise_values
-from bench.reports.records import (
-    UNREADABLE,
-    check_comparable,
-    failure_reasons,
-    finished_records,
-    missing_score_notes,
-)
+from bench.render.grid import DASH, Grid, Value, no_width, summarise_values
+from bench.reports.campaign import Campaign
+from bench.reports.records import check_comparable, finished_records, record_notes
+from bench.reports.tables.published_figures import GREY, Footnotes, quote_figures
 
 _NORMS = "The norms are of the last step's weights, the scores of the selected ones."
 
 
-def sweep_grids(manifests: Sequence[Manifest], records: Sequence[RunRecord], campaign: str) -> list[Grid]:
-    """Return a table for every sweep and suite.
+def ablation_grids(campaign: Campaign) -> list[Grid]:
+    """Return the tables of the campaign's sweeps, sweep by sweep."""
+    grids = []
+    for name in dict.fromkeys(manifest.sweep for manifest in campaign.sweeps):
+        manifests = [manifest for manifest in campaign.sweeps if manifest.sweep == name]
+        for grid in sweep_grids(manifests, campaign.records, campaign.name):
+            grids.append(_add_published(grid, name))
+    return grids
 
-    Raises:
-        NotComparableError: cells of one table were measured on different data, or a method's seeds under
-            different specifications.
-    """
+
+def select_sweep(campaign: Campaign, name: str) -> Campaign:
+    """Return the campaign with only this sweep; raises InputError for a missing one."""
+    selected = tuple(manifest for manifest in campaign.sweeps if manifest.sweep == name)
+    if not selected:
+        known = ", ".join(dict.fromkeys(manifest.sweep for manifest in campaign.sweeps))
+        raise InputError(
+            f"no sweep '{name}' ran here",
+            where=f"--table ablation:{name}",
+            expected=f"one of {known}" if known else None,
+            hint=f"bench sweep {name if name in SWEEPS else 'NAME'} --campaign {campaign.stores[0].campaign}",
+        )
+    return replace(campaign, sweeps=selected)
+
+
+def _add_published(grid: Grid, sweep: str) -> Grid:
+    """The table with the papers' figures of the same cells."""
+    printed, footnotes = ablation_figures(sweep), Footnotes()
+    columns = [column for column in grid.header[1:] if any(place[1] == column for place in printed)]
+    if not columns:
+        return grid
+    rows = []
+    for label, *cells in grid.rows:
+        quotes = (quote_figures(printed.get((str(label), column), ()), footnotes) for column in columns)
+        rows.append((label, *cells, *quotes))
+    sources = "; ".join(dict.fromkeys(f.source for figures in printed.values() for f in figures))
+    notes = (*grid.notes, f"Published: {sources}, bert-base.", GREY, *footnotes.notes)
+    header = (*grid.header, *(f"published {column}" for column in columns))
+    return replace(grid, header=header, rows=tuple(rows), notes=notes)
+
+
+def sweep_grids(manifests: Sequence[Manifest], records: Sequence[RunRecord], campaign: str) -> list[Grid]:
+    """Return a table for every sweep and suite; raises NotComparableError as ``check_comparable``."""
     grids = []
     for manifest in manifests:
         if SWEEPS[manifest.sweep].surface:
@@ -41,10 +75,10 @@ def sweep_grids(manifests: Sequence[Manifest], records: Sequence[RunRecord], cam
 
 
 def norm_factor(k: ArrayLike, t: ArrayLike) -> NDArray[np.float64]:
-    """The norm factor of LTN for two vectors of length ratio k and cosine t (TNCSE, Figure 2).
+    """Return the norm factor of LTN for two vectors of length ratio k and cosine t (TNCSE, Figure 2).
 
-    ||a - b|| / (||a|| + ||b||) = sqrt(1 + k^2 - 2 k t) / (1 + k), within [0, 1]: 0 for equal vectors alone, 1
-    for opposite ones, and where one is 0.
+    ||a - b|| / (||a|| + ||b||) = sqrt(1 + k^2 - 2 k t) / (1 + k), within [0, 1]: 0 only for equal vectors,
+    1 for opposite ones, and where one is 0.
 
     Args:
         k: ||a|| / ||b||, at least 0.
@@ -58,10 +92,11 @@ def norm_factor(k: ArrayLike, t: ArrayLike) -> NDArray[np.float64]:
 def _surface_grid(manifest: Manifest) -> Grid:
     sweep = SWEEPS[manifest.sweep]
     cosines = (-1.0, -0.5, 0.0, 0.5, 0.9, 1.0)
-    ratios = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-    rows = tuple((f"{k:g}", *(f"{norm_factor(k, t):.3f}" for t in cosines)) for k in ratios)
+    rows = []
+    for k in (0.0, 0.25, 0.5, 1.0, 2.0, 4.0):
+        rows.append((f"{k:g}", *(f"{norm_factor(k, t):.3f}" for t in cosines)))
     header = (sweep.axis, *(f"cos {t:g}" for t in cosines))
-    return Grid(f"Sweep {sweep.name}", header, rows, (f"{sweep.question} ({sweep.source}.)",))
+    return Grid(f"Sweep {sweep.name}", header, tuple(rows), (f"{sweep.question} ({sweep.source}.)",))
 
 
 def records_by_cell(
@@ -69,60 +104,60 @@ def records_by_cell(
 ) -> dict[tuple[str, str], list[RunRecord]]:
     """Return the records at each (row, column); a deterministic method's one record counts for all seeds."""
     own = [r for r in records if (r.profile, r.suite) == (manifest.profile, suite)]
-    return {
-        (row, column): [r for r in own if r.method == method and r.seed in (None, *manifest.seeds)]
-        for row, column, method in manifest.points
-    }
+    own = [r for r in own if r.seed in (None, *manifest.seeds)]
+    cells = {}
+    for row, column, method in manifest.points:
+        cells[row, column] = [record for record in own if record.method == method]
+    return cells
 
 
 def _sweep_grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign: str) -> Grid:
     sweep = SWEEPS[manifest.sweep]
-    at = records_by_cell(manifest, suite, records)
-    used = list({id(record): record for group in at.values() for record in group}.values())
+    cells = records_by_cell(manifest, suite, records)
+    used = list({id(record): record for group in cells.values() for record in group}.values())
     check_comparable(used, campaign)
-    rows, columns = (list(dict.fromkeys(place[i] for place in at)) for i in (0, 1))
+    rows, columns = (list(dict.fromkeys(place[i] for place in cells)) for i in (0, 1))
     task = sweep_task(sweep.task, used)
-    cells = {place: summarise_values([r.score(task) for r in group]) for place, group in at.items()}
-    header = [sweep.axis, *columns]
-    body: list[list[Value]] = [
-        [row, *(cells.get((row, column), ScoreCell(None, None, 0)) for column in columns)] for row in rows
+    measures: list[tuple[str, Callable[[Sequence[RunRecord]], Value]]] = [
+        ("", lambda group: summarise_values([record.score(task) for record in group]))
     ]
-    for wanted, name, measure in ((sweep.norms, "||CLS||", _mean_norm), (sweep.curves, "rank", _mean_rank)):
-        if wanted:
-            header += [f"{name} {column}" for column in columns]
-            for line, row in zip(body, rows, strict=True):
-                line += [measure(at.get((row, column), [])) for column in columns]
+    measures += [("||CLS|| ", _mean_norm)] if sweep.norms else []
+    measures += [("rank ", _mean_rank)] if sweep.curves else []
+    header = [sweep.axis, *(f"{name}{column}" for name, _ in measures for column in columns)]
+    body: list[tuple[Value, ...]] = []
+    for row in rows:
+        groups = [cells.get((row, column), []) for column in columns]
+        body.append((row, *(measure(group) for _, measure in measures for group in groups)))
     notes = [
         f"{sweep.question} ({sweep.source}.)",
         f"Spearman x 100 ({task}), mean and standard deviation over seeds "
         f"{', '.join(map(str, manifest.seeds))}.",
-        *dict.fromkeys(note for record in used for note in record.notes),
-        *missing_score_notes(failure_reasons(used), failure_reasons(used, UNREADABLE)),
-        *(_collapse_notes(at, rows, columns) if sweep.curves else []),
-        *([_NORMS] if sweep.norms else []),
+        *record_notes(used, failures=True),
+        *(_collapse_notes(cells, rows, columns) if sweep.curves else []),
+        *[_NORMS] * bool(sweep.norms),
     ]
-    missing = [place for place, group in at.items() if not group]
+    missing = "; ".join(f"{row}, {column}" for (row, column), group in cells.items() if not group)
     if missing:
-        notes.append("Not run yet: " + "; ".join(f"{row}, {column}" for row, column in missing) + ".")
+        notes.append(f"Not run yet: {missing}.")
     title = f"Sweep {sweep.name}, {suite}, profile {manifest.profile}, campaign {campaign}"
-    return Grid(title, tuple(header), tuple(map(tuple, body)), tuple(notes))
+    return Grid(title, tuple(header), tuple(body), tuple(notes))
 
 
 def sweep_task(wanted: str, records: Sequence[RunRecord]) -> str:
-    """The sweep's own task where every record has it, else the average."""
+    """Return the sweep's own task if every record has it, else the average."""
     done = finished_records(records)
     return wanted if done and all(record.score(wanted) is not None for record in done) else "avg"
 
 
 def _mean_norm(records: Sequence[RunRecord]) -> str:
     """Mean norm of [CLS] over towers and seeds, where the joint stage measured it."""
-    joints = [r.training["stages"]["joint"] for r in records if "joint" in r.training.get("stages", {})]
+    joints = (record.training.get("stages", {}).get("joint", {}) for record in records)
     norms = [norm for joint in joints for norm in joint.get("mean_cls_norm", ())]
     return f"{fmean(norms):.2f}" if norms else DASH
 
 
 def stage_curves(records: Sequence[RunRecord], name: str) -> list[list[list[float]]]:
-    """The curve of each stage that ends a record's training, rows (step, values ...)."""
+    """Return the curve of each stage that ends a record's training, rows (step, values ...)."""
     return [list(stage.get(name, ())) for record in records for stage in last_stages(record).values()]
 
 
@@ -137,9 +172,9 @@ def _mean_rank(records: Sequence[RunRecord]) -> str:
 
 
 def _collapse_notes(
-    at: Mapping[tuple[str, str], Sequence[RunRecord]], rows: Sequence[str], columns: Sequence[str]
+    cells: Mapping[tuple[str, str], Sequence[RunRecord]], rows: Sequence[str], columns: Sequence[str]
 ) -> list[str]:
-    """How every row's collapse figures differ from the first row's, with Welch's intervals over seeds."""
+    """Differences of every row's collapse figures from the first row's, with Welch's intervals over seeds."""
     from bench.stats.seeds import welch  # scipy.stats is slow to load
 
     notes = [
@@ -147,15 +182,14 @@ def _collapse_notes(
         f"Below: its difference from {rows[0]}, and that of their mean cosine, with 95% intervals (Welch)."
     ]
     for column, row in product(columns, rows[1:]):
-        told = []
-        for index, shown, digits in ((1, "rank", 1), (2, "cosine", 3)):
-            a, b = (_final_collapse(at.get((place, column), ()), index) for place in (row, rows[0]))
+        texts = []
+        for index, quantity, digits in ((1, "rank", 1), (2, "cosine", 3)):
+            a, b = (_final_collapse(cells.get((place, column), ()), index) for place in (row, rows[0]))
             if min(len(a), len(b)) > 1:
-                found = welch(a, b)
-                values = (found.difference, found.low, found.high)
-                difference, low, high = (f"{value:+.{digits}f}" for value in values)
-                ends = "" if no_width(found.low, found.high) else f" [{low}, {high}]"
-                told.append(f"{shown} {difference}{ends}")
-        if told:
-            notes.append(f"{column}, {row} minus {rows[0]}: {'; '.join(told)}.")
+                test = welch(a, b)
+                ends = f" [{test.low:+.{digits}f}, {test.high:+.{digits}f}]"
+                text = f"{quantity} {test.difference:+.{digits}f}"
+                texts.append(text if no_width(test.low, test.high) else text + ends)
+        if texts:
+            notes.append(f"{column}, {row} minus {rows[0]}: {'; '.join(texts)}.")
     return notes

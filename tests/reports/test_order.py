@@ -19,8 +19,7 @@ from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.render.grid import Grid, Quoted, ScoreCell
 from bench.render.latex import escape_latex
-from bench.reports.figures.setting_order_plots import order_figures
-from bench.reports.figures.suite_plots import suite_figures
+from bench.reports.figures.suite_plots import order_figures, suite_figures
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
 from bench.reports.tables import method_order

@@ -102,7 +102,7 @@ def test_a_file_names_methods_and_papers_name_the_others(cli: Cli, stored: Resul
         ("mine = 5", "no name for 'mine'"),
         ('mine = " "', "no name for 'mine'"),
         ('mine = "SimCSE"', "mine and simcse would both be called 'SimCSE'"),
-        ("mine", "this is not TOML"),
+        ("mine", "TOML"),
     ):
         file.write_text(text, encoding="utf-8")
         code, _, err = cli("report", "--names", "names.toml")
