@@ -1,4 +1,4 @@
-"""Alignment: how close pairs of like meaning lie on the unit sphere (Wang and Isola 2020)."""
+"""Alignment: distance of pairs of like meaning on the unit sphere (Wang and Isola 2020)."""
 
 from __future__ import annotations
 
@@ -6,30 +6,49 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.errors import BenchError
 from bench.probes.interface import VECTORS, Probe, ProbeColumn, ProbeInputs
-from bench.probes.unit_sphere import UNIT, Vectors, unit_vectors
 
 if TYPE_CHECKING:
     from bench.data.tasks import PairTask
-    from bench.eval.embeddings import Embeddings
 
 GOLD = 4.0
+UNIT = "vectors of length 1; lower is better"
+"""The end of a convention."""
+Vectors = NDArray[np.floating]
+
+
+def unit_vectors(vectors: Vectors) -> NDArray[np.float64]:
+    """Divide each row of (n, d) by its length, in float64; raises BenchError for a row of length 0.
+
+    >>> unit_vectors(np.array([[3.0, 4.0], [0.0, 2.0]])).tolist()
+    [[0.6, 0.8], [0.0, 1.0]]
+    """
+    x = np.asarray(vectors, dtype=np.float64)
+    norms = np.linalg.norm(x, axis=1, keepdims=True)
+    if not norms.all():
+        raise BenchError(
+            f"vector {int(np.argmin(norms)) + 1} of {len(x)} has length 0, so it has no direction"
+        )
+    units: NDArray[np.float64] = x / norms
+    return units
 
 
 def positive_pairs(
     tasks: Sequence[PairTask], threshold: float = GOLD, *, strict: bool = False
 ) -> tuple[list[str], list[str]]:
     """Return both sides of the pairs whose gold score is at least ``threshold`` (strict: above it)."""
-    pairs = [
-        pair
-        for task in tasks
-        for subset in task.subsets
-        for *pair, gold in zip(subset.first, subset.second, subset.gold, strict=True)
-        if gold > threshold or (gold == threshold and not strict)
-    ]
-    return [str(first) for first, _ in pairs], [str(second) for _, second in pairs]
+    first: list[str] = []
+    second: list[str] = []
+    for task in tasks:
+        for subset in task.subsets:
+            for a, b, gold in zip(subset.first, subset.second, subset.gold, strict=True):
+                if gold > threshold or (gold == threshold and not strict):
+                    first.append(a)
+                    second.append(b)
+    return first, second
 
 
 def alignment(first: Vectors, second: Vectors, alpha: float = 2.0) -> float:
@@ -59,21 +78,18 @@ def alignment(first: Vectors, second: Vectors, alpha: float = 2.0) -> float:
 
 def _measure_alignment(inputs: ProbeInputs) -> dict[str, Any]:
     strict = inputs.options.strict
-    first, second = positive_pairs(inputs.data.tasks, strict=strict)
-
-    def of(found: Embeddings) -> float:
-        rows = [[found.rows[sentence] for sentence in side] for side in (first, second)]
-        return alignment(found.vectors[rows[0]], found.vectors[rows[1]])
-
-    gold = f"{'above' if strict else 'at least'} {GOLD:g}"
+    pairs = positive_pairs(inputs.data.tasks, strict=strict)
+    values = []
+    for part in (inputs.embeddings, *inputs.parts):
+        rows = [[part.rows[sentence] for sentence in side] for side in pairs]
+        values.append(alignment(part.vectors[rows[0]], part.vectors[rows[1]]))
+    count, gold = len(pairs[0]), f"{'above' if strict else 'at least'} {GOLD:g}"
     return {
-        "value": of(inputs.embeddings),
-        "towers": [of(part) for part in inputs.parts],
-        "pairs": len(first),
+        "value": values[0],
+        "towers": values[1:],
+        "pairs": count,
         "gold": gold,
-        "convention": (
-            f"mean squared distance (alpha 2) of the {len(first):,} pairs of gold score {gold}, {UNIT}"
-        ),
+        "convention": f"mean squared distance (alpha 2) of the {count:,} pairs of gold score {gold}, {UNIT}",
     }
 
 

@@ -1,4 +1,4 @@
-"""Attention sink: on which tokens the attention weights lie (JTCSE, Fig. 9)."""
+"""Attention sink: shares of the attention weights by class of token (JTCSE, Fig. 9)."""
 
 from __future__ import annotations
 
@@ -26,26 +26,23 @@ _MARKERS = "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}\N{LOWER ONE EIGHTH BLOCK}#
 
 
 def punctuation_tokens(tokenizer: Any) -> Tensor:
-    """True for each token of the vocabulary that is punctuation alone, bool (V,)."""
+    """Return bool (V,), True for each token of the vocabulary that is only punctuation."""
     import torch
 
     texts = [str(text) for text in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
     special = set(tokenizer.all_special_tokens)
     decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
-    spelt = type(decoder).__name__ == "ByteLevel"  # such a vocabulary spells bytes as letters
-    return torch.tensor(
-        [
-            text not in special
-            and _is_punctuation(tokenizer.convert_tokens_to_string([text]).strip() if spelt else text)
-            for text in texts
-        ]
-    )
+    spelt = texts
+    if type(decoder).__name__ == "ByteLevel":  # such a vocabulary spells bytes as letters
+        spelt = [tokenizer.convert_tokens_to_string([text]).strip() for text in texts]
+    pairs = zip(texts, spelt, strict=True)
+    return torch.tensor([text not in special and _is_punctuation(token) for text, token in pairs])
 
 
 def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Tensor) -> Tensor:
-    """Which of CLASSES each token belongs to.
+    """Return each token's class among CLASSES, float32 (B, T, 4), one 1 a token; padding has none.
 
-    Final punctuation is the run of punctuation tokens that ends the sentence, not counting [SEP].
+    Final punctuation is the run of punctuation tokens that ends the sentence, before [SEP].
 
     Args:
         ids: Token ids, (B, T), [CLS] first.
@@ -53,16 +50,13 @@ def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Te
         sep_id: Id of [SEP] or </s>; None for none.
         punctuation: From :func:`punctuation_tokens`, (V,).
 
-    Returns:
-        float32 (B, T, 4), one 1 a token; padding has none.
-
     [CLS], a word, a full stop, [SEP] and padding:
 
     >>> import torch
     >>> full_stop = torch.arange(9) == 7
     >>> mask = torch.tensor([[True, True, True, True, False]])
-    >>> found = token_classes(torch.tensor([[1, 5, 7, 2, 0]]), mask, 2, full_stop)[0]
-    >>> [CLASSES[int(row.argmax())] if row.any() else None for row in found]
+    >>> classes = token_classes(torch.tensor([[1, 5, 7, 2, 0]]), mask, 2, full_stop)[0]
+    >>> [CLASSES[int(row.argmax())] if row.any() else None for row in classes]
     ['cls', 'other', 'final_punctuation', 'sep', None]
     """
     import torch
@@ -71,23 +65,20 @@ def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Te
     first[:, 0] = True
     sep = (ids == sep_id) & mask & ~first if sep_id is not None else torch.zeros_like(mask)
     mark = punctuation.to(ids.device)[ids]
-    ending = (mark | sep | ~mask).flip(1).cumprod(1).flip(1).bool()  # nothing but these from here on
+    ending = (mark | sep | ~mask).flip(1).cumprod(1).flip(1).bool()  # only these from here on
     final = ending & mark & mask & ~sep & ~first
     return torch.stack([first, sep, final, mask & ~(first | sep | final)], dim=2).float()
 
 
 def attention_mass(weights: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
-    """Mean share of a query's attention on each class of tokens.
+    """Mean share of a query's attention on each class of tokens: (B, heads, C), each row of C sums to 1.
 
     Args:
         weights: Attention weights, (B, heads, T, T), rows sum to 1.
         mask: True on tokens, (B, T): the query positions that count.
         classes: From :func:`token_classes`, (B, T, C).
 
-    Returns:
-        (B, heads, C), each row of C sums to 1.
-
-    Of two tokens the first attends to both alike, the second to itself alone; each is a class of its own:
+    Of two tokens the first attends to both alike, the second only to itself; each is a class of its own:
 
     >>> import torch
     >>> weights = torch.tensor([[[[0.5, 0.5], [0.0, 1.0]]]])
@@ -101,14 +92,7 @@ def attention_mass(weights: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
 
 
 class AttentionMass(Observer):
-    """Means of the attention mass by tower, layer and head.
-
-    Args:
-        watched: The towers.
-
-    Raises:
-        UntraceableError: a tower without a tokenizer.
-    """
+    """Means of the attention mass by tower, layer and head; raises UntraceableError without a tokenizer."""
 
     def __init__(self, watched: Sequence[ObservedTower]) -> None:
         from bench.nn.tokens import send_tensor
@@ -116,7 +100,7 @@ class AttentionMass(Observer):
         self._means = [LayerMeans() for _ in watched]
         self._separators = [_separator_id(tower) for tower in watched]
         self._punctuation = [
-            send_tensor(punctuation_tokens(one.tokenizer), one.model.device) for one in watched
+            send_tensor(punctuation_tokens(tower.tokenizer), tower.model.device) for tower in watched
         ]
         self._with_final: list[int | Tensor] = [0 for _ in watched]
         self._classes: Tensor
@@ -134,21 +118,17 @@ class AttentionMass(Observer):
     def result(self, *, per_head: bool = False) -> dict[str, Any]:
         """Return {"value", "layers", "towers", ...}: the sink score and the shares of CLASSES by layer.
 
-        Args:
-            per_head: Add each tower's shares by layer and head.
-
-        Raises:
-            BenchError: a share that isn't finite.
+        A share that isn't finite raises BenchError.
         """
-        found = []
+        towers = []
         for means in self._means:
             heads = means.result("attention mass")
             layers = heads.mean(1)
             tower = {"value": float(layers[-1, 1] + layers[-1, 2]), "layers": layers.tolist()}
-            found.append({**tower, "heads": heads.tolist()} if per_head else tower)
+            towers.append({**tower, "heads": heads.tolist()} if per_head else tower)
         return {
-            **mean_profile(found),
-            "towers": found,
+            **mean_profile(towers),
+            "towers": towers,
             "classes": list(CLASSES),
             "sentences_with_final_punctuation": max(int(count) for count in self._with_final),
             "convention": CONVENTION,
@@ -156,7 +136,7 @@ class AttentionMass(Observer):
 
 
 class _AttentionMaps(Observer):
-    """Keeps the weights of one sentence, averaged over heads."""
+    """The weights of one sentence, averaged over heads."""
 
     def __init__(self, count: int) -> None:
         self._tokens: dict[int, tuple[Tensor, Tensor]] = {}
@@ -170,8 +150,8 @@ class _AttentionMaps(Observer):
 
         self._layers[view.tower].append(to_float64(view.weights()[0].mean(0)))
 
-    def of(self, tower: int) -> tuple[list[int], list[list[list[float]]]]:
-        """Token ids and each layer's weights, without the padding that CUDA's lengths bring."""
+    def result(self, tower: int) -> tuple[list[int], list[list[list[float]]]]:
+        """Return token ids and each layer's weights, without padding to a multiple of CUDA's lengths."""
         import torch
 
         ids, mask = self._tokens[tower]
@@ -183,10 +163,7 @@ class _AttentionMaps(Observer):
 def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dict[str, Any]]:
     """Return {"tokens", "layers"} of each tower: (T,) tokens and (layers, T, T) weights, mean over heads.
 
-    Rows are queries, columns keys; each row sums to 1.
-
-    Raises:
-        UntraceableError: no transformer, or one that can't be watched.
+    Rows are queries, columns keys; each row sums to 1. Without a transformer it raises UntraceableError.
     """
     from bench.nn.hooks import find_towers, watch_towers
 
@@ -196,20 +173,18 @@ def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dic
     maps = _AttentionMaps(len(watched))
     with watch_towers(watched, [maps]):
         encoder.encode([sentence])
-    found = []
+    results = []
     for number, tower in enumerate(watched):
-        ids, layers = maps.of(number)
-        found.append({"tokens": tower.tokenizer.convert_ids_to_tokens(ids), "layers": layers})
-    return found
+        ids, layers = maps.result(number)
+        results.append({"tokens": tower.tokenizer.convert_ids_to_tokens(ids), "layers": layers})
+    return results
 
 
 def _separator_id(tower: ObservedTower) -> int | None:
     if tower.tokenizer is None:
         raise UntraceableError("its tokenizer is not known", where=type(tower.model).__name__)
     identity: int | None = tower.tokenizer.sep_token_id
-    if identity is None:
-        identity = tower.tokenizer.eos_token_id
-    return identity
+    return tower.tokenizer.eos_token_id if identity is None else identity
 
 
 def _is_punctuation(token: str) -> bool:
@@ -219,10 +194,10 @@ def _is_punctuation(token: str) -> bool:
 
 def _measure_attention(inputs: ProbeInputs) -> dict[str, Any]:
     options = inputs.options
-    found = inputs.observed(AttentionMass).result(per_head=options.per_head)
+    facts = inputs.observed(AttentionMass).result(per_head=options.per_head)
     if options.sentence is not None and inputs.encoder is not None:
-        found["maps"] = attention_maps(inputs.encoder, options.sentence)
-    return found
+        facts["maps"] = attention_maps(inputs.encoder, options.sentence)
+    return facts
 
 
 PROBE = Probe(

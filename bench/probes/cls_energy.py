@@ -1,4 +1,4 @@
-"""CLS energy weight: how much of a context tensor lies in [CLS] (JTCSE, eq. 6)."""
+"""CLS energy weight: the share of [CLS] in a context tensor (JTCSE, eq. 6)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ CONVENTION = (
 
 
 def cls_energy(context: Tensor, mask: Tensor) -> Tensor:
-    """||CT[0]||_2 / ||CT[1:]||_F of each sentence (JTCSE, eq. 6).
+    """||CT[0]||_2 / ||CT[1:]||_F of each sentence (JTCSE, eq. 6): (B,), infinite if only [CLS] isn't 0.
 
     Args:
         context: Context tensors, (B, T, H).
         mask: True on tokens, False on padding, (B, T); every row has at least two tokens.
-
-    Returns:
-        (B,), at least 0; infinite where all but [CLS] is 0.
 
     A [CLS] of norm 5, then tokens of norm 3 and 4:
 
@@ -42,11 +39,7 @@ def cls_energy(context: Tensor, mask: Tensor) -> Tensor:
 
 
 class ClsEnergy(Observer):
-    """Means of the CLS energy weight by tower and layer.
-
-    Args:
-        watched: The towers.
-    """
+    """Means of the CLS energy weight by tower and layer."""
 
     def __init__(self, watched: Sequence[ObservedTower]) -> None:
         self._means = [LayerMeans() for _ in watched]
@@ -56,14 +49,10 @@ class ClsEnergy(Observer):
         self._means[view.tower].add(view.layer, cls_energy(view.context, view.mask))
 
     def result(self) -> dict[str, Any]:
-        """Return {"value", "layers", "towers"}: the mean, its profile over layers, and both of each tower.
-
-        Raises:
-            BenchError: a mean that isn't finite.
-        """
+        """Return the mean, its profile over layers, and both of each tower; raises BenchError if infinite."""
         profiles = [means.result("CLS energy") for means in self._means]
-        found = [{"value": float(profile.mean()), "layers": profile.tolist()} for profile in profiles]
-        return {**mean_profile(found), "towers": found, "convention": CONVENTION}
+        towers = [{"value": float(profile.mean()), "layers": profile.tolist()} for profile in profiles]
+        return {**mean_profile(towers), "towers": towers, "convention": CONVENTION}
 
 
 def _measure_energy(inputs: ProbeInputs) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What an encoder costs: multiply-accumulates, parameters, sentences a second, memory (JTCSE, Table VII)."""
+"""Cost of an encoder: multiply-accumulates, parameters, sentences a second, memory (JTCSE, Table VII)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,9 @@ _CLEAR_PEAK = "5"  # proc(5): resets the peak of the resident set
 def count_gmacs(model: Any, length: int = LENGTH) -> float:
     """Multiply-accumulates of one sentence by thop on a deep copy, / 1e9; BERT-base at 64 tokens 5.44.
 
-    Args:
-        model: A transformer.
-        length: Tokens, special ones in.
-
     Raises:
-        InputError: the installed thop isn't the one that the papers used.
-        BenchError: the model can't take so many tokens.
+        InputError: the installed thop isn't the one of the papers.
+        BenchError: the model can't take ``length`` tokens, special ones included.
 
     >>> from transformers import BertConfig, BertModel
     >>> shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -52,7 +48,7 @@ def count_gmacs(model: Any, length: int = LENGTH) -> float:
     thop = importlib.import_module("thop")
     if "stride" in inspect.signature(thop.profile).parameters:
         raise InputError(
-            "the module thop is ultralytics-thop, which counts otherwise",
+            "the module thop is ultralytics-thop, which counts differently",
             hint="pip uninstall ultralytics-thop thop && pip install thop",
         )
     most = getattr(model.config, "max_position_embeddings", length)
@@ -67,38 +63,26 @@ def count_gmacs(model: Any, length: int = LENGTH) -> float:
 
 
 def count_parameters(models: Sequence[nn.Module]) -> int:
-    """Number of parameters of all models, shared ones once.
-
-    >>> from torch import nn
-    >>> layer = nn.Linear(3, 2)
-    >>> count_parameters([layer, layer])
-    8
-    """
+    """Count the parameters of all models, shared ones once."""
     return sum({id(p): p.numel() for model in models for p in model.parameters()}.values())
 
 
 def table_parameters(encoder: object) -> int:
-    """Numbers in the tables of token vectors of an encoder and its parts; 0 for one without such a table."""
+    """Count the numbers in the tables of token vectors of an encoder and its parts."""
     own = int(getattr(encoder, "table_parameters", 0))
     return own + sum(map(table_parameters, getattr(encoder, "parts", ())))
 
 
 def encoder_cost(towers: Sequence[ObservedTower], table: int = 0) -> dict[str, Any]:
-    """Return {"gmac", "towers", "parameters", "length", "convention"}.
+    """Return {"gmac", "towers", "parameters", "length", "convention"}; errors as :func:`count_gmacs`.
 
-    Args:
-        towers: The transformers.
-        table: Numbers in tables of token vectors beside them.
-
-    Raises:
-        InputError: the installed thop isn't the one that the papers used.
-        BenchError: a tower that can't take 64 tokens.
+    ``table`` is the number of parameters in tables of token vectors.
     """
     models = [tower.model for tower in towers]
-    each = [count_gmacs(model) for model in models]
+    gmacs = [count_gmacs(model) for model in models]
     return {
-        "gmac": sum(each, 0.0),
-        "towers": each,
+        "gmac": sum(gmacs, 0.0),
+        "towers": gmacs,
         "parameters": count_parameters(models) + table,
         "length": LENGTH,
         "convention": CONVENTION + (TABLE if table else ""),
@@ -108,12 +92,11 @@ def encoder_cost(towers: Sequence[ObservedTower], table: int = 0) -> dict[str, A
 def measure_speed(
     encoder: Encoder, sentences: Sequence[str], clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, Any]:
-    """Encode the sentences once more; return sentences a second (wall clock) and the peak of memory.
+    """Encode the sentences again; return sentences a second (wall clock) and the peak of memory.
 
     Returns:
         {"sentences", "sentences_per_second", "peak_memory_mb", "peak_of"}: of the "cuda tensors" or the
-        "resident set" while they were encoded, or of the "process so far" where that can't be measured;
-        None where the system doesn't say it.
+        "resident set" during encoding, otherwise of the "process so far"; None if the system has no figure.
     """
     encoder.encode(sentences[:8])  # a first call costs more
     read_peak, peak_of = _peak_meter()
@@ -130,7 +113,7 @@ def measure_speed(
 
 
 def _peak_meter() -> tuple[Callable[[], float | None], str]:
-    """Start watching memory; return what reads its peak in bytes, and what it is of."""
+    """Start watching memory; return a reader of its peak in bytes, and a name of the memory."""
     import torch
 
     if torch.cuda.is_available() and torch.cuda.memory_allocated():
@@ -156,14 +139,8 @@ def _process_peak() -> float | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
 
 
-def _sample_sentences(sentences: Sequence[str]) -> Sequence[str]:
-    """Every k-th sentence: a tenth of them, but at least 32 and at most 512."""
-    wanted = min(max(len(sentences) // 10, 32), 512)
-    return sentences[:: max(1, len(sentences) // wanted)][:wanted]
-
-
 def _measure_cost(inputs: ProbeInputs) -> dict[str, Any]:
-    """Raises BenchError for an encoder that has neither a transformer nor a table of token vectors."""
+    """Raise BenchError for an encoder without a transformer and without a table of token vectors."""
     table = table_parameters(inputs.encoder)
     if not inputs.towers and not table:
         raise BenchError(inputs.missing["towers"])
@@ -171,11 +148,12 @@ def _measure_cost(inputs: ProbeInputs) -> dict[str, Any]:
 
 
 def _measure_timing(inputs: ProbeInputs) -> dict[str, Any]:
-    return (
-        {}
-        if inputs.encoder is None
-        else measure_speed(inputs.encoder, _sample_sentences(inputs.data.sentences))
-    )
+    """Measure a tenth of the sentences, every k-th, from 32 to 512."""
+    if inputs.encoder is None:
+        return {}
+    sentences = inputs.data.sentences
+    count = min(max(len(sentences) // 10, 32), 512)
+    return measure_speed(inputs.encoder, sentences[:: max(1, len(sentences) // count)][:count])
 
 
 PROBE = Probe(

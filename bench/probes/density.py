@@ -1,9 +1,10 @@
-"""Densities of the similarity by gold score: how well it separates neighbouring grades (JTCSE, Fig. 5)."""
+"""Densities of the similarity by gold score: separation of neighbouring grades (JTCSE, Fig. 5)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,29 +31,25 @@ _REACH = 5.0  # bandwidths beyond the outermost similarity: 6e-7 of a kernel's m
 
 @dataclass(frozen=True)
 class GoldGroup:
-    """Pairs whose gold score lies in [low, high), the last group's in [low, high].
-
-    Args:
-        low: Least gold score.
-        high: Upper end.
-        similarities: (pairs,).
-    """
+    """(pairs,) similarities of gold scores in [low, high), in the last group in [low, high]."""
 
     low: float
     high: float
     similarities: FloatArray
 
+    @property
+    def dense(self) -> bool:
+        """True if the similarities have a density."""
+        return len(self.similarities) >= _LEAST and bool(np.ptp(self.similarities) > 0)
+
 
 def gold_groups(similarities: FloatArray, gold: FloatArray, by: str = "width") -> list[GoldGroup]:
-    """Divide pairs by gold score.
+    """Divide (pairs,) similarities by gold score into non-empty groups by rising gold score.
 
     Args:
         similarities: (pairs,).
         gold: (pairs,) gold scores.
         by: One of GROUPS.
-
-    Returns:
-        The groups by rising gold score; none is empty.
 
     Raises:
         BenchError: no pair.
@@ -74,18 +71,12 @@ def gold_groups(similarities: FloatArray, gold: FloatArray, by: str = "width") -
         edges = edges if len(edges) > 1 else np.repeat(edges, 2)
     number = np.clip(np.searchsorted(edges, gold, side="right") - 1, 0, len(edges) - 2)
     return [
-        GoldGroup(float(edges[i]), float(edges[i + 1]), similarities[number == i])
-        for i in range(len(edges) - 1)
-        if (number == i).any()
+        GoldGroup(float(edges[i]), float(edges[i + 1]), similarities[number == i]) for i in np.unique(number)
     ]
 
 
 def density_overlap(first: FloatArray, second: FloatArray) -> float:
-    """Overlap coefficient of two samples' densities, integral of min(f, g), in [0, 1].
-
-    Args:
-        first: (n,) values, at least two different ones.
-        second: (m,) values, at least two different ones.
+    """Overlap of two samples' densities, integral of min(f, g), in [0, 1]; equal samples have no density.
 
     >>> sample = np.array([0.1, 0.2, 0.4])
     >>> round(density_overlap(sample, sample), 4), round(density_overlap(sample, sample + 10), 4)
@@ -103,57 +94,46 @@ def density_overlap(first: FloatArray, second: FloatArray) -> float:
 def compare_densities(similarities: FloatArray, gold: FloatArray, by: str = "width") -> dict[str, Any]:
     """Return groups, the overlap of neighbouring ones, and the densities at 101 points of [-1, 1].
 
-    Args:
-        similarities: (pairs,), cosines or another similarity.
-        gold: (pairs,) gold scores.
-        by: See :func:`gold_groups`.
+    Arguments as :func:`gold_groups`.
 
     Returns:
         {"value", "overlaps", "groups": [{"low", "high", "pairs", "mean", "sd"}], "curves", "convention"}; an
-        overlap is null where one of the two has no density.
+        overlap is null if one of the two has no density.
 
     Raises:
         BenchError: no two neighbouring groups with a density.
 
     >>> low, high = np.linspace(0.1, 0.3, 9), np.linspace(0.2, 0.4, 9)
-    >>> found = compare_densities(np.concatenate([low, high]), np.repeat([0.5, 1.5], 9))
-    >>> round(found["value"], 1), [(group["low"], group["pairs"]) for group in found["groups"]]
+    >>> facts = compare_densities(np.concatenate([low, high]), np.repeat([0.5, 1.5], 9))
+    >>> round(facts["value"], 1), [(group["low"], group["pairs"]) for group in facts["groups"]]
     (0.6, [(0.0, 9), (1.0, 9)])
     """
     from scipy.stats import gaussian_kde
 
     groups = gold_groups(similarities, gold, by)
-    dense = [len(group.similarities) >= _LEAST and np.ptp(group.similarities) > 0 for group in groups]
-    overlaps = [
-        density_overlap(groups[i].similarities, groups[i + 1].similarities)
-        if dense[i] and dense[i + 1]
-        else None
-        for i in range(len(groups) - 1)
-    ]
+    grid = np.linspace(-1, 1, 101)
+    overlaps: list[float | None] = []
+    facts, curves = [], []
+    for group in groups:
+        values = group.similarities
+        sd = float(values.std(ddof=1)) if len(values) > 1 else None
+        mean = float(values.mean())
+        facts.append({"low": group.low, "high": group.high, "pairs": len(values), "mean": mean, "sd": sd})
+        curves.append(gaussian_kde(values)(grid).tolist() if group.dense else None)
+    for group, following in pairwise(groups):
+        both = group.dense and following.dense
+        overlaps.append(density_overlap(group.similarities, following.similarities) if both else None)
     known = [value for value in overlaps if value is not None]
     if not known:
         raise BenchError(
             f"no two neighbouring ones of {len(groups)} gold group(s) have densities to compare",
             hint="too few pairs, or vectors that are all alike",
         )
-    grid = np.linspace(-1, 1, 101)
     return {
         "value": float(np.mean(known)),
         "overlaps": overlaps,
-        "groups": [
-            {
-                "low": group.low,
-                "high": group.high,
-                "pairs": len(group.similarities),
-                "mean": float(group.similarities.mean()),
-                "sd": float(group.similarities.std(ddof=1)) if len(group.similarities) > 1 else None,
-            }
-            for group in groups
-        ],
-        "curves": [
-            gaussian_kde(group.similarities)(grid).tolist() if has else None
-            for group, has in zip(groups, dense, strict=True)
-        ],
+        "groups": facts,
+        "curves": curves,
         "convention": f"{CONVENTION}; gold groups: {GROUPS[by]}",
     }
 

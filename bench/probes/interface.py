@@ -1,4 +1,4 @@
-"""What a probe is, and what it is given."""
+"""The interface of a probe, and its inputs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ProbeColumn:
     """A column of a table of probes.
 
     Args:
-        heading: What is printed above it.
-        path: Where the probe's facts have the number: keys of dicts and positions in lists.
-        form: How it is printed, a format such as ".3f".
-        scale: What it is multiplied by first.
-        timing: It is one of the numbers taken by the clock (:attr:`Probe.clock`), not one of the facts.
+        heading: Its heading.
+        path: Place of the number in the probe's facts: keys of dicts and positions in lists.
+        form: Format, such as ".3f".
+        scale: Factor of the number.
+        timing: True for a number of :attr:`Probe.clock`, False for a fact.
     """
 
     heading: str
@@ -47,7 +47,7 @@ class ProbeOptions:
         strict: Alignment over pairs of a gold score above 4, not at least 4.
         groups: Gold groups of the density, see :func:`bench.probes.density.gold_groups`.
         per_head: Attention mass by head too.
-        sentence: Sentence whose attention maps are wanted; None for none.
+        sentence: Sentence of the attention maps; None for no maps.
     """
 
     strict: bool = False
@@ -58,18 +58,18 @@ class ProbeOptions:
 
 @dataclass(frozen=True)
 class ProbeInputs:
-    """What one pass of an encoder over the sentences gives to the probes.
+    """Inputs of the probes from one pass of an encoder over the sentences.
 
     Args:
         data: The sentences.
         options: How to measure.
-        missing: Why this encoder lacks one of the things that a probe may need.
+        missing: The reason why this encoder lacks one of the needs.
         similarities: Computes one similarity a pair, (pairs,), in the order of the gold scores.
         encoder: The encoder; None for a scorer of pairs.
         embeddings: Vectors of the distinct sentences.
         parts: The same of each part of a sum of encoders; empty for another encoder.
         towers: The encoder's transformers.
-        observers: Those that watched the pass, see :attr:`Probe.observer`.
+        observers: The observers of the pass, see :attr:`Probe.observer`.
     """
 
     data: ProbeData
@@ -88,29 +88,28 @@ class ProbeInputs:
         return self.embeddings.vectors
 
     def observed(self, kind: type[T]) -> T:
-        """Return the observer of a class; it watched the pass."""
-        return next(one for one in self.observers if isinstance(one, kind))
+        """Return the observer of a class after the pass."""
+        return next(observer for observer in self.observers if isinstance(observer, kind))
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe: what it is called, what it needs, how it is measured, and how tables show it.
+    """A probe: its name, its needs, its measurement and its place in tables.
 
-    Its module imports torch and scipy inside functions alone, since lists and reports read probes too.
+    Its module imports torch and scipy inside functions only, since lists and reports read probes too.
 
     Args:
         name: Its name, that of its file.
-        summary: What it measures, in one line.
-        needs: What the encoder must have. "similarities": all have them; "vectors": all but scorers of pairs;
-            "towers": encoders with a transformer; "trace": those whose transformer can be watched.
-        measure: Inputs -> facts, as a record holds them; raises BenchError where there is no answer.
-        table: Title of the table that shows it.
+        summary: Its measurement in one line.
+        needs: "similarities": all encoders have them; "vectors": all but scorers of pairs; "towers": encoders
+            with a transformer; "trace": those whose transformer can be watched.
+        measure: Inputs -> facts of a record; raises BenchError if there is no answer.
+        table: Title of its table.
         columns: Its columns there.
-        drawn: Names of facts that are only drawn: they stay out of records.
-        observer: Makes what watches the towers during the pass, for a probe that needs a "trace".
-        clock: Inputs -> what it measures by the clock, for the timing block of a record.
-        packages: Modules that it alone imports, each with what pip calls it: without them there is no such
-            probe, and all others.
+        drawn: Names of facts for figures, which records leave out.
+        observer: Makes the observer of the towers during the pass, for a probe that needs a "trace".
+        clock: Inputs -> measurements of time, for the timing block of a record.
+        packages: Modules of this probe only, each with pip's name. Without them the other probes still work.
     """
 
     name: str

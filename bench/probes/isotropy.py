@@ -1,4 +1,4 @@
-"""How evenly vectors use their space: the collapse figures, and the spectrum behind the effective rank."""
+"""Isotropy: the collapse figures of vectors, and the spectrum behind the effective rank."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ CONVENTION = (
 def spectrum(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     """Singular values of (n, d) vectors, not centred, divided by their sum: (min(n, d),), descending.
 
-    Raises:
-        BenchError: all vectors are 0.
+    Raises BenchError if all vectors are 0.
 
     >>> spectrum(np.diag([3.0, 1.0])).tolist()
     [0.75, 0.25]
@@ -35,7 +34,7 @@ def spectrum(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def isotropy(vectors: NDArray[np.floating]) -> dict[str, Any]:
-    """Return the collapse figures of (n, d) vectors, and how much of their spectrum the first k hold.
+    """Return the collapse figures of (n, d) vectors, and the first k values' share of their spectrum.
 
     Returns:
         {"effective_rank", "mean_cosine", "deviation", "dim", "cumulative": {k: share} for k = 1, 2, 4, ...,
@@ -46,19 +45,18 @@ def isotropy(vectors: NDArray[np.floating]) -> dict[str, Any]:
 
     Four directions, equally used:
 
-    >>> found = isotropy(np.eye(4))
-    >>> round(found["effective_rank"], 6), found["mean_cosine"], found["cumulative"]
+    >>> figures = isotropy(np.eye(4))
+    >>> round(figures["effective_rank"], 6), figures["mean_cosine"], figures["cumulative"]
     (4.0, 0.0, {'1': 0.25, '2': 0.5, '4': 1.0})
     """
     if len(vectors) < 2:
         raise BenchError(f"isotropy needs at least two sentences, here are {len(vectors)}")
     shares = spectrum(vectors)
-    held = np.cumsum(shares)
-    steps = [2**power for power in range(len(shares).bit_length())]
+    sums = np.cumsum(shares)
     return {
         **collapse_figures(vectors)._asdict(),
         "dim": vectors.shape[1],
-        "cumulative": {str(k): float(held[k - 1]) for k in steps},
+        "cumulative": {str(2**i): float(sums[2**i - 1]) for i in range(len(shares).bit_length())},
         "spectrum": shares.tolist(),
         "convention": CONVENTION,
     }

@@ -36,31 +36,27 @@ class LayerMeans:
             self._counts[layer] += len(values)
 
     def result(self, what: str) -> NDArray[np.float64]:
-        """Return the means, (layers, ...).
-
-        Raises:
-            BenchError: nothing was added, or a mean isn't finite; names ``what``.
-        """
+        """Return the means of a quantity, (layers, ...); raises BenchError without finite ones."""
         if not self._sums:
             raise BenchError(f"no layer was seen, so there is no {what}")
         import torch
 
         sums = torch.stack(self._sums).cpu().numpy()
-        array: NDArray[np.float64] = np.stack(
-            [total / count for total, count in zip(sums, self._counts, strict=True)]
-        )
-        if not np.isfinite(array).all():
+        counts = np.array(self._counts).reshape(-1, *[1] * (sums.ndim - 1))
+        means: NDArray[np.float64] = sums / counts
+        if not np.isfinite(means).all():
             raise BenchError(f"the {what} of a layer is not finite")
-        return array
+        return means
 
 
 def mean_profile(towers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean of the towers' "value", and of their "layers" where all have equally many.
+    """Average the towers' "value", and their "layers" if all have equally many.
 
     >>> mean_profile([{"value": 1.0, "layers": [1.0, 1.0]}, {"value": 3.0, "layers": [2.0, 4.0]}])
     {'value': 2.0, 'layers': [1.5, 2.5]}
     """
     mean: dict[str, Any] = {"value": float(np.mean([tower["value"] for tower in towers]))}
-    if len({len(tower["layers"]) for tower in towers}) == 1:
-        mean["layers"] = np.mean([tower["layers"] for tower in towers], axis=0).tolist()
+    layers = [tower["layers"] for tower in towers]
+    if len(set(map(len, layers))) == 1:
+        mean["layers"] = np.mean(layers, axis=0).tolist()
     return mean

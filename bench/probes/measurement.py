@@ -25,11 +25,11 @@ from bench.training.sentence_encoder import RecordingEncoder
 
 @dataclass(frozen=True)
 class Measurement:
-    """What the probes found.
+    """The facts of probes.
 
     Args:
         probes: By probe, and "version" and "data"; a probe that this encoder can't have is {"missing": why}.
-        timing: Seconds that it took, and what probes measured by the clock.
+        timing: Seconds of the measurement, and the probes' own measurements of time.
     """
 
     probes: dict[str, Any]
@@ -43,18 +43,7 @@ def measure_probes(
     options: ProbeOptions | None = None,
     progress: Progress | None = None,
 ) -> Measurement:
-    """Measure the named probes of an encoder.
-
-    Args:
-        encoder: The encoder, or a scorer of pairs.
-        data: The sentences.
-        names: Of :data:`bench.probes.PROBES`.
-        options: How.
-        progress: Called with finished sentences.
-
-    Raises:
-        BenchError: embeddings that aren't finite.
-    """
+    """Measure the named probes of an encoder; raises BenchError for embeddings that aren't finite."""
     blas = importlib.import_module("threadpoolctl")
     with blas.threadpool_limits(torch.get_num_threads(), user_api="blas"):  # numpy takes all cores otherwise
         wall, cpu = time.perf_counter(), time.process_time()
@@ -64,25 +53,23 @@ def measure_probes(
         for probe in wanted:
             if probe.clock:
                 timing |= probe.clock(inputs)
-        found = {probe.name: _measure_facts(probe, inputs) for probe in wanted}
+        facts = {probe.name: _measure_facts(probe, inputs) for probe in wanted}
         timing["wall_seconds"] = round(time.perf_counter() - wall, 3)
         timing["cpu_seconds"] = round(time.process_time() - cpu, 3)
-    return Measurement({"version": VERSION, "data": data.facts, **found}, timing)
+    return Measurement({"version": VERSION, "data": data.facts, **facts}, timing)
 
 
 def drop_curves(probes: dict[str, Any]) -> dict[str, Any]:
-    """Return the probes as a record holds them: without what is only drawn."""
-    drawn = {name: probe.drawn for name, probe in PROBES.items()}
-    return {
-        name: {key: part for key, part in block.items() if key not in drawn.get(name, ())}
-        if isinstance(block, dict)
-        else block
-        for name, block in probes.items()
-    }
+    """Return the probes of a record: without the facts for figures."""
+    kept = dict(probes)
+    for name, probe in PROBES.items():
+        if isinstance(kept.get(name), dict):
+            kept[name] = {key: part for key, part in kept[name].items() if key not in probe.drawn}
+    return kept
 
 
 def _measure_facts(probe: Probe, inputs: ProbeInputs) -> dict[str, Any]:
-    """What a probe finds, or why it can't; bad input stays an error."""
+    """Measure a probe, or return the reason why it can't be; bad input stays an error."""
     if probe.needs in inputs.missing:
         return {"missing": inputs.missing[probe.needs]}
     try:
@@ -100,7 +87,7 @@ def _encode_inputs(
     options: ProbeOptions,
     progress: Progress | None,
 ) -> ProbeInputs:
-    """Encode the sentences once, and watch the transformers meanwhile where a probe wants that."""
+    """Encode the sentences once, and watch the transformers meanwhile if a probe needs that."""
     missing: dict[Need, str] = {}
     if isinstance(encoder, PairScorer):
         scorer = encoder
@@ -108,16 +95,18 @@ def _encode_inputs(
         missing |= {"vectors": why, "towers": why, "trace": why}
         none = Embeddings({}, np.empty((0, 0), np.float32))
         return ProbeInputs(data, options, missing, lambda: compare_pairs(scorer, *data.sides), None, none)
-    watched = find_towers(encoder)
-    if not watched:
+    towers = find_towers(encoder)
+    if not towers:
         missing |= dict.fromkeys(("towers", "trace"), "it has no transformer")
-    kept = [RecordingEncoder(part) for part in encoder.parts] if isinstance(encoder, SumEncoder) else []
-    whole = SumEncoder(kept, encoder.weights) if isinstance(encoder, SumEncoder) else encoder
+    whole, recorders = encoder, list[RecordingEncoder]()
+    if isinstance(encoder, SumEncoder):
+        recorders = [RecordingEncoder(part) for part in encoder.parts]
+        whole = SumEncoder(recorders, encoder.weights)
     observers: list[Observer] = []
     try:
-        if watched:
-            observers = [probe.observer(watched) for probe in wanted if probe.observer]
-        with watch_towers(watched if observers else (), observers) as rows:
+        if towers:
+            observers = [probe.observer(towers) for probe in wanted if probe.observer]
+        with watch_towers(towers if observers else (), observers) as rows:
             embeddings = embed_sentences(whole, data.sentences, progress=progress)
         if any(not count or count % len(data.sentences) for count in rows):
             seen = f"{' and '.join(map(str, rows))} of {len(data.sentences)} sentences were seen to pass"
@@ -125,6 +114,7 @@ def _encode_inputs(
     except UntraceableError as error:
         missing["trace"] = str(error)
         embeddings = embed_sentences(whole, data.sentences, progress=progress)
+    parts = [Embeddings(embeddings.rows, recorder.seen[-1]) for recorder in recorders]
     return ProbeInputs(
         data,
         options,
@@ -132,7 +122,7 @@ def _encode_inputs(
         lambda: embeddings.cosine(*data.sides),
         encoder,
         embeddings,
-        [Embeddings(embeddings.rows, part.seen[-1]) for part in kept],
-        watched,
+        parts,
+        towers,
         observers,
     )

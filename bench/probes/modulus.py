@@ -1,4 +1,4 @@
-"""Norms of [CLS] and of the pooler's output: what LayerNorm leaves of the modulus (JTCSE, section VI-A)."""
+"""Norms of [CLS] and of the pooler's output, the modulus behind LayerNorm (JTCSE, section VI-A)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PARTS = ("cls", "pooler")
-_TOGETHER = 32
-"""Batches whose figures are read from a device together."""
+_TOGETHER = 32  # batches whose figures are read from a device together
 CONVENTION = (
     "Euclidean norms over sentences of the last layer's first token and of the pooler's output, before any "
     "normalisation; sd with n - 1; pooler null where it has no trained weights"
@@ -52,13 +51,14 @@ class Norms:
             self._merge_batches()
 
     def _merge_batches(self) -> None:
-        """Merge the batches that wait."""
         import torch
 
-        unread, self._unread = self._unread, []
-        before = self.n - sum(n for n, _ in unread)
-        figures = torch.stack([each for _, each in unread]).tolist() if unread else []
-        for (n, _), (mean, squares, least, largest) in zip(unread, figures, strict=True):
+        if not self._unread:
+            return
+        counts, figures = zip(*self._unread, strict=True)
+        self._unread = []
+        before = self.n - sum(counts)
+        for n, (mean, squares, least, largest) in zip(counts, torch.stack(figures).tolist(), strict=True):
             apart = mean - self._mean
             self._squares += squares + apart**2 * before * n / (before + n)
             self._mean += apart * n / (before + n)
@@ -66,11 +66,7 @@ class Norms:
             self._least, self._largest = min(self._least, least), max(self._largest, largest)
 
     def result(self) -> dict[str, float]:
-        """Return {"mean", "sd", "min", "max"}.
-
-        Raises:
-            BenchError: fewer than two vectors, or a norm that isn't finite.
-        """
+        """Return {"mean", "sd", "min", "max"}; raises BenchError for under two vectors, or infinite norms."""
         if self.n < 2:
             raise BenchError(f"norms of {self.n} vector(s) have no spread")
         self._merge_batches()
@@ -81,17 +77,13 @@ class Norms:
 
 
 class Modulus(Observer):
-    """Norms of [CLS] and of the pooler's output by tower.
-
-    Args:
-        watched: The towers.
-    """
+    """Norms of [CLS] and of the pooler's output by tower."""
 
     def __init__(self, watched: Sequence[ObservedTower]) -> None:
         self._norms = [{part: Norms() for part in PARTS} for _ in watched]
 
     def on_output(self, tower: int, states: Tensor, pooled: Tensor | None) -> None:
-        """Add a batch: last hidden states (B, T, H), and the pooler's output (B, H) where there is one."""
+        """Add a batch: last hidden states (B, T, H), and the pooler's output (B, H) if there is one."""
         self._norms[tower]["cls"].add(states[:, 0])
         if pooled is not None:
             self._norms[tower]["pooler"].add(pooled)
@@ -102,14 +94,16 @@ class Modulus(Observer):
         Raises:
             BenchError: fewer than two sentences, or a norm that isn't finite.
         """
-        found = [
-            {part: norms[part].result() if norms[part].n else None for part in PARTS} for norms in self._norms
-        ]
+        towers: list[dict[str, Any]] = [{} for _ in self._norms]
         means: dict[str, float | None] = {}
         for part in PARTS:
-            values = [part_of["mean"] for tower in found if (part_of := tower[part]) is not None]
-            means[part] = sum(values) / len(values) if len(values) == len(found) else None
-        return {**means, "towers": found, "convention": CONVENTION}
+            values = []
+            for tower, norms in zip(towers, self._norms, strict=True):
+                tower[part] = norms[part].result() if norms[part].n else None
+                if tower[part]:
+                    values.append(tower[part]["mean"])
+            means[part] = sum(values) / len(values) if len(values) == len(towers) else None
+        return {**means, "towers": towers, "convention": CONVENTION}
 
 
 PROBE = Probe(

@@ -1,4 +1,4 @@
-"""The sentences that are probed."""
+"""The probed sentences."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class ProbeData:
-    """The pairs of a suite and their sentences.
-
-    Args:
-        suite: Its name.
-        tasks: Its tasks, whose pairs are taken together.
-    """
+    """The pairs of a suite's tasks, taken together, and their sentences."""
 
     suite: str
     tasks: tuple[PairTask, ...]
@@ -44,7 +39,7 @@ class ProbeData:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What records say about them; no sentence is among it."""
+        """Facts of records, without the sentences."""
         tasks = {
             task.id: {"pairs": task.pairs, "sha256": task.sha256, "reference": is_reference(task)}
             for task in self.tasks

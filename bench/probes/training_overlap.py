@@ -1,4 +1,4 @@
-"""Overlap audit: which test sentences occur in a training text, and what a score is without them.
+"""Overlap audit: test sentences that occur in a training text, and the scores without them.
 
 There are three levels; each includes the one before:
 
@@ -6,7 +6,7 @@ There are three levels; each includes the one before:
 - ``sentence_key``: the same letters and digits: equal after lower-casing and dropping all but [a-z0-9];
 - ``near``: ``sentence_key``, or a run of eight words ([a-z0-9]+, lower-cased) in common.
 
-A pair is touched if either of its sentences is.
+A pair is touched if one of its sentences is.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 @dataclass(frozen=True)
 class TaskOverlap:
-    """Overlap of one task with one training text at one level.
+    """Overlap of one task with one training text at one level of LEVELS.
 
     Args:
         task: Task id.
         level: One of LEVELS.
-        sentences: Distinct test sentences, at ``exact`` as strings, else by their letters and digits.
-        touched_sentences: Those of them that the training text touches.
+        sentences: Distinct test sentences, at ``exact`` as strings, otherwise by their letters and digits.
+        touched_sentences: Touched ones among them.
         pairs: All pairs.
-        clean: bool (pairs,), True where neither sentence is touched, in the order of the predictions.
+        clean: bool (pairs,), True for untouched pairs, in the order of the predictions.
     """
 
     task: str
@@ -59,7 +59,7 @@ class TaskOverlap:
 
     @property
     def clean_pairs(self) -> int:
-        """Pairs of which neither sentence is touched."""
+        """Number of untouched pairs."""
         return int(self.clean.sum())
 
 
@@ -95,7 +95,7 @@ def word_runs(sentence: str) -> Iterator[str]:
 
 
 def read_training_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text without empty ones; see :func:`training_rows`."""
+    """Yield the lines of a UTF-8 text without empty ones; see :func:`read_training_rows`."""
     yield from (sentence for _, sentence in read_training_rows(path) if sentence)
 
 
@@ -123,18 +123,12 @@ def _read_short_lines(stream: BinaryIO | lzma.LZMAFile, path: Path) -> Iterator[
 
 
 def audit_overlap(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverlap]:
-    """Compare a training text with test sets; the text is streamed, only the test sets are kept in memory.
-
-    Args:
-        training: Sentences or lines of the training text.
-        tasks: Test sets.
-
-    Returns:
-        One entry for each task and level, in that order.
+    """Compare a streamed training text with test sets: an entry for each task and level, in that order.
 
     >>> from bench.data.tasks import PairSubset
     >>> subset = PairSubset("all", ("A man sings.", "It rains."), ("A cat.", "It pours."), (1.0, 4.0))
-    >>> [(found.level, found.clean_pairs) for found in audit_overlap(["a man sings"], [PairTask("T", (subset,))])]
+    >>> overlaps = audit_overlap(["a man sings"], [PairTask("T", (subset,))])
+    >>> [(overlap.level, overlap.clean_pairs) for overlap in overlaps]
     [('exact', 2), ('key', 1), ('near', 1)]
     """
     sentences = {sentence for task in tasks for pair in task.all_pairs() for sentence in pair}
@@ -144,9 +138,7 @@ def audit_overlap(training: Iterable[str], tasks: Sequence[PairTask]) -> list[Ta
     for sentence in sentences:
         for run in word_runs(sentence):
             by_run[run].add(keys[sentence])
-    exact: set[str] = set()
-    same_key: set[str] = set()
-    near: set[str] = set()
+    exact, same_key, near = set[str](), set[str](), set[str]()
     for line in training:
         if line in sentences:
             exact.add(line)
@@ -157,36 +149,28 @@ def audit_overlap(training: Iterable[str], tasks: Sequence[PairTask]) -> list[Ta
             if run in by_run:
                 near |= by_run[run]
     near |= same_key
-    by_key = {sentence for sentence in sentences if keys[sentence] in same_key}
-    touched = {
-        "exact": exact,
-        "key": exact | by_key,  # text without letters and digits has no key
-        "near": exact | {sentence for sentence in sentences if keys[sentence] in near},
-    }
+    touched = {"exact": exact}  # text without letters and digits has no key
+    for level, touched_keys in (("key", same_key), ("near", near)):
+        touched[level] = exact | {sentence for sentence in sentences if keys[sentence] in touched_keys}
     return [_task_overlap(task, level, touched[level], keys) for task in tasks for level in LEVELS]
 
 
 def clean_score(task: PairTask, overlap: TaskOverlap, predictions: FloatArray) -> CleanScore:
-    """Score the clean pairs alone.
-
-    Args:
-        task: The task.
-        overlap: Its overlap at one level.
-        predictions: (pairs,) similarities from a record.
-    """
-    clean = overlap.clean
-    if overlap.clean_pairs < MIN_CLEAN_PAIRS:
-        return CleanScore(task.id, overlap.clean_pairs, None, None, None)
+    """Score the clean pairs only, from a record's (pairs,) similarities."""
+    clean, count = overlap.clean, overlap.clean_pairs
+    if count < MIN_CLEAN_PAIRS:
+        return CleanScore(task.id, count, None, None, None)
     gold = np.concatenate([np.asarray(subset.gold) for subset in task.subsets])
     value = spearman(predictions[clean], gold[clean])
-    return CleanScore(task.id, overlap.clean_pairs, value, *spearman_interval(value, overlap.clean_pairs))
+    return CleanScore(task.id, count, value, *spearman_interval(value, count))
 
 
 def _task_overlap(task: PairTask, level: str, touched: set[str], keys: dict[str, str]) -> TaskOverlap:
     pairs = list(task.all_pairs())
     present = {sentence for pair in pairs for sentence in pair}
     clean = np.array([first not in touched and second not in touched for first, second in pairs], dtype=bool)
-    # below "exact" sentences that differ in punctuation or case alone count once
-    alike = {sentence: sentence for sentence in present} if level == "exact" else keys
-    counts = [len({alike[sentence] for sentence in part}) for part in (present, present & touched)]
+    # at "key" and "near" sentences that differ only in punctuation or case count once
+    counts = []
+    for part in (present, present & touched):
+        counts.append(len(part if level == "exact" else {keys[sentence] for sentence in part}))
     return TaskOverlap(task.id, level, counts[0], counts[1], len(pairs), clean)

@@ -1,4 +1,4 @@
-"""Uniformity: how evenly all sentences spread over the unit sphere (Wang and Isola 2020)."""
+"""Uniformity: even spread of all sentences over the unit sphere (Wang and Isola 2020)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import BenchError, InputError
+from bench.probes.alignment import UNIT, Vectors, unit_vectors
 from bench.probes.interface import VECTORS, Probe, ProbeColumn, ProbeInputs
-from bench.probes.unit_sphere import UNIT, Vectors, unit_vectors
 
 MOST = 100_000
 _BLOCK = 1024

@@ -1,4 +1,4 @@
-"""``bench probe --along``: probes at every dev evaluation of trainings made anew."""
+"""``bench probe --along``: probes at every dev evaluation of repeated trainings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.probes.probe_data import ProbeData
-    from bench.training_probes.evaluations import ProbedEvaluation, TrainingProbes
+    from bench.training_probes.evaluations import ProbedEvaluation
 
 
 def probe_training(
@@ -25,14 +25,14 @@ def probe_training(
     out: Path | None,
     options: dict[str, Any],
 ) -> None:
-    """Train anew, probing; print the evaluations, and how the probes go with the dev score."""
+    """Train and probe; print the evaluations, and correlations of probes with the dev score."""
     from bench.cli.terminal import format_grids
     from bench.config import profiles
     from bench.data.source import DataSource
     from bench.execution.record_probes import load_probe_data
     from bench.plan.plan import make_plan
     from bench.probes.interface import ProbeOptions
-    from bench.training_probes.evaluations import TrainingProbes
+    from bench.training_probes.evaluations import TrainingProbes, write_training_probes
     from bench.training_probes.run import check_probed_plan, probe_trainings
     from bench.training_probes.tables import (
         evaluation_grids,
@@ -42,7 +42,7 @@ def probe_training(
 
     if heatmaps is not None or options["sentence"] is not None:
         where = "--sentence" if heatmaps is None else "--heatmaps"
-        raise InputError("there are no attention maps along a training", where=where)
+        raise InputError("attention maps are not drawn with --along", where=where)
     wanted = _parse_quantities(names)
     plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
     spec = plan.spec
@@ -51,32 +51,33 @@ def probe_training(
     dev = spec.dev or profiles.load_profile(spec.profile).dev
     data = load_probe_data(options["suite"] or dev, DataSource.of_run(spec))
     how = ProbeOptions(strict=options["strict"], groups=options["groups"], per_head=options["per_head"])
-    found = _read_evaluations(out, spec.profile, dev, data, wanted, strict=how.strict)
-    for more in probe_trainings(plan, data, wanted, how, progress_bar, found):
-        found += more
-        _save_evaluations(out, TrainingProbes(spec.profile, dev, tuple(found)))
-    if not found:
+    evaluations = _read_evaluations(out, spec.profile, dev, data, wanted, strict=how.strict)
+    for probed in probe_trainings(plan, data, wanted, how, progress_bar, evaluations):
+        evaluations += probed
+        if out is not None:
+            try:
+                write_training_probes(out, TrainingProbes(spec.profile, dev, tuple(evaluations)))
+            except OSError as error:
+                raise InputError(f"{out} can't be written: {error.strerror}", where=f"--out {out}") from error
+    if not evaluations:
         raise InputError("no training made a dev evaluation", where="--along", hint="lower eval_every")
-    if form == "json":
-        relations = evaluation_relations(found, spec.profile, dev)
-        within = within_relations(found)
-        print_json(
-            {
-                "evaluations": list(map(asdict, found)),
-                "mechanism": list(map(asdict, relations)),
-                "within": list(map(asdict, within)),
-            }
-        )
-    else:
-        click.echo(format_grids(evaluation_grids(found, spec.profile, dev)), nl=False)
+    if form != "json":
+        click.echo(format_grids(evaluation_grids(evaluations, spec.profile, dev)), nl=False)
+        return
+    blocks: dict[str, list[Any]] = {
+        "evaluations": evaluations,
+        "mechanism": evaluation_relations(evaluations, spec.profile, dev),
+        "within": within_relations(evaluations),
+    }
+    print_json({name: list(map(asdict, rows)) for name, rows in blocks.items()})
 
 
 def _parse_quantities(names: str) -> tuple[str, ...]:
-    """Probes that ``--probes`` names, of those with a quantity that may go with the score."""
+    """Parse ``--probes``, restricted to probes with a quantity to correlate with the score."""
     from bench.probes import parse_probes
     from bench.reports.tables.relation import QUANTITIES
 
-    known = tuple(dict.fromkeys(one.probe for one in QUANTITIES))
+    known = tuple(dict.fromkeys(quantity.probe for quantity in QUANTITIES))
     wanted = known if names.strip() == "all" else parse_probes(names, print_stderr)
     if other := set(wanted) - set(known):
         raise InputError(
@@ -90,23 +91,23 @@ def _parse_quantities(names: str) -> tuple[str, ...]:
 def _read_evaluations(
     out: Path | None, profile: str, dev: str, data: ProbeData, wanted: tuple[str, ...], *, strict: bool
 ) -> list[ProbedEvaluation]:
-    """Evaluations that a file has already; raises InputError for one of something else."""
+    """Read the evaluations of an existing file; raises InputError for other settings."""
     from bench.training_probes.evaluations import read_training_probes
 
     if out is None or not out.exists():
         return []
     kept = read_training_probes(out)
-    asked = {*wanted, "version", "data"}
-    if (kept.profile, kept.dev) != (profile, dev) or any(
-        one.probes["data"] != data.facts or set(one.probes) != asked for one in kept.evaluations
-    ):
+    probes = [evaluation.probes for evaluation in kept.evaluations]
+    names = {*wanted, "version", "data"}
+    same = all(facts["data"] == data.facts and set(facts) == names for facts in probes)
+    if not same or (kept.profile, kept.dev) != (profile, dev):
         raise InputError(
             f"{out} has other probes, of profile {kept.profile} with dev set {kept.dev}",
             where=f"--out {out}",
             expected=f"{', '.join(wanted)} on {data.suite}, profile {profile}, dev set {dev}",
             hint="give another file",
         )
-    golds = {one.probes["alignment"]["gold"] for one in kept.evaluations if "alignment" in one.probes}
+    golds = {facts["alignment"]["gold"] for facts in probes if "alignment" in facts}
     if any(gold.startswith("above") != strict for gold in golds):
         raise InputError(
             f"{out} has the alignment of pairs whose gold score is {', '.join(sorted(golds))}",
@@ -115,13 +116,3 @@ def _read_evaluations(
             hint="give another file",
         )
     return list(kept.evaluations)
-
-
-def _save_evaluations(out: Path | None, found: TrainingProbes) -> None:
-    from bench.training_probes.evaluations import write_training_probes
-
-    if out is not None:
-        try:
-            write_training_probes(out, found)
-        except OSError as error:
-            raise InputError(f"{out} can't be written: {error.strerror}", where=f"--out {out}") from error

@@ -1,4 +1,4 @@
-"""Probes along a training: at every dev evaluation, beside its score."""
+"""Probes along a training: at every dev evaluation, with its score."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ProbedEvaluation:
         step: Optimiser steps so far.
         dev: The dev score, in the metric's unit.
         probes: See :mod:`bench.probes.measurement`.
-        stages: Keys of the stages that were trained for the method.
+        stages: Keys of all stages of the method.
         key: Key of this stage.
     """
 
@@ -62,13 +62,7 @@ class ProbedEvaluation:
 
 @dataclass(frozen=True)
 class TrainingProbes:
-    """Dev evaluations of some trainings.
-
-    Args:
-        profile: Profile.
-        dev: Suite of the dev score.
-        evaluations: The evaluations, of a training in their order.
-    """
+    """Dev evaluations of some trainings; ``dev`` is the suite of the dev score."""
 
     profile: str
     dev: str
@@ -82,15 +76,14 @@ _SHAPE = Block(
         "evaluations": ListOf(
             Block(
                 {
-                    **{
-                        "method": is_label,
-                        "seed": Maybe(is_count),
-                        "stage": is_label,
-                        "step": is_count,
-                        "dev": is_number,
-                    },
-                    **{"probes": Block({"data": Block({"tasks": MapOf(accept_any), "sentences": is_count})})},
-                    **{"stages": ListOf(is_text), "key": is_text},
+                    "method": is_label,
+                    "seed": Maybe(is_count),
+                    "stage": is_label,
+                    "step": is_count,
+                    "dev": is_number,
+                    "probes": Block({"data": Block({"tasks": MapOf(accept_any), "sentences": is_count})}),
+                    "stages": ListOf(is_text),
+                    "key": is_text,
                 },
                 closed=True,
             )
@@ -103,21 +96,17 @@ _SHAPE = Block(
 _SCHEMA = 1
 
 
-def write_training_probes(path: Path, found: TrainingProbes) -> None:
-    """Write evaluations into a sealed JSON file, whole or not at all; raises OSError."""
-    body = _canonical_json({**asdict(found), "schema": _SCHEMA})
+def write_training_probes(path: Path, probes: TrainingProbes) -> None:
+    """Write evaluations atomically into a sealed JSON file; raises OSError."""
+    body = _canonical_json({**asdict(probes), "schema": _SCHEMA})
     path.parent.mkdir(parents=True, exist_ok=True)
     sealed = {**json.loads(body), "sha256": hashlib.sha256(body.encode("utf-8")).hexdigest()}
     write_atomically(path, (_canonical_json(sealed) + "\n").encode("utf-8"))
 
 
 def read_training_probes(path: Path) -> TrainingProbes:
-    """Read what :func:`write_along` wrote.
-
-    Raises:
-        DataError: not such a file, or one that was changed since.
-    """
-    hint = "write it anew with `bench probe METHOD --along --out FILE`, or move it away"
+    """Read a file of :func:`write_training_probes`; raises DataError for another or a changed file."""
+    hint = "write it again with `bench probe METHOD --along --out FILE`, or move it away"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -127,8 +116,10 @@ def read_training_probes(path: Path) -> TrainingProbes:
     body = _canonical_json({name: part for name, part in data.items() if name != "sha256"})
     if hashlib.sha256(body.encode("utf-8")).hexdigest() != data["sha256"]:
         raise DataError("this file was changed since it was written", where=str(path), hint=hint)
-    found = (ProbedEvaluation(**{**one, "stages": tuple(one["stages"])}) for one in data["evaluations"])
-    return TrainingProbes(data["profile"], data["dev"], tuple(found))
+    evaluations = (
+        ProbedEvaluation(**{**block, "stages": tuple(block["stages"])}) for block in data["evaluations"]
+    )
+    return TrainingProbes(data["profile"], data["dev"], tuple(evaluations))
 
 
 def _canonical_json(data: Mapping[str, Any]) -> str:
@@ -136,19 +127,12 @@ def _canonical_json(data: Mapping[str, Any]) -> str:
 
 
 def probe_evaluations(
-    context: StageContext, data: ProbeData, names: Sequence[str], options: ProbeOptions, found: EvaluationLog
+    context: StageContext, data: ProbeData, names: Sequence[str], options: ProbeOptions, log: EvaluationLog
 ) -> StageContext:
-    """Return a stage's context whose dev evaluations measure the named probes too.
+    """Return a stage's context whose dev evaluations append their score and the named probes to ``log``.
 
-    An evaluation is scored first, then probed: as it draws no random number and changes no weight, the
-    training goes on as it would without.
-
-    Args:
-        context: The context.
-        data: The sentences.
-        names: Of :data:`bench.probes.PROBES`.
-        options: How.
-        found: Gets the dev score and the probes of each evaluation.
+    An evaluation is scored first, then probed: it draws no random number and changes no weight, so the
+    training continues unchanged.
     """
     from bench.probes.measurement import drop_curves, measure_probes
     from bench.training.sentence_encoder import RecordingEncoder
@@ -156,7 +140,7 @@ def probe_evaluations(
     def dev_score(encoder: Encoder, *select: str) -> float:
         score = context.dev_score(encoder, *select)
         own = encoder.encoder if isinstance(encoder, RecordingEncoder) else encoder
-        found.append((score, drop_curves(measure_probes(own, data, names, options).probes)))
+        log.append((score, drop_curves(measure_probes(own, data, names, options).probes)))
         return score
 
     return replace(context, dev_score=dev_score)

@@ -1,4 +1,4 @@
-"""Figures of probes along trainings: the dev score against what is probed, a line a training stage."""
+"""Figures of probes along trainings: the dev score against each quantity, a line a training stage."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ def evaluation_figures(path: Path) -> Iterator[Figure]:
     """Yield a figure a quantity from a file of ``bench probe --along --out``; raises DataError if damaged."""
     kept = read_training_probes(path)
     source = (f"file: {path.name}", f"profile: {kept.profile}", f"dev set: {kept.dev}")
-    runs = group_by(kept.evaluations, lambda one: (one.method, one.stage))
-    stages = group_by(runs, lambda of: of[0])
-    names = {(m, stage): f"{m}, {stage}" if len(stages[m]) > 1 else m for m, stage in runs}
+    trainings = group_by(kept.evaluations, lambda evaluation: (evaluation.method, evaluation.stage))
+    methods = [method for method, _ in trainings]
     for quantity in QUANTITIES:
-        made = (_quantity_line(quantity, names[of], found) for of, found in runs.items())
-        lines = [line for line in made if line]
+        lines = []
+        for (method, stage), runs in trainings.items():
+            name = f"{method}, {stage}" if methods.count(method) > 1 else method
+            if line := _quantity_line(quantity, name, runs):
+                lines.append(line)
         if lines:
             name = safe_name(f"{path.stem}-{quantity.heading}".replace(" ", "-"))
             yield Figure(
@@ -43,23 +45,16 @@ def evaluation_figures(path: Path) -> Iterator[Figure]:
 
 
 def _quantity_line(quantity: ProbeQuantity, name: str, runs: list[ProbedEvaluation]) -> Series | None:
-    """Mean over seeds at each step that has the quantity."""
-    scale = quantity.column.scale
-    points = [
-        (fmean(scale * value for value, _ in there), fmean(SCALE * dev for _, dev in there))
-        for evaluated in group_by(runs, lambda one: one.step).values()
-        if (there := list(_placed_values(quantity, evaluated)))
-    ]
-    if not points:
-        return None
-    return Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
-
-
-def _placed_values(
-    quantity: ProbeQuantity, evaluated: list[ProbedEvaluation]
-) -> Iterator[tuple[float, float]]:
-    """Quantity and dev score of the evaluations that have a place in its row of the table."""
-    for one in evaluated:
-        value = quantity.of(one.probes)
-        if value is not None and not quantity.why_not(one.probes):
-            yield value, one.dev
+    """Return means over seeds at each step that has a value and a place in the quantity's table."""
+    x, y = [], []
+    for evaluations in group_by(runs, lambda evaluation: evaluation.step).values():
+        values, scores = [], []
+        for evaluation in evaluations:
+            value = quantity.of(evaluation.probes)
+            if value is not None and not quantity.why_not(evaluation.probes):
+                values.append(quantity.column.scale * value)
+                scores.append(SCALE * evaluation.dev)
+        if values:
+            x.append(fmean(values))
+            y.append(fmean(scores))
+    return Series(name, tuple(x), tuple(y)) if x else None

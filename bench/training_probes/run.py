@@ -1,4 +1,4 @@
-"""Training methods' own stages anew, and probing them at every dev evaluation."""
+"""Repeated training of methods' own stages, with probes at every dev evaluation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.stages import Stage, StageContext
 from bench.training_probes.evaluations import EvaluationLog, ProbedEvaluation, probe_evaluations
 
 Bar = Callable[[str, None], AbstractContextManager[Progress]]
-"""From what is done to what is told of each batch."""
+"""Makes a progress bar with a title."""
 
 
 def check_probed_plan(plan: Plan) -> None:
@@ -47,86 +47,62 @@ def probe_trainings(
     bar: Bar,
     done: Sequence[ProbedEvaluation] = (),
 ) -> Iterator[list[ProbedEvaluation]]:
-    """Train every cell's own stages anew and yield its dev evaluations with their probes; keeps no stage.
+    """Train every cell's own stages again and yield its dev evaluations with their probes; keeps no stage.
 
-    Members' stages come from the cache, trained there first where they are missing. A stage that several
-    cells have is evaluated once, for the first.
-
-    Args:
-        plan: The plan, see :func:`check_along`.
-        data: The sentences to probe.
-        names: Of :data:`bench.probes.PROBES`.
-        options: How.
-        bar: Shows the finished sentences of a cell.
-        done: Evaluations that are there: their stages have no others.
+    Members' stages come from the cache, which trains missing ones. A stage that several cells share is
+    evaluated once, for the first. Stages of the evaluations in ``done`` are skipped.
 
     Raises:
-        BenchError: what training raises, or a stage that says of more or fewer dev evaluations than it made.
+        BenchError: an error of training, or another number of dev evaluations than in a stage's dev curve.
     """
     from bench.nn.device import torch_threads
 
     probed = partial(probe_evaluations, data=data, names=names, options=options)
     cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}
-    there = {one.key for one in done}
+    known = {evaluation.key for evaluation in done}
     with (
         tempfile.TemporaryDirectory(prefix="bench-probe-") as scratch,
         torch_threads(plan.spec.threads, needs_torch=True),
     ):
         for cell in cells.values():
-            if {stage.key for stage in cell.stages} <= there:
+            if {stage.key for stage in cell.stages} <= known:
                 continue
             with bar(cell.describe(), None) as advance:
-                found = _ProbingBuilder(cell, plan, Path(scratch), probed, advance).evaluated()
-            yield [one for one in found if one.key not in there]
+                evaluations = _ProbingBuilder(cell, plan, Path(scratch), probed, advance).evaluate_stages()
+            yield [evaluation for evaluation in evaluations if evaluation.key not in known]
 
 
 class _ProbingBuilder(EncoderBuilder):
-    """Trains a cell's own stages anew and probes them.
-
-    Args:
-        cell: The cell.
-        plan: The plan that it is of.
-        scratch: Folder of the stages trained anew; a stage that is there already isn't trained again.
-        probed: From a stage's context and what gets the evaluations to the context that probes.
-        progress: Called with finished sentences.
-    """
+    """Trains a cell's own stages in a scratch folder and probes them."""
 
     def __init__(
-        self,
-        cell: Cell,
-        plan: Plan,
-        scratch: Path,
-        probed: Callable[..., StageContext],
-        progress: Progress,
+        self, cell: Cell, plan: Plan, scratch: Path, probed: Callable[..., StageContext], progress: Progress
     ) -> None:
         cache = StageCache(plan.spec.results / ".stages")
         super().__init__(cell, plan.spec.device, plan.training, cache, progress)
-        self.cache = StageCache(scratch)  # its own stages alone: its members have the other one
+        self.cache = StageCache(scratch)  # only of its own stages: its members have the other one
         self._probed = probed
-        self._found: dict[str, EvaluationLog] = {}
+        self._logs: dict[str, EvaluationLog] = {}
 
     def context(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> StageContext:
-        """See :meth:`Builder.context`; dev evaluations measure the probes too."""
-        found = self._found[stage.spec.role] = []
-        return self._probed(super().context(stage, inputs, out), found=found)
+        """Return a context whose dev evaluations measure the probes too."""
+        log = self._logs[stage.spec.role] = []
+        return self._probed(super().context(stage, inputs, out), log=log)
 
-    def evaluated(self) -> list[ProbedEvaluation]:
-        """Train; return every dev evaluation of the stages that weren't there yet."""
+    def evaluate_stages(self) -> list[ProbedEvaluation]:
+        """Train; return every dev evaluation of the new stages."""
         self.folders()
         keys = tuple(stage.key for stage in self.cell.all_stages)
-        points = []
+        evaluations = []
         for stage in self.cell.stages:
-            role, found = stage.spec.role, self._found.get(stage.spec.role, [])
-            curve = self.cache.facts(stage).get("dev_curve", []) if role in self._found else []
-            if len(curve) != len(found):
+            role, log = stage.spec.role, self._logs.get(stage.spec.role, [])
+            curve = self.cache.facts(stage).get("dev_curve", []) if role in self._logs else []
+            if len(curve) != len(log):
                 raise BenchError(
-                    f"stage '{role}' of {self.cell.describe()} made {len(found)} dev evaluations, but its "
+                    f"stage '{role}' of {self.cell.describe()} made {len(log)} dev evaluations, but its "
                     f"dev curve has {len(curve)}"
                 )
-            points += [
-                ProbedEvaluation(
-                    self.cell.method, self.cell.seed, role, int(step), score, probes, keys, stage.key
-                )
-                for (step, _), (score, probes) in zip(curve, found, strict=True)
-            ]
-        return points
+            for (step, _), (score, probes) in zip(curve, log, strict=True):
+                cell = self.cell.method, self.cell.seed
+                evaluations.append(ProbedEvaluation(*cell, role, int(step), score, probes, keys, stage.key))
+        return evaluations

@@ -87,7 +87,7 @@ def test_the_other_thop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError) as caught:
         count_gmacs(small())
     assert str(caught.value) == (
-        "the module thop is ultralytics-thop, which counts otherwise; "
+        "the module thop is ultralytics-thop, which counts differently; "
         "pip uninstall ultralytics-thop thop && pip install thop"
     )
 

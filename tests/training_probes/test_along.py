@@ -87,8 +87,8 @@ def test_the_training_is_the_same_as_without_and_nothing_is_kept(
         (("untrained", "--ranks", "2"), "--ranks 2: trainings are probed in one process"),
         (("untrained", "--compile", "inductor"), "--compile inductor: trainings are probed uncompiled"),
         (("untrained", "--probes", "cost"), "--probes: cost along a training; expected of cls_energy"),
-        (("untrained", "--heatmaps", "maps"), "--heatmaps: there are no attention maps along a training"),
-        (("untrained", "--sentence", "A dog."), "--sentence: there are no attention maps along a training"),
+        (("untrained", "--heatmaps", "maps"), "--heatmaps: attention maps are not drawn with --along"),
+        (("untrained", "--sentence", "A dog."), "--sentence: attention maps are not drawn with --along"),
         (("simcse", "--out", "."), "this is not JSON"),
     ],
 )
