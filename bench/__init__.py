@@ -20,14 +20,14 @@ if not os.path.isdir(os.path.join(__path__[0], "methods")):
 
 
 def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:
-    """Return the encoder of a folder that ``bench export`` wrote; it is a model of mteb too.
+    """Load the encoder of a folder that ``bench export`` wrote; mteb accepts it as a model.
 
     Args:
-        folder: The folder.
+        folder: An exported folder.
         device: "cpu", "cuda" or "mps".
 
     Raises:
-        InputError: not such a folder, a damaged one, or no such device on this machine.
+        InputError: another or damaged folder, or an unavailable device.
     """
     from pathlib import Path
 

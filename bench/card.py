@@ -1,4 +1,4 @@
-"""What a method says about itself, and the contract that it fulfils."""
+"""The card of a method: its identity, sources and options; and the interface of methods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bench.schema import (
 
 OptionValue = str | int | float | bool
 SUPERVISED = "supervised"
-"""Kind of a method that learns from labels: its rows stand apart from those of unsupervised ones."""
+"""Kind of a method that learns from labels; its rows are listed below the unsupervised ones."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Option:
 
     Args:
         name: Name used in ``--set METHOD.NAME=VALUE``.
-        default: Value when neither the profile nor the user says otherwise; its type is the option's type.
+        default: Value unless the profile or the user sets another; its type is the option's type.
         help: One line.
-        choices: The allowed values, or empty for any value of the type.
+        choices: Allowed values, or empty for any value of the type.
         minimum: Smallest allowed number, None for no bound.
-        maximum: Largest allowed number, None for no bound; that of a share or a probability is 1.
-        below: Smallest number that is too large, None for no bound.
+        maximum: Largest allowed number, None for no bound.
+        below: Exclusive upper bound, None for no bound.
     """
 
     name: str
@@ -62,21 +62,22 @@ class Option:
         except (ValueError, KeyError, OverflowError):
             names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
             raise InputError(f"'{text}' is not a value for it", where=where, expected=names[kind]) from None
-        if self.minimum is not None and isinstance(value, int | float) and value < self.minimum:
-            raise InputError(
-                f"{value} is too small for it", where=where, expected=f"at least {self.minimum:g}"
-            )
-        if self.maximum is not None and isinstance(value, int | float) and value > self.maximum:
-            raise InputError(
-                f"{value} is too large for it", where=where, expected=f"at most {self.maximum:g}"
-            )
-        if self.below is not None and isinstance(value, int | float) and value >= self.below:
-            raise InputError(
-                f"{value} is too large for it", where=where, expected=f"less than {self.below:g}"
-            )
+        if isinstance(value, int | float):
+            self._check_bounds(value, where)
         if self.choices and value not in self.choices:
             raise not_one_of(f"'{value}' is not a value for it", str(value), self.choices, where=where)
         return value
+
+    def _check_bounds(self, value: float, where: str) -> None:
+        size, expected = "large", ""
+        if self.minimum is not None and value < self.minimum:
+            size, expected = "small", f"at least {self.minimum:g}"
+        elif self.maximum is not None and value > self.maximum:
+            expected = f"at most {self.maximum:g}"
+        elif self.below is not None and value >= self.below:
+            expected = f"less than {self.below:g}"
+        if expected:
+            raise InputError(f"{value} is too {size} for it", where=where, expected=expected)
 
 
 FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"
@@ -99,20 +100,20 @@ NEEDS = {
     PADDING: "states that masked padding doesn't change",
     IDS_ALONE: "states of each token from token ids alone",
 }
-"""What a method may need of a transformer, in words."""
+"""Requirements that a method may have for a transformer, in words."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a method needs of its backbone, or of a model that an option names.
+    """A requirement of a method for its backbone, or for a model that an option names.
 
     Args:
         what: One of NEEDS.
-        option: It depends on this option; "" for always.
-        values: The values of the option with which it needs it.
-        unless: Turn that round: with these values it doesn't.
+        option: Option on which the need depends, "" for none.
+        values: Values of the option that create the need.
+        unless: Invert that: these values remove the need.
         of: Option that names the model, "" for the backbone.
-        instead: What does without, as the user types it, such as "denoising=false"; "" for nothing.
+        instead: Setting without the need, such as "denoising=false", or "".
     """
 
     what: str
@@ -131,37 +132,26 @@ class Need:
 class MethodCard:
     """Identity, sources and options of a method.
 
-    Args:
-        name: Registered name, the field's standard term.
-        kind: "baseline", "method", "external" or "supervised": it learns from labelled pairs.
-        summary: One line.
-        printed: Name as the papers print it, such as "SimCSE"; "" for the registered one.
-        family: How it learns: "contrastive", "non-contrastive", "distilled", "ensemble", "post-processing",
-            "untrained"; "" for models of others.
-        tags: What it is made of, short terms of the field.
-        passes: What a training step of the stage of its name costs a sentence, in forward passes of the
-            backbone (a backward pass is 2); 0 where it isn't known.
-        version: Raised whenever the method's numbers change; part of every cell's key.
-        paper: Citation of the paper, or "".
-        code: Reference implementation that was read, or "".
-        equations: What is computed, one line each.
-        options: Settings with defaults.
-        deviations: Differences from the paper or the released code, one line each.
-        deterministic: True if no seed enters: the method runs once.
-        needs_backbone: True if it starts from the profile's backbone.
-        takes_path: True for ``NAME:PATH`` methods, which bring their own model folder.
-        takes_file: True for such a method whose model is a file of word vectors, not a folder.
-        named_rows: True if its rows' names begin with its own: other methods read the same folders.
-        short_option: Option that may follow the name after a colon (``untrained:avg``).
-        takes_methods: True for ``NAME:METHODS``: the short option names other methods, or a checkpoint.
-        published_names: Names of this method in published tables, with the options that give them.
-        known_as: Names in the field of a form of it that its options give, with how ``--methods`` names that.
-        padding_matters: True if its loss sees padding: the same batch padded further gives another loss.
-        scores_pairs: True if it compares two sentences and has no vectors: mteb can't measure it.
-        auxiliaries: Options that name a model it needs in training besides the backbone: a folder, a hub name
-            in the local cache, or "backbone" for the backbone itself. The model's hash enters all keys.
-        needs: What it needs of a backbone beyond states of every token: the plan refuses a backbone without.
-            What an option ``pooling`` needs is known.
+    Args: name: Registered name, the field's standard term. kind: "baseline", "method", "external" or
+    "supervised" (it learns from labelled pairs). summary: One line. printed: Name as the papers print it,
+    such as "SimCSE"; "" for the registered one. family: "contrastive", "non-contrastive", "distilled",
+    "ensemble", "post-processing", "untrained"; "" for external models. tags: Its components, as short terms
+    of the field. passes: Cost of a training step of the stage of its name per sentence, in forward passes of
+    the backbone (a backward pass is 2); 0 if unknown. version: Raised whenever the method's numbers change;
+    part of every cell's key. paper: Citation of the paper, or "". code: Reference implementation that was
+    read, or "". equations: The computation, one line each. options: Settings with defaults. deviations:
+    Differences from the paper or the released code, one line each. deterministic: True without a seed: the
+    method runs once. needs_backbone: True if it starts from the profile's backbone. takes_path: True for
+    ``NAME:PATH`` methods, which bring their own model folder. takes_file: True if that model is a file of
+    word vectors. named_rows: True if the names of its rows begin with its own, because other methods read the
+    same folders. short_option: Option that may follow the name after a colon (``untrained:avg``).
+    takes_methods: True for ``NAME:METHODS``: the short option names other methods, or a checkpoint.
+    published_names: Names of this method in published tables, with their options. known_as: Names in the
+    field for some of its options, with their form in ``--methods``. padding_matters: True if its loss depends
+    on padding. scores_pairs: True for a scorer of pairs without vectors, which mteb can't measure.
+    auxiliaries: Options that name a further model for training: a folder, a hub name in the local cache, or
+    "backbone". The model's hash is part of all keys. needs: Requirements for a backbone besides states of
+    every token; those of ``pooling`` are built in.
     """
 
     name: str
@@ -193,12 +183,12 @@ class MethodCard:
 
     @property
     def stands_alone(self) -> bool:
-        """True if its name alone can be asked for: no path and no other method has to follow a colon."""
+        """Return whether ``--methods`` accepts its bare name, without a path or other methods."""
         defaults = {option.name: option.default for option in self.options}
         return not self.takes_path and (not self.takes_methods or bool(defaults.get(self.short_option or "")))
 
     def option(self, name: str, where: str) -> Option:
-        """Return the option called ``name``; raises InputError with the options there are."""
+        """Return the option called ``name``; raises InputError with all options."""
         for option in self.options:
             if option.name == name:
                 return option
@@ -208,16 +198,16 @@ class MethodCard:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """Everything a method may use to build its encoder.
+    """Inputs for building an encoder.
 
     Args:
         options: Value of every option of the card.
         seed: The cell's seed, None for a deterministic method.
-        model: Folder of the backbone (or of the external model), None if the card needs none.
+        model: Folder of the backbone (or of the external model), None without one.
         device: "cpu", "cuda" or "mps".
         stages: Folder of each finished stage, by role (see :mod:`bench.stages`).
         checkpoint: "selected" (by the dev set) or "last".
-        members: Encoder of each other method it builds on, by role.
+        members: Encoders of the methods that it builds on, by role.
     """
 
     options: Mapping[str, OptionValue]
@@ -230,7 +220,7 @@ class BuildContext:
 
 
 class Method(Protocol):
-    """A registered method: a card and the way from a context to an encoder."""
+    """A registered method: a card and a function from a context to an encoder."""
 
     card: MethodCard
 
@@ -250,22 +240,15 @@ _OPTION = Block(
         "below": Maybe(is_number),
     }
 )
-_NEED = Block(
-    {
-        **dict.fromkeys(("what", "option", "of", "instead"), is_text),
-        "values": ListOf(is_option_value),
-        "unless": is_boolean,
-    }
-)
+_TEXTS = dict.fromkeys(("what", "option", "of", "instead"), is_text)
+_NEED = Block({**_TEXTS, "values": ListOf(is_option_value), "unless": is_boolean})
 _CARD = Block(
     {
         **dict.fromkeys(("kind", "summary", "printed", "family", "paper", "code"), is_text),
         **dict.fromkeys(("tags", "equations", "deviations", "auxiliaries"), ListOf(is_text)),
         "passes": is_number,
-        **dict.fromkeys(
-            ("deterministic", "needs_backbone", "takes_path", "takes_file", "named_rows"), is_boolean
-        ),
-        **dict.fromkeys(("takes_methods", "padding_matters", "scores_pairs"), is_boolean),
+        **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file"), is_boolean),
+        **dict.fromkeys(("named_rows", "takes_methods", "padding_matters", "scores_pairs"), is_boolean),
         "name": is_label,
         "version": is_whole_number,
         "options": ListOf(_OPTION),
@@ -277,14 +260,14 @@ _CARD = Block(
 
 
 def check_card(method: object) -> None:
-    """Raise InputError unless a method has a card with fields of their types, and a way to build."""
+    """Raise InputError unless a method has a card with valid fields, and ``build``."""
     card, name = getattr(method, "card", None), type(method).__name__
     if not isinstance(card, MethodCard) or not callable(getattr(method, "build", None)):
         raise InputError(f"{name} is not a method", expected="a card, a MethodCard, and build(context)")
     if place := find_fault(_convert_to_json(card), _CARD):
         raise InputError(
             f"'{place}' on the card of {name} is missing or of another type",
-            expected="what bench.card says of it",
+            expected="the type that bench.card documents",
         )
     for need in card.needs:
         if need.what not in NEEDS:
@@ -292,7 +275,7 @@ def check_card(method: object) -> None:
 
 
 def _convert_to_json(value: Any) -> Any:
-    """A card, an option or a tuple of them as mappings and lists."""
+    """Return a card, an option or a tuple of them as mappings and lists."""
     if isinstance(value, MethodCard | Option | Need):
         return {name: _convert_to_json(entry) for name, entry in vars(value).items()}
     return [_convert_to_json(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -1,4 +1,4 @@
-"""The one interface behind which every method is evaluated."""
+"""The interfaces of encoders and pair scorers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Encoder(Protocol):
 
     dim: int
     facts: dict[str, str | int]
-    """What a record should say about it: attention implementation, longest input, ..."""
+    """Facts for the record: attention implementation, longest input, ..."""
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
@@ -36,66 +36,46 @@ class Encoder(Protocol):
             progress: Called with the number of sentences finished since its last call.
 
         Returns:
-            float32 (n, dim), row i for sentence i whatever the batches were. bench copies what it keeps;
-            other callers may not, so return an array of its own from every call.
+            float32 (n, dim), row i for sentence i in any batches; a new array from every call.
         """
         ...
 
 
 @runtime_checkable
 class WordCounter(Protocol):
-    """An encoder, or a scorer of pairs, that only knows the words of a list.
-
-    Optional. Suites that encode their sentences once call it.
-    """
+    """An encoder or pair scorer with a limited vocabulary. Optional; suites that encode once call it."""
 
     def cover(self, sentences: Sequence[str]) -> str:
-        """Return in one line how much of a text it knows.
+        """Return one line on the share of known words; raises BenchError if there is none.
 
         Args:
-            sentences: All distinct sentences of a suite, after they were encoded or compared.
-
-        Raises:
-            BenchError: it knows no word of them.
+            sentences: All distinct sentences of a suite, after encoding or comparison.
         """
         ...
 
 
 @runtime_checkable
 class TensorEncoder(Encoder, Protocol):
-    """An encoder whose work comes in two halves, so that a device need not wait for the host, nor it for it.
-
-    Optional: training asks teachers this way, and any other encoder by :meth:`encode`.
-    """
+    """An encoder whose host and device work in parallel. Optional; training uses it for teachers."""
 
     def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> Any:
-        """The host's half: sentences as CPU tensors, in nested tuples, lists and dictionaries.
-
-        Args:
-            sentences: n sentences, at least one.
-            batch_tokens: As for :meth:`encode`.
-        """
+        """Return at least one sentence as CPU tensors, in nested tuples, lists and dictionaries."""
         ...
 
     def embed(self, prepared: Any) -> Tensor:
-        """The device's half: float32 (n, dim) where the encoder is, without gradient.
-
-        Args:
-            prepared: What :meth:`prepare` made, its tensors on the encoder's device.
-        """
+        """Return float32 (n, dim) on the device, without gradient, from prepared tensors on the device."""
         ...
 
 
 @runtime_checkable
 class PromptedEncoder(Encoder, Protocol):
-    """An encoder whose author says how sentences are put to it, and how its vectors are compared.
+    """An encoder with prompts and a similarity of its own, which mteb's tasks use. Optional.
 
-    Optional. What mteb measures honours it; :meth:`encode` is for sentences that are neither queries nor
-    documents.
+    :meth:`encode` is for sentences that are neither queries nor documents.
     """
 
     prompts: Mapping[str, str]
-    """Texts put before sentences, by mteb's name of a task, of a type of task or of a kind of text."""
+    """Prompts by mteb's name of a task, a type of task or a kind of text."""
     similarity: str
     """"cosine", "dot", "euclidean" or "manhattan"."""
 
@@ -128,10 +108,10 @@ def check_pairs(first: Sequence[str], second: Sequence[str]) -> None:
 
 @runtime_checkable
 class PairScorer(Protocol):
-    """A method without vectors: it compares two sentences directly."""
+    """A method without vectors, which compares two sentences directly."""
 
     facts: dict[str, str | int]
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Return float32 (n,), one similarity a pair; larger means more alike; see :meth:`Encoder.encode`."""
+        """Return float32 (n,), one similarity a pair, larger for more similar; see :meth:`Encoder.encode`."""
         ...

@@ -1,4 +1,4 @@
-"""Errors that a user can act on: what happened, where, what was expected, how to fix it."""
+"""Errors for users: what is wrong, where, what is accepted, what to do."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class BenchError(Exception):
     """Base of all expected errors; the command line prints it as one line.
 
     Args:
-        what: What happened, with the offending value.
-        where: File (and line), option or cell it happened in.
-        expected: What would have been right.
-        hint: What to do now.
+        what: What is wrong, with the value.
+        where: File (and line), option or cell.
+        expected: Accepted values.
+        hint: What to do.
     """
 
     exit_code = 1
@@ -34,11 +34,11 @@ class BenchError(Exception):
         super().__init__(what, where, expected, hint)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Survive the way back from a worker process (keyword arguments don't by default)."""
+        """Keep keyword arguments when pickled by a worker process."""
         return partial(type(self), where=self.where, expected=self.expected, hint=self.hint), (self.what,)
 
     def __str__(self) -> str:
-        """All parts on one line, escaped for the terminal: a part may quote a file that isn't trusted."""
+        """Return all parts on one line, escaped for the terminal: a part may quote an untrusted file."""
         text = f"{self.where}: {self.what}" if self.where else self.what
         if self.expected:
             text += f"; expected {self.expected}"
@@ -48,7 +48,7 @@ class BenchError(Exception):
 
 
 def printable(text: str) -> str:
-    """Return a text with every character that could steer a terminal, or turn its line, as its escape."""
+    """Return a text with every unprintable character as its escape."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
@@ -65,19 +65,19 @@ class DataError(InputError):
 
 
 class NewerRecordError(DataError):
-    """A record of a newer schema: never damaged, never to be replaced (exit code 2)."""
+    """A record of a newer schema, which must not be replaced (exit code 2)."""
 
 
 class UnsealedRecordError(DataError):
-    """A record of an older schema or without a seal: to be verified, never to be replaced (exit code 2)."""
+    """A record of an older schema or without a seal, which must not be replaced (exit code 2)."""
 
 
 class UnreadableRecordError(DataError):
-    """A record, or its predictions, that the system won't read: it may be whole, never to be replaced."""
+    """A record, or its predictions, that the system can't read, which must not be replaced."""
 
 
 class MisplacedRecordError(DataError):
-    """A sound record in the place of another: no result there, never to be replaced (exit code 2)."""
+    """A valid record in the place of another, which must not be replaced (exit code 2)."""
 
 
 class NotComparableError(BenchError):
@@ -91,13 +91,13 @@ class CellFailedError(BenchError):
 
 
 class StorageError(BenchError):
-    """Nothing more can be written, so the run ends: no further cell could be kept (exit 1)."""
+    """A disk that can't be written, which ends the run (exit code 1)."""
 
 
 def storage_reason(error: BaseException) -> str | None:
-    """Return the system's words where an error says that a disk is full or read-only, else None.
+    """Return the system's message of an error for a full or read-only disk, otherwise None.
 
-    Libraries that write by themselves raise errors of their own, which only quote the system.
+    Errors of libraries only quote that message.
     """
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
         words = os.strerror(number)
@@ -110,10 +110,7 @@ _SAME = {"mean": "avg", "average": "avg", "first_last_avg": "avg_first_last", "f
 
 
 def suggest_name(name: str, candidates: Iterable[str]) -> str | None:
-    """Return "did you mean 'x'?" for the closest candidate, or None if none is close.
-
-    Upper and lower case are one, and words of the field stand for bench's: "mean" is avg.
-    """
+    """Return "did you mean 'x'?" for the closest candidate, ignoring case, or None if none is close."""
     lowered = {candidate.lower(): candidate for candidate in reversed(list(candidates))}
     sought = _SAME.get(name.lower(), name.lower())
     close = difflib.get_close_matches(sought, list(lowered), n=1, cutoff=0.5)
@@ -121,12 +118,12 @@ def suggest_name(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def unknown_name(kind: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:
-    """Build the error for a name that isn't known, see :func:`not_one_of`."""
+    """Build the error for an unknown name, see :func:`not_one_of`."""
     return not_one_of(f"unknown {kind} '{name}'", name, sorted(candidates), where=where)
 
 
 def not_one_of(what: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:
-    """Build the error for a name that isn't among the candidates: first the closest one, then all.
+    """Build the error for a name that isn't a candidate, with the closest one and all candidates.
 
     >>> print(not_one_of("no colour 'gren'", "gren", ["red", "green"], where="--colour"))
     --colour: no colour 'gren' (did you mean 'green'?); expected one of red, green

@@ -1,7 +1,7 @@
-"""What loads at first use, so that a method's file can be read without torch.
+"""Modules that load at first use, so that a method's file can be imported without torch.
 
-A method writes ``from bench.lazy import torch`` and ``from bench import losses, nn, training``, and names
-what it needs as ``torch.cat`` or ``losses.info_nce``. Listing methods loads none of these.
+A method writes ``from bench.lazy import torch`` and ``from bench import losses, nn, training``, and uses
+``torch.cat`` or ``losses.info_nce``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 _ATTACHED: dict[str, dict[str, str]] = {}
-"""Of each package, the module below it that has each of its public names."""
+"""The module of each public name, by package."""
 
 
 class _LazyModule(ModuleType):
-    """A module that is imported at the first look at it; from then on it has what that has."""
+    """A module that is imported at its first use."""
 
     def __getattr__(self, name: str) -> Any:
         real = importlib.import_module(self.__name__)
-        self.__dict__.update(vars(real))  # so that later looks, torch.compile's too, come to the thing itself
+        self.__dict__.update(vars(real))  # later uses, torch.compile's too, find it directly
         return getattr(real, name)
 
 
@@ -34,12 +34,7 @@ else:
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for the ``__init__.py`` of a package.
-
-    Args:
-        package: Its ``__name__``. The ``__init__.pyi`` beside that file says from which module each public
-            name comes, for this function and for type checkers.
-    """
+    """Return ``__getattr__`` and ``__dir__`` of a package, for the names in its ``__init__.pyi``."""
     file = sys.modules[package].__file__
     tree = ast.parse(Path(str(file)).with_suffix(".pyi").read_text(encoding="utf-8"))
     names = {
@@ -64,8 +59,8 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
 def load_lazy_modules() -> None:
-    """Load all that is attached: torch.compile can't follow an import."""
-    torch.Tensor  # noqa: B018 - the look imports it
+    """Load all attached names: torch.compile can't follow an import."""
+    torch.Tensor  # noqa: B018 - imports torch
     for package, names in _ATTACHED.items():
         for name in names:
             getattr(sys.modules[package], name)

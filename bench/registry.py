@@ -1,4 +1,4 @@
-"""Names to things: methods, suites, probes. One generic registry, and the discovery of plug-ins."""
+"""The registry of methods, suites and probes, and the discovery of plug-ins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = ("bench.baselines", "bench.methods")
 
 
 class Registry(Generic[T]):
-    """A dictionary that refuses duplicates (naming both origins) and suggests near names."""
+    """A dictionary that rejects duplicates and suggests close names."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -42,7 +42,7 @@ class Registry(Generic[T]):
         return self._items[name][0]
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         return sorted(self._items)
 
     def origin(self, name: str) -> str:
@@ -50,11 +50,11 @@ class Registry(Generic[T]):
         return self._items[name][1]
 
     def names_from(self, module: str) -> list[str]:
-        """Names of what a module, or one below it, added, sorted."""
+        """Return the sorted names of the items that a module, or one below it, added."""
         return [name for name in self.names() if f"{self.origin(name)}.".startswith(f"{module}.")]
 
     def forget(self, module: str) -> None:
-        """Drop what a module added."""
+        """Drop the items that a module added."""
         for name in self.names_from(module):
             del self._items[name]
 
@@ -64,25 +64,25 @@ class Registry(Generic[T]):
 
 
 class MethodRegistry(Registry[Method]):
-    """The registry of methods, which knows what else the field calls them."""
+    """The registry of methods, with their other names in the field."""
 
     def get(self, name: str, *, where: str | None = None) -> Method:
-        """Return the method; raises InputError with a suggestion, or with what the name stands for."""
+        """Return the method; raises InputError with a suggestion."""
         if name in self._items:
             return self._items[name][0]
         known = dict(pair for _, method in self for pair in method.card.known_as)
         if form := known.get(name.lower()):
             raise InputError(f"no method is called '{name}'", where=where, expected=form)
         error = unknown_name(self.kind, name, self._items, where=where)
-        hint = "one of a plug-in is there with --plugin FILE.py|PACKAGE"
+        hint = "plug-in methods need --plugin FILE.py|PACKAGE"
         raise InputError(error.what, where=where, expected=error.expected, hint=hint)
 
     def is_own(self, name: str) -> bool:
-        """True for a method of bench's own packages."""
+        """Return whether the method is in bench's own packages."""
         return self.origin(name).startswith("bench.")
 
     def called(self, name: str) -> str | None:
-        """Return the method of that name, however it is written ("SimCSE"), None if there is none."""
+        """Return the method of that name in any case ("SimCSE"), or None."""
         return next((own for own in self._items if own.casefold() == name.casefold()), None)
 
 
@@ -90,7 +90,7 @@ METHODS = MethodRegistry("method")
 
 
 def add_method(kind: type[Method]) -> type[Method]:
-    """Class decorator: register one instance under its card's name; raises InputError for any other class."""
+    """Class decorator: register one instance under its card's name; raises InputError if invalid."""
     method = kind()
     check_card(method)
     METHODS.register(method.card.name, method, kind.__module__)
@@ -98,19 +98,19 @@ def add_method(kind: type[Method]) -> type[Method]:
 
 
 def entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
-    """The entry points of group ``bench.methods``."""
+    """Return the entry points of group ``bench.methods``."""
     return _entry_points(tuple(sys.path))
 
 
 @cache
 def _entry_points(search: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """Read once a search path: a look at every installed package takes as long as building an encoder."""
+    """Read entry points once a search path: that takes as long as building an encoder."""
     return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
 @cache
 def _import_own_packages() -> None:
-    """Import bench's own packages of methods, which register themselves."""
+    """Import bench's own methods, which register themselves."""
     for package_name in _PACKAGES:
         package = importlib.import_module(package_name)
         for module in pkgutil.iter_modules(package.__path__):
@@ -119,13 +119,13 @@ def _import_own_packages() -> None:
 
 
 def own_methods() -> dict[str, Method]:
-    """Import bench's own packages of methods; return theirs by name, whatever else is installed."""
+    """Import bench's own methods and return them by name."""
     _import_own_packages()
     return {name: method for name, method in METHODS if METHODS.is_own(name)}
 
 
 def discover() -> Registry[Method]:
-    """Import bench's own packages and the entry points of group ``bench.methods``; return the methods."""
+    """Import bench's own methods and those of entry points; return all methods."""
     own_methods()
     for entry in entry_points():
         try:

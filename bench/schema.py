@@ -1,4 +1,4 @@
-"""Shapes of what JSON and TOML files hold: which types stand where, and where a file has others."""
+"""Schemas of JSON and TOML files, and the place of a value with another type."""
 
 from __future__ import annotations
 
@@ -12,20 +12,16 @@ from typing import Any
 from bench.errors import BenchError
 
 LARGEST = 1e15
-"""No count, clock or measured value is larger; sums of such numbers stay finite."""
+"""Largest count, clock or measured value; sums of such numbers stay finite."""
 LONGEST_BYLINE = 100
 DEEPEST = 64
-"""No value lies in more lists and mappings: what reads or writes one again goes as deep itself."""
+"""Deepest nesting of lists and mappings."""
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def parse_decimal(text: str) -> float:
-    """Read a number as data files write it, none of Python's other forms (``1_0``, other scripts' digits).
-
-    Raises:
-        ValueError: not a number, among them "nan" and "inf".
-    """
+    """Parse a decimal number; raises ValueError for "nan", "inf" and forms such as ``1_0``."""
     if not _DECIMAL.fullmatch(text.strip()):
         raise ValueError(f"{text!a} is not a number")
     return float(text)
@@ -33,7 +29,7 @@ def parse_decimal(text: str) -> float:
 
 @dataclass(frozen=True)
 class Block:
-    """A mapping with these entries; ``required`` ones must be there, and no others where it is ``closed``."""
+    """A mapping with required and optional entries; a ``closed`` one has no others."""
 
     required: Mapping[str, Shape] = field(default_factory=dict)
     optional: Mapping[str, Shape] = field(default_factory=dict)
@@ -49,7 +45,7 @@ class MapOf:
 
 @dataclass(frozen=True)
 class ListOf:
-    """A list whose entries have one shape, at least so many."""
+    """A list of at least ``least`` entries of one shape."""
 
     shape: Shape
     least: int = 0
@@ -64,7 +60,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Maybe:
-    """That shape, or null."""
+    """A shape, or null."""
 
     shape: Shape
 
@@ -78,12 +74,12 @@ def is_text(value: Any) -> bool:
 
 
 def is_label(value: Any) -> bool:
-    """True for a text that a terminal shows as it is: no control character, none that turns a line."""
+    """True for a text of printable characters."""
     return isinstance(value, str) and value.isprintable()
 
 
 def is_byline(value: Any) -> bool:
-    """True for a label that can name somebody: not empty nor long, and no blank at either end."""
+    """True for a short label without blanks at its ends, which can name a person."""
     return is_label(value) and 0 < len(value) <= LONGEST_BYLINE and value == value.strip()
 
 
@@ -93,7 +89,7 @@ def is_boolean(value: Any) -> bool:
 
 
 def is_whole_number(value: Any) -> bool:
-    """True for a whole number; true and false are none."""
+    """True for a whole number, except true and false."""
     return type(value) is int and abs(value) <= LARGEST
 
 
@@ -119,17 +115,12 @@ def is_option_value(value: Any) -> bool:
 
 
 def find_fault(value: Any, shape: Shape) -> str | None:
-    """Return where a value isn't of its shape ("." for the value itself), None where it is."""
+    """Return the place of a value of another shape ("." for the value itself), None without one."""
     return _format_place(_find_fault(value, shape))
 
 
 def find_unwritable(value: Any, levels: int = DEEPEST) -> str | None:
-    """Return where a value holds what can't be written again: half a character, an endless number, a depth.
-
-    Args:
-        value: What JSON holds.
-        levels: How many lists and mappings may lie in each other.
-    """
+    """Return the place of a surrogate, a number out of range or too deep nesting, None without one."""
     return _format_place(_find_unwritable(value, levels))
 
 
@@ -138,7 +129,7 @@ def _format_place(place: str | None) -> str | None:
 
 
 def _find_fault(value: Any, shape: Shape) -> str | None:
-    """Every level puts its own part before the place: a sound value costs no text at all."""
+    """Return the place of a fault; every level adds its part."""
     if callable(shape):
         return None if shape(value) else ""
     if isinstance(shape, Maybe):
@@ -173,7 +164,7 @@ def _find_block_fault(value: Mapping[str, Any], block: Block) -> str | None:
 
 
 def _find_nearest_fault(value: Mapping[str, Any], blocks: Sequence[Block]) -> str | None:
-    """The fault by the shape that has most of the value's names, None where any shape is its own."""
+    """Return the fault by the shape with most of the value's names, None if one shape fits."""
     faults = [_find_block_fault(value, block) for block in blocks]
     shared = [len(value.keys() & {*block.required, *block.optional}) for block in blocks]
     return None if None in faults else faults[shared.index(max(shared))]
@@ -201,27 +192,16 @@ def _find_unwritable(value: Any, levels: int) -> str | None:
 
 
 def _is_unicode(value: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in value) if not value.isascii() else True
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def convert_facts(facts: Any, shape: Block, what: str) -> dict[str, Any]:
-    """Facts as a record keeps them: what JSON holds, tuples as lists.
-
-    Args:
-        facts: What a method says.
-        shape: Of the block that they become.
-        what: For messages.
-
-    Raises:
-        BenchError: no facts, or something among them that a record can't hold.
-    """
+    """Return a method's facts as JSON holds them; raises BenchError for others, with ``what`` they are."""
     try:
-        found = json.loads(json.dumps(facts, allow_nan=False))
+        converted: dict[str, Any] = json.loads(json.dumps(facts, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise BenchError(f"{what} can't be kept: {error}") from error
-    if place := find_fault(found, shape) or find_unwritable(
-        found, DEEPEST // 2
-    ):  # they stand below others there
+    levels = DEEPEST // 2  # a record nests them further
+    if place := find_fault(converted, shape) or find_unwritable(converted, levels):
         raise BenchError(f"{what} can't be kept: '{place}' isn't what it should be")
-    kept: dict[str, Any] = found
-    return kept
+    return converted

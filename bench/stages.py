@@ -1,4 +1,4 @@
-"""Training stages and their cache: content-addressed, checked before use, shared between methods."""
+"""Training stages: their inputs, settings and keys."""
 
 from __future__ import annotations
 
@@ -11,67 +11,63 @@ from bench.card import OptionValue
 from bench.encoder import Encoder, Progress
 
 ARITHMETIC = 2
-"""How a training step rounds and draws: part of every stage's key, raised when a faster step changes it.
+"""Version of the arithmetic and random draws of a training step; part of every stage's key.
 
-1, until 2026-11-22: every state of every layer. 2: the last layer for [CLS] alone where a loss reads no more
-of it, one lookup of each word embedding a batch, AdamW fused on the CPU too. The mathematics are the same,
-but dropout draws for fewer states and sums are added in another order.
+1, until 2026-11-22: every state of every layer. 2: the last layer for [CLS] only if a loss reads only that,
+one lookup of each word embedding a batch, AdamW fused on the CPU too. The mathematics are equal, but dropout
+draws for fewer states and sums are added in another order.
 """
 TRAIN = "train"
 Report = Callable[[Mapping[str, Any]], None]
-"""Called with what a training has to say of itself: numbers and short texts by name, as "step" and "loss"."""
-
+"""Called with news of a training: numbers and short texts by name, such as "step" and "loss"."""
 
 SICK = "+sick"
-"""Ending of a training text's name: SICK's unlabelled sentences stand at its end."""
-
+"""Ending of the name of a training text with SICK's unlabelled sentences at its end."""
 
 PAIRS = "pairs"
-"""Name of the training text that is a file of labelled pairs: what learns from it is supervised."""
+"""Name of the training text that is a file of labelled pairs, for supervised methods."""
 _PAIRED = f"{TRAIN}:"
 
 
 def paired(copy: str) -> str:
-    """Name of the training text whose sentences come with their translations in a copy."""
+    """Return the name of the training text with its translations in a copy."""
     return _PAIRED + copy
 
 
 def is_paired(text: str) -> bool:
-    """True if a training text's sentences come with their translations."""
+    """Return whether a training text comes with translations."""
     return text.startswith(_PAIRED)
 
 
 def copy_name(text: str) -> str:
-    """The round-trip translated copy that a training text needs, "" for none."""
+    """Return the round-trip translated copy of a training text, "" for none."""
     name = text.removesuffix(SICK).removeprefix(_PAIRED)
     return "" if name in (TRAIN, PAIRS) else name
 
 
 @dataclass(frozen=True)
 class StageContext:
-    """Everything a stage may use.
+    """Inputs of a stage's training.
 
     Args:
         config: Its settings.
-        seed: The run's seed; a stage draws from its streams (seed, role) only.
-        role: What the stage is in its method (sub1, joint, ...): the name of its random streams.
+        seed: The run's seed; a stage draws only from its streams (seed, role).
+        role: Name of the stage in its method (sub1, joint, ...), and of its random streams.
         model: Folder of the backbone.
         device: "cpu", "cuda" or "mps".
         sentences: The training text.
-        corpus: Its fingerprint.
-        dev_score: Spearman of an encoder on the profile's dev set; its second argument is the similarity,
-            see :func:`bench.eval.sts.dev_spearman`.
-        inputs: Folder of each earlier stage it builds on, by role.
+        corpus: Fingerprint of the training text.
+        dev_score: Spearman of an encoder on the dev set; its second argument is the similarity, see
+            :func:`bench.eval.sts.dev_spearman`.
+        inputs: Folders of the earlier stages it builds on, by role.
         out: Empty folder for its files.
-        progress: Called with finished sentences.
-        report: Called with the news of each step and dev evaluation, for who watches.
-        members: Encoder of each other method it builds on, by role.
-        auxiliaries: Folder of each auxiliary model, by the option that names it.
-        partners: A translation of each sentence where the stage asks for a paired text, its positive where it
-            asks for pairs, else empty.
-        negatives: A hard negative of each sentence where the stage asks for pairs and the file has them, else
-            empty.
-        needs: What the method needs of the backbone, see :class:`bench.card.Need`.
+        progress: Called with the number of finished sentences.
+        report: Called with the facts of each step and dev evaluation.
+        members: Encoders of the methods it builds on, by role.
+        auxiliaries: Folders of auxiliary models, by the option that names them.
+        partners: Translations of the sentences for a paired text, their positives for pairs, otherwise empty.
+        negatives: Hard negatives of the sentences for pairs that have them, otherwise empty.
+        needs: Requirements for the backbone, see :class:`bench.card.Need`.
     """
 
     config: Mapping[str, OptionValue]
@@ -95,19 +91,19 @@ class StageContext:
 
 @dataclass(frozen=True)
 class StageSpec:
-    """A stage as a method asks for it.
+    """The declaration of a stage.
 
     Args:
         role: Name within the method, and of its random streams.
-        kind: What is trained; with version, config, role, seed and data it makes the key, so two methods that
-            ask for the same share it.
+        kind: Kind of training. Kind, version, config, role, seed and data make the key, so methods share
+            equal stages.
         version: Raised when the kind's numbers change.
-        config: Settings that matter.
-        train: Does it: writes files into ``context.out`` and returns facts for the record (JSON values).
-        inputs: Roles of the earlier stages and of the members it builds on.
-        text: Which training text it sees: the profile's own, a round-trip translated copy ("a", "b"), the
-            profile's own together with a copy (see :func:`paired`), or the file of labelled pairs (PAIRS).
-        seeded: False if it draws nothing: a method runs once where neither its stages nor its members do.
+        config: Settings that affect the result.
+        train: Writes files into ``context.out`` and returns facts for the record (JSON values).
+        inputs: Roles of the earlier stages and members it builds on.
+        text: Training text: the profile's, a round-trip translated copy ("a", "b"), the profile's with a copy
+            (see :func:`paired`), or the file of labelled pairs (PAIRS).
+        seeded: False without random draws; a method without any runs once.
     """
 
     role: str
@@ -121,9 +117,9 @@ class StageSpec:
 
 
 def planned_steps(config: Mapping[str, OptionValue], sentences: int) -> int:
-    """Optimiser steps of a stage: its ``steps``, or where they are 0 its ``epochs`` over the corpus.
+    """Return the optimiser steps of a stage: ``steps``, or if that is 0 ``epochs`` over the corpus.
 
-    A stage whose config says ``drop_last`` leaves out an epoch's short last batch.
+    With ``drop_last`` in the config an epoch's short last batch is left out.
     """
     whole, rest = divmod(sentences, int(config["batch_size"]))
     short = bool(rest) and not config.get("drop_last", False)
@@ -131,7 +127,7 @@ def planned_steps(config: Mapping[str, OptionValue], sentences: int) -> int:
 
 
 def planned_sentences(config: Mapping[str, OptionValue], sentences: int) -> int:
-    """Sentences that a stage sees in its steps: an epoch's last batch may be short, or is left out.
+    """Return the sentences of a stage's steps; an epoch's last batch may be short, or left out.
 
     >>> planned_sentences({"batch_size": 4, "steps": 0, "epochs": 2}, 10)  # 4 + 4 + 2, twice
     20
@@ -155,7 +151,7 @@ class TrainedMethod(Protocol):
 
 @runtime_checkable
 class ComposedMethod(Protocol):
-    """A method that builds on encoders of others: a distilled one on its teacher, a union on its parts."""
+    """A method that builds on encoders of other methods, such as a teacher or the parts of an ensemble."""
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
         """Return role to method, each as in ``--methods``."""
@@ -164,13 +160,10 @@ class ComposedMethod(Protocol):
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage with its key: sha256 of everything that determines its result.
+    """A stage with its key, the sha256 of everything that determines its result.
 
     Args:
-        spec: The stage.
-        seed: The run's seed.
-        key: Its key.
-        copy: Which of several equal members of an ensemble trains it, "" for the first.
+        copy: Number of the member among equal members of an ensemble, "" for the first.
     """
 
     spec: StageSpec
@@ -180,5 +173,5 @@ class Stage:
 
     @property
     def stream(self) -> str:
-        """Name of its random streams: its role, and of a further copy the copy's number."""
+        """Return the name of its random streams: its role, with the copy's number for a further copy."""
         return f"{self.spec.role}/{self.copy}" if self.copy else self.spec.role

@@ -1,4 +1,4 @@
-"""The checks that every method has to pass: what is promised, and what to do where it is not kept."""
+"""The list of conformance checks: promises of a method, and advice where they are broken."""
 
 from __future__ import annotations
 
@@ -8,21 +8,12 @@ from dataclasses import dataclass
 from bench.conformance.subject import Subject
 
 CheckFunction = Callable[[Subject], str | None]
-"""From the method under test to what was seen instead, None where the promise is kept."""
+"""Return what was seen instead of the promise, None where it is kept."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One promise that a method keeps.
-
-    Args:
-        name: For tables and reports.
-        promise: What is expected.
-        look: Looks.
-        advice: What to do where it is not kept.
-        of: The methods that it says something of: "all", those that "train", those that are "seeded", those
-            with "vectors".
-    """
+    """A promise and its check, of "all" methods or those that "train", are "seeded" or have "vectors"."""
 
     name: str
     promise: str

@@ -1,4 +1,4 @@
-"""Conformance: the checks that every method has to pass, for anybody to run on a method of their own."""
+"""Run the conformance checks on a method."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PASSED, FAILED, NOT_RUN, NO_CASE = "passed", "failed", "not run", "no case"
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found of a method.
+    """The result of a check.
 
     Args:
-        method: The method as it was asked for.
-        check: The check's name.
-        verdict: PASSED, FAILED, NOT_RUN (a check before it failed) or NO_CASE (it is about other methods).
-        reason: Where it failed: what was expected, what was seen, what to do, on one line.
+        method: Method as given, such as "simcse[lr=1e-4]".
+        check: Name of the check.
+        verdict: PASSED, FAILED, NOT_RUN (an earlier check failed) or NO_CASE (for other methods only).
+        reason: Of a failure, on one line: expected, seen, advice.
     """
 
     method: str
@@ -42,10 +42,10 @@ class Finding:
 
 
 def load_methods(plugin: str) -> tuple[str, ...]:
-    """Methods that an argument of ``bench conformance`` names, loaded: a file's, a package's, one, or all.
+    """Load and return the methods of an argument: those of a file or package, one method, or all.
 
     Raises:
-        InputError: nothing of that name, or a plug-in that can't be loaded.
+        InputError: an unknown name, or a plug-in that can't be loaded.
     """
     registry = discover()
     if plugin == ALL_METHODS:
@@ -60,13 +60,13 @@ def check_method(text: str, folder: Path) -> list[Finding]:
     """Run all checks on one registered method, in profile mini with two training steps.
 
     Args:
-        text: The method as in ``--methods``; its plug-in is loaded already (:mod:`bench.config.plugins`).
-        folder: Empty folder for stages and records; methods that share it train what they share once.
+        text: The method as in ``--methods``; load its plug-in first (:mod:`bench.config.plugins`).
+        folder: Empty folder for stages and records; methods that share it share stages.
 
     Raises:
-        InputError: no such method or option, or a method that needs a model or other methods after a colon.
+        InputError: an unknown method or option, or a method that needs a model or methods after a colon.
     """
-    subject, found = Subject(text, folder), list[Finding]()
+    subject, findings = Subject(text, folder), list[Finding]()
     with preserve_random_states(), ExitStack() as stack:
         for check in CHECKS:
             if check.name == "build":
@@ -74,23 +74,23 @@ def check_method(text: str, folder: Path) -> list[Finding]:
                 torch = any(cell.model is not None or cell.trains for cell in cells)
                 stack.enter_context(torch_threads(1, needs_torch=torch))
             finding, crashed = _run_check(check, subject)
-            found.append(finding)
+            findings.append(finding)
             if (check.name == "keys" and crashed) or (check.name == "build" and finding.verdict == FAILED):
-                return found + [Finding(text, later.name, NOT_RUN) for later in CHECKS[len(found) :]]
-    return found
+                return findings + [Finding(text, later.name, NOT_RUN) for later in CHECKS[len(findings) :]]
+    return findings
 
 
 def _run_check(check: Check, subject: Subject) -> tuple[Finding, bool]:
-    """The finding of one check, and whether it was an error."""
+    """Return the finding of a check, and whether it raised an error."""
     crashed, verdict, seen = False, PASSED, None
     try:
         if _applies_to(check, subject):
             seen = check.look(subject)
         else:
             verdict = NO_CASE
-    except (Exception, SystemExit) as error:  # whatever a method raises is a finding
+    except (Exception, SystemExit) as error:  # any error of a method is a finding
         if check.name == "keys" and isinstance(error, InputError):
-            raise  # no such option, no such model
+            raise  # an unknown option or model
         crashed, seen = True, _describe_error(error, subject)
     if seen is None:
         return Finding(subject.text, check.name, verdict), crashed
@@ -107,7 +107,7 @@ def _applies_to(check: Check, subject: Subject) -> bool:
 
 
 def _describe_error(error: BaseException, subject: Subject) -> str:
-    """An error in words, with the line of the method's own file that it passed through last."""
+    """Return the message of an error, with the last line of the method's file in its traceback."""
     file = getattr(sys.modules.get(METHODS.origin(subject.card.name)), "__file__", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     place = f" ({Path(str(file)).name}:{lines[-1]})" if lines else ""

@@ -1,4 +1,4 @@
-"""``bench conformance``: whether methods keep to what every method has to."""
+"""``bench conformance``."""
 
 from __future__ import annotations
 
@@ -42,34 +42,34 @@ _WHERE = "bench conformance"
     "json_file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the findings.",
+    help="Write the findings to a file.",
 )
 def conformance_command(asked: tuple[str, ...], json_file: Path | None) -> None:
-    """Check that methods keep to what every method has to.
+    """Check that methods meet bench's requirements.
 
-    The methods of a file, whose code this runs, or of an installed package; one method by its name, such as
-    simcse or hf:DIR; or all that are registered. In profile mini, with two training steps.
-
-    Exit codes: 0 passed, 1 a check failed, 2 bad input.
+    Give a file, whose code this runs, an installed package, a method such as simcse or hf:DIR, or all. The
+    checks run in profile mini with two training steps. Exit codes: 0 passed, 1 a check failed, 2 bad input.
     """
     from bench.cli.terminal import format_grids
     from bench.conformance.check_run import FAILED, load_methods
 
     with _rename_option_errors():
-        methods = list(dict.fromkeys(method for each in asked for method in load_methods(each)))
-        found = _check_methods(methods)
-    click.echo(format_grids(conformance_grids(found)), nl=False)
-    failed = [finding for finding in found if finding.verdict == FAILED]
-    bad = dict.fromkeys(finding.method for finding in failed)
-    click.echo(f"\n{_format_verdict(methods, list(bad))}")
+        methods = list(dict.fromkeys(method for name in asked for method in load_methods(name)))
+        findings = _check_methods(methods)
+    click.echo(format_grids(conformance_grids(findings)), nl=False)
+    failed = list(dict.fromkeys(finding.method for finding in findings if finding.verdict == FAILED))
+    verdict = f"FAILED, {len(failed)} of " if failed else "PASSED, "
+    verdict += f"{len(methods)} method{'s' * (len(methods) != 1)}"
+    click.echo("\n" + printable(f"{verdict}: {', '.join(failed)}" if failed else verdict))
     if json_file is not None:
-        write_file(json_file, _findings_json(found), "--json")
+        data = {"passed": not failed, "failed": sorted(failed), "findings": list(map(asdict, findings))}
+        write_file(json_file, json.dumps(data, indent=2, sort_keys=True) + "\n", "--json")
     sys.exit(int(bool(failed)))
 
 
 @contextmanager
 def _rename_option_errors() -> Iterator[None]:
-    """Let an error name this command, where it names the option of another that takes the same."""
+    """Name this command in errors that name --plugin or --methods."""
     try:
         yield
     except InputError as error:
@@ -81,57 +81,36 @@ def _rename_option_errors() -> Iterator[None]:
 
 
 def _check_methods(methods: Sequence[str]) -> list[Finding]:
-    """Run all checks on all methods, with a bar on stderr."""
+    """Run all checks on all methods, with a progress bar on stderr."""
     from bench.conformance.check_run import check_method
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     with (
         tempfile.TemporaryDirectory(prefix="bench-conformance-") as folder,
         progress_bar("check", len(methods)) as advance,
     ):
         for method in methods:
-            found += check_method(method, Path(folder))
+            findings += check_method(method, Path(folder))
             advance(1)
-    return found
+    return findings
 
 
-def conformance_grids(found: Sequence[Finding]) -> list[Grid]:
-    """A table of every check for a single method and for each one that failed, a row for every other."""
+def conformance_grids(all_findings: Sequence[Finding]) -> list[Grid]:
+    """Return a summary of several methods, and all checks of a single method and of each failed one."""
     from bench.conformance.check_run import FAILED, NO_CASE, PASSED
     from bench.render.grid import Grid
 
     by_method: dict[str, list[Finding]] = {}
-    for finding in found:
+    for finding in all_findings:
         by_method.setdefault(finding.method, []).append(finding)
-    whole, rows = [], []
+    details, rows = [], []
     for method, findings in by_method.items():
         counts = Counter(finding.verdict for finding in findings)
-        if len(by_method) > 1:
-            rows.append((printable(method), *(str(counts[verdict]) for verdict in (PASSED, FAILED, NO_CASE))))
+        rows.append((printable(method), *(str(counts[verdict]) for verdict in (PASSED, FAILED, NO_CASE))))
         if len(by_method) == 1 or counts[FAILED]:
-            lines = tuple(
-                (f.check, f.verdict.upper() if f.verdict == FAILED else f.verdict) for f in findings
-            )
+            lines = tuple((f.check, f.verdict.replace(FAILED, FAILED.upper())) for f in findings)
             notes = tuple(printable(f"{f.check}: {f.reason}") for f in findings if f.reason)
-            whole.append(Grid(printable(method), ("check", "verdict"), lines, notes))
-    summary = (
-        [Grid("Conformance", ("method", "passed", "failed", "no case"), tuple(rows), ())] if rows else []
-    )
-    return [*summary, *whole]
-
-
-def _format_verdict(methods: Sequence[str], bad: Sequence[str]) -> str:
-    """The verdict in one line."""
-    count = f"{len(methods)} method{'s' * (len(methods) != 1)}"
-    if bad:
-        return printable(f"FAILED, {len(bad)} of {count}: {', '.join(bad)}")
-    return f"PASSED, {count}"
-
-
-def _findings_json(found: Sequence[Finding]) -> str:
-    """All findings; text as ASCII."""
-    from bench.conformance.check_run import FAILED
-
-    bad = sorted({finding.method for finding in found if finding.verdict == FAILED})
-    data = {"passed": not bad, "failed": bad, "findings": [asdict(finding) for finding in found]}
-    return json.dumps(data, indent=2, sort_keys=True) + "\n"
+            details.append(Grid(printable(method), ("check", "verdict"), lines, notes))
+    if len(rows) == 1:
+        return details
+    return [Grid("Conformance", ("method", "passed", "failed", "no case"), tuple(rows), ()), *details]

@@ -1,4 +1,4 @@
-"""Conformance of what a method says of itself: its card, its options, its stages, its keys."""
+"""Conformance of a method's declarations: card, options, stages, keys."""
 
 from __future__ import annotations
 
@@ -133,10 +133,12 @@ def check_stages(subject: Subject) -> str | None:
 
 
 def _list_choices(options: Sequence[Option]) -> Iterator[dict[str, OptionValue]]:
-    """Every choice of every option."""
+    """Yield every choice of every option."""
     for option in options:
-        turned = (not option.default,) if type(option.default) is bool else ()
-        yield from ({option.name: choice} for choice in (*option.choices, *turned))
+        if type(option.default) is bool:
+            yield {option.name: not option.default}
+        for choice in option.choices:
+            yield {option.name: choice}
 
 
 def _find_stage_fault(stages: Sequence[StageSpec]) -> str | None:

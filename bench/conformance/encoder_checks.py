@@ -1,4 +1,4 @@
-"""Conformance of what a method builds: types, order, batches, repetition, odd sentences, side effects."""
+"""Conformance of a built encoder: types, order, batches, repetition, unusual sentences, side effects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bench.records.environment import strip_paths
 from bench.records.record import record_to_json
 
 CLOSE = 1e-4
-"""Largest difference that rounding in another batch may make, as a share of the largest value."""
+"""Largest rounding difference between batches, relative to the largest value."""
 SENTENCES = tuple(distinct_sentences(s for pair in make_toy_task().all_pairs() for s in pair))[::18]
 OTHERS = ("Two dogs run.", "It was the best of times, it was the worst of times.", "3 + 4 = 7")
 SCRIPTS = (
@@ -129,7 +129,7 @@ def check_dtype(subject: Subject) -> str | None:
 
 
 def _find_infinite(subject: Subject, sentences: Sequence[str], more: Sequence[str] = OTHERS) -> str | None:
-    """Say which of the sentences has no finite values; ``more`` are encoded along with them."""
+    """Describe the first sentence without finite values; ``more`` are encoded too."""
     output = subject.encode([*sentences, *more])
     if len(output) != len(sentences) + len(more):
         return f"{len(output)} rows for {len(sentences) + len(more)} sentences"
@@ -177,11 +177,10 @@ def check_batch_size(subject: Subject) -> str | None:
     Mask the padding, encode in evaluation mode.
     """
     rows = subject.encode(SENTENCES)
-    seen = (
-        _describe_difference(rows, subject.encode(SENTENCES, n), f"with batch_tokens={n}")
-        for n in (16, 100_000)
-    )
-    return next(filter(None, seen), None)
+    for n in (16, 100_000):
+        if seen := _describe_difference(rows, subject.encode(SENTENCES, n), f"with batch_tokens={n}"):
+            return seen
+    return None
 
 
 @register_check("duplicates")
@@ -202,11 +201,8 @@ def check_call_history(subject: Subject) -> str | None:
     """
     first = subject.encode(SENTENCES)
     subject.encode(OTHERS)
-    return (
-        "another result after other sentences"
-        if _relative_difference(first, subject.encode(SENTENCES))
-        else None
-    )
+    changed = _relative_difference(first, subject.encode(SENTENCES))
+    return "another result after other sentences" if changed else None
 
 
 @register_check("same seed")
@@ -295,11 +291,8 @@ def check_output_buffer(subject: Subject) -> str | None:
         return "the next call writes into the array of the one before"
     if isinstance(rows, np.ndarray) and rows.flags.writeable:
         rows[:] = 0
-    return (
-        "writing to the array changes the next result"
-        if _relative_difference(kept, subject.encode(SENTENCES))
-        else None
-    )
+    changed = _relative_difference(kept, subject.encode(SENTENCES))
+    return "writing to the array changes the next result" if changed else None
 
 
 @register_check("random state")
@@ -339,7 +332,7 @@ def check_record(subject: Subject) -> str | None:
 
 
 def _relative_difference(first: object, second: object) -> float:
-    """Largest difference as a share of the largest value; NaN equals NaN; inf for outputs of other shapes."""
+    """Return the largest difference relative to the largest value; NaN equals NaN; inf for other shapes."""
     a, b = (np.asarray(output, dtype=np.float64) for output in (first, second))
     if a.shape != b.shape:
         return float("inf")

@@ -1,4 +1,4 @@
-"""The checks as tests: ``parametrize_with_checks`` for the test suite of whoever writes a method."""
+"""The checks as pytest tests: ``parametrize_with_checks`` for the test suite of a method."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 def parametrize_with_checks(*plugins: str) -> pytest.MarkDecorator:
     """Make a test of every check of every method; needs pytest.
 
-    The test takes ``method``, a name, and ``check``, and calls ``check(method)``, which fails with what was
-    expected, what was seen and what to do. A check that is about other methods is skipped. A method's checks
-    run together when the first of them is called, so it is trained once, whatever ``-k`` selects::
+    The test calls ``check(method)``, which fails with the promise, the observation and advice, or skips a
+    check of other methods. All checks of a method run at the first call, so it is trained once::
 
         @parametrize_with_checks("my_methods.py")
         def test_conformance(method, check):
             check(method)
 
     Args:
-        plugins: What ``bench conformance`` takes: files, installed packages, names of methods.
+        plugins: Files, installed packages or method names, as for ``bench conformance``.
 
     Raises:
-        InputError: nothing of that name, or a plug-in that can't be loaded.
+        InputError: an unknown name, or a plug-in that can't be loaded.
     """
     import pytest
 
@@ -46,12 +45,12 @@ def parametrize_with_checks(*plugins: str) -> pytest.MarkDecorator:
 
 @dataclass(frozen=True)
 class CheckCase:
-    """One check, called with the name of a method; passes, skips or fails the test that calls it."""
+    """A check to call with the name of a method in a test."""
 
     name: str
 
     def __call__(self, method: str) -> None:
-        """Fail or skip the test by what the check found."""
+        """Fail or skip the test by the verdict of the check."""
         import pytest
 
         finding = _run_checks(method)[self.name]
@@ -69,5 +68,5 @@ def _run_checks(method: str) -> Mapping[str, Finding]:
 
 @cache
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """One folder for all methods, so that a stage that several share is trained once; gone at the end."""
+    """Return one temporary folder for all methods, so that they share stages."""
     return tempfile.TemporaryDirectory(prefix="bench-conformance-")

@@ -1,4 +1,4 @@
-"""A method under test: planned as by ``bench run``, trained with the smallest budget, built when asked."""
+"""A method under test: planned as by ``bench run``, with the smallest budget."""
 
 from __future__ import annotations
 
@@ -29,27 +29,16 @@ from bench.registry import METHODS, discover
 
 SEEDS = (1, 2)
 BUDGET = {"steps": 2, "epochs": 1, "batch_size": 8, "eval_every": 2}
-"""What whole-number options of these names are set to, a stage's too, or to their minimum where that is more.
-
-Not one step: with a warm-up the first has rate 0.
-"""
+"""Values of options of these names, if their minimum allows. A warm-up's first step has rate 0."""
 _SENTENCES, _DEV_PAIRS = 64, 8
 _ANCHOR = "A man is playing a guitar."
 
 
 class Subject:
-    """One method, as named in ``--methods``, in profile mini.
-
-    Args:
-        text: The method.
-        folder: For its training stages and records. Methods that share a folder share stages.
-
-    Raises:
-        InputError: no such method or option, or one that needs a model or other methods after a colon.
-    """
+    """One method, as named in ``--methods``, in profile mini; raises InputError for an unknown one."""
 
     def __init__(self, text: str, folder: Path) -> None:
-        known = text in discover().names()  # a name that nobody can ask for is found by a check
+        known = text in discover().names()  # a check finds names that --methods can't express
         self.request = MethodRequest(text, text) if known else parse_method(text, "")
         self.text, self.folder = text, folder
         self.method: Method = discover().get(self.request.name)
@@ -58,12 +47,12 @@ class Subject:
                 f"'{self.card.name}' needs what it is made of", expected=f"{self.card.name}:METHODS"
             )
         self.touched: tuple[str, ...] = ()
-        """Global random generators that the first build leaves in another state."""
+        """Global random generators whose state the first build changes."""
         self._built: dict[tuple[int, str], Encoder | PairScorer] = {}
 
     @property
     def card(self) -> MethodCard:
-        """The method's card."""
+        """Return the method's card."""
         return self.method.card
 
     def plan(self, copy: str = "a") -> Plan:
@@ -76,23 +65,23 @@ class Subject:
 
     @cached_property
     def planned(self) -> Plan:
-        """The plan that its encoders come from."""
+        """Return the plan of its encoders."""
         return self.plan()
 
     def cell(self, seed: int = SEEDS[0]) -> Cell:
-        """The cell of a seed, or the only one of a method without seeds."""
+        """Return the cell of a seed, or the only one of a method without seeds."""
         cells = {job.cell.seed: job.cell for job in self.planned.jobs}
         return cells.get(seed) or cells[None]
 
     @property
     def seeded(self) -> bool:
-        """True if a seed enters."""
+        """Return whether the method has seeds."""
         return self.cell().seed is not None
 
     def build(self, seed: int = SEEDS[0], copy: str = "a") -> Encoder | PairScorer:
-        """Return an encoder; it is trained and built once for each seed and copy.
+        """Return an encoder, built once for each seed and copy.
 
-        Other copies share nothing with the first and start from other states of the global random generators.
+        Other copies share no stage with the first and start from other global random states.
         """
         if (seed, copy) not in self._built:
             cell = self.cell(seed)
@@ -102,50 +91,42 @@ class Subject:
                 if copy != "a":
                     reseed_generators()
                 before = read_random_states()
-                built = EncoderBuilder(
-                    cell, "cpu", truncate_texts(self.planned.training), self.cache(copy)
-                ).encoder()
+                training = truncate_texts(self.planned.training)
+                built = EncoderBuilder(cell, "cpu", training, self.cache(copy)).encoder()
                 if not self._built:
                     self.touched = compare_random_states(before, read_random_states())
             self._built[seed, copy] = built
         return self._built[seed, copy]
 
     def cache(self, copy: str = "a") -> StageCache:
-        """The finished stages of a copy."""
+        """Return the finished stages of a copy."""
         return StageCache(self.folder / copy / ".stages")
 
     def output(
         self, sentences: Sequence[str], tokens: int | None = None, *, seed: int = SEEDS[0], copy: str = "a"
     ) -> FloatArray:
-        """Vectors of sentences by a seed and copy, or the scores of their pairs with a fixed one."""
+        """Return the vectors of sentences, or their pair scores with a fixed sentence."""
         encoder = self.build(seed, copy)
         if isinstance(encoder, Encoder):
             return encoder.encode(sentences, tokens, None)
         return encoder.score_pairs(sentences, [_ANCHOR] * len(sentences))
 
     def encode(self, sentences: Sequence[str], *given: int, **which: Any) -> NDArray[np.float64]:
-        """The same for a list of the sentences, as an array of the caller's own, whatever its type was."""
+        """Return the output for a list of the sentences as a new float64 array."""
         return np.array(self.output(list(sentences), *given, **which), dtype=np.float64)
 
 
 def truncate_texts(training: TrainingData | None) -> TrainingData | None:
-    """The first lines of every training text, the first pairs of the dev set."""
+    """Return the first lines of every training text and the first pairs of the dev set."""
     if training is None:
         return None
-    texts = {
-        name: replace(
-            text,
-            **{
-                column: getattr(text, column)[:_SENTENCES]
-                for column in ("sentences", "partners", "negatives")
-            },
-        )
-        for name, text in training.texts.items()
-    }
-    subsets = tuple(
-        replace(part, **{side: getattr(part, side)[:_DEV_PAIRS] for side in ("first", "second", "gold")})
-        for part in training.dev.subsets
-    )
+
+    def truncate(value: Any, fields: tuple[str, ...], length: int) -> Any:
+        return replace(value, **{name: getattr(value, name)[:length] for name in fields})
+
+    columns, sides = ("sentences", "partners", "negatives"), ("first", "second", "gold")
+    texts = {name: truncate(text, columns, _SENTENCES) for name, text in training.texts.items()}
+    subsets = tuple(truncate(part, sides, _DEV_PAIRS) for part in training.dev.subsets)
     return replace(training, texts=texts, dev=replace(training.dev, subsets=subsets))
 
 
@@ -159,22 +140,23 @@ def _budget_overrides(options: Sequence[tuple[str, Option]]) -> Iterator[Overrid
 
 
 def _list_generators() -> list[tuple[str, Any, Any, Any]]:
-    """Each global random generator, torch's where it is loaded: name, get and set its state, seed."""
-    torch, numpy = sys.modules.get("torch"), np.random
-    return [
+    """Return name, getter, setter and seeding of each global random generator; torch's if it is loaded."""
+    generators = [
         ("random", random.getstate, random.setstate, random.seed),
-        ("numpy.random", numpy.get_state, numpy.set_state, numpy.seed),
-        *([("torch", torch.get_rng_state, torch.set_rng_state, torch.manual_seed)] if torch else []),
+        ("numpy.random", np.random.get_state, np.random.set_state, np.random.seed),
     ]
+    if torch := sys.modules.get("torch"):
+        generators.append(("torch", torch.get_rng_state, torch.set_rng_state, torch.manual_seed))
+    return generators
 
 
 def read_random_states() -> dict[str, Any]:
-    """States of the global random generators."""
+    """Return the states of the global random generators."""
     return {name: get() for name, get, _, _ in _list_generators()}
 
 
 def compare_random_states(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the generators whose state is another one."""
+    """Return the names of the generators whose state changed."""
     return tuple(name for name in before if not _states_equal(before[name], after[name]))
 
 
@@ -186,7 +168,7 @@ def _states_equal(first: Any, second: Any) -> bool:
 
 @contextmanager
 def preserve_random_states() -> Iterator[None]:
-    """Put the global random generators back after a block."""
+    """Restore the global random generators after a block."""
     states = read_random_states()
     try:
         yield
@@ -197,6 +179,6 @@ def preserve_random_states() -> Iterator[None]:
 
 
 def reseed_generators() -> None:
-    """Give every global generator a state that no method would: one that notices is found."""
+    """Give every global generator a fixed unusual state."""
     for *_, seed in _list_generators():
         seed(20_251_101)

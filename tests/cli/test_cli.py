@@ -213,7 +213,7 @@ BAD = [
     ),
     (
         "run --methods Un-Trained",
-        "unknown method 'Un-Trained' (did you mean 'untrained'?) ... one of a plug-in is there with --plugin",
+        "unknown method 'Un-Trained' (did you mean 'untrained'?) ... plug-in methods need --plugin",
     ),
     ("run --methods untrained:mean --suite toy", "'mean' is not a value for it (did you mean 'avg'?)"),
     ("run --methods hf:.:mean --suite toy", "'mean' is not a value for it (did you mean 'avg'?)"),
