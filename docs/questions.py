@@ -104,7 +104,7 @@ def _row(question: str, found: Comparison, ahead: str) -> Sequence[str]:
 
 def _answer(found: Comparison) -> str:
     head, margin = found.headline, found.answers.margin
-    said = [] if head.said != "differs" else ["yes" if head.difference > 0 else "no, the second is ahead"]
+    said = [] if head.verdict != "differs" else ["yes" if head.difference > 0 else "no, the second is ahead"]
     if margin and margin.verdict == "equal within":
         said.append(f"equal within {SCALE * MARGIN:g}")
-    return "; ".join(said) or head.said
+    return "; ".join(said) or head.verdict

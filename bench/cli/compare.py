@@ -186,7 +186,9 @@ def _comparison_facts(c: Comparison) -> dict[str, Any]:
     """Return all facts, with those of the headline repeated at the top level."""
     from bench.comparison.render import describe_comparison, describe_verdict
 
-    headline = {name: getattr(c, name) for name in ("test", "difference", "interval", "p")}
-    corrected = None if c.corrected is None else asdict(c.corrected)
+    head = c.headline
+    ends = (head.low, head.high)
+    headline = {"test": head.test, "difference": head.difference, "interval": ends, "p": head.p}
+    corrected = None if head.corrected is None else asdict(head.corrected)
     words = {"verdict": describe_verdict(c), "statements": describe_comparison(c)}
     return asdict(c) | headline | {"corrected": corrected} | words

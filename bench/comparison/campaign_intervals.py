@@ -1,4 +1,4 @@
-"""A campaign's records with intervals from their items, its methods with intervals from their seeds."""
+"""Intervals of a campaign: of its records from their items, of its methods from their seeds."""
 
 from __future__ import annotations
 
@@ -31,13 +31,10 @@ class RecordInterval:
     """One record, in the metric's unit.
 
     Args:
-        profile: Profile.
-        suite: Suite.
-        method: Method id.
-        seed: None for a deterministic method.
         scores: By task, "avg" the last.
-        intervals: Percentile intervals of the item bootstrap, for this checkpoint, and of a task's accuracy
-            Wilson's; None without its draws.
+        intervals: Percentile intervals of the item bootstrap for this checkpoint, Wilson's of a task's
+        accuracy;
+            None without draws.
     """
 
     profile: str
@@ -53,11 +50,6 @@ class MethodInterval:
     """The suite average of one method over its seeds, in the metric's unit.
 
     Args:
-        profile: Profile.
-        suite: Suite.
-        method: Method id.
-        seeds: None of a deterministic method.
-        mean: Mean over seeds.
         sd: Standard deviation (divisor n - 1), None for fewer than two seeds.
         interval: Student's interval of the mean, for further seeds; None for fewer than two, or equal scores.
         iqm: Interquartile mean over seeds and tasks, descriptive.
@@ -79,18 +71,14 @@ def compute_record_intervals(
     draw: Callable[[Sequence[CampaignRun]], Iterable[RunDraws]],
     say: Callable[[str], None],
 ) -> Iterator[RecordInterval]:
-    """Yield every run with its intervals, grouped by suite and version of the data.
+    """Yield finished runs with their intervals, by suite and version of the data.
 
-    Runs without their predictions come first, without intervals.
-
-    Args:
-        runs: Finished runs.
-        level: Confidence level.
-        draw: Gives each run's scores in draws of items, of runs on the same tasks.
-        say: Gets a line for each suite whose items can't be had, or whose scores weren't computed again.
+    Runs without their predictions come first, without intervals. ``draw`` returns the scores of runs on the
+    same tasks in draws of items. ``say`` gets a line for each suite without items, or without rescored
+    scores.
 
     Raises:
-        RefusedError: a record whose scores its predictions contradict.
+        RefusedError: a record whose scores contradict its predictions.
     """
     same_data: dict[tuple[object, ...], list[CampaignRun]] = {}
     for run in runs:
@@ -124,45 +112,33 @@ def _build_record_interval(run: CampaignRun, drawn: FloatArray | None, level: fl
     if drawn is not None:
         with_average = np.concatenate([drawn, drawn.mean(1, keepdims=True)], axis=1)
         ends = np.quantile(with_average, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        rows = zip((*names, AVERAGE), *ends, strict=True)
-        intervals = {name: (float(low), float(high)) for name, low, high in rows}
-        accuracies = [s for s in record.scores if (s.subset, s.metric) == (ALL, "accuracy")]
-        intervals |= {s.task: wilson_interval(s.value, s.n, level) for s in accuracies if s.task in names}
+        intervals = dict(zip((*names, AVERAGE), zip(*ends.tolist(), strict=True), strict=True))
+        for score in record.scores:
+            if (score.subset, score.metric) == (ALL, "accuracy") and score.task in names:
+                intervals[score.task] = wilson_interval(score.value, score.n, level)
     return RecordInterval(record.profile, record.suite, record.method, record.seed, scores, intervals)
 
 
 def compute_method_intervals(runs: Sequence[CampaignRun], level: float) -> list[MethodInterval]:
-    """Return every method's mean over seeds with its interval, the best of a suite first.
-
-    Args:
-        runs: Finished runs.
-        level: Confidence level.
+    """Return every method's mean over finished seeds with its interval, the best of a suite first.
 
     Raises:
         NotComparableError: a method's runs under several specifications.
-        DataError: a record that lacks a score.
+        DataError: a record without a score.
     """
-    groups = group_by(
+    places = group_by(
         sort_runs_by_seed(runs), lambda run: (run.record.profile, run.record.suite, run.record.method)
     )
-    found = [
-        _build_method_interval(Group(place[2], tuple(of_method)), level)
-        for place, of_method in groups.items()
-    ]
-    return sorted(found, key=lambda one: (one.profile, one.suite, -one.mean))
-
-
-def _build_method_interval(group: Group, level: float) -> MethodInterval:
-    check_family(group)
-    names = list_common_tasks([run.record for run in group.runs], ", suite ".join(group.place))
-    averages = group.scores(AVERAGE)
-    d = one_sample(averages, 0.0, level) if len(averages) > 1 else None
-    return MethodInterval(
-        *group.place,
-        group.runs[0].record.method,
-        group.seeds,
-        fmean(averages),
-        stdev(averages) if d else None,
-        (d.low, d.high) if d and d.low < d.high else None,
-        interquartile_mean(np.array([group.scores(name) for name in names]).T),
-    )
+    intervals = []
+    for (profile, suite, method), of_method in places.items():
+        group = Group(method, tuple(of_method))
+        check_family(group)
+        names = list_common_tasks([run.record for run in group.runs], f"{profile}, suite {suite}")
+        averages, sd, interval = group.scores(AVERAGE), None, None
+        if len(averages) > 1:
+            d, sd = one_sample(averages, 0.0, level), stdev(averages)
+            interval = (d.low, d.high) if d.low < d.high else None
+        iqm = interquartile_mean(np.array([group.scores(name) for name in names]).T)
+        mean = fmean(averages)
+        intervals.append(MethodInterval(profile, suite, method, group.seeds, mean, sd, interval, iqm))
+    return sorted(intervals, key=lambda one: (one.profile, one.suite, -one.mean))

@@ -1,4 +1,4 @@
-"""Which test over seeds: chosen from what the records say of stages and batches, before any score is read."""
+"""Choice of the test over seeds, from the records of stages and batches, before any score is read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from bench.stats.seed_design import PAIRED_TESTS, RequestedTest, Seeds, SeedTest
 
 @dataclass(frozen=True)
 class Design:
-    """The test over seeds and what speaks for it.
+    """The test over seeds and its reason.
 
     Args:
-        test: The test; "student" where a side has no seeds.
-        asked: What was asked for.
-        pairs: What makes the runs of a seed a pair; None where the records name nothing.
-        left_out: Seeds of the first and of the second that have no partner, and are not used.
-        too_few: Seeds in common that would be the pairs if they were more; 0 where none would.
+        test: The test; "student" if a side has no seeds.
+        pairs: What pairs the runs of a seed, from the records; None if nothing.
+        left_out: Seeds of the first and of the second without a partner.
+        too_few: Seeds in common that are pairs, but too few for a paired test; otherwise 0.
     """
 
     test: SeedTest
@@ -36,36 +35,25 @@ class Design:
 def choose_comparison_design(
     a: Group, b: Group, asked: RequestedTest, where: str
 ) -> tuple[Group, Group, Design]:
-    """Choose the test over seeds, and the runs that it uses.
+    """Choose the test over seeds, and the runs of both sides that it uses, by ``bench.stats.seed_design``.
 
-    ``describe_pairing`` reads the records of the seeds in common: it returns what makes their runs pairs.
-    ``bench.stats.seed_design.choose_design`` has the rule. No score is read for that.
-
-    Args:
-        a: One side.
-        b: The other.
-        asked: "auto", or a test.
-        where: For errors.
-
-    Returns:
-        Both sides with the runs that are used, and the design.
+    No score is read.
 
     Raises:
-        InputError: a test that these seeds don't allow, as ``choose_design``.
+        InputError: an impossible test for these seeds, as ``choose_design``.
     """
     common = common_seeds(a.seeds, b.seeds)
     shared = describe_pairing(_select_seeds(a, common[0]), _select_seeds(b, common[1])) if common[0] else None
-    found = choose_design(
-        a.seeds, b.seeds, pairs=shared is not None, asked=asked, names=(a.label, b.label), where=where
-    )
-    # a sentence names what the runs share only where each run has a partner, also if --test ignores it
-    pairs = shared if found.seeds[0] == found.seeds[1] else None
-    one, other = _select_seeds(a, found.seeds[0]), _select_seeds(b, found.seeds[1])
-    return one, other, Design(found.test, asked, pairs, found.left_out, found.too_few)
+    names = (a.label, b.label)
+    chosen = choose_design(a.seeds, b.seeds, pairs=shared is not None, asked=asked, names=names, where=where)
+    # a sentence names what the runs share only if each run has a partner, also if --test ignores it
+    pairs = shared if chosen.seeds[0] == chosen.seeds[1] else None
+    first, second = _select_seeds(a, chosen.seeds[0]), _select_seeds(b, chosen.seeds[1])
+    return first, second, Design(chosen.test, asked, pairs, chosen.left_out, chosen.too_few)
 
 
 def _select_seeds(group: Group, seeds: Seeds) -> Group:
-    """Return the group with the runs of these seeds only; a deterministic one as it is."""
+    """Return the group with the runs of these seeds only; a deterministic one is unchanged."""
     if group.seeds == seeds:
         return group
     return replace(group, runs=tuple(run for run in group.runs if run.record.seed in seeds))

@@ -1,4 +1,4 @@
-"""What a verdict rests on: a difference, its test, its interval, and its place among other comparisons."""
+"""Findings, the basis of verdicts: a difference, its test, its interval, and its correction."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FAMILIES: dict[CorrectionMethod, Callable[..., Family]] = {"holm": holm, "fdr_bh
 
 @dataclass(frozen=True)
 class Corrected:
-    """A difference among the comparisons of its family.
+    """A difference after correction in its family.
 
     Args:
-        family: What was corrected together, and how.
-        p: Its p after it.
-        minimum_p: The smallest that its test can give.
+        family: The family and its correction, in words.
+        p: After correction.
+        minimum_p: The smallest attainable p.
         level: The level at which an interval agrees with that p.
-        interval: The interval of that level; None where the test gives none, or one that doesn't agree.
+        interval: The interval of that level, if the test gives one that agrees.
     """
 
     family: str
@@ -43,22 +43,19 @@ class Corrected:
 
 @dataclass(frozen=True)
 class ComparisonFinding:
-    """The difference of the average, as far as it speaks for something; in the metric's unit.
+    """The difference of the average, first - second, for a population; in the metric's unit.
 
     Args:
         speaks_for: Further "seeds", further "items", or "both".
-        test: Its test.
-        difference: First - second.
-        low: Lower end of the interval: of the test's; of the t test of the same design for an exact test.
+        low: Lower end of the test's interval, or for an exact test of that of the t test of the same design.
         high: Upper end.
-        df: Degrees of freedom; None where nothing varies, and for items.
-        p: The test's p.
-        minimum_p: The smallest that it can give.
+        df: Degrees of freedom; None if nothing varies, and for items.
+        minimum_p: The smallest attainable p.
         level: Confidence level of the interval; one minus it is the verdict's error rate.
-        exact_minimum: The smallest p that an exact test can give with so many seeds; None without one.
-        coverage: The measured coverage that fits the interval; None where none was measured.
+        exact_minimum: The smallest attainable p of an exact test with as many seeds; None without one.
+        coverage: The measured coverage of the interval, if any.
         also: (error, df) of another interval that has to hold at any level, see ``ComponentsDifference``.
-        corrected: Its place among several comparisons, if there are.
+        corrected: After correction for several comparisons, if any.
     """
 
     speaks_for: Scope
@@ -77,27 +74,27 @@ class ComparisonFinding:
 
     @property
     def final_p(self) -> float:
-        """The p that the verdict is judged by."""
+        """The p of the verdict, after any correction."""
         return self.corrected.p if self.corrected else self.p
 
     @property
     def final_minimum(self) -> float:
-        """The smallest that it could be."""
+        """Its smallest attainable value."""
         return self.corrected.minimum_p if self.corrected else self.minimum_p
 
     @property
     def final_level(self) -> float:
-        """The level of the interval that stands beside it."""
+        """The level of the interval that agrees with it."""
         return self.corrected.level if self.corrected else self.level
 
     @property
-    def said(self) -> Literal["differs", "not shown", "cannot show"]:
-        """What the p says at the error rate."""
+    def verdict(self) -> Literal["differs", "not shown", "cannot show"]:
+        """The verdict of the p at the error rate."""
         return judge_p_value(self.final_p, self.final_minimum, 1 - self.level)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval to show beside the p; None where nothing varies, or where it would contradict it."""
+        """The interval that agrees with the p; None if nothing varies, or if they disagree."""
         if self.corrected:
             return self.corrected.interval
         if self.df is None and self.speaks_for != "items":
@@ -106,26 +103,20 @@ class ComparisonFinding:
 
     @property
     def possible(self) -> tuple[float, float] | None:
-        """Where the data leave the true difference, at the level of the interval; None if no seed varies."""
+        """Differences that the data cannot rule out at the level of the interval; None if no seed varies."""
         if self.minimum_p > 0 and self.test not in EXACT and self.speaks_for != "items":
-            return None  # items alone may vary, and say nothing of seeds
-        if shown := self.interval:
-            return shown
-        found = self.as_estimate()
-        if found.error == 0:
-            return None
-        half = found.half((1 + self.final_level) / 2)
-        return self.difference - half, self.difference + half
+            return None  # only items may vary
+        return self.interval or compute_interval(self.as_estimate(), self.final_level)
 
     @property
     def unjudged(self) -> str | None:
-        """Why neither equality nor a claim can be judged; None where they can."""
+        """The reason not to judge equality and claims, if any."""
         if self.possible is None:
             return "nothing varies over seeds"
-        return "the test can show no difference with so few seeds" if self.said == "cannot show" else None
+        return "the test can show no difference with so few seeds" if self.verdict == "cannot show" else None
 
     def as_estimate(self) -> DifferenceEstimate:
-        """The difference with its standard error; for items that of a normal distribution of this width."""
+        """Return the difference with its standard error; for items that of a normal interval."""
         if self.speaks_for == "items":
             normal = DifferenceEstimate(0.0, 1.0, float("inf")).half((1 + self.level) / 2)
             return DifferenceEstimate(self.difference, (self.high - self.low) / (2 * normal), float("inf"))
@@ -135,98 +126,96 @@ class ComparisonFinding:
 def collect_findings(
     seeds: SeedLevel | None, items: ItemLevel | None, level: float, scope: Scope | None
 ) -> tuple[ComparisonFinding, ...]:
-    """What the data say of the average: what was asked for first, by default of both, else what there is.
+    """Return the findings of the average, that of the scope first, by default of both; () without that one.
 
-    An exact test speaks for seeds, so it comes first where it was asked for. Empty where what was asked for
-    is missing.
+    An exact test speaks for seeds, so it comes first by default.
     """
-    found: dict[Scope, ComparisonFinding] = {}
+    findings: dict[Scope, ComparisonFinding] = {}
     exact = seeds.exact.get(AVERAGE) if seeds else None
     least = exact.minimum_p if exact else None
     ends: tuple[float, float, float, float | None]
     if seeds and items and items.components:
         d = items.components
         ends = (d.difference, d.low, d.high, d.df)
-        found["both"] = ComparisonFinding(
+        findings["both"] = ComparisonFinding(
             "both", "components", *ends, d.p, d.minimum_p, level, least, items.coverage, d.also
         )
     if seeds:
         t = seeds.tasks[AVERAGE]
-        rests = exact if exact and seeds.design.test in EXACT else t
+        tested = exact if exact and seeds.design.test in EXACT else t
         ends = (t.difference, t.low, t.high, t.df)
-        found["seeds"] = ComparisonFinding(
-            "seeds", seeds.design.test, *ends, rests.p, rests.minimum_p, level, least, seeds.coverage
+        findings["seeds"] = ComparisonFinding(
+            "seeds", seeds.design.test, *ends, tested.p, tested.minimum_p, level, least, seeds.coverage
         )
-    if items and (scope == "items" or not found):
+    if items and (scope == "items" or not findings):
         i = items.tasks[AVERAGE]
         ends = (i.difference, i.low, i.high, None)
-        found["items"] = ComparisonFinding("items", "items", *ends, i.p, i.minimum_p, level, None, None)
+        findings["items"] = ComparisonFinding("items", "items", *ends, i.p, i.minimum_p, level, None, None)
     default: Scope = "seeds" if seeds and seeds.design.test in EXACT else "both"
-    first = scope or next((each for each in (default, *found) if each in found), None)
-    if first not in found:
+    first = scope or next((name for name in (default, *findings) if name in findings), None)
+    if first is None or first not in findings:
         return ()
-    return (found[first], *(one for each, one in found.items() if each != first))
+    return (findings.pop(first), *findings.values())
 
 
 def correct_findings(
-    found: Sequence[ComparisonFinding], family: str, method: CorrectionMethod
+    findings: Sequence[ComparisonFinding], family: str, method: CorrectionMethod
 ) -> list[ComparisonFinding]:
-    """Correct findings of several comparisons together; a single one is left as it is.
-
-    Args:
-        found: One of each comparison.
-        family: Its name.
-        method: "holm" for one method against others, "fdr_bh" (Benjamini-Hochberg) for an exploratory grid.
-    """
-    if len(found) < 2:
-        return list(found)
-    p = {str(i): one.p for i, one in enumerate(found)}
-    adjusted = FAMILIES[method](p, family, {str(i): one.minimum_p for i, one in enumerate(found)})
-    levels = adjust_levels(p, method, found[0].level)
+    """Correct the findings of several comparisons, one each; a single one stays as it is."""
+    if len(findings) < 2:
+        return list(findings)
+    p = {str(i): finding.p for i, finding in enumerate(findings)}
+    minimum_p = {str(i): finding.minimum_p for i, finding in enumerate(findings)}
+    adjusted = FAMILIES[method](p, family, minimum_p)
+    levels = adjust_levels(p, method, findings[0].level)
     result = []
-    for i, one in enumerate(found):
-        each, level = adjusted.comparisons[str(i)], levels[str(i)]
-        ends = None if one.speaks_for == "items" else compute_interval(one.as_estimate(), level)
-        shown = select_consistent_interval(ends, each.adjusted, 1 - one.level) if ends else None
-        corrected = Corrected(adjusted.caption, each.adjusted, each.minimum, level, shown)
-        result.append(replace(one, corrected=corrected))
+    for finding, (name, level) in zip(findings, levels.items(), strict=True):
+        is_of_items = finding.speaks_for == "items"
+        ends = None if is_of_items else compute_interval(finding.as_estimate(), level)
+        corrected = _build_corrected(adjusted, name, level, ends, 1 - finding.level)
+        result.append(replace(finding, corrected=corrected))
     return result
 
 
 def correct_tasks(seeds: SeedLevel | None, items: ItemLevel | None, level: float) -> dict[str, Corrected]:
-    """Each task among the tasks, after Benjamini and Hochberg; empty for one task."""
-    rests: Mapping[str, SeedDifference | PairedDifference | ExactTest | ItemDifference] = {}
+    """Correct the tasks by Benjamini and Hochberg; {} for one task."""
+    tests: Mapping[str, SeedDifference | PairedDifference | ExactTest | ItemDifference] = {}
     if seeds:
-        rests = seeds.exact if seeds.design.test in EXACT else seeds.tasks
+        tests = seeds.exact if seeds.design.test in EXACT else seeds.tasks
     elif items:
-        rests = items.tasks
-    names = [task for task in rests if task != AVERAGE]
-    if len(names) < 2:
+        tests = items.tasks
+    p = {task: test.p for task, test in tests.items() if task != AVERAGE}
+    if len(p) < 2:
         return {}
-    p = {task: rests[task].p for task in names}
-    family = benjamini_hochberg(p, "tasks", {task: rests[task].minimum_p for task in names})
-    result = {}
-    for task, at in adjust_levels(p, "fdr_bh", level).items():
-        each = family.comparisons[task]
+    family, result = benjamini_hochberg(p, "tasks", {task: tests[task].minimum_p for task in p}), {}
+    for task, task_level in adjust_levels(p, "fdr_bh", level).items():
+        ends = None
         if seeds:
-            ends = compute_interval(estimate_from_interval(seeds.tasks[task], level), at)
-        else:
-            ends = (items.corrected[task].low, items.corrected[task].high) if items else None
-        shown = select_consistent_interval(ends, each.adjusted, 1 - level) if ends else None
-        result[task] = Corrected(family.caption, each.adjusted, each.minimum, at, shown)
+            ends = compute_interval(estimate_from_interval(seeds.tasks[task], level), task_level)
+        elif items:
+            ends = (items.corrected[task].low, items.corrected[task].high)
+        result[task] = _build_corrected(family, task, task_level, ends, 1 - level)
     return result
 
 
-def compute_interval(found: DifferenceEstimate, level: float) -> tuple[float, float] | None:
-    """The ends of a t interval at a level; None where nothing varies."""
-    if found.error == 0:
+def _build_corrected(
+    family: Family, name: str, level: float, ends: tuple[float, float] | None, alpha: float
+) -> Corrected:
+    adjusted = family.comparisons[name]
+    interval = select_consistent_interval(ends, adjusted.adjusted, alpha) if ends else None
+    return Corrected(family.caption, adjusted.adjusted, adjusted.minimum, level, interval)
+
+
+def compute_interval(estimate: DifferenceEstimate, level: float) -> tuple[float, float] | None:
+    """Return the ends of a t interval at a level; None if nothing varies."""
+    if estimate.error == 0:
         return None
-    half = found.half((1 + level) / 2)
-    return found.difference - half, found.difference + half
+    half = estimate.half((1 + level) / 2)
+    return estimate.difference - half, estimate.difference + half
 
 
 def select_consistent_interval(
     ends: tuple[float, float], p: float, alpha: float
 ) -> tuple[float, float] | None:
-    """The ends if they leave out 0 just where p is at most alpha, else None."""
+    """Return the ends if they exclude 0 exactly if p is at most alpha, otherwise None."""
     return ends if (ends[0] > 0 or ends[1] < 0) == (p <= alpha) else None

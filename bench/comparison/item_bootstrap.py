@@ -1,10 +1,10 @@
-"""Item bootstrap of records: every record's scores in common draws, computed once and kept.
+"""Item bootstrap of records: every record's scores in common draws, computed once and stored.
 
-A record's draws depend on its own predictions, the task's gold scores and (seed, task) alone, so any two
-records of a suite can be subtracted draw by draw, in whatever company they were computed. They are kept in
-``results/<campaign>/stats/<suite>-<hash>.npz``; the hash covers the record's key, its predictions' hash, the
-tasks' hashes, the number of draws, the seed and ``VERSION``. The scores that the predictions gave stand there
-too: a record that says others is refused. Where the data are at hand every score is computed again.
+A record's draws depend only on its predictions, the task's gold scores and (seed, task), so any two records
+of a suite can be subtracted draw by draw. They are stored in ``results/<campaign>/stats/<suite>-<hash>.npz``;
+the hash covers the record's key, its predictions' hash, the tasks' hashes, the number of draws, the seed and
+``VERSION``. The file has the scores of the predictions too: a record with other scores is refused. With the
+data, every score is computed again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SEED = 1
 VERSION = 2  # raised when the numbers of the draws change
 FOLDER = "stats"
 NOT_AGAIN = "as the records say them, not computed again from predictions and evaluation data"
-"""What every output says once of scores that nobody checked."""
-_CHUNK = 320_000  # draws of all records held at a time: 9 MB for seven tasks
+"""Note of every output with unchecked scores."""
+_CHUNK = 320_000  # draws of all records in memory: 9 MB for seven tasks
 
 Draws = NDArray[np.float32]
 Say = Callable[[str], None]
@@ -57,19 +57,16 @@ class CampaignRun:
 
 
 class RefusedError(BenchError):
-    """A record whose scores its predictions contradict: nothing that rests on it is said (exit code 2)."""
+    """A record whose scores contradict its predictions; no result may use it (exit code 2)."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class RunDraws:
-    """What the items say of a run.
+    """A run's (draws, tasks) scores in draws of items, and its tasks by name.
 
-    Args:
-        values: (draws, tasks) scores in draws of items.
-        tasks: Its tasks by name. None where data or predictions weren't at hand: then its scores, which are
-            those that the draws were made for, were not computed again.
+    ``tasks`` is None without data or predictions: then the scores are those of the stored draws, unchecked.
     """
 
     values: Draws
@@ -77,19 +74,19 @@ class RunDraws:
 
 
 def list_task_names(record: RunRecord) -> tuple[str, ...]:
-    """Tasks with a score over all items, in the suite's order, without the average."""
-    found, metric = ((s.task, s.subset, s.metric) for s in record.scores), record.metric
-    return tuple(task for task, *kind in found if kind == [ALL, metric] and task != AVERAGE)
+    """Return the tasks with a score over all items, in the suite's order, without the average."""
+    metric = record.metric
+    tasks = [score.task for score in record.scores if (score.subset, score.metric) == (ALL, metric)]
+    return tuple(task for task in tasks if task != AVERAGE)
 
 
 def list_common_tasks(records: Sequence[RunRecord], where: str) -> tuple[str, ...]:
-    """Return the tasks of records of one suite; raises DataError where one lacks a score."""
+    """Return the tasks of records of one suite; raise DataError for a missing score."""
     names = list_task_names(records[0])
     for record in records:
         if list_task_names(record) != names or not names or record.score(AVERAGE) is None:
-            raise DataError(
-                f"a record of {record.method} lacks scores", where=where, hint="run the cell again"
-            )
+            what = f"a record of {record.method} lacks scores"
+            raise DataError(what, where=where, hint="run the cell again")
     return names
 
 
@@ -102,45 +99,38 @@ def draw_items(
     say: Say = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[RunDraws]:
-    """Yield each run's scores in draws of items that all runs share.
+    """Yield the scores of finished runs on the same tasks, in draws of items that all runs share.
 
-    Draws kept in the run's campaign are checked and used, missing ones are computed and kept. Where the
-    evaluation data are at hand, the scores themselves are computed again as well.
-
-    Args:
-        runs: Finished runs on the same tasks.
-        data: Data folder; default BENCH_DATA, then ./data.
-        draws: Number of draws, at least 100.
-        seed: Seed of the draws.
-        say: Gets a line for a file that is damaged or can't be written.
-        progress: Called with the number of runs that are done.
+    Draws stored in the run's campaign are checked and used, others are computed and stored. With the
+    evaluation data, the scores are computed again too. ``say`` gets a line for a damaged or unwritable file,
+    ``progress`` the number of runs done.
 
     Raises:
-        RefusedError: a record whose scores its predictions contradict.
-        BenchError: where draws are missing: no data, other data, predictions that are missing, or a score
-            that is undefined in a draw.
+        RefusedError: a record whose scores contradict its predictions.
+        BenchError: missing draws without the same data and predictions, or with an undefined score.
     """
     size = max(1, _CHUNK // draws)
     for start in range(0, len(runs), size):
         chunk = runs[start : start + size]
-        found: dict[Path, RunDraws] = {}
+        results: dict[Path, RunDraws] = {}
         missing: list[tuple[CampaignRun, _VerifiedRun]] = []
         for run in chunk:
-            trusted = _verify_scores(run, data)
-            at_hand = isinstance(trusted, _VerifiedRun)
-            kept = read_draws(run, draws, seed, say, believed=at_hand)
-            if kept is not None:
-                found[run.path] = RunDraws(kept, trusted.tasks if isinstance(trusted, _VerifiedRun) else None)
-            elif isinstance(trusted, _VerifiedRun):
-                missing.append((run, trusted))
+            verified = _verify_scores(run, data)
+            is_verified = isinstance(verified, _VerifiedRun)
+            stored = read_draws(run, draws, seed, say, believed=is_verified)
+            if stored is not None:
+                tasks = verified.tasks if isinstance(verified, _VerifiedRun) else None
+                results[run.path] = RunDraws(stored, tasks)
+            elif isinstance(verified, _VerifiedRun):
+                missing.append((run, verified))
             else:
-                raise trusted
-        for (run, trusted), values in zip(missing, _compute_draws(missing, draws, seed), strict=True):
+                raise verified
+        for (run, checked), values in zip(missing, _compute_draws(missing, draws, seed), strict=True):
             _write_draws(run, values, seed, say)
-            found[run.path] = RunDraws(values, trusted.tasks)
+            results[run.path] = RunDraws(values, checked.tasks)
         for run in chunk:
             progress(1)
-            yield found[run.path]
+            yield results[run.path]
 
 
 @dataclass(frozen=True)
@@ -152,7 +142,7 @@ class _VerifiedRun:
 
 
 def _verify_scores(run: CampaignRun, data: Path | None) -> _VerifiedRun | BenchError:
-    """Compute a run's scores again, or say what is missing for that; raises RefusedError."""
+    """Compute a run's scores again, or return the error that prevents it; raise RefusedError for others."""
     try:
         tasks = load_record_tasks(run.record, data)
     except BenchError as error:
@@ -160,19 +150,16 @@ def _verify_scores(run: CampaignRun, data: Path | None) -> _VerifiedRun | BenchE
     if run.record.predictions is None:
         return BenchError("no predictions are kept", where=str(run.path))
     if not run.store.is_whole(run.record.place, run.record):
-        return BenchError(
-            "the predictions are missing or don't belong to their record",
-            where=str(run.path.with_suffix(".npz")),
-            hint="run the cell again",
-        )
+        what, file = "the predictions are missing or of another record", str(run.path.with_suffix(".npz"))
+        return BenchError(what, where=file, hint="run the cell again")
     try:
         return _VerifiedRun(tasks, load_sound_predictions(run.store, run.record, data))
-    except DataError as error:  # data and predictions are there: it is what the record says of them
+    except DataError as error:  # data and predictions are present: the record is wrong
         raise RefusedError(error.what, where=error.where, expected=error.expected, hint=error.hint) from error
 
 
 def _compute_draws(runs: Sequence[tuple[CampaignRun, _VerifiedRun]], draws: int, seed: int) -> list[Draws]:
-    """Draw the items of runs on the same tasks, task by task from streams of their own."""
+    """Draw the items of runs on the same tasks, each task from its own stream."""
     if not runs:
         return []
     record, tasks = runs[0][0].record, runs[0][1].tasks
@@ -180,7 +167,7 @@ def _compute_draws(runs: Sequence[tuple[CampaignRun, _VerifiedRun]], draws: int,
     result = np.empty((len(runs), draws, len(names)), dtype=np.float32)
     for column, name in enumerate(names):
         try:
-            rows = np.stack([trusted.predictions[name] for _, trusted in runs])
+            rows = np.stack([verified.predictions[name] for _, verified in runs])
             drawn = measure.draws(tasks[name], rows, record, make_generator(seed, f"items/{name}"), draws)
         except (KeyError, ValueError) as error:
             raise BenchError(f"no draws of {name}: {error}", where=f"suite {record.suite}") from error
@@ -216,17 +203,12 @@ def read_draws(
     *,
     believed: bool = False,
 ) -> Draws | None:
-    """Return kept (draws, tasks), None if there are none or if they aren't this run's to the last bit.
+    """Return stored (draws, tasks) of exactly this run, if any; ``say`` gets a line for a damaged file.
 
-    Args:
-        run: The run.
-        draws: Number of draws.
-        seed: Seed of the draws.
-        say: Gets a line for a file that is damaged.
-        believed: The run's scores were just computed again: draws that were made for others are not its own.
+    ``believed`` is True if the run's scores were just computed again: draws for other scores are outdated.
 
     Raises:
-        RefusedError: a record with other scores than those that its predictions gave.
+        RefusedError: a record with other scores than its predictions.
     """
     path = draws_path(run, draws, seed)
     shape = (draws, len(list_task_names(run.record)))
@@ -236,44 +218,48 @@ def read_draws(
             if sum(member.file_size for member in archive.zip.infolist()) > largest:
                 raise ValueError("too large")
             facts = json.loads(archive["facts"].tobytes())
-            kept: Draws = archive["draws"]
+            stored: Draws = archive["draws"]
             observed = facts.pop("observed")
     except OSError:
         return None
     except Exception as error:  # a damaged file makes numpy, zipfile and json fail in many ways
         say(f"{path}: {type(error).__name__}, so these draws are damaged; they are computed again")
         return None
-    expected = _describe_draws(run, draws, seed) | {"sha256": hashlib.sha256(kept.tobytes()).hexdigest()}
-    sound = kept.dtype == np.float32 and kept.shape == shape and bool((np.abs(kept) <= 1).all())
-    said = _observed_scores(run.record)
-    sound = sound and find_fault(observed, MapOf(is_number)) is None and observed.keys() == said.keys()
-    wrong = [name for name in said if sound and abs(said[name] - observed[name]) > TOLERANCE]
-    if facts != expected or not sound or (wrong and believed):
+    expected = _describe_draws(run, draws, seed) | {"sha256": hashlib.sha256(stored.tobytes()).hexdigest()}
+    scores = _observed_scores(run.record)
+    is_sound = (
+        stored.dtype == np.float32
+        and stored.shape == shape
+        and bool((np.abs(stored) <= 1).all())
+        and find_fault(observed, MapOf(is_number)) is None
+        and observed.keys() == scores.keys()
+    )
+    wrong = [name for name in scores if is_sound and abs(scores[name] - observed[name]) > TOLERANCE]
+    if facts != expected or not is_sound or (wrong and believed):
         say(f"{path}: these are not the draws of {run.path}; they are computed again")
         return None
     if wrong:
         name = wrong[0]
         raise RefusedError(
-            f"{name} is {said[name]!r}, its predictions give {observed[name]!r}: the record was edited",
+            f"{name} is {scores[name]!r}, its predictions give {observed[name]!r}: the record was edited",
             where=str(run.path),
             hint="bench verify lists all; delete the record and run the cell again",
         )
-    return kept
+    return stored
 
 
 def _observed_scores(record: RunRecord) -> dict[str, float]:
-    """The scores that draws are made for: of every task and their average."""
-    values = ((name, record.score(name)) for name in (*list_task_names(record), AVERAGE))
-    return {name: value for name, value in values if value is not None}
+    """Return the scores of every task and their average."""
+    scores = {name: record.score(name) for name in (*list_task_names(record), AVERAGE)}
+    return {name: value for name, value in scores.items() if value is not None}
 
 
 def _write_draws(run: CampaignRun, computed: Draws, seed: int, say: Say) -> None:
-    """Keep draws, atomically; a campaign that can't be written only costs the next command time."""
+    """Store draws atomically; without write access, the next command computes them again."""
     path = draws_path(run, len(computed), seed)
-    facts = _describe_draws(run, len(computed), seed) | {
-        "sha256": hashlib.sha256(computed.tobytes()).hexdigest()
-    }
-    facts |= {"observed": _observed_scores(run.record)}
+    facts = _describe_draws(run, len(computed), seed)
+    facts["sha256"] = hashlib.sha256(computed.tobytes()).hexdigest()
+    facts["observed"] = _observed_scores(run.record)
     payload = io.BytesIO()
     text = np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8)
     np.savez(payload, allow_pickle=False, facts=text, draws=computed)

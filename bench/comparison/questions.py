@@ -1,4 +1,4 @@
-"""What a comparison is asked besides: are both equal, does a claim hold, a published figure, a plan."""
+"""Further questions of a comparison: equality, a claim, published differences, a plan of seeds."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.errors import InputError
 from bench.stats.equivalence import Claim, Equivalence, claim_test, equivalence_test
 from bench.stats.planning import Range, SeedPlan, compute_power_range, plan_seeds
-from bench.stats.spread import Spread
 
 DETECT = 0.005  # half a point
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What to ask, in the metric's unit.
+    """The questions, in the metric's unit.
 
     Args:
-        detect: The true difference that planned seeds are to show.
+        detect: The true difference to plan seeds for.
         margin: The largest difference that counts as equal, chosen before the scores are seen.
-        claim: The lead of the first over the second that somebody claims.
-        published: Published differences first - second, by their source.
+        claim: The claimed lead of the first over the second.
+        published: Published differences first - second, by source.
     """
 
     detect: float = DETECT
@@ -37,15 +36,7 @@ NOTHING_ELSE = Questions()
 
 @dataclass(frozen=True)
 class Published:
-    """A published difference of two single runs, checked against our spread over seeds.
-
-    Args:
-        source: Where it is published.
-        difference: First - second.
-        low: Lower end of the interval for one further run of each.
-        high: Upper end.
-        inside: Whether the difference lies in it.
-    """
+    """A published difference of two single runs, and the interval for one further run of each of ours."""
 
     source: str
     difference: float
@@ -56,15 +47,15 @@ class Published:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers; each is None where it was not asked for, or where the data can't give it.
+    """The answers; each is None if it was not asked for, or if the data cannot give it.
 
     Args:
-        level: 1 - alpha of each; of several comparisons together, alpha is divided by their number.
-        margin: Whether the two are equal within the margin.
-        claim: Whether the records support the claimed lead.
-        published: Published differences against one further run of each; empty where the two have no seeds.
-        plan: How many seeds would show the difference to be detected.
-        power: The chance that the seeds at hand show it.
+        level: 1 - alpha of each; alpha is divided by the number of comparisons.
+        margin: Equality within the margin.
+        claim: The claimed lead.
+        published: Published differences against one further run of each; empty for two methods without seeds.
+        plan: Seeds for the difference to detect.
+        power: The power of the present seeds.
     """
 
     level: float
@@ -78,13 +69,7 @@ class Answers:
 def answer_questions(
     asked: Questions, headline: ComparisonFinding, seeds: SeedLevel | None, *, together: int = 1
 ) -> Answers:
-    """Answer what was asked of a comparison.
-
-    Args:
-        asked: The questions.
-        headline: What the verdict rests on; margin and claim speak for the same.
-        seeds: The seeds' level, for published differences and plans.
-        together: How many comparisons are made together.
+    """Answer the questions of one of ``together`` comparisons; margin and claim for the headline's scope.
 
     Raises:
         InputError: a margin or a claim at a level of 0.5 or less.
@@ -92,37 +77,22 @@ def answer_questions(
     level = 1 - (1 - headline.level) / together
     if level <= 0.5 and not (asked.margin is asked.claim is None):
         raise InputError(f"--level {level:g} with --margin or --claim", expected="a level above 0.5")
-    found, known = headline.as_estimate(), headline.unjudged is None
-    spread = seeds.spread if seeds else None
-    # a side with seeds that doesn't vary in the pilot is no fixed score; plans are of t tests
-    plannable = (
-        seeds
-        and spread
-        and seeds.design.test not in EXACT
-        and (spread.design != "one side" or seeds.design.test == "student")
-    )
-    return Answers(
-        level=level,
-        margin=equivalence_test(found, asked.margin, level) if known and asked.margin else None,
-        claim=claim_test(found, asked.claim, level) if known and asked.claim is not None else None,
-        published=_check_published(asked.published, seeds.further_run) if seeds and spread else (),
-        plan=plan_seeds(asked.detect, spread, level=level) if spread and plannable else None,
-        power=_compute_current_power(asked.detect, seeds, spread, level)
-        if seeds and spread and plannable
-        else None,
-    )
-
-
-def _check_published(published: Mapping[str, float], ends: tuple[float, float]) -> tuple[Published, ...]:
-    low, high = ends
-    return tuple(
-        Published(source, value, low, high, low <= value <= high) for source, value in published.items()
-    )
-
-
-def _compute_current_power(detect: float, seeds: SeedLevel, spread: Spread, level: float) -> Range:
-    """The chance that the seeds at hand show it."""
-    n_a, n_b = seeds.superiority.n_a, seeds.superiority.n_b
-    if spread.design == "one side":
-        n_a = n_b = max(n_a, n_b)
-    return compute_power_range(detect, spread, n_a, n_b, level=level)
+    margin = claim = plan = power = None
+    published = []
+    if headline.unjudged is None:
+        estimate = headline.as_estimate()
+        margin = equivalence_test(estimate, asked.margin, level) if asked.margin else None
+        claim = None if asked.claim is None else claim_test(estimate, asked.claim, level)
+    if seeds and (spread := seeds.spread):
+        low, high = seeds.further_run
+        for source, value in asked.published.items():
+            published.append(Published(source, value, low, high, low <= value <= high))
+        # plans are of t tests; a constant side with seeds is no fixed score
+        is_fixed = spread.design != "one side" or seeds.design.test == "student"
+        if seeds.design.test not in EXACT and is_fixed:
+            n_a, n_b = seeds.superiority.n_a, seeds.superiority.n_b
+            if spread.design == "one side":
+                n_a = n_b = max(n_a, n_b)
+            plan = plan_seeds(asked.detect, spread, level=level)
+            power = compute_power_range(asked.detect, spread, n_a, n_b, level=level)
+    return Answers(level, margin, claim, tuple(published), plan, power)

@@ -1,4 +1,4 @@
-"""Items of a suite whose data may be shown, with the rank that each method gives them."""
+"""Items of a suite whose data may be shown, with each method's ranks."""
 
 from __future__ import annotations
 
@@ -12,22 +12,17 @@ from scipy.stats import rankdata
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.data.suites import SUITES
 from bench.data.tasks import PairTask
-from bench.encoder import FloatArray
 from bench.eval.rescoring import load_record_tasks
 
 MOST = 5_000
-"""Items of a task that are shown; a larger one is left out."""
+"""Most items of a task to show; a larger task is left out."""
 
 
 @dataclass(frozen=True)
 class RankedItems:
-    """A task's pairs.
+    """A task's pairs of sentences, their gold scores, and by method their ranks.
 
-    Args:
-        task: Its name.
-        texts: Both sentences of each pair.
-        gold: Gold score of each.
-        ranks: By method its rank of each, 1 for the most similar: the mean over its seeds, to one decimal.
+    A rank is the mean over seeds to one decimal, 1 for the most similar pair.
     """
 
     task: str
@@ -37,36 +32,31 @@ class RankedItems:
 
 
 def may_show_sentences(suite: str) -> bool:
-    """True for a suite whose sentences are made up by bench itself; another's may not be copied anywhere."""
+    """True for a suite of synthetic sentences; those of others may not be copied."""
     return suite in SUITES.names() and SUITES.get(suite).embedded
 
 
 def rank_items(methods: Mapping[str, Sequence[CampaignRun]], data: Path | None) -> list[RankedItems]:
-    """Return the pairs of every task of a suite that may be shown; none of another suite.
-
-    Args:
-        methods: Finished runs of one suite, by method.
-        data: Evaluation data.
+    """Return the pairs of every task of a suite that may be shown, for its runs by method.
 
     Raises:
-        BenchError: data or predictions that are missing, or others than the record's.
+        BenchError: missing or changed data or predictions.
     """
     first = next(run.record for runs in methods.values() for run in runs)
     if not may_show_sentences(first.suite):
         return []
     tasks = load_record_tasks(first, data)
-    given = {method: [run.store.predictions(run.record) for run in runs] for method, runs in methods.items()}
-    found = []
+    predictions = {}
+    for method, runs in methods.items():
+        predictions[method] = [run.store.predictions(run.record) for run in runs]
+    items = []
     for name, task in tasks.items():
         if not isinstance(task, PairTask) or task.pairs > MOST:
             continue
-        texts = tuple(task.all_pairs())
         gold = tuple(float(value) for subset in task.subsets for value in subset.gold)
-        ranks = {method: _mean_ranks([each[name] for each in runs]) for method, runs in given.items()}
-        found.append(RankedItems(name, texts, gold, ranks))
-    return found
-
-
-def _mean_ranks(runs: Sequence[FloatArray]) -> tuple[float, ...]:
-    means: list[float] = np.stack([rankdata(-run) for run in runs]).mean(0).round(1).tolist()
-    return tuple(means)
+        ranks = {}
+        for method, of_runs in predictions.items():
+            stacked = np.stack([rankdata(-of_run[name]) for of_run in of_runs])
+            ranks[method] = tuple(stacked.mean(0).round(1).tolist())
+        items.append(RankedItems(name, tuple(task.all_pairs()), gold, ranks))
+    return items

@@ -1,8 +1,9 @@
-"""A comparison in plain words: its verdict, what else was asked, how it was tested, what it can't tell."""
+"""Sentences of a comparison: its verdict, answers, tests and limits."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from bench.comparison.comparison import Comparison
 from bench.comparison.design import Design
@@ -31,19 +32,15 @@ SCALE = 100.0  # points
 
 
 def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) -> str:
-    """One sentence: what it speaks for, and who is ahead, that no difference is shown, or that none could be.
-
-    Args:
-        c: The comparison.
-        finding: One of its findings; default the headline.
-    """
-    f = c.headline if finding is None else finding
+    """Return one sentence for a finding, by default the headline: its scope and its verdict."""
+    f = finding or c.headline
     after = f" after correction by {f.corrected.family}" if f.corrected else ""
-    start, who = f"{describe_scope(c, f)}: ", _describe_sample(c, f)
+    start = f"{describe_scope(c, f)}: "
+    who = f"these {name_items(c)}" if f.speaks_for == "items" else format_sample_sizes(c)
     still, by = "", TESTS[f.test]
     if f.df is None and f.speaks_for != "items":
         still, by = "the pairs don't vary" if _is_paired(c) else "no score varies over seeds", "an exact test"
-    if f.said == "cannot show":
+    if f.verdict == "cannot show":
         return (
             f"{start}{who} cannot show a difference between {c.first} and {c.second} at "
             f"{format_percent(c.level)}: "
@@ -54,7 +51,7 @@ def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) ->
     if f.interval:
         size += f", {format_percent(f.final_level)} interval {format_difference_interval(*f.interval)}"
     size += f"{still and f', and {still}'}, {format_p_clause(f.final_p)} by {by}{after}"
-    if f.said == "not shown":
+    if f.verdict == "not shown":
         size += _describe_possible_difference(f)
         return f"{start}{who} show no difference between {c.first} and {c.second}: {size}"
     winner = c.first if f.difference > 0 else c.second
@@ -64,7 +61,7 @@ def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) ->
 
 
 def describe_scope(c: Comparison, f: ComparisonFinding) -> str:
-    """What a finding holds for."""
+    """Name the population of a finding."""
     items = name_items(c)
     if f.speaks_for == "both":
         return f"For further seeds and further {items}"
@@ -74,19 +71,15 @@ def describe_scope(c: Comparison, f: ComparisonFinding) -> str:
 
 
 def name_checkpoints(c: Comparison) -> str:
-    """The checkpoints that the items' statistics are about."""
+    """Name the checkpoints of the items' statistics."""
     if not any(c.seeds):
         return "these two encoders without seeds"
     return f"these {sum(max(1, len(seeds)) for seeds in c.seeds)} checkpoints alone"
 
 
 def name_items(c: Comparison) -> str:
-    """What the suite's scores are computed over."""
+    """Name the items of the suite's scores."""
     return f"test {measure_of(c.suite).counted}"
-
-
-def _describe_sample(c: Comparison, f: ComparisonFinding) -> str:
-    return f"these {name_items(c)}" if f.speaks_for == "items" else format_sample_sizes(c)
 
 
 def _is_paired(c: Comparison) -> bool:
@@ -94,30 +87,29 @@ def _is_paired(c: Comparison) -> bool:
 
 
 def format_sample_sizes(c: Comparison) -> str:
-    """The runs that were compared, such as "5 pairs of runs"."""
-    one, other = (len(seeds) for seeds in c.seeds)
+    """Count the runs that were compared, such as "5 pairs of runs"."""
+    n_a, n_b = (len(seeds) for seeds in c.seeds)
     if _is_paired(c):
-        return f"{one} pairs of runs"
-    if not (one and other):
-        return f"{one or other} seeds against a method without seeds"
-    return f"{one} seeds per side" if one == other else f"{one} and {other} seeds"
+        return f"{n_a} pairs of runs"
+    if not (n_a and n_b):
+        return f"{n_a or n_b} seeds against a method without seeds"
+    return f"{n_a} seeds per side" if n_a == n_b else f"{n_a} and {n_b} seeds"
 
 
 def _describe_possible_difference(f: ComparisonFinding) -> str:
-    """What the data leave possible, after a verdict that shows nothing."""
-    ends = f.possible
-    if ends is None:
+    """Name the differences that a verdict without significance cannot rule out."""
+    if f.possible is None:
         return ""
     kind = "normal" if f.speaks_for == "items" else "t"
     at = "" if f.interval else f" (by the {kind} interval at {format_percent(f.final_level)})"
-    return f"; a true difference of up to {round_points_up(max(map(abs, ends)))} points stays possible{at}"
+    return (
+        f"; a true difference of up to {round_points_up(max(map(abs, f.possible)))} points stays possible{at}"
+    )
 
 
 def _describe_assumption(f: ComparisonFinding) -> str:
-    """What a lead rests on where an exact test could not show any."""
-    if f.exact_minimum is None or f.test in ("sign-flip", "permutation"):
-        return ""
-    if f.exact_minimum <= 1 - f.final_level:
+    """Name the assumption of a lead that no exact test could show."""
+    if f.exact_minimum is None or f.test in EXACT or f.exact_minimum <= 1 - f.final_level:
         return ""
     return (
         "; this takes near-normal scores for granted: an exact test, which doesn't, cannot go below "
@@ -126,17 +118,17 @@ def _describe_assumption(f: ComparisonFinding) -> str:
 
 
 def format_percent(level: float) -> str:
-    """A level in per cent, with up to two decimals."""
+    """Format a level in per cent, with up to two decimals."""
     return f"{100 * level:.4g}%"
 
 
 def format_points(value: float) -> str:
-    """A difference in points, with its sign."""
+    """Format a difference in points, with its sign."""
     return f"{SCALE * value:+.2f}"
 
 
 def round_points_up(value: float) -> str:
-    """A bound of an absolute difference in points, rounded so that it still is one.
+    """Format a bound of an absolute difference in points, rounded up.
 
     >>> round_points_up(0.00504), round_points_up(0.005)
     ('0.51', '0.50')
@@ -145,7 +137,7 @@ def round_points_up(value: float) -> str:
 
 
 def format_difference_interval(low: float, high: float) -> str:
-    """An interval of a difference in points; an end near 0 keeps a digit that says on which side.
+    """Format an interval of a difference in points; an end near 0 keeps a digit that shows its sign.
 
     >>> format_difference_interval(-0.02, -0.00003)
     '[-2.00, -0.003]'
@@ -158,31 +150,31 @@ def _format_end(value: float) -> str:
 
 
 def format_score_interval(low: float, high: float) -> str:
-    """An interval of scores."""
+    """Format an interval of scores."""
     return f"[{SCALE * low:.2f}, {SCALE * high:.2f}]"
 
 
 def format_p_value(p: float) -> str:
-    """Four decimals; a smaller p as a bound, as no test here is that exact."""
+    """Format a p with four decimals; a smaller one as a bound, the precision of the tests."""
     return "<0.0001" if 0 < p < 0.0001 else f"{p:.4f}"
 
 
 def format_p_clause(p: float) -> str:
-    """A p in a sentence.
+    """Format a p for a sentence.
 
     >>> format_p_clause(0.00794), format_p_clause(1e-9)
     ('p = 0.0079', 'p < 0.0001')
     """
-    said = format_p_value(p)
-    return f"p < {said[1:]}" if said.startswith("<") else f"p = {said}"
+    value = format_p_value(p)
+    return f"p < {value[1:]}" if value.startswith("<") else f"p = {value}"
 
 
 def describe_comparison(c: Comparison) -> list[str]:
-    """Sentences after the verdict, each without a line break."""
-    lines = [f"{describe_verdict(c, one)}." for one in c.findings[1:]]
+    """Return the sentences after the verdict, each without a line break."""
+    lines = [f"{describe_verdict(c, finding)}." for finding in c.findings[1:]]
     lines += _describe_answers(c)
-    for one in c.findings:
-        lines += _describe_interval(c, one)
+    for finding in c.findings:
+        lines += _describe_interval(c, finding)
     if c.seed_level:
         lines += _describe_design(c, c.seed_level)
         lines += _describe_effect_sizes(c, c.seed_level)
@@ -199,49 +191,42 @@ def describe_comparison(c: Comparison) -> list[str]:
 
 
 def _describe_answers(c: Comparison) -> list[str]:
-    """Equality, a claim and published differences; they speak for the same as the verdict."""
-    given, asked = c.answers, c.asked
-    lines = []
+    """Describe equality, a claim and published differences, in the scope of the verdict."""
+    answers, asked, scope = c.answers, c.asked, describe_scope(c, c.headline)
+    scope, lines = scope[0].lower() + scope[1:], []
     if (asked.margin or asked.claim is not None) and (why := c.headline.unjudged):
         lines.append(f"Neither equality nor a claim can be judged: {why}.")
-    if given.margin:
-        lines.append(_describe_equivalence(given.margin, _describe_headline_scope(c)))
-    if given.claim:
-        lines.append(_describe_claim(given.claim, f"{c.first} over {c.second}", _describe_headline_scope(c)))
+    if answers.margin:
+        lines.append(_describe_equivalence(answers.margin, scope))
+    if answers.claim:
+        lines.append(_describe_claim(answers.claim, f"{c.first} over {c.second}", scope))
     return lines + _describe_published(c)
 
 
-def _describe_headline_scope(c: Comparison) -> str:
-    scope = describe_scope(c, c.headline)
-    return scope[0].lower() + scope[1:]
-
-
-def _describe_equivalence(said: Equivalence, scope: str) -> str:
-    size = f"{SCALE * said.margin:.2f} points"
-    if said.verdict == "different":
-        return (
-            f"Different by more than {size}, {scope} (one-sided t test, {format_p_clause(said.p_different)})."
-        )
-    inner = (
-        f"the {format_percent(2 * said.level - 1)} interval {format_difference_interval(said.low, said.high)}"
-    )
-    test = f"two one-sided t tests, {format_p_clause(said.p)}"
-    if said.verdict == "equal within":
+def _describe_equivalence(answer: Equivalence, scope: str) -> str:
+    size = f"{SCALE * answer.margin:.2f} points"
+    if answer.verdict == "different":
+        p = format_p_clause(answer.p_different)
+        return f"Different by more than {size}, {scope} (one-sided t test, {p})."
+    ends = format_difference_interval(answer.low, answer.high)
+    inner = f"the {format_percent(2 * answer.level - 1)} interval {ends}"
+    test = f"two one-sided t tests, {format_p_clause(answer.p)}"
+    if answer.verdict == "equal within":
         return f"Equal within {size}, {scope}: {inner} lies inside ({test})."
     return (
         f"Equality within {size} is not shown, {scope}: {inner} reaches beyond ({test}). The smallest margin "
-        f"that it would show is {round_points_up(said.largest)} points."
+        f"that it would show is {round_points_up(answer.largest)} points."
     )
 
 
-def _describe_claim(said: Claim, who: str, scope: str) -> str:
-    size = f"a lead of {who} of at least {SCALE * said.size:.2f} points"
-    p = said.p_against if said.verdict == "contradicted" else said.p
-    test = f"at {format_percent(said.level)} (one-sided t test, {format_p_clause(p)})"
-    least, most = f"{format_points(said.low)} points", f"{format_points(said.high)} points"
-    if said.verdict == "supported":
+def _describe_claim(answer: Claim, who: str, scope: str) -> str:
+    size = f"a lead of {who} of at least {SCALE * answer.size:.2f} points"
+    p = answer.p_against if answer.verdict == "contradicted" else answer.p
+    test = f"at {format_percent(answer.level)} (one-sided t test, {format_p_clause(p)})"
+    least, most = f"{format_points(answer.low)} points", f"{format_points(answer.high)} points"
+    if answer.verdict == "supported":
         return f"The records support {size}, {scope}: the lead is at least {least} {test}."
-    if said.verdict == "contradicted":
+    if answer.verdict == "contradicted":
         return f"The records contradict {size}, {scope}: the lead is at most {most} {test}."
     return (
         f"The records do not support {size}, {scope}: all that is sure {test} is a lead of at least {least}. "
@@ -251,14 +236,14 @@ def _describe_claim(said: Claim, who: str, scope: str) -> str:
 
 def _describe_published(c: Comparison) -> list[str]:
     lines = []
-    for one in c.answers.published:
+    for published in c.answers.published:
         place = "outside: other seeds alone hardly make it: something else differs too"
-        if one.inside:
+        if published.inside:
             place = "inside: other seeds alone can make it"
-        ends = format_difference_interval(one.low, one.high)
+        ends = format_difference_interval(published.low, published.high)
         lines.append(
-            f"Published: {format_points(one.difference)} points ({one.source}). If each were trained once "
-            f"more, the difference of these two runs would lie in {ends} with a chance of "
+            f"Published: {format_points(published.difference)} points ({published.source}). If each were "
+            f"trained once more, the difference of these two runs would lie in {ends} with a chance of "
             f"{format_percent(c.level)}; the published one lies {place}."
         )
     if c.asked.published and not c.answers.published:
@@ -267,7 +252,7 @@ def _describe_published(c: Comparison) -> list[str]:
 
 
 def _describe_interval(c: Comparison, f: ComparisonFinding) -> list[str]:
-    """A line where the interval was measured to hold less or more often than it says."""
+    """Return a line for an interval whose measured coverage is not its level."""
     if f.coverage is None or f.coverage.exact is not False:
         return []
     width = "wider than it need be" if f.coverage.keeps else "too narrow"
@@ -275,32 +260,23 @@ def _describe_interval(c: Comparison, f: ComparisonFinding) -> list[str]:
 
 
 def describe_coverage(row: CoverageRow) -> str:
-    """What a simulation measured of an interval."""
+    """Describe the measured coverage of an interval."""
     n = f"{row.n_a} seeds per side" if row.n_a == row.n_b else f"{row.n_a} and {row.n_b} seeds"
     if row.n_b == 1:
         n = f"{row.n_a} seeds against a fixed score"
     elif row.correlation is not None:
         n = f"{row.n_a} pairs"
-    more = " and unequal spreads" if row.design.startswith("spread") else ""
-    return (
-        f"in simulations with {n}{more}, such a 95% interval held the true difference in "
-        f"{100 * row.measured:.1f}%"
-    )
+    spreads = " and unequal spreads" if row.design.startswith("spread") else ""
+    held = f"such a 95% interval held the true difference in {100 * row.measured:.1f}%"
+    return f"in simulations with {n}{spreads}, {held}"
 
 
 def _describe_design(c: Comparison, level: SeedLevel) -> list[str]:
-    """The test over seeds, why it is this one, and what it changes."""
-    design, lines = (
-        level.design,
-        [f"Test over seeds: {TESTS[level.design.test]}, {_explain_design(level.design)}."],
-    )
-    if any(design.left_out):
-        out = " and ".join(
-            f"{format_seeds(seeds)} of {name}"
-            for name, seeds in zip((c.first, c.second), design.left_out, strict=True)
-            if seeds
-        )
-        lines.append(f"Left out: {out}, which have no partner on the other side.")
+    """Describe the test over seeds, its reason and its effect."""
+    design = level.design
+    lines = [f"Test over seeds: {TESTS[design.test]}, {_explain_design(design)}."]
+    if left_out := _name_seeds(c, *design.left_out):
+        lines.append(f"Left out: {' and '.join(left_out)}, which have no partner on the other side.")
     sides = [len(seeds) for seeds in c.seeds]
     if design.test == "welch" and is_uneven(*sides):
         lines.append(
@@ -316,8 +292,9 @@ def _describe_design(c: Comparison, level: SeedLevel) -> list[str]:
             f"{format_difference_interval(d.low, d.high)}{wide}."
         )
     if exact := level.exact.get(AVERAGE):
-        kind = "sign flips" if design.paired or design.test == "student" else "the permutation of runs"
-        equal = "" if design.paired or design.test == "student" else ", but equal spreads"
+        kind, equal = "the permutation of runs", ", but equal spreads"
+        if design.paired or design.test == "student":
+            kind, equal = "sign flips", ""
         lines.append(
             f"The exact test by {kind} needs no normal scores{equal}: {format_p_clause(exact.p)}; the "
             f"smallest that it can give with so many seeds is {format_p_value(exact.minimum_p)}."
@@ -329,6 +306,12 @@ def _describe_design(c: Comparison, level: SeedLevel) -> list[str]:
             f"{100 * row.measured:.1f}%."
         )
     return lines
+
+
+def _name_seeds(c: Comparison, first: Sequence[int], second: Sequence[int]) -> list[str]:
+    """Name the seeds of each side that has some."""
+    sides = ((c.first, first), (c.second, second))
+    return [f"{format_seeds(seeds)} of {name}" for name, seeds in sides if seeds]
 
 
 def _format_width_ratio(gain: float) -> str:
@@ -360,7 +343,7 @@ def _explain_design(design: Design) -> str:
 
 
 def _describe_effect_sizes(c: Comparison, level: SeedLevel) -> list[str]:
-    """Effect sizes and statistics that a few bad seeds hardly move."""
+    """Describe effect sizes and robust statistics."""
     above = level.superiority
     number = above.n_a if level.design.paired else above.n_a * above.n_b
     of = "runs" if level.design.test == "student" else "pairs of runs"
@@ -390,36 +373,30 @@ def _describe_effect_sizes(c: Comparison, level: SeedLevel) -> list[str]:
     return lines
 
 
-def _describe_outlying_seeds(c: Comparison, found: OutlyingSeeds) -> list[str]:
-    named = [
-        f"{format_seeds(seeds)} of {name}"
-        for name, seeds in ((c.first, found.first), (c.second, found.second))
-        if seeds
-    ]
-    if found.pairs:
-        named.append(f"the difference of {format_seeds(found.pairs)}")
-    if not named or found.coverage is None:
+def _describe_outlying_seeds(c: Comparison, outlying: OutlyingSeeds) -> list[str]:
+    named = _name_seeds(c, outlying.first, outlying.second)
+    if outlying.pairs:
+        named.append(f"the difference of {format_seeds(outlying.pairs)}")
+    if not named or outlying.coverage is None:
         return []
+    coverage = describe_coverage(outlying.coverage)
     return [
         f"Far from the others: {', '.join(named)}. Where one run in ten collapses, the interval can't be "
-        f"relied on: {describe_coverage(found.coverage)}. Look at these runs, and at the interquartile means."
+        f"relied on: {coverage}. Look at these runs, and at the interquartile means."
     ]
 
 
 def _describe_plan(c: Comparison, plan: SeedPlan | None, power: Range | None) -> list[str]:
     if plan is None or power is None:
         return []
-    detect, at = f"a true difference of {SCALE * plan.detect:.2f} points", ""
+    detect = f"a true difference of {SCALE * plan.detect:.2f} points on these {name_items(c)}"
+    detect += f" with a chance of {POWER:.0%}"
+    seeds, chance = describe_seed_plan(plan), f"{power.value:.0%} ({power.low:.0%} to {power.high:.0%})"
     if c.answers.level != c.level:
-        at = f", at {format_percent(c.answers.level)} each so that all comparisons hold together"
-    found, chance = describe_seed_plan(plan), f"{power.value:.0%} ({power.low:.0%} to {power.high:.0%})"
-    if plan.sure:
-        line = f"to show {detect} on these {name_items(c)} with a chance of {POWER:.0%} takes {found}{at}"
-    else:
-        line = (
-            f"how many seeds show {detect} on these {name_items(c)} with a chance of {POWER:.0%} {found}{at}"
-            "; so small a pilot is none to plan from"
-        )
+        seeds += f", at {format_percent(c.answers.level)} each so that all comparisons hold together"
+    line = f"to show {detect} takes {seeds}"
+    if not plan.sure:
+        line = f"how many seeds show {detect} {seeds}; so small a pilot is none to plan from"
     at_hand = format_sample_sizes(c).removesuffix(" against a method without seeds")
     return [
         f"Plan: {line}. The {at_hand} at hand show it with a chance of {chance}; the ranges come from a "
@@ -429,18 +406,13 @@ def _describe_plan(c: Comparison, plan: SeedPlan | None, power: Range | None) ->
 
 def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
     d = level.tasks[AVERAGE]
-    drawn = f"paired bootstrap, {d.draws:,} draws"
-    if c.headline.speaks_for == "items":
-        lines = [
-            f"The smallest p that it can give is {format_p_value(d.minimum_p)} ({drawn}). It says nothing of "
-            "other seeds."
-        ]
-    else:
-        lines = [
-            f"For {name_checkpoints(c)} on further {name_items(c)}: interval "
-            f"{format_difference_interval(d.low, d.high)}, {format_p_clause(d.p)}, the smallest possible "
-            f"{format_p_value(d.minimum_p)} ({drawn}). It says nothing of other seeds."
-        ]
+    least = "The smallest p that it can give is"
+    if c.headline.speaks_for != "items":
+        ends = format_difference_interval(d.low, d.high)
+        least = f"For {name_checkpoints(c)} on further {name_items(c)}: interval {ends}, "
+        least += f"{format_p_clause(d.p)}, the smallest possible"
+    drawn = f"(paired bootstrap, {d.draws:,} draws). It says nothing of other seeds."
+    lines = [f"{least} {format_p_value(d.minimum_p)} {drawn}"]
     if any(pair.williams for pair in level.checkpoints):
         size = max(find_coverage(name, 1, 1).measured for name in ("williams", "steiger"))
         lines.append(
@@ -457,13 +429,13 @@ def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
 
 
 def _describe_tasks(c: Comparison) -> str:
-    of_seeds = c.seed_level is not None
-    test = TESTS[c.seed_level.design.test if c.seed_level else "items"]
-    exact = " of the t test" if c.seed_level and c.seed_level.design.test in EXACT else ""
-    levels = sorted({one.level for one in c.corrected_tasks.values()})
+    test, intervals = "items", "over items"
+    if c.seed_level:
+        test = c.seed_level.design.test
+        intervals = "of the t test over seeds" if test in EXACT else "over seeds"
+    levels = " and ".join(map(format_percent, sorted({task.level for task in c.corrected_tasks.values()})))
     return (
-        f"Tasks: judge a single task by its corrected p ({test}, corrected by Benjamini-Hochberg over the "
-        f"{len(c.corrected_tasks)} tasks). The tasks' intervals{exact} over "
-        f"{'seeds' if of_seeds else 'items'} agree with it: they are at "
-        f"{' and '.join(map(format_percent, levels))}."
+        f"Tasks: judge a single task by its corrected p ({TESTS[test]}, corrected by Benjamini-Hochberg over "
+        f"the {len(c.corrected_tasks)} tasks). The tasks' intervals {intervals} agree with it: they are at "
+        f"{levels}."
     )

@@ -288,7 +288,7 @@ def least_p(n_a: int, n_b: int, *, paired: bool = False) -> float:
     (0.007936507936507936, 0.0625, 0.0625)
     """
     if paired or min(n_a, n_b) == 1:
-        return min(1.0, 2 / 2 ** max(n_a, n_b))
+        return min(1.0, 2.0 ** (1 - max(n_a, n_b)))
     return min(1.0, 2 / math.comb(n_a + n_b, n_a))
 
 

@@ -68,7 +68,7 @@ def spread_of_pairs(a: ArrayLike, b: ArrayLike) -> Spread:
     """
     test = paired_t(a, b)
     if test.df is None:
-        raise ValueError("the differences of the pairs are constant; expected a spread to plan from")
+        raise ValueError("the differences of the pairs don't vary; no number can be planned from that")
     return Spread("pairs", test.sd, None, test.df, test.n)
 
 
@@ -92,7 +92,7 @@ def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
     sides = [check_scores(side, name, least=1) for side, name in ((a, "a"), (b, "b"))]
     varying = [(sd, len(side)) for side in sides if (sd := _standard_deviation(side))]
     if not varying:
-        raise ValueError("no score varies over seeds; expected a spread to plan from")
+        raise ValueError("no score varies over seeds; no number of seeds can be planned from that")
     total = sum(sd**2 for sd, _ in varying)
     df = total**2 / sum(sd**4 / (n - 1) for sd, n in varying)
     pilot = min(n for _, n in varying)

@@ -74,7 +74,7 @@ def _seed_cells(c: Comparison, task: str) -> list[str]:
 
 
 def _is_corrected(c: Comparison) -> bool:
-    return bool(c.corrected_tasks) or c.corrected is not None
+    return bool(c.corrected_tasks) or c.headline.corrected is not None
 
 
 def _interval_heading(c: Comparison, level: str, own: bool) -> str:
@@ -85,7 +85,7 @@ def _find_correction(c: Comparison, task: str) -> Corrected | None:
     """A task among the tasks; the average, and the only task of a suite, among the comparisons."""
     if task != AVERAGE and c.corrected_tasks:
         return c.corrected_tasks.get(task)
-    finding = c.of("items" if c.seed_level is None else "seeds")
+    finding = c.find("items" if c.seed_level is None else "seeds")
     return finding.corrected if finding else None
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from bench.comparison.comparison import compare
+from bench.comparison.comparison import Comparison, compare
 from bench.comparison.confounders import describe_pairing
 from bench.comparison.design import Design, choose_comparison_design
 from bench.comparison.item_bootstrap import CampaignRun
@@ -13,7 +13,8 @@ from bench.comparison.render import describe_comparison, describe_verdict
 from bench.comparison.selection import Group, match_sides, resolve_sides
 from bench.errors import InputError
 from bench.stats.seed_design import RequestedTest
-from tests.support.sides import STORE, Keys, shared, side
+from tests.support.messages import missing_facts
+from tests.support.sides import STORE, Keys, sentence, shared, side
 
 A = [0.710, 0.755, 0.690, 0.740, 0.725]
 B = [0.708, 0.751, 0.689, 0.735, 0.722]  # correlated with A by 0.999, whatever the records say
@@ -31,29 +32,22 @@ def test_the_headline_of_the_committed_records_is_paired_and_a_quarter_as_wide()
     pairs = found.seed_level.pairs
     assert pairs is not None
     assert found.seed_level.design == Design("paired", "auto", "have 2 trained stages in common")
-    low, high = found.interval
+    low, high = found.headline.low, found.headline.high
     assert high - low <= (pairs.unpaired.high - pairs.unpaired.low) / 4
     assert pairs.gain == pytest.approx((pairs.unpaired.high - pairs.unpaired.low) / (high - low))
     assert (round(100 * low, 2), round(100 * high, 2), pairs.n) == (-0.28, 0.03, 5)
-    assert describe_comparison(found)[:3] == [
-        "Test over seeds: the paired t test, paired by seed, because the runs of a seed have 2 trained "
-        "stages in common.",
-        "Pairs: 5 with a correlation of +0.99. Welch's interval, which ignores them, is [-1.16, +0.90], 6.6 "
-        "times as wide.",
-        "The exact test by sign flips needs no normal scores: p = 0.1250; the smallest that it can give with "
-        "so many seeds is 0.0625.",
-    ]
+    said = " ".join(describe_comparison(found)[:3])
+    assert not missing_facts(said, "paired t test", "2 trained stages", "Pairs: 5", "+0.99")
+    assert not missing_facts(said, "[-1.16, +0.90]", "6.6 times", "sign flips", "p = 0.1250", "0.0625")
 
 
 def test_methods_that_share_stages_are_told_apart() -> None:
     found = compare(committed("jtcse_d"), committed("tncse_d"))
-    assert (found.test, round(found.p, 3)) == ("paired", 0.027)
-    low, high = found.interval
-    assert (round(100 * low, 2), round(100 * high, 2)) == (0.04, 0.43)
-    assert describe_verdict(found).endswith(
-        "p = 0.0266 by the paired t test, from 5 pairs of runs; this takes near-normal scores for granted: "
-        "an exact test, which doesn't, cannot go below p = 0.0625 with so few seeds"
-    )
+    head = found.headline
+    assert (head.test, round(head.p, 3)) == ("paired", 0.027)
+    assert (round(100 * head.low, 2), round(100 * head.high, 2)) == (0.04, 0.43)
+    facts = ("p = 0.0266", "paired t test", "5 pairs", "near-normal", "exact test", "p = 0.0625")
+    assert not missing_facts(describe_verdict(found), *facts)
 
 
 @pytest.mark.parametrize(
@@ -67,18 +61,8 @@ def test_methods_that_share_stages_are_told_apart() -> None:
             "have 2 trained stages in common",
         ),
         (lambda s: [f"own {s}"], lambda s: [f"other {s}"], None, None),
-        (
-            lambda s: ["fixed"],
-            lambda s: ["fixed"],
-            None,
-            None,
-        ),  # alike for all seeds: nothing varies with them
-        (
-            lambda s: ["fixed", f"x {s}"],
-            lambda s: ["fixed", f"x {s}"],
-            None,
-            "have 1 trained stage in common",
-        ),
+        (lambda s: ["fixed"], lambda s: ["fixed"], None, None),  # alike for all seeds
+        (lambda s: ["all", f"x {s}"], lambda s: ["all", f"x {s}"], None, "have 1 trained stage in common"),
         (lambda s: [f"x {s}"], lambda s: [f"x {s + 1}"], None, None),  # stages of other seeds
         (lambda s: [f"x {s}"] if s < 5 else ["a"], lambda s: [f"x {s}"] if s < 5 else ["b"], None, None),
         (lambda s: [""], lambda s: [""], None, None),  # no key is no common stage
@@ -97,9 +81,9 @@ def test_the_same_numbers_of_seeds_are_not_enough_for_pairs(
     assert describe_pairing(a, b) == describe_pairing(b, a) == pairs
     found = compare(a, b)
     test = stats.ttest_ind(A, B, equal_var=False) if pairs is None else stats.ttest_rel(A, B)
-    assert found.test == ("welch" if pairs is None else "paired")
-    assert found.p == pytest.approx(test.pvalue)
-    assert found.interval == pytest.approx(tuple(test.confidence_interval(0.95)))
+    head = found.headline
+    assert head.test == ("welch" if pairs is None else "paired")
+    assert (head.p, head.low, head.high) == pytest.approx((test.pvalue, *test.confidence_interval(0.95)))
 
 
 def test_runs_of_one_specification_are_pairs_on_any_machine() -> None:
@@ -115,14 +99,12 @@ def test_runs_of_one_specification_are_pairs_on_any_machine() -> None:
 
 def test_no_score_is_read_to_choose() -> None:
     def without(group: Group) -> Group:
-        return replace(
-            group, runs=tuple(CampaignRun(r.store, replace(r.record, scores=())) for r in group.runs)
-        )
+        runs = [CampaignRun(run.store, replace(run.record, scores=())) for run in group.runs]
+        return replace(group, runs=tuple(runs))
 
     a, b = without(side("a", A, shared)), without(side("b", B, shared))
-    assert choose_comparison_design(a, b, "auto", "")[2] == Design(
-        "paired", "auto", "have 1 trained stage in common"
-    )
+    design = choose_comparison_design(a, b, "auto", "")[2]
+    assert design == Design("paired", "auto", "have 1 trained stage in common")
     assert choose_comparison_design(a, without(side("c", B)), "auto", "")[2] == Design("welch", "auto", None)
 
 
@@ -149,30 +131,28 @@ def test_seeds_that_both_have_are_the_pairs(
     assert found.seed_level is not None
     assert found.seed_level.design.left_out == left_out
     if used is None:
-        assert (found.test, found.seeds) == ("welch", (tuple(first), tuple(second)))
+        assert (found.headline.test, found.seeds) == ("welch", (tuple(first), tuple(second)))
         count = len({*first} & {*second})
         common = f"{count} seed{'s' * (count > 1)} in common"
-        why = f"unpaired, because the sides have {common}, too few to leave the others out."
-        assert describe_comparison(found)[0] == f"Test over seeds: Welch's test, {why}"
+        assert not missing_facts(sentence(found, "Test over seeds"), "Welch's test", "unpaired", common)
         return
-    assert (found.test, found.seeds) == ("paired", (used, used))
+    assert (found.headline.test, found.seeds) == ("paired", (used, used))
     mean = sum(0.7 + 0.01 * seed**2 for seed in used) / len(used)
     assert found.means["avg"][0] == pytest.approx(mean)
-    (said,) = (line for line in describe_comparison(found) if line.startswith("Left out: "))
-    assert said.endswith(", which have no partner on the other side.")
+    assert "no partner" in sentence(found, "Left out: ")
     assert compare(a, b, test="welch").seeds == (tuple(first), tuple(second))
 
 
 @pytest.mark.parametrize(
-    ("asked", "why", "p"),
+    ("asked", "why"),
     [
-        ("welch", "as --test welch says. The runs of a seed have 1 trained stage in common, which", "welch"),
-        ("permutation", "as --test permutation says. The runs of a seed have 1 trained stage", "permutation"),
-        ("paired", "paired by seed, because the runs of a seed have 1 trained stage in common.", "paired"),
-        ("sign-flip", "paired by seed, because the runs of a seed have 1 trained stage", "sign-flip"),
+        ("welch", "--test welch says"),
+        ("permutation", "--test permutation says"),
+        ("paired", "paired by seed"),
+        ("sign-flip", "paired by seed"),
     ],
 )
-def test_the_choice_can_be_overridden(asked: RequestedTest, why: str, p: str) -> None:
+def test_the_choice_can_be_overridden(asked: RequestedTest, why: str) -> None:
     found = compare(side("a", A, shared), side("b", B, shared), test=asked)
     assert found.seed_level is not None
     tests = {
@@ -181,83 +161,66 @@ def test_the_choice_can_be_overridden(asked: RequestedTest, why: str, p: str) ->
         "permutation": found.seed_level.exact["avg"].p,
         "sign-flip": 2 / 32,  # all five differences are above 0
     }
-    assert found.test == asked
-    assert found.p == pytest.approx(tests[p])
-    assert why in next(line for line in describe_comparison(found) if line.startswith("Test over seeds: "))
+    assert found.headline.test == asked
+    assert found.headline.p == pytest.approx(tests[asked])
+    assert not missing_facts(sentence(found, "Test over seeds: "), why, "1 trained stage")
 
 
 def test_pairs_that_no_record_names_are_a_claim_of_the_user() -> None:
     found = compare(side("a", A), side("b", B), test="paired")
-    assert found.p == pytest.approx(stats.ttest_rel(A, B).pvalue)
-    assert describe_comparison(found)[0] == (
-        "Test over seeds: the paired t test, as --test paired says. Nothing in the records says that the "
-        "runs of a seed are pairs (no trained stages and no batches in common): the result holds only if you "
-        "know that they are."
-    )
+    assert found.headline.p == pytest.approx(stats.ttest_rel(A, B).pvalue)
+    said = sentence(found, "Test over seeds: ")
+    assert not missing_facts(said, "--test paired says", "no trained stages", "only if")
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "asked", "message"),
+    ("a", "b", "asked", "fact", "hint"),
     [
-        (side("a", A), side("b", B[:4]), "paired", "here: a and b have different seeds, so their runs are no "
-         "pairs; use --test welch"),
-        (side("a", A), side("b", {None: 0.7}), "sign-flip", "here: no sign-flip test against a method "
-         "without seeds; leave out --test"),
-        (side("a", [0.7] * 21), side("b", [0.7] * 20), "permutation", "here: no permutation test of more "
-         "than 40 seeds; use --test welch"),
-        (side("a", [0.7] * 41), side("b", [0.7] * 41), "sign-flip", "here: no sign-flip test of more than 40 "
-         "pairs; use --test paired"),
+        (side("a", A), side("b", B[:4]), "paired", "a and b", "use --test welch"),
+        (side("a", A), side("b", {None: 0.7}), "sign-flip", "sign-flip", "leave out --test"),
+        (side("a", [0.7] * 21), side("b", [0.7] * 20), "permutation", "40 seeds", "use --test welch"),
+        (side("a", [0.7] * 41), side("b", [0.7] * 41), "sign-flip", "40 pairs", "use --test paired"),
     ],
-)  # fmt: skip
-def test_tests_that_the_sides_do_not_allow(a: Group, b: Group, asked: RequestedTest, message: str) -> None:
-    with pytest.raises(InputError) as error:
+)
+def test_impossible_tests_for_these_sides(
+    a: Group, b: Group, asked: RequestedTest, fact: str, hint: str
+) -> None:
+    with pytest.raises(InputError, match=fact) as error:
         choose_comparison_design(a, b, asked, "here")
-    assert str(error.value) == message
+    assert (error.value.where, error.value.hint) == ("here", hint)
 
 
 def test_one_seed_against_five_is_refused() -> None:
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match="one finished seed") as error:
         compare(side("a", A[:1]), side("b", B))
-    assert str(error.value).startswith(
-        "mini, suite mini: a has one finished seed; expected two seeds or more"
-    )
+    assert error.value.where == "mini, suite mini"
+    assert not missing_facts(error.value, "two seeds", "a#1")
 
 
 def test_a_sign_flip_of_five_pairs_cannot_show_anything() -> None:
     found = compare(side("a", A, shared), side("b", B, shared), test="sign-flip")
     assert found.headline.interval is None  # the t interval leaves out 0, the test shows nothing
-    assert describe_verdict(found) == (
-        "For further seeds on these test pairs: 5 pairs of runs cannot show a difference between a and b at "
-        "95%: the smallest p that the exact sign-flip test can give is 0.0625; a true difference of up to "
-        "0.50 points stays possible (by the t interval at 95%)"
-    )
+    facts = ("5 pairs", "cannot", "sign-flip", "is 0.0625", "0.50 points", "t interval", "95%")
+    assert not missing_facts(describe_verdict(found), *facts)
 
 
 def test_two_pairs_have_no_correlation_and_say_how_little_they_are() -> None:
     found = compare(side("a", [0.70, 0.72], shared), side("b", [0.60, 0.6201], shared))
     assert found.seed_level is not None
     assert found.seed_level.pairs is not None
-    assert (found.seed_level.pairs.correlation, found.test) == (None, "paired")
-    assert describe_verdict(found).endswith("cannot go below p = 0.5000 with so few seeds")
-    assert describe_comparison(found)[1].startswith("Pairs: 2. Welch's interval, which ignores them, is [")
+    assert (found.seed_level.pairs.correlation, found.headline.test) == (None, "paired")
+    assert "p = 0.5000" in describe_verdict(found)
+    assert sentence(found, "Pairs: ").startswith("Pairs: 2. Welch's interval")
 
 
 def test_pairs_that_do_not_vary_have_no_interval_and_the_p_of_an_exact_test() -> None:
-    equal = compare(side("a", A, shared), side("b", A, shared))
-    cannot = (
-        "For further seeds on these test pairs: 5 pairs of runs cannot show a difference between a and b at "
-        "95%: the pairs don't vary, and the smallest p that an exact test can give is 0.0625"
-    )
-    assert describe_verdict(equal) == cannot
+    def compared(scores: list[float], gap: float) -> Comparison:
+        return compare(side("a", [score + gap for score in scores], shared), side("b", scores, shared))
+
+    equal, six = compared(A, 0.0), [*A, 0.7]
+    assert not missing_facts(describe_verdict(equal), "5 pairs", "cannot", "don't vary", "is 0.0625")
     assert (equal.headline.interval, equal.headline.possible, equal.answers.plan) == (None, None, None)
-    assert (
-        describe_verdict(compare(side("a", [score + 0.01 for score in A], shared), side("b", A, shared)))
-        == cannot
-    )
-    six = [*A, 0.7]
-    said = describe_verdict(
-        compare(side("a", [score + 0.01 for score in six], shared), side("b", six, shared))
-    )
-    assert "a is ahead: a - b = +1.00 points, and the pairs don't vary, p = 0.0312 by an exact test" in said
-    none = describe_verdict(compare(side("a", six, shared), side("b", six, shared)))
-    assert none.endswith("+0.00 points, and the pairs don't vary, p = 1.0000 by an exact test")
+    assert describe_verdict(compared(A, 0.01)) == describe_verdict(equal)
+    facts = ("a is ahead", "+1.00 points", "don't vary", "p = 0.0312", "exact test")
+    assert not missing_facts(describe_verdict(compared(six, 0.01)), *facts)
+    assert not missing_facts(describe_verdict(compared(six, 0.0)), "+0.00 points", "don't vary", "p = 1.0000")

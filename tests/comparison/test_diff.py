@@ -15,7 +15,8 @@ from bench.errors import InputError
 from bench.eval import rescoring
 from bench.eval.item_changes import ItemChange, class_changes, rank_changes, score_changes
 from bench.records.store import ResultStore
-from tests.support.cli import Cli
+from tests.support.cli import Cli, refusal
+from tests.support.messages import missing_facts
 
 ESCAPES = "\x1b[31m red \u202e [bold]\x07"
 
@@ -40,9 +41,8 @@ def test_other_classes_stand_in_the_order_of_what_they_change() -> None:
         (4, "wrong in both", "x", "z", "y"),
         (5, "wrong in both", "x", "y", "z"),
     ]
-    assert [item.number for item in class_changes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 2)] == [
-        *(2, 3)
-    ]
+    first = class_changes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 2)
+    assert [item.number for item in first] == [2, 3]
 
 
 def test_scores_that_are_the_same_are_left_out() -> None:
@@ -67,12 +67,9 @@ def test_it_shows_the_pairs_on_screen_and_writes_nothing(
     code, out, err = cli("diff", "noise", "word_overlap", "--seed", "2", "--task", "TOY", "-n", "4")
     assert (code, err) == (0, "")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    assert "TOY (180 pairs): A = noise, seed 2; B = word_overlap" in out
-    a, b = (
-        store.predictions(record)["TOY"]
-        for record in store.records()
-        if (record.method, record.seed) in (("noise", 2), ("word_overlap", None))
-    )
+    assert not missing_facts(out, "TOY (180 pairs)", "noise, seed 2", "B = word_overlap")
+    chosen = [r for r in store.records() if (r.method, r.seed) in (("noise", 2), ("word_overlap", None))]
+    a, b = (store.predictions(record)["TOY"] for record in chosen)
     change = stats.rankdata(-b) - stats.rankdata(-a)
     task = make_toy_task()
     (subset,) = task.subsets
@@ -89,7 +86,7 @@ def test_it_shows_the_pairs_on_screen_and_writes_nothing(
 def test_five_pairs_of_every_task_and_the_lowest_common_seed(cli: Cli, store: ResultStore) -> None:
     code, out, _ = cli("diff", "noise", "other")
     assert code == 0
-    assert "A = noise, seed 1; B = other, seed 1" in out
+    assert not missing_facts(out, "noise, seed 1", "other, seed 1")
     assert out.count("+0 ") == 5  # the same runs twice: no rank moves
     assert cli("diff", "noise", "word_overlap", "--task", "TOY")[1].count("0.") > 20
 
@@ -108,34 +105,25 @@ def test_sentences_cannot_steer_the_terminal(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "facts"),
     [
-        (
-            ["noise", "other", "--task", "TOI"],
-            2,
-            "unknown task 'TOI' (did you mean 'TOY'?); expected one of TOY",
-        ),
-        (
-            ["noise", "other", "--seed", "9"],
-            2,
-            "noise has no finished seed 9; expected for noise one of 1, 2",
-        ),
-        (["noise", "nois"], 2, "unknown method 'nois'"),
-        (["noise#1", "noise#1"], 2, "'noise#1' against itself"),
-        (["noise", "other", "-n", "0"], 2, "0 is not in the range"),
+        ("noise other --task TOI", ("unknown task 'TOI'", "did you mean 'TOY'", "one of TOY")),
+        ("noise other --seed 9", ("finished seed 9", "for noise", "one of 1, 2")),
+        ("noise nois", ("unknown method 'nois'",)),
+        ("noise#1 noise#1", ("'noise#1' against itself",)),
+        ("noise other -n 0", ("0 is not in the range",)),
     ],
 )
-def test_bad_arguments(cli: Cli, store: ResultStore, arguments: list[str], code: int, message: str) -> None:
-    got, out, err = cli("diff", *arguments)
-    assert (got, out) == (code, "")
-    assert message in err
+def test_bad_arguments(cli: Cli, store: ResultStore, arguments: str, facts: tuple[str, ...]) -> None:
+    assert not missing_facts(refusal(cli, "diff", *arguments.split()), *facts)
 
 
 def test_which_runs_are_chosen(store: ResultStore) -> None:
     every = [CampaignRun(store, record) for record in store.records()]
-    noise = Group("noise", tuple(run for run in every if run.record.method == "noise"))
-    other = Group("other", tuple(run for run in every if run.record.method == "other"))
-    fixed = Group("word_overlap", tuple(run for run in every if run.record.method == "word_overlap"))
+    noise, other, fixed = (
+        Group(name, tuple(run for run in every if run.record.method == name))
+        for name in ("noise", "other", "word_overlap")
+    )
     second = Group("other#2", other.runs[1:], single=True)
 
     def seeds(a: Group, b: Group, seed: int | None = None) -> list[int | None]:
@@ -147,7 +135,7 @@ def test_which_runs_are_chosen(store: ResultStore) -> None:
     assert seeds(fixed, noise) == [None, 1]
     assert seeds(fixed, fixed) == [None, None]
     assert seeds(Group("noise#1", noise.runs[:1], single=True), second) == [1, 2]
-    with pytest.raises(InputError, match="other#2 has no finished seed 1; expected for other#2 one of 2"):
+    with pytest.raises(InputError, match=r"other#2.*finished seed 1.*one of 2"):
         seeds(noise, second, 1)
-    with pytest.raises(InputError, match="no seed in common; expected for noise one of 1, 2"):
+    with pytest.raises(InputError, match=r"no seed in common.*noise one of 1, 2"):
         seeds(noise, Group("x#7", (CampaignRun(store, replace(other.runs[0].record, seed=7)),), single=True))

@@ -25,7 +25,8 @@ from bench.eval import rescoring
 from bench.records.integrity import seal_record
 from bench.records.record import record_to_json
 from bench.records.store import ResultStore
-from tests.support.cli import Cli
+from tests.support.cli import Cli, refusal
+from tests.support.messages import missing_facts
 
 FEW = ("--draws", "100")
 Facts = dict[str, Any]
@@ -74,7 +75,7 @@ def test_without_data_kept_draws_serve_and_it_is_said(
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, err) == (0, "")
     assert out.count(NOT_AGAIN) == 1
-    assert "For further seeds and further test pairs: " in out
+    assert not missing_facts(out, "further seeds", "further test pairs")
     code, out, err = cli("compare", "noise", "word_overlap", "--seeds-only", "--format", "json")
     assert (code, err) == (0, "")
     assert sum(NOT_AGAIN in line for line in json.loads(out)[0]["statements"]) == 1
@@ -82,7 +83,7 @@ def test_without_data_kept_draws_serve_and_it_is_said(
     assert (code, err) == (0, f"toy: {NOT_AGAIN}\n")
     draws_path(runs[0], 100).unlink()
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
-    assert (code, out.count(NOT_AGAIN), out.count("Items: left out: suite 'toy' needs")) == (0, 1, 1)
+    assert (code, out.count(NOT_AGAIN), out.count("left out: suite")) == (0, 1, 1)
 
 
 def test_with_data_it_is_not_said(cli: Cli, runs: list[CampaignRun]) -> None:
@@ -96,13 +97,11 @@ def test_kept_draws_refuse_an_edited_score_without_data(
 ) -> None:
     add(runs[0], points)
     (edited, *_) = read(tmp_path)
-    with pytest.raises(RefusedError, match=r"TOY is .*, its predictions give .*: the record was edited"):
+    with pytest.raises(RefusedError, match=r"TOY is .*, its predictions give .*edited"):
         read_draws(edited, 100)
     for arguments in (("compare", "noise", "word_overlap"), ("stats",)):
-        code, out, err = cli(*arguments, *FEW)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "its predictions give" in err
-        assert "results/local/mini/noise/seed-1/toy.json" in err
+        said = refusal(cli, *arguments, *FEW)
+        assert not missing_facts(said, "predictions give", "results/local/mini/noise/seed-1/toy.json")
 
 
 def test_rounding_is_no_edit(cli: Cli, runs: list[CampaignRun], tmp_path: Path, no_data: None) -> None:
@@ -127,25 +126,24 @@ def change_observed(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "fact"),
     [
-        (change_observed, "these are not the draws of"),
-        (lambda facts: facts.pop("observed"), "KeyError, so these draws are damaged"),
-        (lambda facts: facts.update(observed=[]), "these are not the draws of"),
-        (lambda facts: facts.update(observed={}), "these are not the draws of"),
-        (lambda facts: facts.update(observed={"TOY": "0.1", "avg": None}), "these are not the draws of"),
-        (lambda facts: facts.update(version=1), "these are not the draws of"),
+        (change_observed, "not the draws"),
+        (lambda facts: facts.pop("observed"), "KeyError"),
+        (lambda facts: facts.update(observed=[]), "not the draws"),
+        (lambda facts: facts.update(observed={}), "not the draws"),
+        (lambda facts: facts.update(observed={"TOY": "0.1", "avg": None}), "not the draws"),
+        (lambda facts: facts.update(version=1), "not the draws"),
     ],
 )
 def test_draws_that_lie_cost_an_honest_record_nothing(
-    cli: Cli, runs: list[CampaignRun], change: Callable[[Facts], Any], message: str
+    cli: Cli, runs: list[CampaignRun], change: Callable[[Facts], Any], fact: str
 ) -> None:
     path = draws_path(runs[0], 100)
     before = path.read_bytes()
     change_kept(path, change)
     code, _, err = cli("stats", *FEW)
-    assert code == 0
-    assert message in err
+    assert (code, fact in err) == (0, True)
     assert path.read_bytes() == before
 
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from bench.comparison.comparison import Comparison
 from bench.comparison.item_bootstrap import CampaignRun
+from bench.comparison.render import describe_comparison
 from bench.comparison.selection import Group
 from bench.records.record import AVERAGE, RunRecord, Score, parse_record
 from bench.records.store import ResultStore
@@ -67,3 +69,9 @@ def _record(
 def shared(seed: int) -> tuple[str, ...]:
     """Keys of a stage that every method trains alike."""
     return (f"shared {seed}",)
+
+
+def sentence(comparison: Comparison, start: str) -> str:
+    """Return the only sentence of a comparison that starts so."""
+    (line,) = (line for line in describe_comparison(comparison) if line.startswith(start))
+    return line
