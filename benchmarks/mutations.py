@@ -336,11 +336,11 @@ LOSS = (
         "EMA reversed",
         MOMENTUM,
         "torch._foreach_mul_(slow, self.momentum)\n"
-        "        torch._foreach_add_(slow, [get_master(each) for "
-        "each in followed.values()], alpha=1 - self.momentum)",
+        "        torch._foreach_add_(slow, [get_master(value) for "
+        "value in followed.values()], alpha=1 - self.momentum)",
         "torch._foreach_mul_(slow, 1 - self.momentum)\n"
-        "        torch._foreach_add_(slow, [get_master(each) for "
-        "each in followed.values()], alpha=self.momentum)",
+        "        torch._foreach_add_(slow, [get_master(value) for "
+        "value in followed.values()], alpha=self.momentum)",
     ),
 )
 TRAINING = (

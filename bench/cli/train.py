@@ -146,7 +146,7 @@ def pretrain_command(
 
 def _print_result(out: Path, facts: Mapping[str, Any]) -> None:
     """Print the size and loss, with a warning where the loss is close to that of token frequencies."""
-    from bench.training.pretraining_watch import LEARNED
+    from bench.training.pretraining import LEARNED
 
     size = (out / "model.safetensors").stat().st_size / 1e6
     accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""

@@ -1,7 +1,9 @@
 """Public names, which ``__init__.py`` loads at first use."""
 
 from bench.training import randomness as randomness
+from bench.training.augmentation import EDITS as EDITS
 from bench.training.augmentation import draw_two_spans as draw_two_spans
+from bench.training.augmentation import edit_views as edit_views
 from bench.training.augmentation import repeat_subwords as repeat_subwords
 from bench.training.augmentation import repeat_words as repeat_words
 from bench.training.augmentation import repetition_bound as repetition_bound
@@ -17,7 +19,6 @@ from bench.training.byol import Projections as Projections
 from bench.training.byol import build_predictor as build_predictor
 from bench.training.distillation import train_student as train_student
 from bench.training.group_whitening import whiten_views as whiten_views
-from bench.training.heads import EncoderWithHead as EncoderWithHead
 from bench.training.layers import ContrastHead as ContrastHead
 from bench.training.layers import TiedHead as TiedHead
 from bench.training.masking import MaskedRows as MaskedRows
@@ -31,13 +32,14 @@ from bench.training.negation import find_spacy_folder as find_spacy_folder
 from bench.training.negation import hash_folder_files as hash_folder_files
 from bench.training.negation import load_spacy_negation as load_spacy_negation
 from bench.training.negation import negate_by_rule as negate_by_rule
-from bench.training.pair_columns import PairColumns as PairColumns
 from bench.training.randomness import generator as generator
 from bench.training.recipe import ADAMW_EPS as ADAMW_EPS
 from bench.training.recipe import CLS_VIEWS as CLS_VIEWS
 from bench.training.recipe import POOLING_OPTION as POOLING_OPTION
 from bench.training.recipe import TEXT_OPTION as TEXT_OPTION
 from bench.training.recipe import TRAINING_OPTIONS as TRAINING_OPTIONS
+from bench.training.recipe import EncoderWithHead as EncoderWithHead
+from bench.training.recipe import PairColumns as PairColumns
 from bench.training.recipe import TrainedOnce as TrainedOnce
 from bench.training.recipe import TrainedOnPairs as TrainedOnPairs
 from bench.training.recipe import init_linear as init_linear
@@ -50,8 +52,6 @@ from bench.training.sentence_encoder import checkpoint_folder as checkpoint_fold
 from bench.training.sentence_encoder import tower_folders as tower_folders
 from bench.training.sentence_encoder import train_sentence_encoder as train_sentence_encoder
 from bench.training.sentence_encoder import train_towers as train_towers
-from bench.training.subword_edits import EDITS as EDITS
-from bench.training.subword_edits import edit_views as edit_views
 from bench.training.teachers import Teacher as Teacher
 from bench.training.teachers import TeacherQuery as TeacherQuery
 from bench.training.teachers import mix_cosines as mix_cosines

@@ -1,4 +1,4 @@
-"""Positives made from a sentence's own tokens or words: repetition (ESimCSE), spans (cropping)."""
+"""Positives made from a sentence's own tokens: repetition (ESimCSE), spans (cropping), edits (PCL)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import torch
 
 RULES = ("released", "paper")
 _MOST = 10
+EDITS = ("sf", "rv", "de", "rp", "dp")
+"""Released names: shuffled, reversed, some deleted, some repeated, and the row itself."""
 
 
 def repetition_bound(length: int, rate: float, rule: str = "released") -> int:
-    """Most subwords that may be repeated in a row of ``length`` ids; how many are is uniform from 0 to it.
+    """Return the largest number of repeated subwords in a row of ``length`` ids.
 
     ``released``: c - 1 with c = min(10, floor(rate * n)), n = ``length``. ``paper``: max(2, floor(rate * N)),
-    N = n - 2 subwords. Never more than the n - 2 subwords that there are.
+    N = n - 2 subwords. Both are at most n - 2.
 
     Raises:
         ValueError: an unknown rule.
@@ -30,10 +32,11 @@ def repetition_bound(length: int, rate: float, rule: str = "released") -> int:
 def repeat_subwords(
     row: Sequence[int], rate: float, draw: torch.Generator, rule: str = "released"
 ) -> list[int]:
-    """Return the row with some of its subwords twice in a row (Wu et al. 2022, ESimCSE: word repetition).
+    """Return the row with some of its subwords repeated (Wu et al. 2022, ESimCSE: word repetition).
 
-    r is uniform on 0 ... :func:`repetition_bound`, both ends in; r distinct positions are drawn without
-    replacement from 1 ... n - 2, so the two specials stay single. The result is not cut again.
+    r is uniform on 0 ... :func:`repetition_bound`; r distinct positions are drawn from 1 ... n - 2, so that
+    both
+    specials stay single. The row may exceed the maximal length.
 
     Args:
         row: n token ids, specials first and last.
@@ -53,15 +56,12 @@ def repeat_subwords(
 
 
 def repeat_words(sentence: str, rate: float, draw: torch.Generator) -> str:
-    """Return the sentence with some of its words twice in a row (ESimCSE's released ``dup_type=word``).
+    """Return the sentence with some of its words repeated (ESimCSE's released ``dup_type=word``).
 
-    Words are what single blanks separate. r is uniform on 0 ... c - 1, c = min(10, n, max(2, floor(rate n)))
-    of n words; r distinct ones are drawn from all but the last.
-
-    Args:
-        sentence: A sentence.
-        rate: Duplication rate, at least 0; 0 repeats nothing, where the released code takes c = 2.
-        draw: A generator of the run's own.
+    Single blanks separate words. r is uniform on 0 ... c - 1, c = min(10, n, max(2, floor(rate n))) of n
+    words; r
+    distinct ones are drawn from all but the last. A rate of 0 repeats none, where the released code takes c =
+    2.
     """
     words = sentence.split(" ")
     if not rate or len(words) == 1:
@@ -73,7 +73,7 @@ def repeat_words(sentence: str, rate: float, draw: torch.Generator) -> str:
 
 
 def span_length(units: int, length: int, share: float, shortest: int) -> int:
-    """Units of a span: ``length``; where that is 0, max(shortest, floor(share n + 1/2)) of n units.
+    """Return the units of a span: ``length``, or for 0 max(shortest, floor(share n + 1/2)) of n units.
 
     >>> [span_length(n, 0, 0.5, 3) for n in (4, 9, 20)], span_length(20, 2, 0.5, 3)
     ([3, 5, 10], 2)
@@ -82,15 +82,10 @@ def span_length(units: int, length: int, share: float, shortest: int) -> int:
 
 
 def draw_two_spans(units: int, size: int, draw: torch.Generator) -> tuple[slice, slice] | None:
-    """Return two different spans of ``size`` neighbours, which may overlap; None where there are not two.
+    """Return two different spans of ``size`` neighbours, which may overlap; None where only one fits.
 
-    Their places are drawn from the units - size + 1 that there are, without replacement (González-Márquez et
-    al. 2025, MultOverlappingSentencesPairDataset).
-
-    Args:
-        units: How many units the text has.
-        size: Units of a span, at least 1.
-        draw: A generator of the run's own.
+    Their places are drawn from the units - size + 1 (González-Márquez et al. 2025,
+    MultOverlappingSentencesPairDataset).
     """
     places = units - size + 1
     if places < 2:
@@ -100,18 +95,82 @@ def draw_two_spans(units: int, size: int, draw: torch.Generator) -> tuple[slice,
 
 
 def split_sentences(text: str, shortest: int = 0, longest: int | None = None) -> list[str]:
-    """Return what full stops end, of ``shortest`` to ``longest`` characters, blanks before it counted.
+    """Split at full stops into texts of ``shortest`` to ``longest`` characters, leading blanks counted.
 
-    As released for cropping: abbreviations and numbers are split too, and what follows the last full stop
-    gets one.
+    As released for cropping: abbreviations and numbers are split too, and the last text gets a full stop.
 
     >>> split_sentences("A dog ran. It was 3.5 years old. Then")
     ['A dog ran.', 'It was 3.', '5 years old.', 'Then.']
     >>> split_sentences("A dog ran. It was 3.5 years old. Then", 6, 10)
     ['A dog ran.', 'It was 3.']
     """
-    return [
-        f"{part.strip()}."
-        for part in text.split(".")
-        if part.strip() and shortest <= len(part) and (longest is None or len(part) <= longest)
-    ]
+    parts = [part for part in text.split(".") if part.strip() and len(part) >= shortest]
+    return [f"{part.strip()}." for part in parts if longest is None or len(part) <= longest]
+
+
+def shuffle_subwords(row: Sequence[int], draw: torch.Generator) -> list[int]:
+    """Return the row with its subwords in a random order; both specials keep their places."""
+    inner = row[1:-1]
+    order = torch.randperm(len(inner), generator=draw).tolist()
+    return [row[0], *(inner[place] for place in order), row[-1]]
+
+
+def reverse_subwords(row: Sequence[int]) -> list[int]:
+    """Return the row with its subwords from the last to the first."""
+    return [row[0], *row[-2:0:-1], row[-1]]
+
+
+def delete_subwords(row: Sequence[int], share: float, draw: torch.Generator) -> list[int]:
+    """Return the row without round(share * n) of its n subwords.
+
+    Each is drawn by its place among the remaining, and the first subword equal to it is removed.
+    """
+    inner = list(row[1:-1])
+    for _ in range(min(round(share * len(inner)), len(inner))):
+        inner.remove(inner[_draw_index(len(inner), draw)])
+    return [row[0], *inner, row[-1]]
+
+
+def insert_subwords(row: Sequence[int], share: float, longest: int, draw: torch.Generator) -> list[int]:
+    """Return the row with round(share * n) of its n subwords inserted again, each at a random place.
+
+    Each is drawn from all subwords so far. The row grows to at most ``longest`` ids, specials included.
+    """
+    inner = list(row[1:-1])
+    for _ in range(min(round(share * len(inner)), max(0, longest - len(row)))):
+        token = inner[_draw_index(len(inner), draw)]
+        inner.insert(_draw_index(len(inner) + 1, draw), token)
+    return [row[0], *inner, row[-1]]
+
+
+def edit_views(
+    row: Sequence[int],
+    share: float,
+    longest: int,
+    draw: torch.Generator,
+    edits: Sequence[str] = ("sf", "rv", "de", "rp"),
+) -> list[list[int]]:
+    """Return edited views of a row, one for each of ``edits`` (:data:`EDITS`); a single subword stays.
+
+    Args:
+        row: Token ids, specials first and last.
+        share: Share of the subwords that are deleted or repeated, 0 to 1.
+        longest: Ids a lengthened row may have.
+        draw: A generator of the run's own.
+        edits: Which of :data:`EDITS`.
+
+    Raises:
+        KeyError: another name.
+    """
+    ways = {
+        "sf": lambda: shuffle_subwords(row, draw),
+        "rv": lambda: reverse_subwords(row),
+        "de": lambda: delete_subwords(row, share, draw),
+        "rp": lambda: insert_subwords(row, share, longest, draw),
+        "dp": lambda: list(row),
+    }
+    return [ways[edit]() for edit in edits]
+
+
+def _draw_index(count: int, draw: torch.Generator) -> int:
+    return int(torch.randint(count, (), generator=draw))

@@ -1,7 +1,7 @@
-"""A batch through a transformer in chunks of like length: less padding, the same states.
+"""A batch through a transformer in chunks of similar length: less padding, the same states.
 
-A step has two halves. :func:`token_batch` is the host's: Python and lists become tensors. What takes its
-result is the device's: tensors in, tensors out. Functions that take token rows do both.
+A step has two halves. :func:`token_batch`, the host's, turns lists into tensors. Functions of its result are
+the device's: tensors in, tensors out. Functions of token rows do both.
 
 Where several processes train together, each encodes a share (:mod:`bench.training.distributed`).
 """
@@ -36,14 +36,13 @@ TwinClsStates = TwinStates
 
 
 class ChunkShapes(NamedTuple):
-    """The shapes that a device's half gets.
+    """The shapes of chunks for the device's half.
 
     Args:
-        budget: Padded tokens a chunk may hold; 0 keeps the batch in one chunk, as it comes.
+        budget: Padded tokens a chunk may hold; 0 keeps the batch whole, in its order.
         multiple: Padded lengths are multiples of this.
-        masked: A chunk has its mask of attention where nothing is padded too: one graph for both.
-        once: Embeddings are looked up once for all chunks. Else each looks up its own, whose gradient needs
-            no table of ids that only this batch has.
+        masked: A chunk always has its attention mask: one graph for both cases.
+        once: One lookup of embeddings serves all chunks; otherwise each chunk looks up its own.
     """
 
     budget: int
@@ -53,7 +52,7 @@ class ChunkShapes(NamedTuple):
 
 
 def choose_chunk_shapes(device: torch.device | str) -> ChunkShapes:
-    """Small chunks of like length on a CPU, large ones on a GPU, a single one where steps are compiled."""
+    """Choose small chunks on a CPU, large ones on a GPU, a single one for compiled steps."""
     kind = torch.device(device).type
     if get_compile_mode() != "none":
         return ChunkShapes(0, BUCKET, masked=True, once=False)
@@ -63,19 +62,14 @@ def choose_chunk_shapes(device: torch.device | str) -> ChunkShapes:
 
 
 def token_batch(
-    rows: Sequence[list[int]],
-    pad_id: int,
-    model: Any,
-    *,
-    budget: int | None = None,
-    once: bool = True,
+    rows: Sequence[list[int]], pad_id: int, model: Any, *, budget: int | None = None, once: bool = True
 ) -> TokenBatch:
-    """The host's half: this process's share of the rows, in chunks of like length, on the CPU.
+    """Build this process's share of the rows, in chunks of similar length, on the CPU: the host's half.
 
     Args:
         rows: B token rows.
         pad_id: Id to pad with.
-        model: What will read them: its device decides, see :func:`shapes_for`.
+        model: Its reader, whose device decides (:func:`choose_chunk_shapes`).
         budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
         once: Look the embeddings up once for all chunks, where that pays.
     """
@@ -83,9 +77,8 @@ def token_batch(
     share = deal_rows([len(row) for row in rows])
     own = [rows[i] for i in share.own]
     tokens = shapes.budget if budget is None else budget
-    chunks, order = split_into_chunks(
-        own, pad_id, tokens, multiple=shapes.multiple, room=room, masked=shapes.masked
-    )
+    padding: dict[str, Any] = {"multiple": shapes.multiple, "room": room, "masked": shapes.masked}
+    chunks, order = split_into_chunks(own, pad_id, tokens, **padding)
     where = [0] * len(order)
     for position, row in enumerate(order):
         where[row] = position
@@ -95,7 +88,7 @@ def token_batch(
 
 
 def batch_states(model: Any, batch: TokenBatch, pooling: str = "cls") -> Tensor:
-    """The device's half of :func:`pooled_states`."""
+    """Compute the device's half of :func:`pooled_states`, (B, H)."""
 
     def encode(chunk: Chunk) -> Tensor:
         with autocast_towers(chunk.ids.device):
@@ -106,7 +99,7 @@ def batch_states(model: Any, batch: TokenBatch, pooling: str = "cls") -> Tensor:
 
 
 def batch_mask_states(model: Any, batch: TokenBatch, mask_id: int) -> Tensor:
-    """States of each row's first mask token, (B, H), with gradient: the device's half."""
+    """Compute the states of each row's first mask token, (B, H), with gradient: the device's half."""
 
     def encode(chunk: Chunk) -> Tensor:
         with autocast_towers(chunk.ids.device):
@@ -119,20 +112,20 @@ def batch_mask_states(model: Any, batch: TokenBatch, mask_id: int) -> Tensor:
 def batch_twin_states(
     first: Any, second: Any, batch: TokenBatch, *, caels: Sequence[int] = (), cross_stream: str = "carry"
 ) -> TwinClsStates:
-    """The device's half of :func:`twin_cls_states`."""
+    """Compute the device's half of :func:`twin_cls_states`."""
 
     def encode(chunk: Chunk) -> Tensor:
         with autocast_towers(chunk.ids.device):
             twin = compute_twin_states(first, second, chunk, tuple(caels), cross_stream, cls_only=True)
         states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
-        return torch.cat([to_float32(each) for each in states if each is not None], dim=1)
+        return torch.cat([to_float32(part) for part in states if part is not None], dim=1)
 
     columns = _encode_chunks([first, second], batch, encode).chunk(4 if caels else 2, dim=1)
     return TwinClsStates(columns[0], columns[1], *(columns[2:] or (None, None)))
 
 
 def _encode_chunks(models: Sequence[Any], batch: TokenBatch, encode: Callable[[Chunk], Tensor]) -> Tensor:
-    """What ``encode`` makes of the chunks, joined, of all processes: row i for row i of the batch."""
+    """Encode the chunks of all processes and return row i for row i of the batch."""
     with use_own_draws(), ExitStack() as stack:
         for model in {id(model): model for model in models}.values():  # both towers may be one
             stack.enter_context(share_embedding_lookup(model, batch.known))
@@ -141,14 +134,14 @@ def _encode_chunks(models: Sequence[Any], batch: TokenBatch, encode: Callable[[C
 
 
 def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: int | None = None) -> Tensor:
-    """First-token states of the last layer, with gradient; see :func:`pooled_states`."""
+    """Compute first-token states of the last layer, with gradient; see :func:`pooled_states`."""
     return pooled_states(model, rows, pad_id, "cls", budget=budget)
 
 
 def prompted_states(
     model: Any, rows: Sequence[list[int]], tokenizer: Any, *, budget: int | None = None
 ) -> Tensor:
-    """State of each row's mask token in the last layer, (B, H), with gradient; see :func:`pooled_states`."""
+    """Compute each row's mask token state, (B, H), with gradient; see :func:`pooled_states`."""
     batch = token_batch(rows, tokenizer.pad_token_id, model, budget=budget, once=False)
     return batch_mask_states(model, move_to_device(batch, model.device), tokenizer.mask_token_id)
 
@@ -156,20 +149,18 @@ def prompted_states(
 def pooled_states(
     model: Any, rows: Sequence[list[int]], pad_id: int, pooling: str, *, budget: int | None = None
 ) -> Tensor:
-    """A vector of each row from the last layer's states, with gradient.
+    """Compute a vector of each row from the last layer's states, (B, H), with gradient.
 
-    At dropout 0 the result and its gradient don't depend on the chunks (up to rounding); with dropout the
-    masks follow the chunks' order, which depends on the rows' lengths alone.
+    At dropout 0 result and gradient are the same for any chunks (up to rounding); with dropout the masks
+    follow
+    the chunks' order, which depends only on the rows' lengths.
 
     Args:
         model: A transformer that returns ``last_hidden_state``.
         rows: B token rows.
         pad_id: Id to pad with.
         pooling: "cls" or "avg", see :func:`bench.nn.hidden_states.pool_states`.
-        budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
-
-    Returns:
-        (B, H), row i for ``rows[i]``.
+        budget: See :func:`token_batch`.
     """
     batch = token_batch(rows, pad_id, model, budget=budget)
     return batch_states(model, move_to_device(batch, model.device), pooling)
@@ -185,18 +176,10 @@ def twin_cls_states(
     cross_stream: str = "carry",
     budget: int | None = None,
 ) -> TwinClsStates:
-    """First-token states of two towers, and of their cross streams where there are CAELs, with gradient.
+    """Compute first-token states of two towers, and of their cross streams, with gradient.
 
-    Args:
-        first: The first tower; takes ids and mask, returns ``last_hidden_state``.
-        second: The second tower.
-        rows: B token rows, the same for both.
-        pad_id: Id to pad with.
-        caels: Layers with cross-attention, from 1 (see :func:`bench.nn.cross_attention.list_cael_layers`).
-        cross_stream: "carry" or "last".
-        budget: As for :func:`pooled_states`.
+    ``caels`` and ``cross_stream`` are those of :func:`bench.nn.cross_attention.compute_twin_states`; for
+    ``budget`` see :func:`token_batch`.
     """
-    batch = token_batch(rows, pad_id, first, budget=budget)
-    return batch_twin_states(
-        first, second, move_to_device(batch, first.device), caels=caels, cross_stream=cross_stream
-    )
+    batch = move_to_device(token_batch(rows, pad_id, first, budget=budget), first.device)
+    return batch_twin_states(first, second, batch, caels=caels, cross_stream=cross_stream)

@@ -23,12 +23,13 @@ Batch = Sequence[tuple[int, list[int]]]
 def build_predictor(size: int, blocks: int) -> nn.Sequential:
     """Return q: blocks [Linear(H, 10H), BatchNorm, ReLU, Linear(10H, 10H), ReLU, Linear(10H, H)] in sequence.
 
-    With torch's own initial weights, drawn from its state. In training a BatchNorm's statistics are those
-    of the rows of one call.
+    Initial weights are torch's own, drawn from its state. In training a BatchNorm's statistics are those of
+    the
+    rows of one call.
 
     Args:
         size: H.
-        blocks: How many, at least 1.
+        blocks: Number of blocks, at least 1.
     """
     wide = WIDTH * size
     layers: list[nn.Module] = []
@@ -41,19 +42,21 @@ def build_predictor(size: int, blocks: int) -> nn.Sequential:
 class _ViewPair(Objective):
     """An encoder under a head, and a loss between two views of a sentence."""
 
-    least = 2  # one sentence has no batch statistics
+    least = 2  # batch statistics need two
 
-    def __init__(self, encoder: Any, head: nn.Module, pad_id: int, loss: PairLoss, pooling: str) -> None:
+    def __init__(
+        self, encoder: Any, head: nn.Module, pad_id: int, *, loss: PairLoss, pooling: str = "avg"
+    ) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
         self.pad_id, self.loss, self.pooling = pad_id, loss, pooling
 
     def tokens(self, *views: Sequence[list[int]]) -> TokenBatch:
-        """Rows of both views, one after the other."""
+        """Build the rows of both views, one after the other."""
         return token_batch([row for view in views for row in view], self.pad_id, self.encoder)
 
     def vectors(self, model: Any, tokens: TokenBatch) -> tuple[Tensor, ...]:
-        """Vectors of the two views, (B, H) each; all rows go through one call."""
+        """Compute the vectors of the two views in one call, (B, H) each."""
         return batch_states(model, tokens, self.pooling).chunk(2)
 
 
@@ -61,17 +64,17 @@ class Bootstrap(_ViewPair):
     """The step of a method with a target network: L = d(q(e1), t2) + d(q(e2), t1).
 
     e and t are a view's vectors under the online encoder and under the target, its moving average (Grill et
-    al. 2020, BYOL). q gets each view apart. The target has no gradient, keeps its dropout, and moves after
-    the optimiser's step, that is at the start of the next one.
+    al. 2020, BYOL). q gets each view separately. The target is constant, keeps its dropout, and moves at the
+    start of the next step.
 
     Args:
         encoder: The online transformer; the target starts with its weights.
-        head: q, see :func:`predictor`.
+        head: q, see :func:`build_predictor`.
         pad_id: Padding id.
         loss: d, from two (B, H) to a scalar; its second argument is constant.
         decay: m of the moving average, 0 to 1.
         partners: Token row of each sentence's other view; None: the sentence itself, with other dropout.
-        pooling: What a sentence's vector is, "avg" or "cls".
+        pooling: "avg" or "cls".
         target_head: The target's vectors pass q too; they stay constant.
     """
 
@@ -87,14 +90,14 @@ class Bootstrap(_ViewPair):
         pooling: str = "avg",
         target_head: bool = False,
     ) -> None:
-        super().__init__(encoder, head, pad_id, loss, pooling)
+        super().__init__(encoder, head, pad_id, loss=loss, pooling=pooling)
         self.partners, self.target_head = partners, target_head
         self.target = MomentumCopy(encoder, decay)
         self.target.model.train()
         self.started = False
 
     def prepare(self, batch: Batch) -> tuple[TokenBatch, bool]:
-        """Both views of (sentence number, token row) pairs; and whether the target moves first."""
+        """Build both views of (sentence number, token row) pairs; and whether the target moves first."""
         first = [row for _, row in batch]
         second = first if self.partners is None else [self.partners[number] for number, _ in batch]
         tokens, moves = self.tokens(first, second), self.started
@@ -102,7 +105,7 @@ class Bootstrap(_ViewPair):
         return tokens, moves
 
     def compute(self, prepared: tuple[TokenBatch, bool]) -> Tensor:
-        """The loss in both directions."""
+        """Compute the loss in both directions."""
         tokens, moves = prepared
         if moves:
             self.target.update(self.encoder)
@@ -115,25 +118,12 @@ class Bootstrap(_ViewPair):
 
 
 class Projections(_ViewPair):
-    """Two dropout views of one encoder under one head, both with gradient: L = d(q(e1), q(e2)), no target.
-
-    Args:
-        encoder: The transformer.
-        head: q.
-        pad_id: Padding id.
-        loss: d.
-        pooling: As for :class:`Bootstrap`.
-    """
-
-    def __init__(
-        self, encoder: Any, head: nn.Module, pad_id: int, *, loss: PairLoss, pooling: str = "avg"
-    ) -> None:
-        super().__init__(encoder, head, pad_id, loss, pooling)
+    """Two dropout views of one encoder under one head, both with gradient: L = d(q(e1), q(e2)), no target."""
 
     def prepare(self, batch: Sequence[list[int]]) -> TokenBatch:
-        """Both views of token rows."""
+        """Build both views of token rows."""
         return self.tokens(batch, batch)
 
     def compute(self, prepared: TokenBatch) -> Tensor:
-        """The loss between the views."""
+        """Compute the loss between the views."""
         return self.loss(*map(self.head, self.vectors(self.encoder, prepared)))

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and child processes, which get them too and exit without printing anything."""
+"""Ctrl-C and SIGTERM in child processes, which exit silently."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from types import FrameType
 INTERRUPTED = 130
 _ENDING = {signal.SIGINT, signal.SIGTERM}
 _MASKS = hasattr(signal, "pthread_sigmask")  # not on Windows
-_FOLLOWS = 1.0  # seconds in which a scheduler's SIGTERM has reached all processes of a job
+_FOLLOWS = 1.0  # seconds for a scheduler's SIGTERM to reach all processes of a job
 
 
 @contextmanager
 def hold_interrupts() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait: a process that starts here holds them too, until it can exit quietly.
+    """Delay Ctrl-C and SIGTERM, also in processes that start here, until they can exit quietly.
 
-    One that another thread takes, as a library's that computes, waits as well: its handler runs in this one.
+    A signal that another thread receives waits as well: its handler runs in this one.
     """
     with ExitStack() as ends:
         if _MASKS:
-            resource_tracker.ensure_running()  # which starting it would end the wait
+            resource_tracker.ensure_running()  # starting it later would end the wait
             before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
             ends.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
             signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
@@ -53,10 +53,7 @@ def _restore_handler(
 
 
 def exit_on_interrupt() -> None:
-    """In a process that was started so: leave at Ctrl-C, and with the process that started this one.
-
-    SIGTERM ends it as it ends any process.
-    """
+    """Make a child process exit at Ctrl-C, at SIGTERM, and with its parent."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a background job ignores it
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
@@ -68,14 +65,10 @@ def exit_on_interrupt() -> None:
 
 
 def wait_for_sigterm() -> None:
-    """Wait a moment for the SIGTERM that may have ended a child process to reach this one as well.
-
-    A scheduler sends it to all processes of a job, one after the other; else we would call it a failure.
-    """
+    """Wait for a scheduler's SIGTERM, which ended a child process first, to reach this one as well."""
     time.sleep(_FOLLOWS)  # which the signal ends
 
 
 def _exit_with_parent(parent: BaseProcess) -> None:
-    """A killed parent leaves no process behind."""
     parent.join()
     os._exit(1)

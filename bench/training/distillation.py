@@ -26,39 +26,30 @@ from bench.training.two_phase_step import Objective
 
 
 def train_student(context: StageContext) -> dict[str, Any]:
-    """The stage: its teacher is the member ``teacher``, encoding in evaluation mode without gradient.
+    """Train a student on the frozen member ``teacher``: the stage.
 
     Raises:
-        BenchError: vectors of another dimension than the student's, and the loss is the mean squared error.
+        BenchError: teacher and student differ in dimension, and the loss is the mean squared error.
     """
     teacher, sentences, config = context.members["teacher"], context.sentences, context.config
     student = load_backbone(context.model)
-    if config.get("student_loss") == "contrastive":
-        return train_towers(
-            context,
-            [student],
-            lambda model, pad_id: ContrastiveDistillation(model, pad_id, teacher, sentences, config),
-            numbered=True,
-        )
-    width = state_size(student[0])
-    if teacher.dim != width:
-        raise BenchError(
-            f"the teacher's vectors have {teacher.dim} dimensions, the student's {width}",
-            hint="distill a method of the same width, or set student_loss=contrastive",
-        )
-    return train_towers(
-        context,
-        [student],
-        lambda model, pad_id: Distillation(model, pad_id, teacher, sentences),
-        numbered=True,
-    )
+    contrastive, width = config.get("student_loss") == "contrastive", state_size(student[0])
+    if not contrastive and teacher.dim != width:
+        what = f"the teacher's vectors have {teacher.dim} dimensions, the student's {width}"
+        raise BenchError(what, hint="distill a method of the same width, or set student_loss=contrastive")
+
+    def make_objective(model: Any, pad_id: int) -> Distillation:
+        if contrastive:
+            return ContrastiveDistillation(model, pad_id, teacher, sentences, config)
+        return Distillation(model, pad_id, teacher, sentences)
+
+    return train_towers(context, [student], make_objective, numbered=True)
 
 
 class Distillation(Objective):
     """Mean squared error, over all elements, between the student's [CLS] and the teacher's vector.
 
-    L = mean_{i,k} (s_ik - t_ik)^2 (TNCSE-D; the script isn't released). Gradient reaches the student
-    alone; 0 where it equals the teacher.
+    L = mean_{i,k} (s_ik - t_ik)^2 (TNCSE-D, unreleased). Gradient reaches only the student.
 
     Args:
         student: The transformer that learns.
@@ -73,35 +64,35 @@ class Distillation(Objective):
         self._teacher = Teacher(teacher, sentences, kept_bytes=0)
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[TokenBatch, TeacherQuery]:
-        """The rows for the student, and what the teacher is asked."""
+        """Build the student's rows and the query to the teacher."""
         tokens = token_batch([row for _, row in batch], self.pad_id, self.student)
         return tokens, self._teacher.prepare([number for number, _ in batch], self.device)
 
     def compute(self, prepared: tuple[TokenBatch, TeacherQuery]) -> Tensor:
-        """Loss of a batch of (sentence number, token row) pairs."""
+        """Compute the loss of a batch of (sentence number, token row) pairs."""
         tokens, asked = prepared
         vectors = self._teacher.vectors(asked)
         return nn.functional.mse_loss(batch_states(self.student, tokens), vectors)
 
     def why_not_finite(self) -> str | None:
-        """The teacher's vectors, where they are why."""
+        """Report infinite vectors of the teacher."""
         return self._teacher.why_not_finite()
 
 
 class ContrastiveDistillation(Distillation):
-    """DistilCSE's contrastive knowledge distillation: which of all teacher's vectors is the sentence's own.
+    """DistilCSE's contrastive knowledge distillation: identify the sentence's own vector among the teacher's.
 
     L = mean_i -log softmax_k(e^g cos(A s_i + b, t_k))_i over the batch's t_1 ... t_B and a queue of earlier
     ones (Gao et al. 2021, DistilCSE). A, b and g are trained and dropped; A and b start as torch's linear
-    layer does. Gradient reaches the student and them alone.
+    layer does. Gradient reaches only the student and them.
 
     Args:
         student: The transformer that learns.
         pad_id: Padding id.
         teacher: The frozen encoder, of any width.
         sentences: The training text, which the batches number.
-        config: student_queue, vectors kept of earlier batches, 0 for none; student_scale, g at the start;
-            queue_cut, FIRST_ROWS where the queue cuts batches.
+        config: student_queue, vectors kept of earlier batches; student_scale, g at the start; queue_cut,
+            FIRST_ROWS where the queue cuts batches.
     """
 
     def __init__(
@@ -120,14 +111,13 @@ class ContrastiveDistillation(Distillation):
         self.queue = VectorQueue(size, first_rows=first_rows) if size else None
 
     def compute(self, prepared: tuple[TokenBatch, TeacherQuery]) -> Tensor:
-        """Loss of a batch; its own vectors join the queue after it."""
+        """Compute the loss of a batch; its own vectors join the queue after it."""
         tokens, asked = prepared
         queries = self.project(batch_states(self.student, tokens))
         own = self._teacher.vectors(asked).to(queries.dtype)
         others = None if self.queue is None else self.queue.vectors
-        scores = self.log_scale.exp() * cosine_matrix(
-            queries, own if others is None else torch.cat([own, others])
-        )
+        candidates = own if others is None else torch.cat([own, others])
+        scores = self.log_scale.exp() * cosine_matrix(queries, candidates)
         if self.queue is not None:
             self.queue.push(own)
         return functional.cross_entropy(scores, torch.arange(len(own), device=scores.device))

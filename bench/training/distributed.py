@@ -2,13 +2,12 @@
 
 Let L(E, theta) be the loss of a batch's vectors E = (e_0, ..., e_{N-1}), e_r the share that process r
 encodes, and of parameters theta that also reach it otherwise (a head, a second network). Its gradient is
-sum_r (dL/de_r)(de_r/dtheta) + dL/dtheta. On process r :func:`spread` passes N dL/de_r back into its own share
-alone, and what comes after it is the same everywhere, so r finds g_r = N (dL/de_r)(de_r/dtheta) + dL/dtheta.
-The mean of the g_r, which :func:`share_gradients` takes, is the gradient of one process at the same batch:
-the second part counts once, whichever parameters it reaches.
+sum_r (dL/de_r)(de_r/dtheta) + dL/dtheta. On process r :func:`gather_shares` passes N dL/de_r to its own
+share, and all later steps are the same everywhere, so r finds g_r = N (dL/de_r)(de_r/dtheta) + dL/dtheta.
+:func:`average_gradients` takes the mean of the g_r, which is the gradient of one process at the same batch.
 
-Draws before and after the vectors come from the streams that all processes share; the dropout of a share has
-a stream of its own (equal ones would give both views of a sentence one mask).
+Draws before and after the vectors come from streams that all processes share. The dropout of a share has its
+own stream: equal ones would give both views of a sentence one mask.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from bench.training.randomness import own_random_state
 
 Item = TypeVar("Item", bound=Sized)
 _PATIENCE = timedelta(minutes=30)
-"""How long a process waits for the others: a dev evaluation or a teacher's first batch may lie between."""
+"""A process waits this long for the others: a dev evaluation or a teacher's first batch takes time."""
 
 
 @dataclass
@@ -39,9 +38,9 @@ class Ranks:
 
     Args:
         rank: Its number, from 0.
-        size: How many they are.
+        size: Number of processes.
         device: "cpu" or "cuda".
-        draws: States of the generators that its own share's dropout draws from.
+        draws: States of the generators of its own share's dropout.
     """
 
     rank: int
@@ -51,7 +50,7 @@ class Ranks:
 
     @property
     def where(self) -> str:
-        """Where tensors for the others must lie."""
+        """Device of tensors for the other processes."""
         return f"cuda:{torch.cuda.current_device()}" if self.device.startswith("cuda") else "cpu"
 
 
@@ -59,23 +58,23 @@ _ranks: list[Ranks] = []  # none, or this process's
 
 
 def count_processes() -> int:
-    """Processes that train together, 1 for a process of its own."""
+    """Count the processes that train together."""
     return _ranks[0].size if _ranks else 1
 
 
 def is_first_process() -> bool:
-    """True for the process that evaluates and writes; a process of its own is one."""
+    """Test for the process that evaluates and writes."""
     return not _ranks or _ranks[0].rank == 0
 
 
 @contextmanager
 def join_process_group(rank: int, size: int, meeting: Path, device: str) -> Iterator[None]:
-    """Be process ``rank`` of ``count_processes`` within the block; NCCL on CUDA devices, one each, else gloo.
+    """Be process ``rank`` of ``size`` within the block; NCCL on CUDA devices, one each, otherwise gloo.
 
     Args:
         rank: From 0; on CUDA the number of the device too.
-        size: All of them.
-        meeting: A file that isn't there yet, on a disk that they share.
+        size: Number of processes.
+        meeting: A new file on a disk that they share.
         device: "cpu" or "cuda".
     """
     cuda = device.startswith("cuda")
@@ -93,13 +92,13 @@ def join_process_group(rank: int, size: int, meeting: Path, device: str) -> Iter
     try:
         seed_draws(0, "dropout")
         yield
-        dist.destroy_process_group()  # after a failure it could wait for the others for ever
+        dist.destroy_process_group()  # after a failure it could wait for ever
     finally:
         _ranks.clear()
 
 
 def seed_draws(seed: int, stream: str) -> None:
-    """Give this process's share a dropout stream of its own, from the run's seed and a stream's name."""
+    """Seed this process's own dropout stream from the run's seed and a stream's name."""
     for ranks in _ranks:
         with own_random_state(seed, f"{stream}/rank-{ranks.rank}", ranks.device):
             ranks.draws = _get_random_states(ranks.device)
@@ -107,11 +106,11 @@ def seed_draws(seed: int, stream: str) -> None:
 
 @dataclass(frozen=True)
 class RowDeal:
-    """How rows are dealt out: what this process encodes, and where the vectors of all end up.
+    """This process's share of rows, and the places of all rows' vectors.
 
     Args:
         own: Numbers of the rows of this process's share.
-        place: Row i is row ``place[i]`` of the shares of all processes put one after the other.
+        place: Row i is row ``place[i]`` of the concatenated shares of all processes.
     """
 
     own: tuple[int, ...]
@@ -119,10 +118,9 @@ class RowDeal:
 
 
 def deal_rows(lengths: Sequence[int]) -> RowDeal:
-    """Deal out rows in the order of their lengths, so that shares cost alike; alone, all of them.
+    """Deal out rows in the order of their lengths, so that shares cost alike; a single process gets all.
 
-    Where their number is not a multiple of the processes', the longest is encoded once more than needed and
-    left out.
+    Where the processes' number doesn't divide theirs, the longest row fills up and its copies are dropped.
     """
     if not _ranks:
         everything = tuple(range(len(lengths)))
@@ -140,7 +138,7 @@ def deal_rows(lengths: Sequence[int]) -> RowDeal:
 
 @contextmanager
 def use_own_draws() -> Iterator[None]:
-    """Where a share is encoded: torch's global generators draw from this process's own stream."""
+    """Let torch's global generators draw from this process's own stream while it encodes its share."""
     if not _ranks:
         yield
         return
@@ -155,7 +153,7 @@ def use_own_draws() -> Iterator[None]:
 
 
 def gather_shares(own: Tensor) -> Tensor:
-    """The shares of all processes put one after the other, with gradient through the own one."""
+    """Concatenate the shares of all processes, with gradient through the own one."""
     if not _ranks:
         return own
     gather: Callable[[Tensor, Ranks], Tensor] = _Gather.apply
@@ -163,27 +161,25 @@ def gather_shares(own: Tensor) -> Tensor:
 
 
 def encode_shares(rows: Sequence[Item], encode: Callable[[Sequence[Item]], Tensor]) -> Tensor:
-    """Encode rows, each process its share, and return the vectors of all, with gradient through its own.
+    """Encode rows, each process its share, and return all vectors, (B, H), with gradient through its own.
+
+    Several processes give the values of one up to rounding where ``encode`` draws nothing.
 
     Args:
-        rows: B rows, the same on every process; see :func:`deal`.
+        rows: B rows, the same on every process; see :func:`deal_rows`.
         encode: From rows to a vector each, (b, H); it may draw from torch's global generators.
-
-    Returns:
-        (B, H), row i for ``rows[i]``: alone what ``encode`` says of all, together the same values up to
-        rounding where it draws nothing.
     """
     if not _ranks:
         return encode(rows)
     share = deal_rows([len(row) for row in rows])
     with use_own_draws():
         own = encode([rows[i] for i in share.own])
-    together = gather_shares(own)
-    return together[torch.tensor(share.place, device=together.device)]
+    vectors = gather_shares(own)
+    return vectors[torch.tensor(share.place, device=vectors.device)]
 
 
 def encode_array_shares(items: Sequence[Item], encode: Callable[[Sequence[Item]], FloatArray]) -> FloatArray:
-    """:func:`spread` for an encoder's arrays, float32 (B, H), without gradient; alone it is ``encode``."""
+    """Apply :func:`encode_shares` to an encoder's arrays, float32 (B, H), no gradient."""
     if not _ranks:
         return encode(items)
     where = _ranks[0].where
@@ -192,16 +188,16 @@ def encode_array_shares(items: Sequence[Item], encode: Callable[[Sequence[Item]]
         return torch.from_numpy(np.ascontiguousarray(encode(share))).to(where)
 
     with torch.no_grad():
-        found: FloatArray = encode_shares(items, tensors).cpu().numpy()
-    return found
+        vectors: FloatArray = encode_shares(items, tensors).cpu().numpy()
+    return vectors
 
 
 def average_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Replace every gradient by its mean over the processes; a process of its own keeps its gradients."""
+    """Replace every gradient by its mean over the processes."""
     for ranks in _ranks:
-        found = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        for kind in dict.fromkeys(gradient.dtype for gradient in found):
-            alike = [gradient for gradient in found if gradient.dtype == kind]
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        for kind in dict.fromkeys(gradient.dtype for gradient in gradients):
+            alike = [gradient for gradient in gradients if gradient.dtype == kind]
             flat = torch.cat([gradient.flatten() for gradient in alike])
             dist.all_reduce(flat)
             flat /= ranks.size
@@ -222,20 +218,20 @@ def broadcast_from_first(compute: Callable[[], float]) -> float:
 
 
 def sum_over_processes(number: float) -> float:
-    """Sum of a number over the processes."""
+    """Sum a number over the processes."""
     if not _ranks:
         return number
-    found = torch.tensor(number, dtype=torch.float64, device=_ranks[0].where)
-    dist.all_reduce(found)
-    return float(found)
+    total = torch.tensor(number, dtype=torch.float64, device=_ranks[0].where)
+    dist.all_reduce(total)
+    return float(total)
 
 
 class _Gather(torch.autograd.Function):
-    """The shares of all processes, concatenated; backward, N times the gradient of the own share."""
+    """Concatenates the shares of all processes; backward, N times the gradient of the own share."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:
-        """(b, H) to (N b, H)."""
+        """Map (b, H) to (N b, H)."""
         ctx.ranks, ctx.rows = ranks, len(own)
         own = own.contiguous()
         parts = [torch.empty_like(own) for _ in range(ranks.size)]
@@ -245,7 +241,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """(N b, H) to (b, H)."""
+        """Map (N b, H) to (b, H)."""
         (gradient,) = gradients
         start = ctx.ranks.rank * ctx.rows
         return gradient[start : start + ctx.rows] * ctx.ranks.size, None

@@ -1,4 +1,4 @@
-"""Shuffled group whitening: each group of a batch's channels is given mean 0 and covariance 1."""
+"""Shuffled group whitening: each group of a batch's channels gets mean 0 and covariance 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from bench.nn.device import to_float64
 
 ENGINES = ("zca", "cholesky", "lowrank")
-"""How a group is made white: by the symmetric root, a triangular one, or in its largest directions alone."""
+"""Whitening by the symmetric root, a triangular one, or in the largest directions only."""
 RANK = 6
 """Directions that "lowrank" keeps, the default of torch's randomised decompositions."""
 _STEPS = 40
@@ -25,29 +25,29 @@ def group_whiten(
     through: bool = False,
     engine: str = "zca",
 ) -> Tensor:
-    """Whiten groups of channels over the batch, each group by its own ZCA (Zhuo et al. 2023, WhitenedCSE).
+    """Whiten groups of channels over the batch by ZCA each (Zhuo et al. 2023, WhitenedCSE), (B, H).
 
-    The channels are put in the given order and cut into G groups; with X (B, H / G) a group's centred rows
-    and S = X^T X / B its covariance the group becomes X (S + eps I)^(-1/2), the symmetric root; then the
-    channels go back to their places. Covariances are I up to eps for B > H / G; fewer rows leave directions
-    without variance, which stay 0. One row gives 0.
+    The channels are reordered and split into G groups; with X (B, H / G) a group's centred rows and
+    S = X^T X / B its covariance the group becomes X (S + eps I)^(-1/2), the symmetric root; then the channels
+    go
+    back to their places. Covariances are I up to eps for B > H / G; fewer rows leave directions with variance
+    0,
+    which stay 0. One row gives 0.
 
     Args:
         features: (B, H).
         order: Permutation of the H channels, (H,).
         groups: G, a divisor of H; 1 whitens all channels together.
         eps: Added to the eigenvalues, above 0.
-        through: Gradient also flows through the whitening matrices (exact, at equal eigenvalues too); else
-            they are constant and the centred features alone carry it.
+        through: Gradient also flows through the whitening matrices (exact, at equal eigenvalues too);
+            otherwise
+            only through the centred features.
         engine: "zca"; "cholesky" takes X L^(-T) instead, L L^T = S + eps I with L lower triangular; "lowrank"
-            X U (l + eps)^(-1/2) U^T with the :data:`RANK` largest eigenvalues l alone.
-
-    Returns:
-        (B, H).
+            X U (l + eps)^(-1/2) U^T with only the :data:`RANK` largest eigenvalues l.
 
     Raises:
-        ValueError: shapes that don't fit, a number of groups that doesn't divide H, an eps not above 0, an
-            unknown engine, or a gradient through "lowrank", which jumps where eigenvalues change places.
+        ValueError: unmatched shapes, groups that don't divide H, an eps of 0 or less, an unknown engine, or a
+            gradient through "lowrank", which jumps where eigenvalues change places.
     """
     return whiten_views([features], order.unsqueeze(0), groups, eps=eps, through=through, engine=engine)[0]
 
@@ -61,15 +61,11 @@ def whiten_views(
     through: bool = False,
     engine: str = "zca",
 ) -> list[Tensor]:
-    """:func:`group_whiten` of several views, each in an order of its own: one decomposition for all.
+    """Apply :func:`group_whiten` to several views, (B, H) each, with one decomposition for all.
 
-    Args:
-        views: (B, H) each.
-        orders: A permutation of the channels for each of them, (V, H).
-        groups: See :func:`group_whiten`, for errors too.
-        eps: Likewise.
-        through: Likewise.
-        engine: Likewise.
+    ``orders`` holds a permutation of the channels for each view, (V, H); other arguments and errors are those
+    of
+    :func:`group_whiten`.
     """
     if engine not in ENGINES or (through and engine == "lowrank"):
         raise ValueError(f"engine {engine!r}, gradient through it: {through}")
@@ -79,31 +75,27 @@ def whiten_views(
     covariance = torch.cat([_compute_covariance(part, exact=engine == "cholesky") for part in centred])
     root = _compute_root(covariance if through else covariance.detach(), eps, engine).to(centred[0])
     white = [part @ matrix for part, matrix in zip(centred, root.chunk(len(views)), strict=True)]
-    back = orders.argsort(dim=1)
-    return [
-        part.transpose(0, 1).reshape(features.shape)[:, place]
-        for part, features, place in zip(white, views, back, strict=True)
-    ]
+    inverse = zip(white, views, orders.argsort(dim=1), strict=True)
+    return [part.transpose(0, 1).reshape(view.shape)[:, order] for part, view, order in inverse]
 
 
 def _center_groups(features: Tensor, order: Tensor, groups: int) -> Tensor:
-    """The centred groups of channels, (G, B, H / G)."""
+    """Return the centred groups of channels, (G, B, H / G)."""
     batch, size = features.shape
     shuffled = features[:, order].view(batch, groups, size // groups).transpose(0, 1)
     return shuffled - shuffled.mean(1, keepdim=True)
 
 
 def _compute_covariance(centred: Tensor, *, exact: bool) -> Tensor:
-    """S of each group; on a GPU or ``exact`` in float64, where rounding leaves no eigenvalue below -eps."""
+    """Return S of each group; on a GPU or ``exact`` in float64, so that no eigenvalue is below -eps."""
     rows = to_float64(centred) if exact or not centred.is_cpu else centred
     return rows.transpose(1, 2) @ rows / rows.shape[1]
 
 
 def _check_arguments(features: Tensor, order: Tensor, groups: int, eps: float) -> None:
     if features.ndim != 2 or order.shape != features.shape[1:]:
-        raise ValueError(
-            f"features {tuple(features.shape)} and order {tuple(order.shape)} must be (B, H), (H,)"
-        )
+        shapes = f"features {tuple(features.shape)} and order {tuple(order.shape)}"
+        raise ValueError(f"{shapes} must be (B, H), (H,)")
     if groups < 1 or features.shape[1] % groups:
         raise ValueError(f"{groups} groups don't divide {features.shape[1]} channels")
     if eps <= 0:
@@ -111,7 +103,7 @@ def _check_arguments(features: Tensor, order: Tensor, groups: int, eps: float) -
 
 
 def _compute_root(covariance: Tensor, eps: float, engine: str) -> Tensor:
-    """W of each group, (G, n, n): W^T (S + eps I) W = I, of "lowrank" in the directions that it keeps."""
+    """Return W of each group, (G, n, n): W^T (S + eps I) W = I, for "lowrank" in its directions."""
     if engine == "cholesky":
         eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
         lower = torch.linalg.cholesky_ex(covariance + eps * eye).L  # in float64 eps keeps it from failing
@@ -130,9 +122,9 @@ def inverse_root(covariance: Tensor, eps: float) -> Tensor:
 
     With S = U diag(l) U^T and a = l + eps a change dS changes the result by U (K * U^T dS U) U^T,
     K_ij = -1 / (sqrt(a_i a_j) (sqrt(a_i) + sqrt(a_j))) (Daleckii and Krein 1965): the divided differences of
-    a^(-1/2), in a form that equal eigenvalues leave finite where eigenvectors have no gradient.
+    a^(-1/2), finite at equal eigenvalues, where eigenvectors lack a gradient.
 
-    On CUDA it is :func:`inverse_root_by_products`: there the host waits for a decomposition, to check it.
+    CUDA uses :func:`inverse_root_by_products`: the host would wait to check a decomposition.
     """
     if covariance.is_cuda:
         return inverse_root_by_products(covariance, eps)
@@ -147,12 +139,12 @@ def inverse_root(covariance: Tensor, eps: float) -> Tensor:
 
 
 def inverse_root_by_products(covariance: Tensor, eps: float) -> Tensor:
-    """:func:`inverse_root` by matrix products alone, in float64; gradient through all of them.
+    """Compute :func:`inverse_root` by matrix products only, in float64; gradient through all of them.
 
     The coupled iteration of Newton and Schulz (Higham 2008, Functions of Matrices, chapter 6) with A =
     (S + eps I) / s, s the Frobenius norm: Y_0 = A, Z_0 = I, T = (3 I - Z Y) / 2, Y <- Y T, Z <- T Z; Z tends
-    to A^(-1/2). Eigenvalues far below 1 grow by 9/4 a step, which is enough for those above 1e-12. One below
-    0, as rounding may leave a covariance in float32, has no root: give S in float64.
+    to A^(-1/2). Eigenvalues far below 1 grow by 9/4 a step, which is enough for those above 1e-12. A negative
+    one, from rounding a covariance in float32, has no root: give S in float64.
     """
     eye = torch.eye(covariance.shape[-1], dtype=torch.float64, device=covariance.device)
     identity = eye.expand(covariance.shape)

@@ -1,4 +1,4 @@
-"""Heads with layers of their own, which methods put on a transformer in training."""
+"""Training-only heads with their own layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ContrastHead(nn.Module):
     Args:
         size: H.
         features: F, size of its vectors.
-        rate_scale: Multiple of the learning rate that its weights have, see
+        rate_scale: Its weights' multiple of the learning rate, see
             :func:`bench.training.loop.parameter_groups`.
     """
 
@@ -29,23 +29,16 @@ class ContrastHead(nn.Module):
             nn.init.normal_(linear.weight, std=0.02)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """(B, H) to unit vectors (B, F)."""
+        """Map (B, H) to unit vectors (B, F)."""
         hidden = functional.relu(self.inner(vectors))
-        found: Tensor = functional.normalize(self.outer(hidden), dim=1, eps=1e-8)
-        return found
+        unit: Tensor = functional.normalize(self.outer(hidden), dim=1, eps=1e-8)
+        return unit
 
     @torch.no_grad()
     def pulled_back(self, vectors: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient with respect to ``vectors`` of what has ``gradient`` with respect to g of them.
+        """Return the gradient by ``vectors``, (B, H), of a function with ``gradient`` (B, F) by their g.
 
-        Written out: a step's second half is one graph, which a gradient within it would break.
-
-        Args:
-            vectors: e, (B, H).
-            gradient: (B, F).
-
-        Returns:
-            (B, H).
+        Written out: an autograd call would break the one graph of a step's second half.
         """
         hidden = functional.relu(self.inner(vectors))
         out = self.outer(hidden)
@@ -53,16 +46,12 @@ class ContrastHead(nn.Module):
         normed = out / length
         along = (gradient * normed).sum(1, keepdim=True)
         inward = (gradient - along * normed) / length @ self.outer.weight
-        found: Tensor = (inward * (hidden > 0)) @ self.inner.weight
-        return found
+        result: Tensor = (inward * (hidden > 0)) @ self.inner.weight
+        return result
 
 
 class TiedHead(nn.Module):
-    """A masked language model's head without its last weights, which are the encoder's word embeddings.
-
-    Args:
-        head: Of a BertForMaskedLM or a RobertaForMaskedLM; its layers become this module's.
-    """
+    """BERT's or RoBERTa's masked-LM head up to the encoder's word embeddings; it takes over the layers."""
 
     def __init__(self, head: Any) -> None:
         super().__init__()
@@ -74,6 +63,6 @@ class TiedHead(nn.Module):
             self.bias = nn.Parameter(head.decoder.bias.detach())
 
     def forward(self, states: Tensor, words: Tensor) -> Tensor:
-        """States (K, H) and word embeddings (V, H), which may be bfloat16, to logits (K, V)."""
-        found = functional.linear(self.transform(states).to(words.dtype), words)
-        return to_float32(found) + self.bias
+        """Map states (K, H) and word embeddings (V, H), which may be bfloat16, to logits (K, V)."""
+        logits = functional.linear(self.transform(states).to(words.dtype), words)
+        return to_float32(logits) + self.bias

@@ -27,20 +27,20 @@ DevScore = Callable[[], float]
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How long and how fast.
+    """Length, rates and batches of a training.
 
     Args:
         lr: Peak learning rate.
         batch_size: Sentences a step; the last batch of an epoch may be shorter.
-        steps: Optimiser steps; the corpus is permuted anew whenever it is used up.
-        eval_every: Steps between dev evaluations; a run shorter than that selects nothing.
+        steps: Optimiser steps; every epoch permutes the corpus.
+        eval_every: Steps between dev evaluations; a shorter run selects its last step.
         weight_decay: AdamW's.
-        decay_all: Weight decay applies to all parameters; else not to biases and LayerNorms.
+        decay_all: Decay all parameters; otherwise spare biases and LayerNorms.
         clip: Largest global gradient norm, 0 for none.
         schedule: "linear" (to 0 over all steps) or "constant".
-        warmup: Share of the steps over which the rate rises from 0 before it follows the schedule, 0 to 1.
+        warmup: Share of the steps over which the rate rises from 0, 0 to 1.
         drop_last: Leave out an epoch's last batch where it is short.
-        adam_eps: What transformers' AdamW adds to the root of the second moment before its bias is corrected:
+        adam_eps: transformers' AdamW adds it to the root of the second moment before its bias is corrected:
             relative to the corrected root eps / sqrt(1 - 0.999^t). None: torch's 1e-8, added to that.
 
     Raises:
@@ -67,19 +67,20 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a run leaves.
+    """Result of a training.
 
     Args:
         curve: (step, dev score) of every evaluation.
         losses: Loss of every step.
-        best_step: Step of the strictly best dev score, the earliest of equals; the last if there was none.
+        best_step: Step of the strictly best dev score, the earliest of equals; the last by default.
         best: Weights of the evaluated encoder at that step.
         last: Its weights after the last step.
         sentences: Sentences seen, each view of a sentence counted once.
-        step_seconds: Wall clock of a step, a mean without the first one where there are more.
-        dev_seconds: Wall clock of a dev evaluation, a mean; 0 where there was none.
-        evaluations: What each dev evaluation found: step, loss and rate of that step, its gradient's norm
-            before clipping (None without clipping), and the score as "dev".
+        step_seconds: Mean wall clock of a step, the first excepted.
+        dev_seconds: Mean wall clock of a dev evaluation; 0 for none.
+        evaluations: Of each dev evaluation: step, loss and rate of that step, its gradient's norm before
+            clipping
+            (None without clipping), and the score as "dev".
     """
 
     curve: tuple[tuple[int, float], ...]
@@ -96,11 +97,11 @@ class TrainResult:
 def order_batches(
     count: int, batch_size: int, seed: int, corpus: str, *, drop_last: bool = False
 ) -> Iterator[list[int]]:
-    """Yield batches of sentence indices without end: a new permutation each epoch, its last batch short.
+    """Yield batches of sentence indices endlessly, in a new permutation each epoch.
 
-    With ``drop_last`` a short one is dropped.
-
-    The order depends on (seed, corpus fingerprint, batch size) alone: all methods of a seed see the same.
+    The last batch of an epoch may be short. The order depends only on seed, corpus fingerprint and batch
+    size: all
+    methods of a seed see the same.
     """
     order = generator(seed, f"order/{corpus}/{batch_size}")
     while True:
@@ -126,42 +127,41 @@ def train(
     Processes that train together (:mod:`bench.training.distributed`) all call it, and see the same batches.
 
     Args:
-        objective: What is trained, or a module that maps a list of token rows to a scalar loss. The host's
-            half of an objective runs a step ahead on CUDA.
-        encoder: The part of it that is evaluated and kept.
-        rows: What ``objective`` gets of every corpus sentence.
+        objective: The objective, or a module that maps a list of token rows to a scalar loss. On CUDA an
+            objective's host half runs a step ahead.
+        encoder: Its part that is evaluated and kept.
+        rows: Input of ``objective`` for every corpus sentence.
         settings: Length, rates, schedule.
-        seed: The run's seed (for the order; dropout is seeded by the caller).
+        seed: The run's seed for the order; the caller seeds dropout.
         corpus: Fingerprint of the corpus.
         dev_score: Evaluates ``encoder`` on the dev set; larger is better.
         progress: Called with the sentences of each finished step.
-        report: Called with the news of each step, and of each dev evaluation.
+        report: Called with the facts of each step, and of each dev evaluation.
 
     Raises:
-        BenchError: empty corpus, or a loss that is not finite (naming the step).
+        BenchError: empty corpus, or an infinite or NaN loss (naming the step).
         InputError: less than a batch.
     """
-    _check_text_size(len(rows), settings)
+    if not len(rows):
+        raise BenchError("the training text has no sentence")
+    if len(rows) < settings.batch_size:
+        what = f"{len(rows)} sentences don't fill a batch of {settings.batch_size}"
+        raise InputError(what, expected="a longer training text, or a smaller batch_size")
     keep_freed_memory()
     order = order_batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
     history, halves = _History(encoder, settings, report), as_objective(objective)
-    module = halves.module
-    steps = prepare_steps(
-        halves,
-        lambda: [rows[index] for index in next(order)],
-        settings.steps,
-        ahead=halves.device.type == "cuda",
-    )
-    stepping = _Stepper(halves, encoder, settings, plain=halves is not objective)
+    module, ahead = halves.module, halves.device.type == "cuda"
+    steps = prepare_steps(halves, lambda: [rows[i] for i in next(order)], settings.steps, ahead=ahead)
+    stepper = _Stepper(halves, encoder, settings, plain=halves is not objective)
     module.train()
     with closing(steps):  # its thread ends with a training that fails
         for step in range(1, settings.steps + 1):
             begin = time.perf_counter()
             sentences, prepared = next(steps)
-            reading = stepping.take(step, prepared)
+            reading = stepper.take(step, prepared)
             history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
             if step % settings.eval_every == 0:
-                norm = stepping.gradient_norm()
+                norm = stepper.gradient_norm()
                 history.evaluated(step, _evaluate_dev(module, dev_score), norm, begin)
             if progress:
                 progress(sentences)
@@ -177,25 +177,8 @@ def _evaluate_dev(module: nn.Module, dev_score: DevScore) -> float:
     return score
 
 
-def _check_text_size(sentences: int, settings: TrainSettings) -> None:
-    if not sentences:
-        raise BenchError("the training text has no sentence")
-    if sentences < settings.batch_size:
-        raise InputError(
-            f"{sentences} sentences don't fill a batch of {settings.batch_size}",
-            expected="a longer training text, or a smaller batch_size",
-        )
-
-
 class _Stepper:
-    """The steps of a training: loss, gradient, clipping, AdamW.
-
-    Args:
-        objective: What is trained.
-        encoder: Its towers.
-        settings: Rates, clipping.
-        plain: Its second half is all of a module's step.
-    """
+    """Takes the steps of a training: loss, gradient, clipping, AdamW."""
 
     def __init__(
         self, objective: Objective, encoder: nn.Module, settings: TrainSettings, *, plain: bool
@@ -208,7 +191,7 @@ class _Stepper:
         self._norm: Tensor | None = None
 
     def take(self, step: int, prepared: Any) -> _Reading:
-        """Take a step on what was prepared for it; its loss."""
+        """Take a step on its prepared batch; return its loss."""
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate(self._settings, step) * group.get("rate_scale", 1.0)
             if self._settings.adam_eps is not None:
@@ -225,18 +208,12 @@ class _Stepper:
         return reading
 
     def gradient_norm(self) -> _Reading | None:
-        """The gradient's norm of the last step, before clipping; None where nothing is clipped."""
+        """Return the last step's gradient norm before clipping; None without clipping."""
         return None if self._norm is None else _Reading(self._norm)
 
 
 class _History:
-    """What a training run records, and the weights of its best step.
-
-    Args:
-        encoder: The part that is evaluated and kept.
-        settings: Steps and rates.
-        report: See :func:`train`.
-    """
+    """Records a training run, and the weights of its best step."""
 
     def __init__(self, encoder: nn.Module, settings: TrainSettings, report: Report | None) -> None:
         self.encoder, self._settings = encoder, settings
@@ -252,7 +229,7 @@ class _History:
     def trained(
         self, step: int, sentences: int, loss: float, begin: float, why: Callable[[], str | None]
     ) -> None:
-        """Record a step; raises BenchError for a loss that is not finite, with ``why`` where known."""
+        """Record a step; raises BenchError for an infinite or NaN loss, with ``why`` where known."""
         if not math.isfinite(loss):
             if reason := why():
                 raise BenchError(reason)
@@ -266,18 +243,17 @@ class _History:
         return {"step": step, "loss": self.losses[-1], "rate": learning_rate(self._settings, step)}
 
     def evaluated(self, step: int, score: float, norm: _Reading | None, begin: float) -> None:
-        """Record a dev evaluation, and keep the weights if it is the strictly best one."""
+        """Record a dev evaluation, and keep the weights if it is the strictly best."""
         self.dev_seconds.append(time.perf_counter() - begin - self.step_seconds[-1])
-        self.evaluations.append(
-            {**self._step_facts(step), "gradient_norm": norm and norm.arrived(), "dev": score}
-        )
-        self._report(self.evaluations[-1])
+        evaluation = {**self._step_facts(step), "gradient_norm": norm and norm.arrived(), "dev": score}
+        self.evaluations.append(evaluation)
+        self._report(evaluation)
         self.curve.append((step, score))
         if score > self.best_score:
             self.best_step, self.best_score, self.best = step, score, copy_state(self.encoder)
 
     def result(self, steps: int) -> TrainResult:
-        """What the training leaves after its last step."""
+        """Return the result of the training after its last step."""
         last = copy_state(self.encoder)
         return TrainResult(
             tuple(self.curve),
@@ -293,11 +269,7 @@ class _History:
 
 
 class _Reading:
-    """The number in a scalar tensor; on CUDA its copy starts at once, and nothing queued later is waited for.
-
-    Args:
-        scalar: The tensor, without gradient.
-    """
+    """The number in a scalar tensor; CUDA starts its copy at once, ahead of later work."""
 
     def __init__(self, scalar: Tensor) -> None:
         self._scalar, self._copied = scalar, None
@@ -314,7 +286,7 @@ class _Reading:
         return float(self._scalar)
 
     def arrived(self) -> float | None:
-        """Return it without waiting, None while it is on its way."""
+        """Return it at once, None while the copy is under way."""
         arrived = self._copied is None or self._copied.query()  # type: ignore[no-untyped-call]
         return float(self._scalar) if arrived else None
 
@@ -324,27 +296,28 @@ def _mean(seconds: Sequence[float]) -> float:
 
 
 def make_optimizer(module: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """AdamW over what a module trains, torch's fused one."""
+    """Return torch's fused AdamW for a module's parameters."""
     groups = parameter_groups(module, settings)
     return torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
 
 
 def parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
-    """Return AdamW's groups: all parameters in one, or biases and LayerNorms apart, without weight decay.
+    """Return AdamW's groups: all parameters in one, or biases and LayerNorms separately, undecayed.
 
-    Parameters of a module with a ``rate_scale``, as a head may be, stand apart: it multiplies their rate.
+    Parameters of a module with a ``rate_scale``, such as a head, form their own groups: it multiplies their
+    rate.
     """
     groups = _decay_groups(module, settings)
     scaled = [(m, float(m.rate_scale)) for m in module.modules() if hasattr(m, "rate_scale")]  # type: ignore[arg-type]
     scales = {id(p): scale for part, scale in scaled for p in part.parameters()}
     if not scales:
         return groups
-    return [
-        {**group, "params": own, "rate_scale": scale}
-        for group in groups
-        for scale in dict.fromkeys((1.0, *scales.values()))
-        if (own := [p for p in group["params"] if scales.get(id(p), 1.0) == scale])
-    ]
+    scaled_groups = []
+    for group in groups:
+        for scale in dict.fromkeys((1.0, *scales.values())):
+            if members := [p for p in group["params"] if scales.get(id(p), 1.0) == scale]:
+                scaled_groups.append({**group, "params": members, "rate_scale": scale})
+    return scaled_groups
 
 
 def _decay_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
@@ -352,15 +325,16 @@ def _decay_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, 
     if settings.decay_all:
         return [{"params": [p for _, p in trained]}]
     norms = {id(p) for m in module.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
-    spared = [name.endswith("bias") or id(p) in norms for name, p in trained]
-    return [
-        {"params": [p for (_, p), free in zip(trained, spared, strict=True) if not free]},
-        {"params": [p for (_, p), free in zip(trained, spared, strict=True) if free], "weight_decay": 0.0},
-    ]
+    decayed: list[nn.Parameter] = []
+    spared: list[nn.Parameter] = []
+    for name, parameter in trained:
+        group = spared if name.endswith("bias") or id(parameter) in norms else decayed
+        group.append(parameter)
+    return [{"params": decayed}, {"params": spared, "weight_decay": 0.0}]
 
 
 def learning_rate(settings: TrainSettings, step: int) -> float:
-    """Learning rate of a step, counted from 1: linear decay reaches 0 one step after the last.
+    """Return the learning rate of a step, counted from 1: linear decay reaches 0 one step after the last.
 
     A warm-up of w steps starts at 0 and reaches the full rate at step w + 1, where the decay begins.
     """
@@ -373,5 +347,5 @@ def learning_rate(settings: TrainSettings, step: int) -> float:
 
 
 def copy_state(module: nn.Module) -> State:
-    """Weights on the CPU, detached from training."""
+    """Copy weights to the CPU, detached from training."""
     return {name: value.detach().to("cpu", copy=True) for name, value in module.state_dict().items()}

@@ -1,4 +1,4 @@
-"""How a masked language model is trained: its loss in two halves, its batches, its rates."""
+"""Training of a masked language model: its loss in two halves, its batches, its rates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POOL = 16  # batches whose sentences are sorted by length together: less paddin
 
 @dataclass(frozen=True)
 class MlmSettings:
-    """How a masked language model is trained.
+    """Settings of training a masked language model.
 
     Args:
         max_length: Tokens a line keeps, specials included.
@@ -51,27 +51,20 @@ class MlmSettings:
 
 
 class MlmObjective(Objective):
-    """Token rows to the mean cross-entropy of the masked tokens, of which every batch has one.
-
-    Args:
-        model: A BertForMaskedLM.
-        tokenizer: Its tokenizer.
-        share: Share of the tokens to predict.
-        draws: The generator that chooses them.
-    """
+    """Maps token rows to the mean cross-entropy of the masked tokens, at least one a batch."""
 
     def __init__(self, model: Any, tokenizer: Any, share: float, draws: torch.Generator) -> None:
         super().__init__()
         self.model, self.tokenizer, self.share, self.draws = model, tokenizer, share, draws
 
     def prepare(self, batch: Sequence[list[int]]) -> tuple[Chunk, MaskedText]:
-        """The rows padded to the longest, with some of their tokens masked."""
+        """Pad the rows to the longest, and mask some of their tokens."""
         chunk = pad_chunk(batch, self.tokenizer.pad_token_id, masked=self.device.type == "cuda")
         masked = mask_text(chunk.ids, self.tokenizer, self.share, self.draws, at_least_one=True)
         return chunk._replace(ids=masked.inputs), masked
 
     def compute(self, prepared: tuple[Chunk, MaskedText]) -> Tensor:
-        """The head sees the chosen tokens alone."""
+        """Compute the loss; only the chosen tokens pass the head."""
         chunk, masked = prepared
         with autocast_towers(chunk.ids.device):
             states = compute_last_states(self.model.bert, chunk)
@@ -93,18 +86,17 @@ def train_mlm(
     """Train for all steps, or until a point in time; return (step, mean loss of the last hundred) pairs.
 
     Args:
-        model: A BertForMaskedLM on its device; its mode stays as it is.
+        model: A BertForMaskedLM on its device; its mode stays.
         tokenizer: Its tokenizer.
         rows: Token rows.
         settings: Rates, batches, and the steps where no time is given.
         seed: For order and masks.
-        end: Stop at the first step that ends then, on time.monotonic's clock, whatever the settings say; the
-            rate follows the time that is gone.
+        end: Stop at the first step that ends then, on time.monotonic's clock; the rate then follows the time.
         progress: Called with the sentences of each finished step.
-        watch: Called after each step with its number and what returns the pairs so far.
+        watch: Called after each step with its number and a function that returns the pairs so far.
 
     Raises:
-        BenchError: a loss that is not finite (naming the step), or no time left.
+        BenchError: an infinite or NaN loss (naming the step), or no time left.
         InputError: less than a batch.
     """
     if len(rows) < settings.batch_size:
@@ -116,9 +108,7 @@ def train_mlm(
     optimizer = _build_optimizer(model, settings, fused=kind != "cpu")
     clock, losses = _Clock(settings, end), _LossCurve(1 if kind == "cpu" else _CURVE_EVERY)
     most = settings.steps if end is None else sys.maxsize
-    steps = prepare_steps(
-        objective, lambda: [rows[index] for index in next(order)], most, ahead=kind == "cuda"
-    )
+    steps = prepare_steps(objective, lambda: [rows[i] for i in next(order)], most, ahead=kind == "cuda")
     with closing(steps):
         for step, (sentences, prepared) in enumerate(steps, start=1):
             loss = objective.compute(prepared)
@@ -139,23 +129,13 @@ def train_mlm(
 
 
 def _build_optimizer(model: nn.Module, settings: MlmSettings, *, fused: bool) -> torch.optim.AdamW:
-    """AdamW; not fused on a CPU, where that rounds otherwise, so finished weights could not be made again."""
-    return torch.optim.AdamW(
-        model.parameters(),
-        lr=settings.lr,
-        betas=(0.9, 0.98),
-        weight_decay=settings.weight_decay,
-        fused=fused or None,
-    )
+    """Return AdamW, unfused on a CPU, where fusing rounds differently from finished weights."""
+    how: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": fused or None}
+    return torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), **how)
 
 
 class _Clock:
-    """The rate of each step, and when a training by time is over.
-
-    Args:
-        settings: Rates, and the steps of a training by steps.
-        end: See :func:`train_mlm`.
-    """
+    """Gives the rate of each step, and the end of a training by time."""
 
     def __init__(self, settings: MlmSettings, end: float | None) -> None:
         self._settings, self._end, self._begin = settings, end, time.monotonic()
@@ -163,22 +143,18 @@ class _Clock:
             raise BenchError("the time was over before the first step", hint="give more --minutes")
 
     def rate(self, step: int) -> float:
-        """Learning rate of a step, counted from 1."""
+        """Return the learning rate of a step, counted from 1."""
         if self._end is None:
             return warmup_rate(self._settings, step)
         return rate_by_time(self._settings, (time.monotonic() - self._begin) / (self._end - self._begin))
 
     def over(self) -> bool:
-        """True at the end of a training by time."""
+        """Test for the end of a training by time."""
         return self._end is not None and time.monotonic() >= self._end
 
 
 class _LossCurve:
-    """The losses of all steps, read from the device a few at a time.
-
-    Args:
-        every: Steps between readings.
-    """
+    """Collects the losses of all steps, read from the device ``every`` few steps."""
 
     def __init__(self, every: int) -> None:
         self._every = every
@@ -186,17 +162,20 @@ class _LossCurve:
         self._read: list[float] = []
 
     def add(self, loss: Tensor) -> None:
-        """Add a step's; raises BenchError for one that is not finite, at the next reading."""
+        """Add a step's loss; raises BenchError for an infinite or NaN one, at the next reading."""
         self._waiting.append(loss)
         if len(self._waiting) == self._every:
             self._fetch()
 
     def curve(self) -> list[list[float]]:
-        """Step and mean loss of the last hundred steps, at every hundredth step and the last one."""
+        """Return step and mean loss of the last hundred steps, at every hundredth step and the last."""
         self._fetch()
         ends = [*range(_CURVE_EVERY, len(self._read), _CURVE_EVERY), len(self._read)]
-        parts = [(end, self._read[max(0, end - _CURVE_EVERY) : end]) for end in ends]
-        return [[end, round(sum(recent) / len(recent), 4)] for end, recent in parts]
+        curve = []
+        for end in ends:
+            recent = self._read[max(0, end - _CURVE_EVERY) : end]
+            curve.append([end, round(sum(recent) / len(recent), 4)])
+        return curve
 
     def _fetch(self) -> None:
         values = torch.stack(self._waiting).tolist() if self._waiting else []
@@ -208,7 +187,7 @@ class _LossCurve:
 
 
 def warmup_rate(settings: MlmSettings, step: int) -> float:
-    """Learning rate of a step, counted from 1: linear warm-up, then linear decay to 0 after the last."""
+    """Return the learning rate of a step, from 1: linear warm-up, then linear decay to 0 after the last."""
     warm = max(1, round(settings.warmup * settings.steps))
     if step <= warm:
         return settings.lr * step / warm
@@ -216,14 +195,14 @@ def warmup_rate(settings: MlmSettings, step: int) -> float:
 
 
 def rate_by_time(settings: MlmSettings, gone: float) -> float:
-    """The same for a share of the time that is gone, 0 to 1."""
+    """Return the same by the elapsed share of the time, 0 to 1."""
     if gone < settings.warmup:
         return settings.lr * gone / settings.warmup
     return settings.lr * max(0.0, 1 - gone) / max(1e-9, 1 - settings.warmup)
 
 
 def length_pooled_batches(lengths: Sequence[int], batch_size: int, seed: int) -> Iterator[list[int]]:
-    """Yield batches without end: random pools, sorted by length inside, the pool's batches shuffled."""
+    """Yield batches endlessly: random pools, sorted by length inside, the pool's batches shuffled."""
     order = generator(seed, "pretrain/order")
     size = batch_size * _POOL
     while True:
@@ -235,10 +214,9 @@ def length_pooled_batches(lengths: Sequence[int], batch_size: int, seed: int) ->
 
 
 def frequency_loss(rows: Sequence[Any]) -> float:
-    """Loss of a model that knows how frequent each token is and nothing else: their entropy, in nats.
+    """Return the loss of a model that predicts token frequencies: their entropy, in nats.
 
-    Args:
-        rows: Token rows, lists or arrays, whose first and last token are special and not counted.
+    The first and last token of each row are special and not counted.
 
     >>> round(frequency_loss([[2, 7, 3], [2, 8, 3]]), 4)
     0.6931
@@ -250,7 +228,7 @@ def frequency_loss(rows: Sequence[Any]) -> float:
 
 @torch.inference_mode()
 def masked_accuracy(model: Any, tokenizer: Any, rows: Sequence[list[int]], share: float, seed: int) -> float:
-    """Share of masked tokens that a masked language model restores, 0 to 1."""
+    """Return the share of masked tokens that a masked language model restores, 0 to 1."""
     draws, device, total = generator(seed, "pretrain/unseen"), torch.device(model.device), 0
     right = torch.zeros((), dtype=torch.long, device=device)
     for start in range(0, len(rows), 32):

@@ -1,4 +1,4 @@
-"""BERT's masking of tokens: which are to be predicted, and what replaces them."""
+"""BERT's masking of tokens: choice and replacement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.nn.tokens import Chunk
 
 
 class MaskedText(NamedTuple):
-    """A masked text: what a model reads of it, and what it has to restore.
+    """A masked text and its targets.
 
     Args:
         inputs: (B, L) token ids.
@@ -27,7 +27,7 @@ class MaskedText(NamedTuple):
 def mask_text(
     ids: Tensor, tokenizer: Any, share: float, draws: torch.Generator, *, at_least_one: bool = False
 ) -> MaskedText:
-    """The same as :func:`mask_tokens` with the chosen tokens' places, which need no search on a device."""
+    """Apply :func:`mask_tokens` and locate the chosen tokens on the host."""
     inputs, chosen = mask_tokens(ids, tokenizer, share, draws, at_least_one=at_least_one)
     places = chosen.flatten().nonzero().flatten()
     return MaskedText(inputs, places, ids.flatten()[places])
@@ -38,14 +38,15 @@ def mask_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Choose tokens at random; 80% of them become the mask token, 10% a random ordinary token, 10% stay.
 
-    Each token is chosen on its own with probability ``share`` (Devlin et al. 2019, section 3.1, where it is
-    15%); padding, [CLS], [SEP], [UNK] and the mask token never are.
+    Each token is chosen with probability ``share`` (Devlin et al. 2019, section 3.1, where it is 15%);
+    padding,
+    [CLS], [SEP], [UNK] and the mask token never are.
 
     Args:
         ids: (B, L) token ids, on the CPU: this is a part of a step's host half.
         tokenizer: Names the special tokens and the vocabulary.
         share: Probability of choosing a token, 0 to 1.
-        draws: A CPU generator of the run's own; every call draws as much, whatever is chosen.
+        draws: A CPU generator of the run's own; every call draws the same number.
         at_least_one: Choose one token where chance chose none, for a loss that is a mean over them.
 
     Returns:
@@ -69,7 +70,7 @@ class MaskedRows(NamedTuple):
     """Rows with masked tokens, padded to the longest.
 
     Args:
-        chunk: What the frozen half reads, (2B, L).
+        chunk: Input of the frozen half, (2B, L).
         places: The masked tokens, as positions in the flattened (2B L), (K,).
         targets: Their ids, (K,).
     """

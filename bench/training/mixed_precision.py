@@ -1,4 +1,4 @@
-"""Training in less than float32: the transformers alone; losses, optimiser and what it steps keep float32."""
+"""Training transformers in less than float32; losses, optimiser and its weights keep float32."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def train_at_precision(precision: str) -> Iterator[None]:
     """Train at a precision within the block.
 
     Args:
-        precision: "fp32"; "bf16", autocast to bfloat16 in what :func:`lowered` encloses;
-            "bf16-weights", the towers' weights in bfloat16 (:class:`Masters`) without autocast;
-            "tf32", float32 whose products round their factors to 10 bits, on CUDA devices.
+        precision: "fp32"; "bf16", autocast to bfloat16 within :func:`autocast_towers`; "bf16-weights", the
+            towers' weights in bfloat16 (:class:`MasterWeights`); "tf32", float32 whose products round their
+            factors to 10 bits, on CUDA devices.
     """
     _asked.append(precision)
     try:
@@ -35,7 +35,7 @@ def train_at_precision(precision: str) -> Iterator[None]:
 
 
 def use_full_float32() -> AbstractContextManager[object]:
-    """Evaluate within a training: products take float32 as it is."""
+    """Evaluate within a training: products take unrounded float32."""
     return _set_matmul_precision("highest")
 
 
@@ -50,19 +50,19 @@ def _set_matmul_precision(precision: str) -> Iterator[None]:
 
 
 def autocast_towers(device: torch.device | str) -> AbstractContextManager[object]:
-    """Where a transformer is called in training; its results may be bfloat16, see :func:`widened`."""
+    """Call a transformer in training within the block; results may be bfloat16, see :func:`to_float32`."""
     if _asked[-1:] != ["bf16"]:
         return nullcontext()
     return torch.autocast(torch.device(device).type, torch.bfloat16)
 
 
 def uses_bf16_weights() -> bool:
-    """True where towers step in bfloat16 weights."""
+    """Test whether towers step in bfloat16 weights."""
     return _asked[-1:] == [LOWERED]
 
 
 def to_float32(states: Tensor) -> Tensor:
-    """What came out of :func:`lowered`, for a loss: bfloat16 as float32, others as they are."""
+    """Return bfloat16 results as float32, for a loss; others unchanged."""
     return states.float() if states.dtype == torch.bfloat16 else states
 
 
@@ -70,39 +70,33 @@ _MASTER = "_float32_master"
 
 
 class MasterWeights:
-    """The float32 weights of towers, which step in bfloat16.
+    """The float32 weights of towers that step in bfloat16.
 
-    Within :meth:`lowered` the parameters hold bfloat16 copies, so neither weights nor activations are cast;
-    outside of it they are the float32 ones, and so are their gradients. What clips, steps, evaluates or saves
-    does so outside and sees no bfloat16. AdamW's small steps add up in float32; bfloat16, which has 8 bits,
-    would lose each that is below 1/256 of its weight.
+    Within :meth:`lowered` the parameters hold bfloat16 copies, so that casts of weights and activations are
+    unnecessary. Outside they and their gradients are float32, for clipping, stepping, evaluating and saving:
+    bfloat16, which has 8 bits, would lose each of AdamW's steps below 1/256 of its weight.
 
     Poolers stay float32: losses call them, on float32 vectors.
 
     Args:
-        towers: The transformers; nothing is lowered unless this is asked for, see
-            :func:`bench.training.mixed_precision.train_at_precision`.
+        towers: The transformers; lowered only under :func:`train_at_precision` "bf16-weights".
 
     Raises:
         InputError: a tower with a pooler whose layers can't be called without it.
     """
 
     def __init__(self, towers: nn.Module) -> None:
-        spared = {
-            id(parameter)
-            for name, module in towers.named_modules()
-            if name.rpartition(".")[2] == "pooler"
-            for parameter in module.parameters()
-        }
-        for model in towers.modules() if uses_bf16_weights() else ():
-            if getattr(model, "pooler", None) is not None and isinstance(model, PreTrainedModel):
-                _check_layered(model)
-        self._weights = [
-            parameter
-            for parameter in (towers.parameters() if uses_bf16_weights() else ())
-            if parameter.dtype == torch.float32 and id(parameter) not in spared
-        ]
-        self._low = [torch.empty_like(each, dtype=torch.bfloat16) for each in self._weights]
+        self._weights: list[nn.Parameter] = []
+        if uses_bf16_weights():
+            spared: set[int] = set()
+            for name, module in towers.named_modules():
+                if name.rpartition(".")[2] == "pooler":
+                    spared.update(map(id, module.parameters()))
+                if getattr(module, "pooler", None) is not None and isinstance(module, PreTrainedModel):
+                    _check_layered(module)
+            full = [parameter for parameter in towers.parameters() if parameter.dtype == torch.float32]
+            self._weights = [parameter for parameter in full if id(parameter) not in spared]
+        self._low = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in self._weights]
 
     @contextmanager
     def lowered(self) -> Iterator[None]:
@@ -118,22 +112,22 @@ class MasterWeights:
         try:
             yield
         finally:
-            found = [parameter.grad for parameter in self._weights]
+            gradients = [parameter.grad for parameter in self._weights]
             for parameter, master in zip(self._weights, full, strict=True):
                 parameter.grad = None  # a gradient has its parameter's type
                 parameter.data = master
                 delattr(parameter, _MASTER)
-            _set_gradients(self._weights, found)
+            _set_gradients(self._weights, gradients)
 
 
 def get_master(parameter: Tensor) -> Tensor:
-    """The float32 weights of a parameter that holds bfloat16 at the moment, else the parameter."""
+    """Return the float32 weights of a parameter that holds bfloat16 now, otherwise the parameter."""
     master: Tensor = getattr(parameter, _MASTER, parameter)
     return master
 
 
 def _check_layered(model: Any) -> None:
-    """Raise InputError for a model that would call its pooler, which is float32, on bfloat16 states."""
+    """Raise InputError for a model that would call its float32 pooler on bfloat16 states."""
     if not is_layered(model):
         raise InputError(
             f"a {type(model).__name__} can't train in bfloat16 weights",
@@ -144,7 +138,7 @@ def _check_layered(model: Any) -> None:
 
 def _set_gradients(weights: list[nn.Parameter], gradients: list[Tensor | None]) -> None:
     """Give weights their gradients, in float32."""
-    pairs = [(one, low) for one, low in zip(weights, gradients, strict=True) if low is not None]
+    pairs = [(weight, low) for weight, low in zip(weights, gradients, strict=True) if low is not None]
     if not pairs:
         return
     wide = [torch.empty_like(low, dtype=torch.float32) for _, low in pairs]

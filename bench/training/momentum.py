@@ -14,8 +14,9 @@ from bench.training.mixed_precision import get_master
 class MomentumCopy:
     """A network that follows another one: phi <- m phi + (1 - m) theta (He et al. 2020, MoCo, eq. 2).
 
-    It is not a module, so a module that holds one neither trains it, nor saves it, nor switches its mode: it
-    stays in the mode that its user sets (evaluation at first), and its parameters need no gradient.
+    A plain object, so that a module that holds one neither trains nor saves it. Its mode (evaluation at
+    first) is
+    the user's; its parameters need no gradient.
 
     Args:
         source: The network to follow; its copy starts with its weights.
@@ -32,32 +33,33 @@ class MomentumCopy:
             raise InputError(f"momentum {momentum}", expected="0 to 1")
         self.momentum = momentum
         self.model = copy.deepcopy(source) if start is None else start
-        shapes = [
-            {name: parameter.shape for name, parameter in network.named_parameters()}
-            for network in (source, self.model)
-        ]
-        if shapes[0] != shapes[1]:
+        if _parameter_shapes(source) != _parameter_shapes(self.model):
             raise ValueError("the start has other parameters than the network to follow")
         self.model.requires_grad_(False).eval()
         self.model.zero_grad(set_to_none=True)
 
     @torch.no_grad()
     def update(self, source: nn.Module) -> None:
-        """Move every parameter one to one towards the source's present value; buffers stay."""
+        """Move every parameter towards the source's present value; buffers stay."""
         own, followed = dict(self.model.named_parameters()), dict(source.named_parameters())
         slow: list[Tensor] = [own[name] for name in followed]
         torch._foreach_mul_(slow, self.momentum)
-        torch._foreach_add_(slow, [get_master(each) for each in followed.values()], alpha=1 - self.momentum)
+        torch._foreach_add_(slow, [get_master(value) for value in followed.values()], alpha=1 - self.momentum)
+
+
+def _parameter_shapes(network: nn.Module) -> dict[str, torch.Size]:
+    return {name: parameter.shape for name, parameter in network.named_parameters()}
 
 
 class VectorQueue:
     """The newest vectors, first in first out.
 
     Args:
-        size: Vectors it keeps, at least 1. A first push into the empty queue is kept whole, as ESimCSE's
-            code does: only the next one cuts it.
-        first_rows: Where only a part of the oldest batch has room, keep its first rows instead of its last,
-            and cut a first push too, as DistilCSE's code does.
+        size: Vectors it keeps, at least 1. A first push is kept whole until the next one, as in ESimCSE's
+            code.
+        first_rows: Keep the first rows of a batch that is cut instead of its last, and cut a first push too,
+            as
+            DistilCSE's code does.
 
     Raises:
         ValueError: a size below 1.

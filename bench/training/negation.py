@@ -19,7 +19,7 @@ SPACY_FOLDER = "BENCH_SPACY"
 _BE = ("am", "is", "was", "are", "were")
 _MODALS = ("can", "could", "will", "would", "shall", "should", "may", "must", "might")
 _AUXILIARIES = (*_BE, *_MODALS, "do", "does", "did", "has", "have", "had")
-# case counts (Will and May are names), and so does what follows: "can't" and "did n't" are negated already
+# case counts (Will and May are names), and so does the ending: "can't" and "did n't" are negated already
 _QUOTES = "'\u2019"
 _AUXILIARY = re.compile(rf"(?<![\w{_QUOTES}-])({'|'.join(_AUXILIARIES)})(?![\w{_QUOTES}-]| n?[{_QUOTES}]t\b)")
 _NOT = re.compile(r"\bnot\b ?|(?<=\bcan)not\b")
@@ -27,7 +27,7 @@ _DO = {"VBP": "do", "VBZ": "does", "VBD": "did"}
 
 
 class ParsedToken(NamedTuple):
-    """A token as a dependency parser sees it: text, dependency, fine part of speech, lemma."""
+    """A token by a dependency parser: text, dependency, fine part of speech, lemma."""
 
     text: str
     dep: str
@@ -36,33 +36,35 @@ class ParsedToken(NamedTuple):
 
 
 def negate_by_rule(sentence: str) -> str:
-    """Negate a sentence by a closed list of words, without a parser.
+    """Negate a sentence by a closed list of words.
 
-    The first "not" goes ("cannot" becomes "can"); where there is none, "not" follows the first auxiliary,
-    modal or form of be; where there is none of these either, "Not " is put before the sentence.
+    The first "not" is deleted ("cannot" becomes "can"). Otherwise "not" follows the first auxiliary, modal or
+    form
+    of be. Otherwise "Not " precedes the sentence.
     """
     without = _NOT.sub("", sentence, count=1)
     if without != sentence:
         return without
-    found = _AUXILIARY.search(sentence)
-    return f"{sentence[: found.end()]} not{sentence[found.end() :]}" if found else f"Not {sentence}"
+    verb = _AUXILIARY.search(sentence)
+    return f"{sentence[: verb.end()]} not{sentence[verb.end() :]}" if verb else f"Not {sentence}"
 
 
 def negate_parsed(tokens: Sequence[ParsedToken]) -> str:
     """Negate a parsed sentence (SNCSE's released rules); the result's tokens are joined by blanks.
 
-    The first "not" goes. Else "not" follows the first auxiliary, if one comes before the root. Else it
-    follows a root that is a form of be or a modal, a root in present or past becomes do, does or did not with
-    its lemma, and any other sentence gets "Not" in front.
+    The first "not" is deleted. Otherwise "not" follows the first auxiliary before the root, or a root that is
+    a
+    form of be or a modal. Another root in present or past becomes do, does or did not with its lemma.
+    Otherwise
+    "Not" precedes the sentence.
     """
     words = [token.text for token in tokens]
     if "not" in words:
         words.remove("not")
         return " ".join(words)
-    heads = [i for i, token in enumerate(tokens) if token.dep in ("aux", "auxpass", "ROOT")]
-    if not heads:
+    place = next((i for i, token in enumerate(tokens) if token.dep in ("aux", "auxpass", "ROOT")), None)
+    if place is None:
         return " ".join(["Not", *words])
-    place = heads[0]
     token = tokens[place]
     if token.dep != "ROOT" or token.text.lower() in _BE + _MODALS:
         words[place] += " not"
@@ -77,7 +79,7 @@ def find_spacy_folder() -> Path:
     """Return the folder of the spaCy model that :data:`SPACY_FOLDER` names.
 
     Raises:
-        InputError: spaCy isn't installed, or no such folder.
+        InputError: spaCy or the folder is missing.
     """
     if importlib.util.find_spec("spacy") is None:
         raise InputError(
@@ -105,15 +107,11 @@ def hash_folder_files(folder: Path) -> str:
 
 
 def load_spacy_negation(folder: Path) -> Callable[[str], str]:
-    """Return the negation by a spaCy model with a tagger, a parser and a lemmatiser.
-
-    Raises:
-        InputError: a model that can't be loaded.
-    """
+    """Return the negation by a spaCy model; raises InputError for one that can't be loaded."""
     spacy: Any = importlib.import_module("spacy")
     try:
         parse = spacy.load(folder)
-    except Exception as error:  # spaCy raises many kinds here; all mean that the folder can't be used
+    except Exception as error:  # spaCy raises many kinds here
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"this spaCy model can't be loaded: {reason}", where=folder.name) from error
 

@@ -1,10 +1,11 @@
-"""A text made ready to pretrain on: vocabulary, token rows, first embeddings; kept in a folder if asked."""
+"""A text prepared for pretraining: vocabulary, token rows, first embeddings; optionally as a folder."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+from scipy import sparse
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import BertTokenizer
 
 from bench.data.corpus import Corpus
 from bench.errors import DataError, InputError
 from bench.nn.backbone import tokenize_rows
-from bench.nn.wordpiece import build_wordpiece_tokenizer, train_wordpiece
 from bench.records.filesystem import create_folder_atomically
-from bench.training.spectral import compute_spectral_embeddings
 
+Say = Callable[[str], None]
 STD = 0.02
-"""Standard deviation of a BERT's first weights, its embeddings' too."""
+"""Standard deviation of a BERT's first weights, embeddings included."""
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FACTS, _ROWS = "prepared.json", "rows.safetensors"
 
 
 @dataclass(frozen=True)
 class PreparedText:
-    """What a new BERT is trained on.
+    """Training input of a new BERT.
 
     Args:
         tokenizer: A WordPiece tokenizer, trained on the text.
         rows: Token ids, specials included: lists or arrays.
         embeddings: First word embeddings, (vocabulary, width) float32; zeros for a token that doesn't occur.
-        text: The text's name, fingerprint, number of lines, and made-up world.
-        cut: How many lines were cut, of how many, and the tokens that this leaves out; empty where none is.
-        sizes: max_length, vocabulary, hidden and split: what it was prepared for.
+        text: The text's name, fingerprint, number of lines, and synthetic world.
+        cut: Numbers of lines that were cut, of all lines, and of tokens left out; {} for none.
+        sizes: max_length, vocabulary, hidden and split.
     """
 
     tokenizer: Any
@@ -47,14 +51,14 @@ class PreparedText:
 
     def check(self, sizes: Mapping[str, Any], *, where: str) -> None:
         """Raise InputError unless the text was prepared for these sizes."""
-        other = [f"{name} {self.sizes[name]}, not {value}" for name, value in sizes.items()
-                 if self.sizes[name] != value]  # fmt: skip
+        different = [name for name, value in sizes.items() if self.sizes[name] != value]
+        other = [f"{name} {self.sizes[name]}, not {sizes[name]}" for name in different]
         if other:
             raise InputError(
                 f"the text was prepared for {' and '.join(other)}",
                 where=where,
                 expected="the sizes that it was prepared for",
-                hint="prepare it anew with --prepare",
+                hint="prepare it again with --prepare",
             )
 
 
@@ -65,7 +69,7 @@ def prepare_text(
     vocabulary: int,
     hidden: int,
     split: bool = False,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> PreparedText:
     """Train a vocabulary on a text, tokenise it, and count which tokens occur together.
 
@@ -74,19 +78,17 @@ def prepare_text(
         max_length: Tokens that a row keeps, specials included.
         vocabulary: Largest number of WordPiece tokens.
         hidden: Width of the embeddings.
-        split: Read all of a line, in several rows where it has more tokens than a row keeps; else it is cut.
-        say: Called with what the user should know of the text.
+        split: Split a longer line into several rows; otherwise it is cut.
+        say: Called with a line on cut tokens.
 
     Raises:
         InputError: a width above the number of the text's tokens.
     """
     tokenizer = train_wordpiece(corpus.sentences, vocabulary, max_length=max_length)
     if hidden > len(tokenizer):
-        raise InputError(
-            f"a width of {hidden} for a text of {len(tokenizer)} tokens",
-            where=corpus.name,
-            expected="a smaller one, since the embeddings start from the text's counts",
-        )
+        what = f"a width of {hidden} for a text of {len(tokenizer)} tokens"
+        expected = "a smaller one, since the embeddings start from the text's counts"
+        raise InputError(what, where=corpus.name, expected=expected)
     rows = (_split_rows if split else tokenize_rows)(tokenizer, corpus.sentences, max_length)
     inner = [row[1:-1] for row in rows]
     return PreparedText(
@@ -100,17 +102,13 @@ def prepare_text(
 
 
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:
-    """A text's name, fingerprint, number of lines, and made-up world."""
-    return {
-        "name": corpus.name,
-        "sha256": corpus.sha256,
-        "sentences": len(corpus.sentences),
-        "world": corpus.world,
-    }
+    """Return a text's name, fingerprint, number of lines, and synthetic world."""
+    facts = {"name": corpus.name, "sha256": corpus.sha256}
+    return {**facts, "sentences": len(corpus.sentences), "world": corpus.world}
 
 
 def _split_rows(tokenizer: Any, lines: Sequence[str], kept: int) -> list[list[int]]:
-    """Token ids of all of the text: a line of more tokens than are kept goes on in rows of its own."""
+    """Return the token ids of all of the text, a long line in several rows."""
     whole = tokenizer(list(lines), add_special_tokens=False, verbose=False)["input_ids"]
     cls, sep, inner = tokenizer.cls_token_id, tokenizer.sep_token_id, kept - 2
     return [[cls, *ids[i : i + inner], sep] for ids in whole for i in range(0, len(ids), inner)]
@@ -122,9 +120,9 @@ def count_cut_tokens(
     lines: Sequence[str],
     rows: Sequence[list[int]],
     kept: int,
-    say: Callable[[str], None] | None,
+    say: Say | None,
 ) -> dict[str, int]:
-    """How many lines are longer than what is kept of them, and how many of all tokens that leaves out."""
+    """Count the lines that are cut, all lines, and the tokens that this leaves out."""
     full = [line for line, row in zip(lines, rows, strict=True) if len(row) == kept]
     whole = [len(ids) for ids in tokenizer(full, verbose=False)["input_ids"]] if full else []
     cut, unread = sum(length > kept for length in whole), sum(whole) - kept * len(full)
@@ -140,30 +138,21 @@ def count_cut_tokens(
 def save_prepared_text(text: PreparedText, out: Path) -> None:
     """Write a prepared text as a folder: rows.safetensors, and prepared.json with the vocabulary."""
     kind = np.uint16 if len(text.tokenizer) <= 1 << 16 else np.int32  # half of the folder
-    lengths = np.fromiter(map(len, text.rows), dtype=np.int32, count=len(text.rows))
     arrays = {
         "ids": np.concatenate([np.asarray(row, dtype=kind) for row in text.rows]),
-        "lengths": lengths,
+        "lengths": np.fromiter(map(len, text.rows), dtype=np.int32, count=len(text.rows)),
         "embeddings": np.ascontiguousarray(text.embeddings),  # save_file writes the memory as it lies
     }
     ids = text.tokenizer.get_vocab()
-    facts = {
-        "text": dict(text.text),
-        "cut": dict(text.cut),
-        "sizes": dict(text.sizes),
-        "vocabulary": sorted(ids, key=ids.__getitem__),
-    }
+    facts: dict[str, Any] = {"text": dict(text.text), "cut": dict(text.cut), "sizes": dict(text.sizes)}
+    facts["vocabulary"] = sorted(ids, key=ids.__getitem__)
     with create_folder_atomically(out) as folder:
         save_file(arrays, folder / _ROWS)
         (folder / _FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 def load_prepared_text(folder: Path) -> PreparedText:
-    """Read what :func:`save_text` wrote.
-
-    Raises:
-        DataError: not such a folder, or a damaged one.
-    """
+    """Read :func:`save_prepared_text`'s folder; raises DataError for another or a damaged one."""
     try:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         text, cut = facts["text"], facts["cut"]
@@ -188,3 +177,77 @@ def load_prepared_text(folder: Path) -> PreparedText:
         raise DataError("a prepared text whose parts don't fit", where=str(folder))
     rows = np.split(ids, np.cumsum(lengths)[:-1])
     return PreparedText(tokenizer, rows, embeddings, text, cut, sizes)
+
+
+def train_wordpiece(sentences: Sequence[str], size: int, *, max_length: int) -> Any:
+    """Train a lower-casing ``BertTokenizer`` on a text, the same every time.
+
+    The trainer orders continuation characters (``##a``) by a hash that changes between runs, and the whole
+    vocabulary with them. As special tokens they have fixed places; the tokenizer that is rebuilt from the
+    vocabulary treats them as ordinary again.
+
+    Args:
+        sentences: The text.
+        size: Largest number of tokens, specials included.
+        max_length: Longest input in tokens.
+    """
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - no password
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    characters: set[str] = set()
+    for sentence in sentences:
+        characters.update(tokenizer.normalizer.normalize_str(sentence))
+    fixed = [*SPECIAL, *(f"##{char}" for char in sorted(characters) if not char.isspace())]
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=fixed, show_progress=False)
+    tokenizer.train_from_iterator(sentences, trainer)
+    vocabulary = tokenizer.get_vocab()
+    return build_wordpiece_tokenizer(sorted(vocabulary, key=vocabulary.__getitem__), max_length=max_length)
+
+
+def build_wordpiece_tokenizer(vocabulary: Sequence[str], *, max_length: int) -> Any:
+    """Return a lower-casing ``BertTokenizer`` whose token of id i is ``vocabulary[i]``."""
+    ids = {token: i for i, token in enumerate(vocabulary)}
+    return BertTokenizer(vocab=ids, do_lower_case=True, model_max_length=max_length)
+
+
+def compute_spectral_embeddings(
+    rows: Sequence[Sequence[int]], tokens: int, size: int, std: float
+) -> NDArray[np.float32]:
+    """Return leading eigenvectors of the positive pointwise mutual information of tokens in one row.
+
+    PPMI(a, b) = max(0, log p(a, b) / (p(a) p(b))), p(a, b) the share of pairs of different tokens in one row
+    (Levy and Goldberg 2014, section 3). A token's vector is its row of the eigenvectors times the roots of
+    the
+    eigenvalues, at the length of a random one: tokens in similar company get similar vectors. Needs memory
+    for
+    tokens x tokens numbers.
+
+    Args:
+        rows: Token ids of each document.
+        tokens: Size of the vocabulary.
+        size: Dimensions; at most ``tokens``.
+        std: Standard deviation of a number in a token's vector.
+
+    Returns:
+        (tokens, size) float32; zeros for a token without company.
+    """
+    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    read = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
+    pairs = np.unique(np.repeat(np.arange(len(rows)), lengths) * tokens + read)
+    documents, members = np.divmod(pairs, tokens)
+    ones = np.ones(len(members))
+    incidence = sparse.csr_matrix((ones, (documents, members)), shape=(len(rows), tokens))
+    together = (incidence.T @ incidence).toarray()
+    np.fill_diagonal(together, 0.0)
+    single = together.sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        information = np.log(together * single.sum() / np.outer(single, single))
+    information = np.where(together > 0, np.maximum(information, 0.0), 0.0)
+    values, vectors = np.linalg.eigh(information)
+    leading = np.argsort(-values, kind="stable")[:size]
+    embeddings = vectors[:, leading] * np.sqrt(np.maximum(values[leading], 0.0))
+    norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    scaled = np.divide(embeddings, norms, out=np.zeros_like(embeddings), where=norms > 1e-9)
+    result: NDArray[np.float32] = (scaled * std * np.sqrt(size)).astype(np.float32)
+    return result

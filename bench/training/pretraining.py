@@ -7,7 +7,8 @@ import json
 import lzma
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,18 +23,30 @@ from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import silence_libraries, tokenize_rows
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.model_folder import PRETRAINING, ModelFolder
-from bench.records.filesystem import create_folder_atomically
+from bench.records.filesystem import create_folder_atomically, temporary_path
 from bench.training.masked_lm_training import MlmSettings, frequency_loss, masked_accuracy, train_mlm
-from bench.training.prepared_text import STD, PreparedText, count_cut_tokens, describe_corpus, prepare_text
-from bench.training.pretraining_watch import Curve, PretrainingWatch, replace_folder, unfinished_folder
+from bench.training.prepared_text import (
+    STD,
+    PreparedText,
+    Say,
+    count_cut_tokens,
+    describe_corpus,
+    prepare_text,
+)
 from bench.training.randomness import generator, own_random_state
 
+Curve = list[list[float]]
+LEARNED = 0.95
+"""A model has learned to read below this share of the loss by frequencies."""
+TRIAL = 500
+"""A training is judged after so many steps."""
+_SECONDS = 60.0
 _UNSEEN = 512  # lines for the masked accuracy
 
 
 @dataclass(frozen=True)
 class PretrainSettings(MlmSettings):
-    """The same for a new BERT, which has as many positions as a row keeps tokens, and its size.
+    """Settings of a new BERT, with as many positions as a row keeps tokens, and its sizes.
 
     Args:
         layers: Transformer layers.
@@ -61,36 +74,38 @@ def pretrain(
     began: float | None = None,
     give_up: bool = False,
     progress: Callable[[int], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> dict[str, Any]:
     """Train a BERT with its MLM head on a text and write it as float16 safetensors, with its tokenizer.
 
-    Word embeddings start from the text's counts (:mod:`bench.training.spectral`), dropout is off. Until it
+    Word embeddings start from the text's counts (:func:`compute_spectral_embeddings`), dropout is off. Until
+    it
     ends, ``OUT-unfinished`` holds the model of the last minute.
 
     Args:
-        text: The text, or what was prepared of it, for the same weights.
+        text: The text, or its prepared form, for the same weights.
         settings: Sizes and rates.
         seed: For weights, order and masks.
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
-        command: What the facts name as the way to repeat it.
+        command: The command that repeats it, for the facts.
         split: See :func:`bench.training.prepared_text.prepare_text`.
         device: "cpu", "cuda" or "mps".
-        minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
-        began: What minutes count from, on time.monotonic's clock; default the call.
-        give_up: End with an error after 500 steps that have taught the model hardly anything.
+        minutes: Stop then, in place of the settings' steps; the facts name the steps. Saving comes after.
+        began: Start of the minutes on time.monotonic's clock; default the call.
+        give_up: End with an error after :data:`TRIAL` steps if the loss stays near that of token frequencies.
         progress: Called with the rows of each finished step.
-        say: Called with what the user should know, and each minute with the loss.
+        say: Called with notes on the text, and each minute with the loss.
 
     Returns:
         Facts: command, settings, text, rows, cut lines, loss curve, the tokens' entropy, CPU seconds.
 
     Raises:
-        BenchError: a loss that is not finite, no time left, nothing learned, a text that doesn't fit.
+        BenchError: an infinite or NaN loss, no time left, nothing learned, or an unsuitable text.
     """
     cpu, end = time.process_time(), _find_end(minutes, began)
     sizes = {"max_length": settings.max_length, "vocabulary": settings.vocabulary, "hidden": settings.hidden}
-    text = prepare_text(text, **sizes, split=split, say=say) if isinstance(text, Corpus) else text
+    if isinstance(text, Corpus):
+        text = prepare_text(text, **sizes, split=split, say=say)
     text.check({**sizes, "split": split}, where=text.text["name"])
     model = _new_bert(text, settings, seed, device)
     _place_model(model, device, end, say)
@@ -106,7 +121,7 @@ def pretrain(
 
 
 def _new_bert(text: PreparedText, settings: PretrainSettings, seed: int, device: str) -> Any:
-    """A BERT with random weights, except for the embeddings of tokens that occur in the rows."""
+    """Return a BERT with random weights, and the text's embeddings of tokens that occur."""
     config = BertConfig(
         vocab_size=len(text.tokenizer),
         hidden_size=settings.hidden,
@@ -140,32 +155,20 @@ def train_mlm_head(
     began: float | None = None,
     give_up: bool = False,
     progress: Callable[[int], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> dict[str, Any]:
-    """Train a BERT whose checkpoint has no masked-LM head into a masked language model, and write it.
+    """Train a BERT whose checkpoint lacks a masked-LM head into a masked language model, and write it.
 
-    The head is fresh, its decoder tied to the word embeddings. Both are trained together, without dropout.
-
-    Args:
-        backbone: The BERT.
-        corpus: The text, a document a line.
-        settings: Length and rates.
-        seed: For the head, the choice of lines, their order and the masks.
-        out: Folder to write; it also gets the facts, in ``pretraining.json``.
-        command: What the facts name as the way to repeat it.
-        device: "cpu", "cuda" or "mps".
-        minutes: See :func:`pretrain`.
-        began: See :func:`pretrain`.
-        give_up: See :func:`pretrain`.
-        progress: Called with the sentences of each finished step.
-        say: See :func:`pretrain`.
+    The head is fresh, its decoder tied to the word embeddings. Both are trained together, dropout off. The
+    corpus
+    is a document a line; for the other parameters see :func:`pretrain`.
 
     Returns:
         Facts as of :func:`pretrain`, with backbone and masked accuracy on unseen lines.
 
     Raises:
         InputError: a backbone that isn't BERT.
-        BenchError: fewer than two lines, a loss that is not finite, no time left, or nothing learned.
+        BenchError: fewer than two lines, an infinite or NaN loss, no time left, or nothing learned.
     """
     cpu, end = time.process_time(), _find_end(minutes, began)
     with own_random_state(seed, "pretrain/weights", device):
@@ -177,9 +180,8 @@ def train_mlm_head(
     cut = count_cut_tokens(tokenizer, corpus, chosen, rows, settings.max_length, say)
     _place_model(model, device, end, say)
     known_loss = frequency_loss(rows)
-    known = partial(
-        _training_facts, command, settings, minutes, describe_corpus(corpus), seed, model, known_loss, cpu
-    )
+    described = describe_corpus(corpus)
+    known = partial(_training_facts, command, settings, minutes, described, seed, model, known_loss, cpu)
 
     def facts(curve: Curve) -> dict[str, Any]:
         named = {"name": backbone.name, "sha256": backbone.sha256}
@@ -192,12 +194,13 @@ def train_mlm_head(
 
 
 def _choose_lines(corpus: Corpus, most: int | None, seed: int) -> tuple[list[str], int]:
-    """Lines in random order, no more than there is training for; how many, at the start, are kept from it."""
+    """Draw as many lines as are trained on; return them and the number of unseen ones at the start."""
     lines = torch.randperm(len(corpus.sentences), generator=generator(seed, "pretrain/lines")).tolist()
     unseen = min(_UNSEEN, len(lines) // 2)
     if not unseen:
         raise BenchError("the text has fewer than two lines", where=corpus.name)
-    return [corpus.sentences[line] for line in lines[: None if most is None else unseen + most]], unseen
+    end = None if most is None else unseen + most
+    return [corpus.sentences[line] for line in lines[:end]], unseen
 
 
 def read_documents(path: Path) -> Corpus:
@@ -231,25 +234,19 @@ def read_pretraining_text(path: Path) -> Corpus:
 
 
 def _find_end(minutes: float | None, began: float | None) -> float | None:
-    """When a training is over, on time.monotonic's clock."""
+    """Return the end of a training on time.monotonic's clock, if it has one."""
     if minutes is None:
         return None
-    return (time.monotonic() if began is None else began) + 60 * minutes
+    start = time.monotonic() if began is None else began
+    return start + 60 * minutes
 
 
-def _place_model(model: Any, device: str, end: float | None, say: Callable[[str], None] | None) -> None:
-    """Put a model on its device, without dropout; say what its text, now prepared, has left of the time."""
+def _place_model(model: Any, device: str, end: float | None, say: Say | None) -> None:
+    """Put a model on its device, dropout off; report the time that preparing the text has left."""
     model.to(device).eval()
     if end is not None and say is not None:
         left = max(0.0, end - time.monotonic())
         say(f"the text is prepared: {left:.0f} s are left to train, and saving comes after")
-
-
-def _describe_settings(settings: MlmSettings, curve: Curve, minutes: float | None) -> dict[str, Any]:
-    """The settings with the steps that ran, and the time that was given."""
-    if minutes is None:
-        return {"settings": asdict(settings)}
-    return {"settings": asdict(replace(settings, steps=int(curve[-1][0]))), "minutes": minutes}
 
 
 def _training_facts(
@@ -263,9 +260,12 @@ def _training_facts(
     cpu: float,
     curve: Curve,
 ) -> dict[str, Any]:
+    timed = {}
+    if minutes is not None:
+        settings, timed = replace(settings, steps=int(curve[-1][0])), {"minutes": minutes}
     return {
         "command": command,
-        **_describe_settings(settings, curve, minutes),
+        **{"settings": asdict(settings), **timed},
         "seed": seed,
         "text": dict(text),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
@@ -276,15 +276,7 @@ def _training_facts(
 
 
 class _ModelWriter:
-    """The folder of a model that is trained.
-
-    Args:
-        model: The model.
-        tokenizer: Its tokenizer.
-        kept: Tokens that a row keeps.
-        out: The folder.
-        facts: What a loss curve makes of the facts in it.
-    """
+    """Writes the folder of a model in training; ``facts`` maps a loss curve to its facts."""
 
     def __init__(
         self, model: Any, tokenizer: Any, kept: int, out: Path, facts: Callable[[Curve], dict[str, Any]]
@@ -293,12 +285,12 @@ class _ModelWriter:
         self._out, self._facts = out, facts
 
     def keep(self, curve: Curve) -> None:
-        """Write the model as it is beside its folder-to-be, in place of what was kept before."""
+        """Write the present model next to its future folder, in place of the one before."""
         with replace_folder(unfinished_folder(self._out)) as folder:
             self._write(copy.deepcopy(self._model), {**self._facts(curve), "unfinished": True}, folder)
 
     def train(self, rows: Sequence[Any], settings: MlmSettings, **how: Any) -> dict[str, Any]:
-        """Train it (:func:`bench.training.masked_lm_training.train_mlm`), write it, remove what was kept."""
+        """Train the model (:func:`train_mlm`), write it, remove the kept one."""
         facts = self._facts(train_mlm(self._model, self._tokenizer, rows, settings, **how))
         with create_folder_atomically(self._out) as folder:
             self._write(self._model, facts, folder)
@@ -306,7 +298,7 @@ class _ModelWriter:
         return facts
 
     def _write(self, model: Any, facts: Mapping[str, Any], folder: Path) -> None:
-        # a tokenizer is written with what its last call cut off: the hash must not depend on that call
+        # a tokenizer is written with its last call's truncation, which the hash must not depend on
         self._tokenizer.backend_tokenizer.enable_truncation(self._kept)
         with silence_libraries():
             model.half().save_pretrained(folder)
@@ -316,7 +308,64 @@ class _ModelWriter:
 
 
 def _remove_version(config: Path) -> None:
-    """Take out the library's version: the folder's hash would change with it, and no weight would."""
+    """Remove the library's version, which would change the folder's hash and no weight."""
     settings = json.loads(config.read_text(encoding="utf-8"))
     settings.pop("transformers_version", None)
     config.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8", newline="\n")
+
+
+class PretrainingWatch:
+    """Called after each step: keeps the model each minute, and ends a training that learns nothing.
+
+    Args:
+        keep: Writes the present model, with its loss curve.
+        say: Called with a line about the loss when the model is kept.
+        frequency_loss: Loss of a model that knows token frequencies, to judge a training after :data:`TRIAL`
+            steps; None: never.
+    """
+
+    def __init__(
+        self, keep: Callable[[Curve], object], say: Say | None, frequency_loss: float | None
+    ) -> None:
+        self._keep, self._say, self._frequency_loss = keep, say, frequency_loss
+        self._last = time.monotonic()
+
+    def __call__(self, step: int, curve: Callable[[], Curve]) -> None:
+        """Inspect the training after a step by its losses so far; raises BenchError to give it up."""
+        if step == TRIAL and self._frequency_loss is not None:
+            check_learned(curve()[-1][1], self._frequency_loss)
+        if time.monotonic() - self._last < _SECONDS:
+            return
+        now = curve()
+        self._keep(now)
+        self._last = time.monotonic()
+        if self._say:
+            self._say(f"loss {now[-1][1]:.3f} after {step:,} steps; the model is kept")
+
+
+def check_learned(loss: float, frequency_loss: float) -> None:
+    """Raise BenchError if a model's loss is close to that of token frequencies."""
+    if loss > LEARNED * frequency_loss:
+        what = f"the loss is {loss:.3f} after {TRIAL} steps, and token frequencies give {frequency_loss:.3f}"
+        raise BenchError(what, hint="try a smaller learning rate or a longer warm-up")
+
+
+def unfinished_folder(out: Path) -> Path:
+    """Return the folder of a model in training."""
+    return out.with_name(f"{out.name}-unfinished")
+
+
+@contextmanager
+def replace_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder, which on success replaces an existing one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch, before = temporary_path(path), temporary_path(path)
+    scratch.mkdir()
+    try:
+        yield scratch
+        if path.is_dir():
+            path.rename(before)
+        scratch.rename(path)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(before, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Start the processes that train one encoder together, and end them all where one fails."""
+"""Start the processes that train one encoder together; a failure ends them all."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ from bench.training.child_processes import INTERRUPTED, exit_on_interrupt, hold_
 from bench.training.distributed import join_process_group
 
 Say = Callable[[Any], None]
-"""Called in the first process with what the caller's own is called with."""
+"""Reports the first process's progress to the caller."""
 Work = Callable[[Path, Say | None], Any]
-"""What each process runs: it gets a folder of its own for what nobody reads, and what tells its progress."""
-_LAST_WORDS = 10.0  # seconds in which a process that is told to end may do so
+"""A process's work: it gets a scratch folder, and a function for its progress."""
+_LAST_WORDS = 10.0  # seconds for a terminated process to end
 
 
 def check_devices(size: int, device: str) -> None:
-    """Raise InputError where there are fewer CUDA devices than processes."""
-    if device.startswith("cuda") and (found := torch.cuda.device_count()) < size:
-        raise InputError(
-            f"{size} processes train a cell together, one a CUDA device, and torch sees {found}",
-            where=f"--ranks {size}",
-            expected=f"at most {found}" if found else "a machine with CUDA devices, or --device cpu",
-        )
+    """Raise InputError for fewer CUDA devices than processes."""
+    if device.startswith("cuda") and (count := torch.cuda.device_count()) < size:
+        what = f"{size} processes train a cell together, one a CUDA device, and torch sees {count}"
+        expected = f"at most {count}" if count else "a machine with CUDA devices, or --device cpu"
+        raise InputError(what, where=f"--ranks {size}", expected=expected)
 
 
 def run_processes(
@@ -54,18 +52,18 @@ def run_processes(
 
     Args:
         work: A function that pickles; every process runs it.
-        size: How many.
-        device: "cpu" or "cuda"; there each process gets a device of its own.
-        plugins: What the processes load before they read their work.
-        progress: Called with what the first process says: sentences, or the news of a training.
+        size: Number of processes.
+        device: "cpu" or "cuda"; there each process gets its own device.
+        plugins: Loaded by the processes before their work.
+        progress: Called with the first process's messages: sentences, or the facts of a training.
 
     Returns:
-        What ``work`` returned in the first process: plain values, no tensors.
+        The first process's return value of ``work``: plain values, no tensors.
 
     Raises:
         InputError: fewer CUDA devices than processes.
         CellFailedError: a process was killed.
-        Exception: what the first process to fail raised, with its traceback as a note; the others are ended.
+        Exception: the error of the first process to fail, its traceback as a note; the others are ended.
     """
     check_devices(size, device)
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +78,7 @@ def run_processes(
                 theirs.close()
                 running[ours] = started
             parcel = ForkingPickler.dumps(work)
-            with suppress(BrokenPipeError):  # it has ended already: what it said is read below
+            with suppress(BrokenPipeError):  # it has ended already: its message is read below
                 for ours in running:
                     ours.send_bytes(parcel)
             return _collect_results(running, progress)
@@ -93,13 +91,13 @@ def run_processes(
 
 
 def _collect_results(running: dict[Connection, BaseProcess], progress: Say | None) -> Any:
-    """Wait until all have finished; raises what the first one to fail said."""
+    """Wait until all have finished; raise the error of the first one to fail."""
     ranks = {pipe: rank for rank, pipe in enumerate(running)}
     results: dict[int, Any] = {}
     while len(results) < len(ranks):
         failed: list[tuple[float, BaseException]] = []
         for pipe in wait([pipe for pipe, rank in ranks.items() if rank not in results]):
-            assert isinstance(pipe, Connection)  # noqa: S101 - what wait() was given
+            assert isinstance(pipe, Connection)  # noqa: S101 - an argument of wait()
             try:
                 kind, content = pipe.recv()
             except (EOFError, OSError):
@@ -113,13 +111,13 @@ def _collect_results(running: dict[Connection, BaseProcess], progress: Say | Non
                 results[ranks[pipe]] = content
             elif progress:
                 progress(content)
-        if failed:  # the others then fail for want of it, later
-            raise min(failed, key=lambda each: each[0])[1]
+        if failed:  # the others fail later, in consequence
+            raise min(failed, key=lambda failure: failure[0])[1]
     return results[0]
 
 
 def _exit_error(process: BaseProcess, rank: int, size: int) -> BaseException:
-    """Why a process ended without a report."""
+    """Return the error for a process that ended without a report."""
     process.join(_LAST_WORDS)
     if process.exitcode == INTERRUPTED:
         return KeyboardInterrupt()
@@ -132,7 +130,7 @@ def _exit_error(process: BaseProcess, rank: int, size: int) -> BaseException:
 
 
 def _end_processes(running: dict[Connection, BaseProcess]) -> None:
-    """Wait for what has finished or was told to; what doesn't end is killed."""
+    """Wait for finished and terminated processes; kill the others."""
     for pipe, process in running.items():
         pipe.close()
         process.join(_LAST_WORDS)
@@ -144,7 +142,7 @@ def _end_processes(running: dict[Connection, BaseProcess]) -> None:
 def _run_process(
     pipe: Connection, rank: int, size: int, folder: Path, device: str, threads: int, plugins: Sequence[Plugin]
 ) -> None:
-    """What a process does; all but the pipe's content is what it needs before it can read its work."""
+    """Run the work in a process; the arguments are needed before the work can be read."""
     exit_on_interrupt()
     if rank:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends

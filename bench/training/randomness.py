@@ -1,4 +1,4 @@
-"""Random streams: every draw of a run comes from (seed, stream); kernels and dropout that keep to them."""
+"""Random streams: every draw of a run comes from (seed, stream); deterministic kernels; dropout checks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -18,24 +19,22 @@ from bench.nn.dropout import set_dropout
 
 
 def stream_seed(seed: int, stream: str) -> int:
-    """A 63-bit seed for a named stream of a run's seed; streams are independent of each other."""
+    """Return a 63-bit seed for a named stream of a run's seed; streams are independent."""
     digest = hashlib.sha256(f"{seed}/{stream}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def generator(seed: int, stream: str) -> torch.Generator:
-    """A CPU generator of a named stream."""
+    """Return a CPU generator of a named stream."""
     return torch.Generator().manual_seed(stream_seed(seed, stream))
 
 
 @contextmanager
 def own_random_state(seed: int, stream: str, device: str = "cpu") -> Iterator[None]:
-    """Seed torch's global generators for a block and put them back: dropout takes no generator."""
+    """Seed torch's global generators within a block: dropout takes no generator."""
     kind, devices = torch.device(device).type, list[int]()
-    if kind == "cuda":
-        devices = [torch.cuda.current_device()]
-    elif kind == "mps":
-        devices = [0]
+    if kind != "cpu":
+        devices = [torch.cuda.current_device() if kind == "cuda" else 0]
     with torch.random.fork_rng(devices=devices, device_type=kind if devices else "cuda"):
         torch.manual_seed(stream_seed(seed, stream))
         yield
@@ -46,14 +45,11 @@ _MEMORY: Any = torch.utils.deterministic
 
 @contextmanager
 def use_deterministic_kernels(device: torch.device | str) -> Iterator[None]:
-    """Train on CUDA with deterministic kernels within the block; elsewhere nothing is changed.
+    """Train on CUDA with deterministic kernels within the block; other devices are unaffected.
 
-    An operation that has none runs as it is, and torch's warning about it is shown once. cuBLAS gets the
-    workspace that its repeatable products need, unless the environment names one: it reads that when a
-    process first multiplies.
-
-    Args:
-        device: Where the training is.
+    An operation without one runs with torch's warning, once. cuBLAS gets the workspace for repeatable
+    products
+    unless the environment sets one: it reads that when a process first multiplies.
     """
     if torch.device(device).type != "cuda":
         yield
@@ -63,7 +59,7 @@ def use_deterministic_kernels(device: torch.device | str) -> Iterator[None]:
     warned = torch.is_deterministic_algorithms_warn_only_enabled()
     filled = _MEMORY.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
-    _MEMORY.fill_uninitialized_memory = False  # nothing here reads what it hasn't written
+    _MEMORY.fill_uninitialized_memory = False  # bench reads only memory that it has written
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("once", message=".*deterministic.*")
@@ -74,20 +70,20 @@ def use_deterministic_kernels(device: torch.device | str) -> Iterator[None]:
 
 
 _HALF = 0.5
-"""What is measured at: a small dropout may draw nothing in a few rows."""
+"""The dropout of measurements: a small one may draw nothing in a few rows."""
 _EQUAL = 1e-4  # of the largest component
 _MOST_NAMED = 3
 
 
 def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed: bool, where: str) -> None:
-    """Measure that a model draws dropout as it is set: none at 0 and, if it is needed, some above 0.
+    """Measure that a model draws nothing at dropout 0 and, if it is needed, something above 0.
 
     Args:
-        model: A transformer in training mode, its dropout set; it is as before afterwards.
-        rows: Token ids without padding, (B, L).
-        probability: What its dropout is set to.
-        needed: Two views of a sentence differ by dropout alone.
-        where: What the error names.
+        model: A transformer in training mode, its dropout set; it stays unchanged.
+        rows: Token ids, unpadded, (B, L).
+        probability: Its dropout.
+        needed: Two views of a sentence differ only by dropout.
+        where: Place of the error.
 
     Raises:
         InputError: something is drawn at dropout 0, or nothing although it is needed.
@@ -115,7 +111,7 @@ def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed:
 
 
 class _ModuleCall(NamedTuple):
-    """A call of a module: the name of its class, how many calls are around it, what it was given and gave."""
+    """A call of a module: its class's name, number of calls around it, inputs and outputs."""
 
     name: str
     depth: int
@@ -125,27 +121,27 @@ class _ModuleCall(NamedTuple):
 
 @torch.no_grad()
 def _find_random_modules(model: nn.Module, rows: Tensor) -> list[str]:
-    """Names of classes of modules that give other outputs for equal inputs, the innermost ones."""
+    """Return the innermost classes of modules with different outputs for equal inputs."""
     first, second = _record_calls(model, rows, 0), _record_calls(model, rows, 1)
     if [call.name for call in first] != [call.name for call in second]:
         first = _record_calls(model, rows, 0)  # the first call of all may change the model, as BigBird's does
     if [call.name for call in first] != [call.name for call in second]:
         return [type(model).__name__]  # it leaves out layers
-    found: dict[str, None] = {}
+    classes: dict[str, None] = {}
     inner: list[int] = []  # depths of calls that draw, as long as no call around them has ended
-    for one, other in zip(first, second, strict=True):  # inner calls end first
-        within = [depth for depth in inner if depth > one.depth]
-        inner = [depth for depth in inner if depth <= one.depth]
-        draws = _differ(one.result, other.result) and not _differ(one.given, other.given)
+    for call, again in zip(first, second, strict=True):  # inner calls end first
+        within = [depth for depth in inner if depth > call.depth]
+        inner = [depth for depth in inner if depth <= call.depth]
+        draws = _differ(call.result, again.result) and not _differ(call.given, again.given)
         if draws and not within:
-            found[one.name] = None
+            classes[call.name] = None
         if draws or within:
-            inner.append(one.depth)
-    return [*found][:_MOST_NAMED]
+            inner.append(call.depth)
+    return [*classes][:_MOST_NAMED]
 
 
 def _record_calls(model: nn.Module, rows: Tensor, seed: int) -> list[_ModuleCall]:
-    """Every call of a module, inner ones first."""
+    """Record every call of a module, inner ones first."""
     calls: list[_ModuleCall] = []
     depth = 0
 
@@ -156,9 +152,8 @@ def _record_calls(model: nn.Module, rows: Tensor, seed: int) -> list[_ModuleCall
     def end(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         nonlocal depth
         depth -= 1
-        calls.append(
-            _ModuleCall(type(module).__name__, depth, _copy_tensors((args, kwargs)), _copy_tensors(output))
-        )
+        given, result = _copy_tensors((args, kwargs)), _copy_tensors(output)
+        calls.append(_ModuleCall(type(module).__name__, depth, given, result))
 
     with ExitStack() as hooks, own_random_state(seed, "dropout/measured", str(rows.device)):
         for module in model.modules():
@@ -169,20 +164,23 @@ def _record_calls(model: nn.Module, rows: Tensor, seed: int) -> list[_ModuleCall
 
 
 def _copy_tensors(tree: Any) -> list[Tensor]:
-    """Every tensor of numbers in a tree, copied: layers may change them in place."""
+    """Copy every floating-point tensor in a tree: layers may change them in place."""
     leaves = (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
     return [leaf.detach().clone() for leaf in leaves if leaf.is_floating_point()]
 
 
 def _differ(one: list[Tensor], other: list[Tensor]) -> bool:
-    """True if tensors differ by more than the order in which a GPU adds up."""
-    if [each.shape for each in one] != [each.shape for each in other]:
+    """Test whether tensors differ by more than a GPU's order of summation."""
+    if len(one) != len(other):
         return True
-    pairs = ((a, b) for a, b in zip(one, other, strict=True) if a.numel())
-    return any(bool((a - b).abs().max() > _EQUAL * a.abs().max()) for a, b in pairs)
+    for a, b in zip(one, other, strict=True):
+        if a.shape != b.shape or (a.numel() and bool((a - b).abs().max() > _EQUAL * a.abs().max())):
+            return True
+    return False
 
 
 def _list_layer_kinds(model: nn.Module) -> list[str]:
-    """Names of the classes of its layers."""
-    lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
-    return [*dict.fromkeys(type(layer).__name__ for layers in lists for layer in layers)][:_MOST_NAMED]
+    """Return the names of the layers' classes."""
+    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    kinds = dict.fromkeys(type(layer).__name__ for layer in chain.from_iterable(lists))
+    return [*kinds][:_MOST_NAMED]

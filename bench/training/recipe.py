@@ -1,29 +1,24 @@
-"""What methods that train a transformer share: options, the one stage, its encoder, SimCSE's head.
+"""Shared parts of methods that train a transformer: options, the one stage, its encoder, SimCSE's head.
 
-Torch is imported where it is used: cards are listed without it.
+Torch is imported where it is used, so that listing cards stays fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bench.card import (
-    DROPOUT,
-    FIRST_TOKEN,
-    BuildContext,
-    MethodCard,
-    Need,
-    Option,
-    OptionValue,
-)
+from bench import nn, training
+from bench.card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
+from bench.lazy import torch
 from bench.stages import PAIRS, StageContext, StageSpec
+from bench.training.two_phase_step import Objective
 
 CLS_VIEWS = (Need(FIRST_TOKEN), Need(DROPOUT))
-"""What a method needs that contrasts two dropout views of [CLS]."""
+"""Needs of a method that contrasts two dropout views of [CLS]."""
 TRAINING_OPTIONS = (
     Option("lr", 3e-5, "peak learning rate", minimum=0),
     Option("batch_size", 64, "sentences a step", minimum=1),
@@ -55,11 +50,11 @@ POOLING_OPTION = Option(
 
 
 FIRST_ROWS = "first rows"
-"""Setting ``queue_cut`` of a student's stage: what stays of a batch that a queue cuts."""
+"""Setting ``queue_cut`` of a student's stage: a queue keeps the first rows of a batch that it cuts."""
 
 
 def select_option(default: str) -> Option:
-    """What chooses the checkpoint on the dev set, for methods whose code is sentence-transformers'."""
+    """Return the option for the checkpoint's criterion, for methods with sentence-transformers' code."""
     return Option(
         "select",
         default,
@@ -70,36 +65,31 @@ def select_option(default: str) -> Option:
 
 
 def training_options(**defaults: OptionValue) -> tuple[Option, ...]:
-    """SimCSE's training options with other defaults."""
-    return tuple(
-        replace(option, default=defaults.get(option.name, option.default)) for option in TRAINING_OPTIONS
-    )
+    """Return SimCSE's training options with other defaults."""
+    options = TRAINING_OPTIONS
+    return tuple(replace(option, default=defaults.get(option.name, option.default)) for option in options)
 
 
 def single_stage(
     card: MethodCard, options: Mapping[str, OptionValue], train: Callable[[StageContext], dict[str, Any]]
 ) -> tuple[StageSpec, ...]:
-    """The stage of a method that trains once; role and kind are the method's name."""
+    """Return the stage of a method that trains once; role and kind are the method's name."""
     settings = {n: v for n, v in options.items() if n not in ("text", "pooling")}
     text = str(options["text"])
     return (StageSpec(card.name, card.name, card.version, tuple(sorted(settings.items())), train, text=text),)
 
 
 def load_trained_encoder(context: BuildContext, role: str) -> Encoder:
-    """Return the transformer that stage ``role`` trained, of the asked checkpoint, with its pooling.
+    """Return the transformer that stage ``role`` trained, of the requested checkpoint, with its pooling.
 
     Raises:
         BenchError: the stage has not run.
     """
-    from bench.nn.backbone import TransformerEncoder
-    from bench.training.sentence_encoder import checkpoint_folder
-
     if role not in context.stages:
         raise BenchError(f"the stage '{role}' has not run")
-    folder = checkpoint_folder(context.stages[role], context.checkpoint)
-    return TransformerEncoder(
-        folder, str(context.options["pooling"]), first_layer="layer1", device=context.device
-    )
+    folder = training.checkpoint_folder(context.stages[role], context.checkpoint)
+    pooling = str(context.options["pooling"])
+    return nn.TransformerEncoder(folder, pooling, first_layer="layer1", device=context.device)
 
 
 class TrainedOnce:
@@ -108,26 +98,60 @@ class TrainedOnce:
     card: MethodCard
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """The stage: train, leave both checkpoints in ``context.out`` and return the facts for the record."""
+        """Train, write both checkpoints to ``context.out`` and return the facts for the record: the stage."""
         raise NotImplementedError
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage."""
+        """Return the one stage."""
         return single_stage(self.card, options, self.train)
 
     def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder of the asked checkpoint."""
+        """Return the encoder of the requested checkpoint."""
         return load_trained_encoder(context, self.card.name)
 
 
 def init_linear(size: int) -> Any:
-    """Return Linear(size, size), weights normal with std 0.02, bias 0: how BERT initialises a head."""
-    from torch import nn
-
-    linear = nn.Linear(size, size)
-    nn.init.normal_(linear.weight, std=0.02)
-    nn.init.zeros_(linear.bias)
+    """Return Linear(size, size), weights normal with std 0.02, bias 0, as in BERT's heads."""
+    linear = torch.nn.Linear(size, size)
+    torch.nn.init.normal_(linear.weight, std=0.02)
+    torch.nn.init.zeros_(linear.bias)
     return linear
+
+
+class EncoderWithHead(Objective):
+    """z = tanh(W h_cls + b), SimCSE's training-only head, whose weights are drawn from torch's state."""
+
+    def __init__(self, model: Any, pad_id: int) -> None:
+        super().__init__()
+        self.encoder, self.pad_id = model, pad_id
+        self.head = init_linear(nn.state_size(model))
+
+    def tokens(self, rows: Sequence[list[int]]) -> nn.TokenBatch:
+        """Run the host's half of :meth:`projected`."""
+        return training.token_batch(rows, self.pad_id, self.encoder)
+
+    def projected(self, batch: nn.TokenBatch) -> torch.Tensor:
+        """Return z of each token row, (B, H); rows of one call differ only by their dropout masks."""
+        return torch.tanh(self.head(training.batch_states(self.encoder, batch)))
+
+
+class PairColumns:
+    """Token rows of a stage's positives and, for triplets, of its hard negatives."""
+
+    def __init__(self, tokenizer: Any, context: StageContext) -> None:
+        longest = int(context.config["max_length"])
+        others = filter(None, (context.partners, context.negatives))
+        self._others = [nn.TokenRows(tokenizer, column, longest) for column in others]
+
+    @property
+    def count(self) -> int:
+        """Columns, the sentences' own among them: 2 of pairs, 3 of triplets."""
+        return 1 + len(self._others)
+
+    def rows(self, batch: Sequence[tuple[int, list[int]]]) -> list[list[int]]:
+        """Return a batch's sentences, then their positives, then their hard negatives."""
+        own = [row for _, row in batch]
+        return [*own, *(column[number] for column in self._others for number, _ in batch)]
 
 
 ADAMW_EPS = (
@@ -141,17 +165,17 @@ class TrainedOnPairs(TrainedOnce):
     """Base of a method whose one stage learns from labelled pairs."""
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage."""
+        """Return the one stage."""
         return single_stage(self.card, {**options, "text": PAIRS}, self.train)
 
 
 def usual_options(**defaults: OptionValue) -> tuple[Option, ...]:
-    """SimCSE's training options with other defaults, the training text and the pooling."""
+    """Return SimCSE's training options with other defaults, the training text and the pooling."""
     return (*training_options(**defaults), TEXT_OPTION, POOLING_OPTION)
 
 
 def prompt_training_options(max_length: str, **defaults: OptionValue) -> tuple[Option, ...]:
-    """SimCSE's training options with other defaults and another meaning of ``max_length``."""
+    """Return SimCSE's training options with other defaults and another meaning of ``max_length``."""
     return tuple(
         replace(option, help=max_length) if option.name == "max_length" else option
         for option in training_options(**defaults)

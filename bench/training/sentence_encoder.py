@@ -1,4 +1,4 @@
-"""A stage that trains an encoder: loading, dropout, dev evaluation, what it leaves."""
+"""A stage that trains an encoder: loading, dropout, dev evaluation, results."""
 
 from __future__ import annotations
 
@@ -34,14 +34,7 @@ POINTS = 50
 
 
 def thin_losses(losses: Sequence[float], most: int = POINTS) -> list[list[float]]:
-    """Thin a training's losses: each point is the mean over the steps since the point before.
-
-    Args:
-        losses: One a step.
-        most: Largest number of points.
-
-    Returns:
-        Rows (last step, mean loss), steps from 1; a row a step where there are no more than ``most``.
+    """Thin losses (one a step) to at most ``most`` points (last step, mean loss since the point before).
 
     >>> thin_losses([4.0, 2.0, 1.0, 1.0, 0.5], most=3)
     [[2, 3.0], [4, 1.0], [5, 0.5]]
@@ -52,7 +45,7 @@ def thin_losses(losses: Sequence[float], most: int = POINTS) -> list[list[float]
 
 
 class DevEvaluation:
-    """Scores an encoder again and again while it learns.
+    """Scores an encoder repeatedly while it learns.
 
     Args:
         dev_score: Spearman of an encoder on the dev set; its second argument is the similarity.
@@ -78,8 +71,8 @@ class DevEvaluation:
     def score(self) -> float:
         """Evaluate now."""
         watched = RecordingEncoder(self._encoder) if self.collapse else self._encoder
-        more = () if self.select == "cosine" else (self.select,)
-        score = self._dev_score(watched, *more)
+        similarity = () if self.select == "cosine" else (self.select,)
+        score = self._dev_score(watched, *similarity)
         if isinstance(watched, RecordingEncoder):
             self.figures.append(collapse_figures(np.concatenate(watched.seen)))
             if self._report:
@@ -88,11 +81,7 @@ class DevEvaluation:
 
 
 class RecordingEncoder:
-    """An encoder that keeps the vectors that it returns.
-
-    Args:
-        encoder: What encodes.
-    """
+    """An encoder that keeps the vectors that it returns."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.dim, self.facts, self.encoder = encoder.dim, encoder.facts, encoder
@@ -101,7 +90,7 @@ class RecordingEncoder:
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
-        """See :class:`bench.encoder.Encoder`."""
+        """Encode and keep the vectors; see :class:`bench.encoder.Encoder`."""
         vectors = self.encoder.encode(sentences, batch_tokens, progress)
         self.seen.append(np.array(vectors, copy=True))
         return vectors
@@ -124,7 +113,7 @@ def train_sentence_encoder(context: StageContext, make_objective: MakeObjective)
         Facts for the record: steps, sentences seen, dev curve, selected step, seconds.
 
     Raises:
-        InputError: a folder without a complete model; see :func:`train_towers` for other errors.
+        InputError: an incomplete model folder; see :func:`train_towers` for other errors.
     """
     return train_towers(context, [load_backbone(context.model)], make_objective)
 
@@ -147,7 +136,7 @@ def train_towers(
         towers: (model, tokenizer) of each; the first one's tokenizer makes the token rows.
         make_objective: From (model, ..., padding id) to a module that maps token rows to a loss.
         numbered: The module gets (sentence number, token row) pairs.
-        pooling: What the vectors are in the dev evaluation.
+        pooling: Pooling of the dev evaluation.
         select: Similarity whose Spearman chooses the checkpoint.
         collapse: Record how much of their space the dev sentences' vectors use, at every dev evaluation.
 
@@ -155,7 +144,7 @@ def train_towers(
         Facts for the record.
 
     Raises:
-        BenchError: an empty training text, or a loss that is not a number.
+        BenchError: an empty training text, or an infinite or NaN loss.
         InputError: settings that don't fit the text or the model.
     """
     config, cpu, models = context.config, time.process_time(), [model for model, _ in towers]
@@ -193,21 +182,14 @@ def train_towers(
 
 
 def _prepare_tower(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageContext) -> None:
-    """Set a model's dropout, send it to its device, and measure there that it draws as it is set.
+    """Set a model's dropout, send it to its device, and measure there that it draws as set.
 
-    Two sentences are read for that, cut to one length; random states are as before afterwards.
-
-    Raises:
-        InputError: token types, or padding that changes the model's states; see
-            :func:`bench.nn.architecture.inspect_model` and
-            :func:`bench.training.randomness.check_dropout` for others.
+    Reads two sentences of one length; random states stay. Raises InputError for token types, for padding that
+    changes states, and as :func:`check_dropout`.
     """
     if find_token_types(model, tokenizer) is not None:
-        raise InputError(
-            f"its tokenizer gives token types, which training of {type(model).__name__} doesn't read",
-            where=context.model.name,
-            expected="a backbone without",
-        )
+        what = f"its tokenizer gives token types, which training of {type(model).__name__} doesn't read"
+        raise InputError(what, where=context.model.name, expected="a backbone without")
     set_dropout(model, float(context.config["dropout"]))
     model.to(context.device)
     if not len(rows):
@@ -253,7 +235,7 @@ def _build_rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bo
 
 
 def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
-    """Raise InputError where a batch would be smaller than the objective needs, before the first step."""
+    """Raise InputError, before the first step, where a batch would be smaller than the objective needs."""
     size, last = settings.batch_size, sentences % settings.batch_size
     reached = not settings.drop_last and settings.steps > sentences // size
     if size < least or (reached and 0 < last < least):
@@ -264,13 +246,13 @@ def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
 
 
 def checkpoint_folder(stage_folder: Path, checkpoint: str) -> Path:
-    """Folder of the "selected" or "last" checkpoint; they are one where the last was selected."""
+    """Return the folder of the "selected" or "last" checkpoint; one folder where the last was selected."""
     folder = stage_folder / checkpoint
     return folder if folder.is_dir() else stage_folder / "selected"
 
 
 def tower_folders(stage_folder: Path, checkpoint: str) -> list[Path]:
-    """Model folders of a checkpoint: itself, or tower-1, tower-2, ... of several."""
+    """Return the model folders of a checkpoint: itself, or tower-1, tower-2, ... of several."""
     folder = checkpoint_folder(stage_folder, checkpoint)
     return sorted(folder.glob("tower-*")) or [folder]
 
@@ -278,8 +260,8 @@ def tower_folders(stage_folder: Path, checkpoint: str) -> list[Path]:
 def _save_checkpoint(towers: Sequence[Loaded], state: State, folder: Path) -> None:
     for number, (model, tokenizer) in enumerate(towers):
         prefix = f"{number}."
-        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        model.load_state_dict(own)
+        names = [name for name in state if name.startswith(prefix)]
+        model.load_state_dict({name.removeprefix(prefix): state[name] for name in names})
         target = folder if len(towers) == 1 else folder / f"tower-{number + 1}"
         with silence_libraries(), configured_dropout(model):
             model.save_pretrained(target)
@@ -289,14 +271,16 @@ def _save_checkpoint(towers: Sequence[Loaded], state: State, folder: Path) -> No
 def _write_results(
     towers: Sequence[Loaded], result: TrainResult, collapse: Sequence[Sequence[float]], out: Path
 ) -> None:
-    """Write both checkpoints, one folder where they are the same, the losses and the dev evaluations."""
+    """Write both checkpoints, one folder where they are equal, the losses and the dev evaluations."""
     _save_checkpoint(towers, result.best, out / "selected")
     if result.best_step != len(result.losses):
         _save_checkpoint(towers, result.last, out / "last")
     (out / "losses.json").write_text(json.dumps(result.losses))
-    figures = [{"collapse": list(found)} for found in collapse] or [{}] * len(result.evaluations)
-    events = ({**found, **more} for found, more in zip(result.evaluations, figures, strict=True))
-    (out / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    lines = []
+    for number, evaluation in enumerate(result.evaluations):
+        figures = {"collapse": list(collapse[number])} if collapse else {}
+        lines.append(f"{json.dumps({**evaluation, **figures})}\n")
+    (out / "events.jsonl").write_text("".join(lines))
 
 
 def _describe_result(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:

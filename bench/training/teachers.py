@@ -1,4 +1,4 @@
-"""Frozen teachers: encoders of other methods that say how alike the sentences of a batch are."""
+"""Frozen teachers: encoders of other methods that give the similarities of a batch's sentences."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ KEPT_BYTES = 2**28
 
 
 class TeacherQuery(NamedTuple):
-    """What a teacher is asked in a step.
+    """A step's query to a teacher.
 
     Args:
-        new: The K sentences of the batch that it keeps no vector of, this process's share, prepared; None
-            where there is none.
+        new: The K sentences of the batch that lack a kept vector, this process's share, prepared; None for
+            none.
         place: New sentence i is row ``place[i]`` of the shares of all processes, (K,).
         keep: Rows of the table that keep the first of the new ones.
         rows: Row of the table, or among the new ones, of each sentence of the batch, (B,).
-        old: True where it is one of the table, (B,); None where it never is.
+        old: True for a row of the table, (B,); None where all are new.
     """
 
     new: Any
@@ -39,9 +39,9 @@ class Teacher:
     """A frozen encoder of the training text; it keeps the vectors of sentences that it has seen.
 
     Args:
-        encoder: Any encoder; it encodes whole sentences, in evaluation mode and without gradient.
+        encoder: Any encoder; it encodes whole sentences, in evaluation mode, constant.
         sentences: The training text, which the batches number.
-        kept_bytes: Memory for vectors that may come again in a later epoch; 0 keeps none.
+        kept_bytes: Memory for vectors that may recur in a later epoch.
     """
 
     def __init__(self, encoder: Encoder, sentences: Sequence[str], kept_bytes: int = KEPT_BYTES) -> None:
@@ -52,12 +52,7 @@ class Teacher:
         self._finite: Tensor | None = None
 
     def prepare(self, numbers: Sequence[int], device: torch.device | str) -> TeacherQuery:
-        """The host's half of :meth:`vectors`.
-
-        Args:
-            numbers: The sentences of a batch, as the text numbers them.
-            device: Where their vectors are wanted.
-        """
+        """Prepare the query for a batch's sentence numbers: the host's half of :meth:`vectors`."""
         if self._table is None:
             self._table = torch.empty(self._room, self.encoder.dim, device=device)
             self._finite = torch.ones((), dtype=torch.bool, device=device)
@@ -78,9 +73,9 @@ class Teacher:
 
     @torch.no_grad()
     def vectors(self, asked: TeacherQuery) -> Tensor:
-        """Return float32 (B, H_k), row i for sentence i of the batch, without gradient: the device's half.
+        """Return float32 (B, H_k), row i for sentence i of the batch, constant: the device's half.
 
-        Batches must come here in the order in which they were prepared, and all of them.
+        Queries must all come here, in the order of their preparation.
         """
         table, finite = self._table, self._finite
         if table is None or finite is None:
@@ -89,26 +84,21 @@ class Teacher:
             return table[asked.rows]
         new = gather_shares(embed_prepared(self.encoder, asked.new))[asked.place]
         finite &= new.isfinite().all()
-        found = new[asked.rows.clamp(max=len(new) - 1)]
+        vectors = new[asked.rows.clamp(max=len(new) - 1)]
         if asked.old is not None:
-            known = table[asked.rows.clamp(max=len(table) - 1)]
-            found = torch.where(asked.old.unsqueeze(1), known, found)
+            kept = table[asked.rows.clamp(max=len(table) - 1)]
+            vectors = torch.where(asked.old.unsqueeze(1), kept, vectors)
         if len(asked.keep):
             table[asked.keep] = new[: len(asked.keep)]
-        return found
+        return vectors
 
     def why_not_finite(self) -> str | None:
-        """What to say of a loss that is not finite, if a vector was not; reads the device."""
-        fine = self._finite is None or bool(self._finite)
-        return None if fine else "a teacher's vectors are not finite"
+        """Report an infinite vector as the cause of such a loss, if there was one; reads the device."""
+        finite = self._finite is None or bool(self._finite)
+        return None if finite else "a teacher's vectors are not finite"
 
 
 def mix_cosines(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """Return sum_k w_k cos(t^k_i, t^k_j), (B, B): similarities are mixed, not vectors.
-
-    Args:
-        vectors: Of each teacher, (B, H_k); their sizes may differ.
-        weights: One a teacher.
-    """
+    """Return sum_k w_k cos(t^k_i, t^k_j), (B, B), of the teachers' (B, H_k): similarities are mixed."""
     mixed = [w * cosine_matrix(t, t) for t, w in zip(vectors, weights, strict=True)]
     return torch.stack(mixed).sum(0)

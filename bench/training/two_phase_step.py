@@ -1,4 +1,4 @@
-"""What is trained: a step in two halves, the host's and the device's, the second compiled if asked."""
+"""Objectives: a step in two halves, the host's and the device's; the second can be compiled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 from bench import nn
@@ -14,14 +14,14 @@ from bench.errors import BenchError
 from bench.lazy import load_lazy_modules, torch
 
 SHAPES = 64
-"""Graphs of one half at most: padded lengths, times a whole and a short batch, times a coin's sides."""
+"""Most graphs of a half: padded lengths, times a whole and a short batch, times a coin's sides."""
 _asked: list[str] = []  # innermost last; the thread that prepares steps reads it too
 _told: set[str] = set()
 
 
 @contextmanager
 def compile_steps(way: str) -> Iterator[None]:
-    """Compile the second half of what is trained within the block.
+    """Compile the second half of objectives within the block.
 
     Args:
         way: "none"; "inductor", torch.compile's own backend, one graph for all shapes; "graphs", a CUDA
@@ -35,31 +35,26 @@ def compile_steps(way: str) -> Iterator[None]:
 
 
 def get_compile_mode() -> str:
-    """How steps are compiled here: "none", "inductor" or "graphs"."""
+    """Return the present way of compiling steps: "none", "inductor" or "graphs"."""
     return _asked[-1] if _asked else "none"
 
 
 def compile_device_half(
     compute: Callable[[Any], torch.Tensor], *, plain: bool = False
 ) -> Callable[[Any], torch.Tensor]:
-    """A step's second half, compiled where that is asked for.
-
-    Args:
-        compute: The half.
-        plain: It is a module's whole step, with its Python: it stays as it is, and a line on stderr says so.
-    """
+    """Compile a step's second half on request; ``plain`` marks a module's whole step, which stays."""
     if get_compile_mode() == "none":
         return compute
     if plain:
-        _warn_once("this method's step isn't in two halves: it is not compiled")
+        _warn_once("this method's step has one half: it is not compiled")
         return compute
     load_lazy_modules()
-    torch.compiler.reset()  # the graphs of an earlier training of the same kind hold its weights
+    torch.compiler.reset()  # graphs of an earlier training hold its weights
     return CompiledHalf(compute, get_compile_mode())
 
 
 class CompiledHalf:
-    """A function of tensors as one graph; one that has no single graph in parts, of which a line tells.
+    """A function of tensors as one graph; failing that, compiled in parts with a warning.
 
     Args:
         compute: The function.
@@ -73,10 +68,10 @@ class CompiledHalf:
         """One graph."""
 
     def __call__(self, prepared: Any) -> torch.Tensor:
-        """The function's value.
+        """Return the function's value.
 
         Raises:
-            BenchError: the backend can't compile it, as where inductor finds no C++ compiler.
+            BenchError: the backend can't compile it, as inductor without a C++ compiler.
         """
         from torch._dynamo import exc
         from torch._inductor.exc import InductorError
@@ -89,9 +84,8 @@ class CompiledHalf:
         except (exc.Unsupported, exc.UserError) as error:  # while it was traced, before anything was computed
             if not self.whole:
                 raise
-            _warn_once(
-                f"the step has no single graph, so it is compiled in parts ({_summarize_error(error)})"
-            )
+            reason = _summarize_error(error)
+            _warn_once(f"the step has no single graph, so it is compiled in parts ({reason})")
         except (exc.BackendCompilerFailed, InductorError) as error:
             hint = "it needs a C++ compiler such as g++; after a run that was killed, empty inductor's cache"
             raise BenchError(f"the step can't be compiled: {_summarize_error(error)}", hint=hint) from error
@@ -99,32 +93,33 @@ class CompiledHalf:
         return self(prepared)
 
     def _compile(self, *, whole: bool) -> Callable[[Any], torch.Tensor]:
-        graphs = self._way == "graphs"
-        how: dict[str, Any] = {"dynamic": not graphs}
-        how |= {"mode": "reduce-overhead"} if graphs else {"backend": self._way}
-        made: Callable[[Any], torch.Tensor] = torch.compile(self._compute, fullgraph=whole, **how)
-        return made
+        how: dict[str, Any] = {"dynamic": True, "backend": self._way}
+        if self._way == "graphs":
+            how = {"dynamic": False, "mode": "reduce-overhead"}
+        compiled: Callable[[Any], torch.Tensor] = torch.compile(self._compute, fullgraph=whole, **how)
+        return compiled
 
 
 def _summarize_error(error: Exception) -> str:
-    """The first two lines of what an error says: torch names the stage, then what went wrong."""
+    """Return the first two lines of an error: torch names the stage, then the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[:2]) or type(error).__name__
 
 
 def _warn_once(line: str) -> None:
-    """Say a line on stderr, once a process."""
+    """Print a line on stderr, once a process."""
     if line not in _told:
         _told.add(line)
         print(f"--compile {get_compile_mode()}: {line}", file=sys.stderr)
 
 
 class Objective:
-    """What turns a batch of token rows into a loss, in two halves.
+    """Turns a batch of token rows into a loss, in two halves.
 
-    A plain object. What is trained are the torch modules and parameters among its attributes, and those of
-    the objectives among these, under the attributes' names; :attr:`module` has them all. They are set when
-    the object is made.
+    A plain object. The torch modules and parameters among its attributes are trained, and those of the
+    objectives
+    among these, under the attributes' names; :attr:`module` has them all. They are set when the object is
+    made.
 
     :meth:`prepare` is the host's half: everything that is Python, or random from the run's own generators.
     It never reads a parameter, and may run one step ahead. :meth:`compute` is the device's half, a function
@@ -135,7 +130,7 @@ class Objective:
     """Sentences that a batch has to have."""
 
     def prepare(self, batch: Sequence[Any]) -> Any:
-        """Tensors of a step on the CPU, in nested tuples, lists and dictionaries, beside Python values.
+        """Return a step's tensors on the CPU, in nested tuples, lists and dictionaries.
 
         Args:
             batch: Token rows, or (sentence number, token row) pairs.
@@ -143,11 +138,11 @@ class Objective:
         raise NotImplementedError
 
     def compute(self, prepared: Any) -> torch.Tensor:
-        """The loss of what :meth:`prepare` made, with its tensors on :attr:`device`; a scalar."""
+        """Return the loss of :meth:`prepare`'s result on :attr:`device`; a scalar."""
         raise NotImplementedError
 
     def __call__(self, batch: Sequence[Any]) -> torch.Tensor:
-        """Both halves, one after the other."""
+        """Run both halves."""
         return self.compute(nn.move_to_device(self.prepare(batch), self.device))
 
     @cached_property
@@ -183,59 +178,54 @@ class Objective:
         return self
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """Yield what is trained."""
+        """Yield the trained parameters."""
         return self.module.parameters()
 
     def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """Yield it with its names."""
+        """Yield them with their names."""
         return self.module.named_parameters()
 
     def why_not_finite(self) -> str | None:
-        """What made a loss infinite or not a number, where the objective knows it."""
+        """Return the cause of an infinite or NaN loss, if known."""
         return None
 
     @property
     def device(self) -> torch.device:
-        """Where its parameters are."""
+        """Device of its parameters."""
         return next(self.module.parameters()).device
 
 
 class WholeStep(Objective):
-    """A torch module that maps token rows to a loss, as an objective: all of its step is the second half.
-
-    Args:
-        step: The module.
-    """
+    """A torch module that maps token rows to a loss, as an objective: all of its step is the second half."""
 
     def __init__(self, step: torch.nn.Module) -> None:
         self.step = step
 
     def prepare(self, batch: Sequence[Any]) -> list[Any]:
-        """The rows themselves."""
+        """Return the rows."""
         return list(batch)
 
     def compute(self, prepared: list[Any]) -> torch.Tensor:
-        """The module's loss."""
+        """Return the module's loss."""
         loss: torch.Tensor = self.step(prepared)
         return loss
 
 
 def as_objective(objective: Objective | torch.nn.Module) -> Objective:
-    """The objective, or a module as :class:`WholeStep`."""
+    """Return the objective, or a module as :class:`WholeStep`."""
     return objective if isinstance(objective, Objective) else WholeStep(objective)
 
 
 def prepare_steps(
     objective: Objective, batches: Callable[[], Sequence[Any]], steps: int, *, ahead: bool
 ) -> Generator[tuple[int, Any], None, None]:
-    """Yield each step's sentences, counted, and what the objective prepared, on its device.
+    """Yield each step's number of sentences and prepared batch, on the objective's device.
 
     Args:
         objective: The objective.
         batches: Makes the next batch.
-        steps: How many.
-        ahead: Prepare a step in a thread while the one before it is computed. What is prepared is the same:
-            the order of the draws doesn't change.
+        steps: Number of steps.
+        ahead: Prepare a step in a thread while the one before is computed, with the same order of draws.
     """
     device = objective.device
 
@@ -246,12 +236,13 @@ def prepare_steps(
     if not ahead:
         yield from (make() for _ in range(steps))
         return
-    here = torch.cuda.current_device() if device.type == "cuda" else None
-    start = None if here is None else lambda: torch.cuda.set_device(here)
+    start = None
+    if device.type == "cuda":
+        start = partial(torch.cuda.set_device, torch.cuda.current_device())
     with ThreadPoolExecutor(1, "bench-prepare", initializer=start) as thread:
         coming = thread.submit(make)
         for step in range(1, steps + 1):
-            ready = coming.result()
+            prepared = coming.result()
             if step < steps:
                 coming = thread.submit(make)
-            yield ready
+            yield prepared

@@ -20,7 +20,7 @@ from bench.losses.contrastive import info_nce
 from bench.nn.backbone import load_backbone
 from bench.registry import discover
 from bench.training.randomness import generator
-from bench.training.subword_edits import (
+from bench.training.augmentation import (
     delete_subwords,
     edit_views,
     insert_subwords,

@@ -172,7 +172,7 @@ def test_a_plain_module_is_not_compiled_and_says_so(capsys: pytest.CaptureFixtur
         assert isinstance(compile_device_half(whole_step), CompiledHalf)
     assert compile_device_half(whole_step) is whole_step
     said = capsys.readouterr().err
-    assert said == "--compile inductor: this method's step isn't in two halves: it is not compiled\n"
+    assert said == "--compile inductor: this method's step has one half: it is not compiled\n"
 
 
 def test_a_backend_that_fails_is_one_error() -> None:

@@ -31,14 +31,12 @@ from bench.data.toy import make_toy_task
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone, tokenize_rows
 from bench.nn.model_folder import hash_model
-from bench.nn.wordpiece import train_wordpiece
 from bench.training import masked_lm_training
 from bench.training.masked_lm_training import length_pooled_batches, rate_by_time, warmup_rate
 from bench.training.masking import mask_tokens
 from bench.training.mixed_precision import train_at_precision
-from bench.training.prepared_text import count_cut_tokens
+from bench.training.prepared_text import compute_spectral_embeddings, count_cut_tokens, train_wordpiece
 from bench.training.pretraining import PretrainSettings, pretrain
-from bench.training.spectral import compute_spectral_embeddings
 from tests.support.cli import Cli
 
 SETTINGS = PretrainSettings(
@@ -237,8 +235,8 @@ def test_spectral_embeddings_by_hand() -> None:
 @pytest.mark.slow
 def test_wordpiece_is_the_same_in_every_process(text: Corpus) -> None:
     code = (
-        "from bench.data.toy import toy_task; from bench.nn.wordpiece import train_wordpiece; "
-        "s = sorted({s for pair in toy_task().all_pairs() for s in pair}); "
+        "from bench.data.toy import make_toy_task; from bench.training.prepared_text import train_wordpiece; "
+        "s = sorted({s for pair in make_toy_task().all_pairs() for s in pair}); "
         "print(train_wordpiece(s, 150, max_length=24).get_vocab() == {V})"
     )
     vocabulary = train_wordpiece(text.sentences, 150, max_length=24).get_vocab()

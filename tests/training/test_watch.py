@@ -13,7 +13,7 @@ from bench.data.toy import make_toy_task
 from bench.errors import BenchError
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.model_folder import hash_model
-from bench.training import pretraining_watch
+from bench.training import pretraining
 from bench.training.pretraining import PretrainSettings, pretrain
 
 SETTINGS = PretrainSettings(
@@ -32,7 +32,7 @@ def test_a_killed_training_leaves_a_model_and_a_finished_one_none(
 ) -> None:
     out, kept = tmp_path / "m", tmp_path / "m-unfinished"
     pretrain(text, SETTINGS, seed=1, out=tmp_path / "whole", command="c")
-    monkeypatch.setattr(pretraining_watch, "_SECONDS", 0.0)
+    monkeypatch.setattr(pretraining, "_SECONDS", 0.0)
     said: list[str] = []
     steps: list[int] = []
 
@@ -58,9 +58,9 @@ def test_a_killed_training_leaves_a_model_and_a_finished_one_none(
 def test_a_training_that_learns_nothing_is_given_up(
     text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretraining_watch, "TRIAL", 5)
+    monkeypatch.setattr(pretraining, "TRIAL", 5)
     still = replace(SETTINGS, lr=1e-9)
-    with pytest.raises(BenchError, match="after 5 steps, and how frequent each token is"):
+    with pytest.raises(BenchError, match="after 5 steps, and token frequencies"):
         pretrain(text, still, seed=1, out=tmp_path / "m", command="c", give_up=True)
     assert not (tmp_path / "m").exists()
     facts = pretrain(text, still, seed=1, out=tmp_path / "m", command="c")
@@ -68,6 +68,6 @@ def test_a_training_that_learns_nothing_is_given_up(
 
 
 def test_what_is_learned() -> None:
-    pretraining_watch.check_learned(6.64, 7.0)
+    pretraining.check_learned(6.64, 7.0)
     with pytest.raises(BenchError):
-        pretraining_watch.check_learned(6.66, 7.0)
+        pretraining.check_learned(6.66, 7.0)
