@@ -35,7 +35,7 @@ def rerun_command(
     """
     from bench.config.method_ids import parse_copies
     from bench.execution.repetition import rerun_record
-    from bench.records.machines import machine_warnings
+    from bench.records.fingerprint import machine_warnings
     from bench.records.store import read_record
 
     then = read_record(record)

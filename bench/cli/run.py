@@ -169,7 +169,7 @@ def select_shard(plan: Plan, shard: str | None) -> Plan:
     if shard is None:
         return plan
     from bench.config.method_ids import parse_shard
-    from bench.plan.shard import split_plan
+    from bench.plan.plan import split_plan
 
     number, count = parse_shard(shard)
     shares = split_plan(plan, count)

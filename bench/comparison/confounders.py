@@ -8,8 +8,14 @@ from itertools import chain
 
 from bench.comparison.selection import Group, format_seeds, group_by
 from bench.errors import printable
-from bench.records.fingerprint import NONE, SPECIFICATION, UNSET, compute_record_key, find_fact_differences
-from bench.records.machines import machine_differences
+from bench.records.fingerprint import (
+    NONE,
+    SPECIFICATION,
+    UNSET,
+    compute_record_key,
+    find_fact_differences,
+    machine_differences,
+)
 from bench.records.record import RunRecord, count_training_sentences, find_dev_tasks, is_supervised
 
 _MOST = 6  # differing options that a sentence names

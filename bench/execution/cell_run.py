@@ -47,23 +47,14 @@ Suites = Mapping[str, list[SuiteTask]]
 
 @dataclass(frozen=True)
 class CellTask:
-    """Task of a worker; it must pickle.
+    """Task of a worker; it must pickle."""
 
-    Args:
-        jobs: One cell on its pending suites.
-        spec: The user's specification; its paths are resolved where the cell runs.
-        training: Training text and dev set, None where no method trains.
-        wait: Wait for a process that computes the same cell, in place of the outcome "busy".
-        running: Folder of the run's events, None for none.
-        besides: Work other than training, see :func:`bench.execution.events.count_cell_work`.
-    """
-
-    jobs: tuple[Job, ...]
+    jobs: tuple[Job, ...]  # one cell on its pending suites
     spec: RunSpec
     training: TrainingData | None
-    wait: bool = False
-    running: Path | None = None
-    besides: Mapping[str, int] = field(default_factory=dict)
+    wait: bool = False  # for a process that computes the same cell, in place of the outcome "busy"
+    running: Path | None = None  # folder of the run's events
+    besides: Mapping[str, int] = field(default_factory=dict)  # work other than training
 
     def find_missing_stages(self, finished: Path) -> dict[str, tuple[str, int]]:
         """Return name and planned steps of the stages that the stage cache lacks, by key."""
@@ -95,13 +86,10 @@ class Outcome:
 def measure_job(
     builder: EncoderBuilder, tasks: Sequence[SuiteTask], job: Job, spec: RunSpec, progress: Progress | None
 ) -> SuiteResult:
-    """Score a cell's selected checkpoint on a suite.
+    """Score a cell's selected checkpoint on a suite; raises BenchError for what the suite doesn't support.
 
     Below fp32 the facts hold the effect of the precision. A cell that trains also gets scores of its last
     checkpoint (metric "spearman_last"), which show the effect of selection on the dev set.
-
-    Raises:
-        BenchError: a precision or a method that the suite doesn't support.
     """
     suite, precision = measure_of(job.suite), spec.precision
     if precision != "fp32" and not suite.encodes_once:
@@ -161,12 +149,7 @@ def _cache_vectors(
 
 
 def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
-    """Run one cell's pending suites under its lock, and add the probes that their records lack.
-
-    Args:
-        task: The cell.
-        suites: Suites that this process has read; a worker reads its own.
-    """
+    """Run one cell's pending suites, read here or in ``suites``, under its lock; add missing probes."""
     spec, first = task.spec, task.jobs[0]
     cell, store = first.cell, ResultStore(spec.results, spec.campaign)
     cache = StageCache(spec.results / ".stages")
@@ -221,11 +204,7 @@ class _LockedCell:
 
     @contextmanager
     def defer_failure(self) -> Iterator[None]:
-        """Continue after an error of the training: the measurement meets it again, and records it.
-
-        Raises:
-            StorageError: the next cell would fail as well.
-        """
+        """Continue after any error but StorageError: the measurement meets it again, and records it."""
         self.begun = _read_clocks()
         try:
             yield

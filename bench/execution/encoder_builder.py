@@ -43,12 +43,7 @@ def make_cell_backbones(cell: Cell) -> Cell:
 
 
 def make_backbone(model: ModelFolder) -> ModelFolder:
-    """Return a model with its hash; a missing one is first made in a process of its own.
-
-    Raises:
-        CellFailedError: the command failed.
-        DataError: the model was made from another model or text than its recipe's.
-    """
+    """Return a model with its hash, made first if it is missing; raises CellFailedError and DataError."""
     if not isinstance(model, RecipeModel) or model.sha256:
         return model
     try:
@@ -113,13 +108,7 @@ STEP_TIMES = ("step_seconds", "dev_seconds")
 class EncoderBuilder:
     """Builds one cell's encoders, each once; a failed stage raises its error at every call.
 
-    Args:
-        cell: The cell.
-        device: "cpu", "cuda" or "mps".
-        training: Training text and dev set, None where no method trains.
-        cache: Finished stages.
-        progress: Called with the number of finished sentences.
-        report: Called with the cell's phases, and with the news of a training.
+    ``progress`` gets numbers of finished sentences, ``report`` the phases and news of the training.
     """
 
     def __init__(
@@ -277,16 +266,7 @@ class EncoderBuilder:
         return facts
 
     def context(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> StageContext:
-        """Return the context of a stage's training.
-
-        Args:
-            stage: One of the cell's stages.
-            inputs: Folder of each earlier stage, by role.
-            out: Empty folder for its files.
-
-        Raises:
-            BenchError: there is no training text or no backbone.
-        """
+        """Return the context of a training into the empty folder ``out``; ``inputs`` are folders by role."""
         from bench.eval.sts import dev_spearman
 
         self.cell = cell = make_cell_backbones(self.cell)

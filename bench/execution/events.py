@@ -88,12 +88,7 @@ def work_name(doing: str, name: str = "") -> str:
 
 
 def count_cell_work(stages: Mapping[str, tuple[str, int]], besides: Mapping[str, int]) -> Counter[str]:
-    """Count a cell's work in units: steps of a stage, evaluations, probings.
-
-    Args:
-        stages: Name and steps of each missing training stage, by its key.
-        besides: Its other work.
-    """
+    """Count a cell's work in units: steps of each missing stage (name and steps by key), and ``besides``."""
     training = {work_name(TRAINS, name): _work_units(steps) for name, steps in stages.values()}
     return Counter({**besides, **training})
 
@@ -105,11 +100,7 @@ def _work_units(steps: int) -> int:
 class CellEvents:
     """Events of one running cell. Each line holds its whole state, with the work done and left.
 
-    Args:
-        file: Its file, None for none.
-        stages: Name and steps of each missing training stage, by its key.
-        besides: Its other work, see :func:`count_cell_work`.
-        clock: Seconds.
+    ``stages`` and ``besides`` are its work, see :func:`count_cell_work`.
     """
 
     def __init__(
@@ -206,10 +197,7 @@ def open_run_folder(
 ) -> Iterator[Path | None]:
     """Yield a new locked folder for the events of a run, None where none can be made; remove it afterwards.
 
-    Args:
-        root: The campaign's folder.
-        methods: Number of cells of each method.
-        work: Their work by method, see :func:`count_cell_work`.
+    ``methods`` is the number of cells of each method, ``work`` their work.
     """
     folder = root / FOLDER / uuid.uuid4().hex[:12]
     file: EventFile | None = None

@@ -41,15 +41,7 @@ _LABELS = {
 
 
 def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
-    """Yield (label, text) for a folder of transformers or sentence-transformers.
-
-    Args:
-        folder: The folder.
-        encoder: The encoder of a run; None where it can't be built.
-
-    Raises:
-        InputError: a folder that can't be loaded.
-    """
+    """Yield (label, text) for a model folder and its encoder, if one can be built; raises InputError."""
     yield "folder", f"{folder.name}, sha256 {hash_model(folder)[:12]}"
     yield (
         "files",

@@ -209,11 +209,7 @@ def open_logs(
 ) -> Iterator[list[Callable[[Path], None]]]:
     """Yield functions that log a run's news: call them with the run's folder again and again.
 
-    Args:
-        names: "tensorboard" (written below ``results/.tensorboard``), "wandb" (``results/.wandb``).
-        results: The results folder.
-        campaign: The run's campaign.
-        tell: Gets one line where a log fails; the run continues without it.
+    The logs are in ``results/.tensorboard`` and ``results/.wandb``. ``tell`` gets a line where one fails.
     """
     writers = [_LogWriter(name, results, campaign, tell) for name in dict.fromkeys(names)]
     try:

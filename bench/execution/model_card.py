@@ -60,16 +60,10 @@ _SYNTHETIC = frozenset({*MINI_SUITES, "toy"})
 def build_model_index(
     name: str, plan: Plan, records: Sequence[tuple[Job, RunRecord]], checkpoint: str
 ) -> str:
-    """Return the YAML of a ``model-index``, "" without a score.
+    """Return the YAML of a ``model-index`` with the scores of the "selected" or "last" checkpoint, or "".
 
     Scores are in the record's unit and at full precision. A suite is the data set of its average, and the
     configuration of its tasks.
-
-    Args:
-        name: The model's name.
-        plan: Has the tasks of every suite.
-        records: Finished jobs.
-        checkpoint: "selected", or "last" for the scores of the last checkpoint.
     """
     from huggingface_hub import ModelCardData
 

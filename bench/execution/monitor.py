@@ -106,19 +106,12 @@ def format_duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class CellStatus:
-    """State of a cell.
-
-    Args:
-        about: First line of its file: method, seed, suites.
-        news: Last whole line.
-        alive: A process holds the file.
-        age: Seconds since the last line by this machine's clock; 0 where the clocks disagree.
-    """
+    """State of a cell: first line of its file, last whole line, whether a process holds it."""
 
     about: Mapping[str, Any]
     news: Mapping[str, Any]
     alive: bool
-    age: float
+    age: float  # seconds since the last line by this machine's clock; 0 where the clocks disagree
 
     @property
     def method(self) -> str:

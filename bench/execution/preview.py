@@ -39,15 +39,7 @@ MISSING = ("NA", "N/A", "nan", "NaN", "null", "None")
 
 @dataclass(frozen=True)
 class TimeEstimate:
-    """Wall-clock seconds of the cells of one method on the present device.
-
-    Args:
-        method: Method id.
-        cells: Number of cells: seeds.
-        training: Time of all unfinished stages with their dev evaluations. A stage that an earlier method
-            trains too counts there.
-        evaluation: Time of all suites.
-    """
+    """Wall-clock seconds of the cells of one method; a stage of several methods counts for the first."""
 
     method: str
     cells: int
@@ -115,13 +107,7 @@ def _unfinished_stages(cell: Cell, cache: StageCache) -> list[Stage]:
 
 
 def format_estimate(estimate: TimeEstimate, price: float | None, devices: int) -> str:
-    """Format a cell's time in one line, with its cost if an hour of a device has a price.
-
-    Args:
-        estimate: The estimate.
-        price: Price of one device for an hour; None for no cost.
-        devices: Number of devices per cell.
-    """
+    """Format a cell's time in one line, with its cost if an hour of one of its ``devices`` has a price."""
     times = (estimate.training, estimate.evaluation, estimate.seconds)
     training, evaluation, total = (seconds / estimate.cells for seconds in times)
     line = f"{estimate.method:40} {estimate.cells} cell(s) of about {format_duration(total)}"
@@ -136,17 +122,12 @@ def format_cost(seconds: float, price: float, devices: int) -> str:
 
 @dataclass(frozen=True)
 class _CellCost:
-    """Measured costs of one cell of a method.
+    """Measured seconds of one cell of a method."""
 
-    Args:
-        sentence: Seconds to encode a sentence in evaluation.
-        steps: Seconds of a step and of a dev evaluation, by the stage's signature.
-        other: Seconds per training sentence of stages without these facts.
-    """
-
-    sentence: float
+    sentence: float  # to encode one in evaluation
     steps: Mapping[tuple[object, ...], tuple[float, float]] = field(default_factory=dict)
-    other: float = 0.0
+    """Of a step and of a dev evaluation, by the stage's signature."""
+    other: float = 0.0  # per training sentence of further stages
 
     def training(self, stage: Stage, plan: Plan) -> float:
         """Seconds of a whole stage, dev evaluations included."""

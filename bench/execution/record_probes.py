@@ -56,11 +56,7 @@ def add_probes(
     builder: EncoderBuilder,
     progress: Progress | None,
 ) -> RunRecord:
-    """Return a finished record with the named probes of its encoder.
-
-    Raises:
-        BenchError: stages that had to be trained again gave another encoder, or its vectors aren't finite.
-    """
+    """Return a finished record with the named probes of its encoder; BenchError for another encoder."""
     from bench.probes.measurement import drop_curves, measure_probes
 
     encoder = builder.encoder()

@@ -19,8 +19,12 @@ from bench.errors import CellFailedError, DataError, InputError, NotComparableEr
 from bench.execution.runner import run_plan
 from bench.plan.job import Job, make_job
 from bench.plan.plan import Plan, make_plan
-from bench.records.fingerprint import explain_differences, hash_canonical_json, specification_fields
-from bench.records.machines import machine_warnings
+from bench.records.fingerprint import (
+    explain_differences,
+    hash_canonical_json,
+    machine_warnings,
+    specification_fields,
+)
 from bench.records.record import EXTERNAL, RunRecord, comparable_measurements, is_supervised
 from bench.registry import discover
 
@@ -35,14 +39,9 @@ def find_repeating_job(plan: Plan, record: RunRecord) -> Job:
 
 
 def compare_notes(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
-    """Yield differences in notes and in the use of labels between a record and its repetition.
+    """Yield differences in notes and in the use of labels between a record and a job of the same key.
 
     The names of the row, the model and the texts are taken from the record: the key covers everything else.
-
-    Args:
-        record: A record.
-        plan: The plan that repeats it.
-        job: Its job there, of the same key.
     """
     cell, training = job.cell, plan.training
     model = cell.model and replace(cell.model, name=(record.backbone or {}).get("name", cell.model.name))
@@ -105,14 +104,7 @@ def compare_text_names(record: RunRecord, job: Job) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class RerunDifference:
-    """One difference of a repetition.
-
-    Args:
-        of: Kind of the value.
-        name: Name of the value; of a score task, subset and metric.
-        then: The record's value, None for none; of a list its hash.
-        now: The repetition's.
-    """
+    """One difference of a repetition; of lists the hashes."""
 
     of: Literal["scores", "predictions", "training"]
     name: str
@@ -140,9 +132,6 @@ def rerun_record(
         copies: Translated copies of it, where the profile lacks them.
         pairs: Labelled pairs, where they aren't the profile's.
         text_column: Column of the training text, where that is a table.
-
-    Returns:
-        Differences, see :func:`compare_repetition`, and the repetition's record.
 
     Raises:
         InputError: a failed record, a missing plug-in, or a model or copies that have to be named.
@@ -291,12 +280,7 @@ def _check_plugins(record: RunRecord) -> None:
 
 
 def parse_record_members(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
-    """Return the methods that a record's method builds on, at any depth, each with its block.
-
-    Raises:
-        DataError: a name of several methods.
-        InputError: an unknown name.
-    """
+    """Return the methods that a record's method builds on, at any depth, each with its block."""
     members = []
     for block in _walk_member_blocks(record.training.get("members", {})):
         text = block["method"]

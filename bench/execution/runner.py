@@ -42,9 +42,9 @@ from bench.execution.record_probes import find_unprobed_jobs
 from bench.execution.sharing import choose_cells_per_gpu
 from bench.execution.stage_cache import StageCache
 from bench.plan.backbones import check_backbones
+from bench.plan.cells import find_method_cards
 from bench.plan.job import Job
 from bench.plan.plan import Plan
-from bench.plan.spec_checks import find_method_cards
 from bench.records.record import safe_name
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
@@ -79,12 +79,9 @@ class InProcess:
 
 
 def check_early_data(spec: RunSpec) -> None:
-    """Refuse missing data before the slow planning, for suites without any record.
+    """Refuse missing data before the slow planning, for suites without any record; raises InputError.
 
     Only a plan can tell which cells are finished and need no data.
-
-    Raises:
-        InputError: an unknown method, or missing data.
     """
     discover()
     cards = find_method_cards([request for request in spec.methods if request.text != ALL_METHODS])
@@ -97,11 +94,7 @@ def check_early_data(spec: RunSpec) -> None:
 
 
 def check_pending_cells(plan: Plan) -> None:
-    """Refuse, before anything runs, a plan whose pending cells would fail.
-
-    Raises:
-        InputError: a backbone, its text or data are missing, or a suite needs vectors that a method lacks.
-    """
+    """Raise InputError, before anything runs, for a plan whose pending cells would fail."""
     pending = plan.pending()
     check_backbone_text(job.cell for job in pending)
     check_backbones((job.cell for job in pending), plan.training)
@@ -144,16 +137,10 @@ def count_fitting_cells(seconds: Sequence[float], workers: int, end: float) -> i
 
 
 class Deadline:
-    """Decides for each cell whether it begins, and keeps the others in ``left``.
+    """Decides for each cell whether it begins before ``end`` of ``clock``, and keeps the others in ``left``.
 
     A cell needs as long as the longest of its kind in this run: same method, same suites, same unfinished
-    stages. The first of a kind needs the estimated time.
-
-    Args:
-        plan: The plan.
-        end: End by the clock.
-        clock: Seconds.
-        estimate: Seconds of a cell's jobs; 0 for an unknown time.
+    stages. The first of a kind needs the estimated seconds, 0 where they are unknown.
     """
 
     def __init__(
@@ -203,16 +190,13 @@ def run_plan(
     watch: Callable[[Path], AbstractContextManager[object]] | None = None,
     deadline: Deadline | None = None,
 ) -> list[Outcome]:
-    """Run every pending job, and add the requested probes, to existing records too.
+    """Run every pending job, and add the requested probes, to existing records too; return all outcomes.
 
     Args:
         plan: The plan.
         on_outcome: Called for every job as soon as its record is on disk.
         watch: Gets the folder of the run's events (:mod:`bench.execution.events`), open while cells run.
         deadline: Decides which cells begin. Without one, cells of other processes are waited for at the end.
-
-    Returns:
-        The outcomes of all jobs of :func:`find_pending_jobs`, except those that the deadline leaves.
     """
     tasks = _build_cell_tasks(plan)
     if tasks:  # otherwise nothing is written, and the folder may be read-only

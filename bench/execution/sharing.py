@@ -53,11 +53,7 @@ def encoding_bytes(size: ModelSize) -> int:
 def estimate_gpu_bytes(size: ModelSize, frozen: int, batch: int, length: int) -> int:
     """Estimate a cell's bytes on a GPU; torch keeps the memory of the training during evaluation.
 
-    Args:
-        size: Size of the backbone.
-        frozen: Untrained parameters: teachers, generators.
-        batch: Sentences per step, 0 for a cell without training.
-        length: Most tokens per sentence.
+    ``frozen`` counts parameters, ``batch`` sentences (0 without training), ``length`` tokens.
     """
     if not batch:
         weights = FROZEN * (size.parameters + frozen) + TOWERS * FROZEN * size.parameters

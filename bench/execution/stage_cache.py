@@ -50,12 +50,8 @@ class StageCache:
 
         A killed training leaves a temporary folder, which the next training of the stage removes.
 
-        Args:
-            stage: The stage.
-            wait: Wait for another process that trains it.
-
         Yields:
-            The folder and facts to fill; None if the stage is finished, or another process trains it.
+            The folder and facts to fill; None if it is finished, or locked without ``wait``.
 
         Raises:
             StorageError: the cache can't be written.

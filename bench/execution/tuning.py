@@ -49,23 +49,16 @@ def tune_option(
 ) -> str:
     """Train once for every value, and choose by the dev score of the selected checkpoint.
 
-    Where several stages make the encoder together, it is the dev score of that encoder.
-
-    Args:
-        spec: One method, one seed, the profile.
-        option: The option to vary.
-        values: At most MAX_VALUES numbers.
-        report: Called with each value and its dev score, or the reason of its failure.
-        first: Values to begin with. Then the neighbours of the best are tried, until all of its neighbours
-            have been.
+    Where several stages make the encoder together, it is the dev score of that encoder. ``report`` gets each
+    value with its score, or the reason of its failure. After the ``first`` values the neighbours of the best
+    are tried, until all of its neighbours have been.
 
     Returns:
-        Lines for the profile. The method's table holds the value of the largest score (the first of equals)
-        and the other options of the training. The grid with its scores follows.
+        Lines for the profile: the method's table with the value of the largest score (the first of equals)
+        and the other options of the training, then the grid with its scores.
 
     Raises:
-        InputError: too many or repeated values, a first one that isn't among them, a reported seed, a method
-            without training.
+        InputError: a wrong grid, a reported seed, a method without training.
         CellFailedError: every value failed.
     """
     numbers, begin = _parse_grid(spec, values, first)
@@ -158,11 +151,7 @@ def _measure_dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
 
 
 def _selected_dev_score(builder: EncoderBuilder, plan: Plan) -> float | None:
-    """Return the dev score of the selected checkpoint, or of the encoder of several stages; None without one.
-
-    Raises:
-        BenchError: an undefined correlation, or an encoder without vectors.
-    """
+    """Return the dev score of the selected checkpoint, or of the encoder of several stages, if any."""
     scores = [builder.cache.facts(stage)["selected_dev"] for stage in builder.cell.final_stages]
     if None in scores or plan.training is None:
         return None

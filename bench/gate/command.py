@@ -312,7 +312,7 @@ def _update_reference(reference: ResultStore, judged: _Judgement, options: dict[
     """
     from bench.gate.reference import append_change_note, update_reference
     from bench.gate.reference_encoders import find_missing_encoders, keep_encoders
-    from bench.records.machines import machine_warnings
+    from bench.records.fingerprint import machine_warnings
 
     def say(line: str) -> None:
         click.echo(line, err=options["form"] != "text")  # stdout is a document otherwise

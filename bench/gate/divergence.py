@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.gate.verdict import AVERAGE
-from bench.records.machines import machine_facts
+from bench.records.fingerprint import machine_facts
 from bench.records.record import (
     RecordPlace,
     RunRecord,

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from bench.errors import DataError, InputError
 from bench.gate.verdict import AVERAGE, Drop, Key, Seeds, cell_name
-from bench.records.machines import machine_facts
+from bench.records.fingerprint import machine_facts
 from bench.records.record import ALL, RunRecord
 from bench.stats.pair_test import PAIRED, WELCH, pair_test
 from bench.stats.seed_design import SeedDesign, choose_design

@@ -24,8 +24,7 @@ from bench.gate.verdict import (
     Status,
     cell_name,
 )
-from bench.records.fingerprint import BREAKING, GATED, find_fact_differences
-from bench.records.machines import machine_facts, machine_warnings
+from bench.records.fingerprint import BREAKING, GATED, find_fact_differences, machine_facts, machine_warnings
 from bench.records.record import ALL, RunRecord
 from bench.stats.pair_test import ITEMS, pair_test
 

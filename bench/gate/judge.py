@@ -19,8 +19,13 @@ from bench.gate.drops import (
 )
 from bench.gate.sensitivity import smallest_detectable_drop
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
-from bench.records.fingerprint import GATED, JUDGED, compute_family_key, find_fact_differences
-from bench.records.machines import machine_warnings
+from bench.records.fingerprint import (
+    GATED,
+    JUDGED,
+    compute_family_key,
+    find_fact_differences,
+    machine_warnings,
+)
 from bench.records.record import RecordPlace, RunRecord, is_same_measurement
 from bench.stats.correction import holm
 

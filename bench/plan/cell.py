@@ -18,35 +18,22 @@ from bench.stages import PAIRS, Stage
 class Cell:
     """One method with its options, model and seed, built once and evaluated on the suites.
 
-    Args:
-        profile: Profile's name in results.
-        method: Method id.
-        card: The method's card.
-        options: Value of every option.
-        model: Its backbone, or the model that it brings.
-        seed: None for a deterministic method.
-        stages: Its own training stages.
-        notes: Notes for every table.
-        members: The cell of each other method that it builds on, by role.
-        copy: Number of this copy among equal members of an ensemble ("2", inside another copy "2.2"), "" for
-            the first. Each copy has its own random streams.
-        auxiliaries: Further models for training, by the option that names them.
-        ranks: Processes that train each of its stages together; they change dropout, and so the result.
-        train_precision: See :func:`bench.training.mixed_precision.train_at_precision`.
-        compiled: See :func:`bench.training.two_phase_step.compile_steps`.
+    ``copy`` is the number of this copy among equal members of an ensemble ("2", inside another copy "2.2"),
+    "" for the first; each copy has its own random streams. ``ranks`` processes train each of its stages
+    together; they change dropout, and so the result.
     """
 
-    profile: str
+    profile: str  # its name in results
     method: str
     card: MethodCard
     options: tuple[tuple[str, OptionValue], ...]
-    model: ModelFolder | None
-    seed: int | None
-    stages: tuple[Stage, ...] = ()
+    model: ModelFolder | None  # its backbone, or the model that it brings
+    seed: int | None  # None for a deterministic method
+    stages: tuple[Stage, ...] = ()  # its own, without its members'
     notes: tuple[str, ...] = ()
-    members: tuple[tuple[str, Cell], ...] = ()
+    members: tuple[tuple[str, Cell], ...] = ()  # methods that it builds on, by role
     copy: str = ""
-    auxiliaries: tuple[tuple[str, ModelFolder], ...] = ()
+    auxiliaries: tuple[tuple[str, ModelFolder], ...] = ()  # by the option that names them
     ranks: int = 1
     train_precision: str = "fp32"
     compiled: str = "none"

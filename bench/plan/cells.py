@@ -1,4 +1,4 @@
-"""From a request to cells: a method with its options and model, once a seed; cells of its members."""
+"""From requests to cells: a method with its options and model for each seed, its members; checks of both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.card import MethodCard, Option, OptionValue
+from bench.config import profiles
 from bench.config.method_ids import (
+    find_unquoted_path,
     misquoted_hint,
     parse_method,
     quote_value,
@@ -21,27 +23,55 @@ from bench.config.method_ids import (
     split_path,
 )
 from bench.config.profiles import Profile, zero_steps
-from bench.config.profiles import profile_names as profile_names
 from bench.config.spec import MethodRequest, Override, RunSpec
-from bench.errors import InputError
+from bench.data.training_data import TrainingData
+from bench.errors import InputError, not_one_of
 from bench.nn.model_folder import ModelFolder, resolve_file, resolve_folder
 from bench.plan.cell import Cell
 from bench.plan.job import check_match, compute_matching_length
 from bench.records.filesystem import model_stem
 from bench.registry import METHODS
-from bench.stages import ComposedMethod, TrainedMethod
+from bench.stages import ComposedMethod, TrainedMethod, copy_name
+
+BACKBONE = "backbone"
+"""Name of the profile's backbone where an option names a model."""
+_MOST = 3  # methods that a refusal names
+FindModel = Callable[[Callable[[], ModelFolder]], ModelFolder | None]
+"""Calls a function that finds a model; it may keep the error and return None."""
+
+
+def find_method_cards(requests: Sequence[MethodRequest]) -> list[MethodCard]:
+    """Return the card of each method; raises InputError for an unknown one, which may be part of a path."""
+    cards = []
+    for index, request in enumerate(requests):
+        try:
+            cards.append(METHODS.get(request.name, where="--methods").card)
+        except InputError as error:
+            hint = _path_hint(requests[index - 1], request) if index else None
+            error.hint = hint or error.hint
+            raise
+    return cards
+
+
+def _path_hint(before: MethodRequest, request: MethodRequest) -> str | None:
+    """Return a hint where an unknown method is the rest of a path before the comma, otherwise None."""
+    text, card = f"{before.text},{request.text}", METHODS.get(before.name).card
+    if not card.takes_path or before.in_quotes:
+        return None
+    if unquoted := find_unquoted_path(text):
+        return unquoted.error.hint
+    try:
+        path, _ = split_argument(before, card)
+        (resolve_file if card.takes_file else resolve_folder)(path or "", where=before.text)
+    except InputError:
+        return quoting_hint(text)
+    return None
 
 
 def add_members(cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: tuple[str, ...] = ()) -> Cell:
-    """Return the cell with the cells of the methods that it builds on, of the same seed.
+    """Return the cell with the cells, of the same seed, of the methods that it builds on.
 
-    Args:
-        cell: The cell.
-        make: From a request to its cells, stages included where they have no members.
-        above: Names of the methods that build on this one.
-
-    Raises:
-        InputError: a method that builds on itself.
+    ``above`` are names of the methods that build on this one; InputError is raised for a method among them.
     """
     method = METHODS.get(cell.card.name)
     if not isinstance(method, ComposedMethod):
@@ -52,21 +82,21 @@ def add_members(cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: 
         request = parse_method(text, f"{cell.card.name}: {role}")
         if request.name in (*above, cell.card.name):
             raise InputError(f"{cell.card.name} builds on itself", where=f"{role}={text}")
-        found = [member for member in make(request) if member.seed in (cell.seed, None)]
-        number = 1 + sum(member.card.name == request.name for _, member in members)
+        member = next(member for member in make(request) if member.seed in (cell.seed, None))
+        number = 1 + sum(other.card.name == request.name for _, other in members)
         copy = ".".join(filter(None, (cell.copy, str(number) if number > 1 else "")))
-        members.append((role, add_members(replace(found[0], copy=copy), make, (*above, cell.card.name))))
-        named[text] = members[-1][1]
+        named[text] = add_members(replace(member, copy=copy), make, (*above, cell.card.name))
+        members.append((role, named[text]))
     return _replace_member_paths(replace(cell, members=tuple(members)), named)
 
 
 def _replace_member_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
-    """Name members from this machine by their ids, so that no path enters an id, an option or a key."""
-    for text in sorted(named, key=len, reverse=True):  # one path may begin another
+    """Replace members' paths by their ids, so that no path enters an id, an option or a key."""
+    for text in sorted(named, key=len, reverse=True):  # a path may be the beginning of another
         member = named[text]
-        if member.card.takes_path or any(METHODS.get(name).card.takes_path for name in member.member_names):
+        if any(part.card.takes_path for part in member.walk()):
             row = member.method
-            if len(cell.members) > 1:  # a "+" stands between the members of a sum
+            if len(cell.members) > 1:  # "+" separates the members of a sum
                 row = "_".join(split_outside_brackets(row, "+"))
             options = [
                 (name, value.replace(text, row) if isinstance(value, str) else value)
@@ -77,23 +107,23 @@ def _replace_member_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
 
 
 def drop_idle_seeds(cells: list[Cell]) -> list[Cell]:
-    """Return one cell without seed in place of cells that no seed enters.
+    """Return one cell without seed in place of cells whose encoder no seed changes.
 
-    Those are sums of deterministic methods, and what is made of one without drawing anything.
+    Those are sums of deterministic methods, and methods on top of one that draw nothing.
     """
     kept: dict[tuple[str, int | None], Cell] = {}
     for cell in cells:
         method = METHODS.get(cell.card.name)
-        own = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
-        draws = any(stage.seeded for stage in own)
-        idle = cell.members and not draws and all(member.seed is None for _, member in cell.members)
-        cell = replace(cell, seed=None) if idle else cell
+        stages = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
+        draws = any(stage.seeded for stage in stages)
+        if cell.members and not draws and all(member.seed is None for _, member in cell.members):
+            cell = replace(cell, seed=None)
         kept[cell.method, cell.seed] = cell
     return list(kept.values())
 
 
 def check_duplicate_names(requested: Iterable[Sequence[Cell]]) -> None:
-    """Raise InputError if the cells of two requests have one name: no table could tell them apart."""
+    """Raise InputError if the cells of two requests have one name: tables couldn't tell them apart."""
     names = Counter(name for cells in requested for name in {cell.method for cell in cells})
     for method, count in names.items():
         if count > 1:
@@ -105,10 +135,6 @@ def check_duplicate_names(requested: Iterable[Sequence[Cell]]) -> None:
             )
 
 
-BACKBONE = "backbone"
-"""Name of the profile's backbone where an option names a model."""
-
-
 def make_cells(
     request: MethodRequest,
     card: MethodCard,
@@ -117,10 +143,10 @@ def make_cells(
     label: str,
     backbone: ModelFolder | None,
     corpus_size: int,
-    find: Callable[[Callable[[], ModelFolder]], ModelFolder | None] = lambda load: load(),
+    find: FindModel = lambda load: load(),
     matching: tuple[str, ...] = (),
 ) -> list[Cell]:
-    """Return the request's cells, one a seed.
+    """Return the request's cells, one per seed; raises InputError for a wrong option, model or ``match``.
 
     Args:
         request: The entry of ``--methods``.
@@ -130,12 +156,8 @@ def make_cells(
         label: The profile's name in results.
         backbone: The profile's backbone or the one that was named.
         corpus_size: Sentences of the training text, 0 where no method trains.
-        find: Calls what finds an auxiliary model, and may keep its error: the cells then lack the model.
-        matching: Methods whose length is being found for a ``match``.
-
-    Raises:
-        InputError: an unknown option or a value that is none, a model folder that is none, a ``match`` that
-            can't be.
+        find: Finds the auxiliary models; cells lack a model for which it returns None.
+        matching: Methods whose length is being computed for a ``match``.
     """
     path, short = split_argument(request, card)
     given = collect_user_options(request, card, spec, short)
@@ -148,13 +170,13 @@ def make_cells(
     options |= {name: folder.name for name, folder in auxiliaries if options[name] != BACKBONE}
     changed = {name: value for name, value in sorted(options.items()) if value != base[name]}
     identity = _method_id(request, card, model, short, changed)
-    if match := str(options.pop("match", "")):  # what it gives says it, so it isn't part of the identity
+    if match := str(options.pop("match", "")):  # the options it sets are in the identity already
         check_match(match, given, matching, f"--methods {request.text}")
         other = make_bare_cell(MethodRequest(match, match), spec, profile, corpus_size, (*matching, match))
         length = compute_matching_length(match, other, options, corpus_size)
         options |= {name: value for name, value in length.items() if name not in given}
     noted = profile.note and card.needs_backbone and spec.backbone is None
-    first = Cell(
+    cell = Cell(
         label,
         identity,
         card,
@@ -165,13 +187,13 @@ def make_cells(
         auxiliaries=auxiliaries,
     )
     if card.deterministic:
-        return [first]
-    first = replace(first, ranks=spec.ranks, train_precision=spec.train_precision, compiled=spec.compiled)
-    return [replace(first, seed=seed) for seed in spec.seeds]
+        return [cell]
+    cell = replace(cell, ranks=spec.ranks, train_precision=spec.train_precision, compiled=spec.compiled)
+    return [replace(cell, seed=seed) for seed in spec.seeds]
 
 
 def _find_brought_model(path: str, request: MethodRequest, card: MethodCard) -> ModelFolder:
-    """Find the model that a method brings; raises InputError, with what to type where quotes are wrong."""
+    """Find the model that a method brings; raises InputError, with a hint where quotes are wrong."""
     find, where = resolve_file if card.takes_file else resolve_folder, f"--methods {request.text}"
     try:
         return find(path, where=where)
@@ -187,10 +209,7 @@ def _find_brought_model(path: str, request: MethodRequest, card: MethodCard) -> 
 def make_bare_cell(
     request: MethodRequest, spec: RunSpec, profile: Profile, corpus_size: int, matching: tuple[str, ...] = ()
 ) -> Cell:
-    """Return the request's first cell with its members, without the models that they start from.
-
-    See :func:`make_cells`.
-    """
+    """Return the request's first cell with its members, without models; see :func:`make_cells`."""
 
     def make(asked: MethodRequest) -> list[Cell]:
         card, name = METHODS.get(asked.name, where=asked.text).card, profile.name
@@ -202,27 +221,25 @@ def make_bare_cell(
 def collect_user_options(
     request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
 ) -> dict[str, OptionValue]:
-    """Options that the user gave: after a colon, in brackets, by ``--set``, whose last one wins.
+    """Return options that the user gave: after a colon, in brackets, by ``--set``, of which the last wins.
 
-    Raises:
-        InputError: an option that it hasn't, a value that is none, or one by ``--set`` that isn't what the
-            method's own text says: that text names the row, or the member in it.
+    Raises InputError, also for a ``--set`` that contradicts the method's own text, which names the row.
     """
     where = f"--methods {request.text}"
     if short and short[0] in dict(request.options):
         raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
     typed = (*((short,) if short else ()), *request.options)
-    said = {name: _find_option(card, name, request).parse(value, where) for name, value in typed}
-    given = dict(said)
-    of_all, of_row = (
-        [one for one in spec.overrides if one.method == name] for name in (card.name, request.alias)
-    )
-    for override in (*of_all, *of_row):  # what one row is given holds against what all of its method are
-        name, text, place = _resolve_override(override, card)
-        value = card.option(name, place).parse(text, place)
-        if name in said and said[name] != value and not override.forced:
+    of_text = {name: _find_option(card, name, request).parse(value, where) for name, value in typed}
+    given = dict(of_text)
+    of_method = [override for override in spec.overrides if override.method == card.name]
+    of_row = [override for override in spec.overrides if override.method == request.alias]
+    for override in (*of_method, *of_row):
+        place = f"--set {override.text}"
+        name = _override_option(override, card, place)
+        value = card.option(name, place).parse(override.value, place)
+        if name in of_text and of_text[name] != value and not override.forced:
             raise InputError(
-                f"'{request.text}' says that its {name} is {said[name]}",
+                f"'{request.text}' says that its {name} is {of_text[name]}",
                 where=place,
                 expected="one value",
                 hint=f"give {name} by --set only, or in brackets only, to each {card.name} that has its own",
@@ -231,14 +248,27 @@ def collect_user_options(
     return given
 
 
+def _override_option(override: Override, card: MethodCard, where: str) -> str:
+    """Return the option that an override sets; raises InputError for an unknown stage."""
+    if override.stage is None:
+        return override.option
+    stages = sorted({option.name.split(".")[0] for option in card.options if "." in option.name})
+    if override.stage not in stages:
+        raise InputError(
+            f"{card.name} has no stage '{override.stage}'",
+            where=where,
+            expected=f"one of {', '.join(stages)}" if stages else f"{card.name}.OPTION=VALUE",
+        )
+    return f"{override.stage}.{override.option}"
+
+
 def _find_option(card: MethodCard, name: str, request: MethodRequest) -> Option:
-    """Return an option that was typed; raises InputError, which says how a path with brackets is typed."""
-    where = f"--methods {request.text}"
+    """Return an option that was typed; raises InputError, with a hint for paths with brackets."""
     try:
-        return card.option(name, where)
+        return card.option(name, f"--methods {request.text}")
     except InputError as error:
-        hint = (quoting_hint(request.text) if card.takes_path else None) or error.hint
-        raise InputError(error.what, where=where, expected=error.expected, hint=hint) from error
+        error.hint = (quoting_hint(request.text) if card.takes_path else None) or error.hint
+        raise
 
 
 def _method_id(
@@ -248,7 +278,7 @@ def _method_id(
     short: tuple[str, str] | None,
     changed: Mapping[str, OptionValue],
 ) -> str:
-    """The row's name in every table: the alias, or the name with what differs from the profile."""
+    """Return the row's name: the alias, or the method's with the options that differ from the profile."""
     other = METHODS.called(request.alias or "")
     if other and (other == request.alias or other != card.name):
         raise InputError(
@@ -258,27 +288,22 @@ def _method_id(
         )
     if request.alias:
         return request.alias
-    stem = model_stem(model.name, model.sha256) if card.takes_path and model else card.name
-    stem = f"{card.name}-{stem}" if card.named_rows and model else stem
-    of_methods = short if card.takes_methods else None
-    if of_methods:
-        stem = f"{stem}:{of_methods[1]}"
-    texts = [
-        f"{name}={quote_value(str(value))}"
-        for name, value in changed.items()
-        if not of_methods or name != of_methods[0]
-    ]
-    return f"{stem}[{','.join(texts)}]" if texts else stem
+    stem = card.name
+    if model and (card.takes_path or card.named_rows):
+        stem = model_stem(model.name, model.sha256) if card.takes_path else stem
+        stem = f"{card.name}-{stem}" if card.named_rows else stem
+    texts = {name: f"{name}={quote_value(str(value))}" for name, value in changed.items()}
+    if short and card.takes_methods:
+        stem = f"{stem}:{short[1]}"
+        texts.pop(short[0], None)
+    return f"{stem}[{','.join(texts.values())}]" if texts else stem
 
 
 def _find_auxiliaries(
-    card: MethodCard,
-    options: Mapping[str, OptionValue],
-    backbone: ModelFolder | None,
-    find: Callable[[Callable[[], ModelFolder]], ModelFolder | None],
+    card: MethodCard, options: Mapping[str, OptionValue], backbone: ModelFolder | None, find: FindModel
 ) -> tuple[tuple[str, ModelFolder], ...]:
-    """Find the models that options name; raises what ``find`` lets through."""
-    found = []
+    """Find the models that options name; raises the errors that ``find`` doesn't keep."""
+    auxiliaries = []
     for name in card.auxiliaries:
         reference = str(options[card.option(name, f"the models of {card.name}").name])
         if reference.startswith('"') and not split_path(reference)[1]:
@@ -288,34 +313,32 @@ def _find_auxiliaries(
         else:
             folder = find(partial(_find_auxiliary, reference, f"{card.name}.{name}"))
         if folder is not None:
-            found.append((name, folder))
-    return tuple(found)
+            auxiliaries.append((name, folder))
+    return tuple(auxiliaries)
 
 
 def _find_auxiliary(reference: str, where: str) -> ModelFolder:
-    """Find a model that an option names; raises InputError."""
-    hint = f"make it with: bench pretrain --profile {reference} --out {reference}"
-    made_here = reference in profile_names() and not Path(reference).is_dir()
     try:
         return resolve_folder(reference, where=where)
     except InputError as error:
-        raise InputError(error.what, where=error.where, hint=hint if made_here else error.hint) from error
+        if reference in profiles.profile_names() and not Path(reference).is_dir():
+            error.hint = f"make it with: bench pretrain --profile {reference} --out {reference}"
+        raise
 
 
 def profile_options(
     card: MethodCard, profile: Profile, given: Mapping[str, OptionValue] = MappingProxyType({})
 ) -> dict[str, OptionValue]:
-    """Value of every option of a method in a profile; a stage's options stand in a table of its name.
+    """Return the value of every option of a method in a profile; stages have tables of their own.
 
-    A method without a table trains as long as the profile's budget says, at the batch sizes among what the
-    user gave; where the budget is one of equal terms, every method does, but for what its table says.
+    A method without a table trains as long as the profile's budget says, at the batch sizes among ``given``.
+    Under a budget of equal terms every method does, except for the options in its table.
     """
     options = {option.name: option.default for option in card.options}
     return options | budget_options(card, profile, given) | _read_method_table(card, profile)
 
 
 def _read_method_table(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:
-    """What the profile's table of a method says."""
     where = f"profile {profile.name}"
     return {
         name: card.option(name, where).parse(value, f"{where}: {name}")
@@ -326,35 +349,82 @@ def _read_method_table(card: MethodCard, profile: Profile) -> dict[str, OptionVa
 def budget_options(
     card: MethodCard, profile: Profile, given: Mapping[str, OptionValue]
 ) -> dict[str, OptionValue]:
-    """What the profile's budget gives to a method's options; a table of its own may overrule it."""
+    """Return the options that the profile's budget sets; a method's own table may replace them."""
     budget = profile.budget
     if budget is None or (card.name in profile.methods and not budget.equal):
         return {}
     terms = budget.terms(card)
-    options = (
-        {option.name: option.default for option in card.options} | terms | _read_method_table(card, profile)
-    )
-    return terms | budget.options(card, options | dict(given))
+    defaults = {option.name: option.default for option in card.options}
+    return terms | budget.options(card, defaults | terms | _read_method_table(card, profile) | dict(given))
 
 
 def flatten_table(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Names and values of a table, those of an inner one as TABLE.NAME."""
+    """Return names and values of a table, with TABLE.NAME for an inner one."""
     rows: list[tuple[str, Any]] = []
     for name, value in table.items():
-        inner = [(f"{name}.{key}", v) for key, v in flatten_table(value)] if isinstance(value, dict) else None
-        rows += [(name, value)] if inner is None else inner
+        if isinstance(value, dict):
+            rows += [(f"{name}.{key}", inner) for key, inner in flatten_table(value)]
+        else:
+            rows.append((name, value))
     return rows
 
 
-def _resolve_override(override: Override, card: MethodCard) -> tuple[str, str, str]:
-    where = f"--set {override.text}"
-    if override.stage is None:
-        return override.option, override.value, where
-    stages = sorted({option.name.split(".")[0] for option in card.options if "." in option.name})
-    if override.stage not in stages:
-        raise InputError(
-            f"{card.name} has no stage '{override.stage}'",
-            where=where,
-            expected=f"one of {', '.join(stages)}" if stages else f"{card.name}.OPTION=VALUE",
+def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
+    """Raise InputError for an override of a method that is no row, no member and no ``match`` of one."""
+    known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
+    known |= {name for cell in cells for name in cell.member_names}
+    options = [option for request in spec.methods for option in request.options]
+    options += [(override.option, override.value) for override in spec.overrides]
+    for match in {value for name, value in options if name == "match" and value}:
+        other = make_bare_cell(MethodRequest(match, match), spec, profiles.load_profile(spec.profile), 0)
+        known |= {match, *other.member_names}
+    for override in spec.overrides:
+        if override.method not in known:
+            raise not_one_of(
+                f"no method '{override.method}' in --methods",
+                override.method,
+                sorted(known),
+                where=f"--set {override.text}",
+            )
+
+
+def check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
+    """Raise InputError for a ``--copy`` that no stage trains on."""
+    used = {copy_name(stage.spec.text) for cell in cells for stage in cell.all_stages}
+    for name, path in spec.copies:
+        if name not in used:
+            names = ", ".join(sorted(used - {""}))
+            raise InputError(
+                f"no stage here trains on a translated copy '{name}'",
+                where=f"--copy {name}={path}",
+                expected=f"one of {names}" if names else None,
+            )
+
+
+def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData | None) -> None:
+    """Raise InputError for stages whose text is shorter than one batch."""
+    short: dict[tuple[str, int, int], dict[str, None]] = {}
+    for cell in cells:
+        for role, _, stage in cell.named_stages:
+            size = dict(stage.spec.config).get("batch_size")
+            text = training.texts[stage.spec.text] if training else None
+            if text is not None and isinstance(size, int) and len(text.sentences) < size:
+                name = cell.method if role == cell.card.name else f"{cell.method} ({role})"
+                unit = "pair" if text.partners else "sentence"
+                short.setdefault((unit, len(text.sentences), size), {})[name] = None
+    if not short:
+        return
+    faults = []
+    for (unit, count, size), names in short.items():
+        rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+        faults.append(
+            f"the training text has {count:,} {unit}{'s' * (count != 1)}, less than a batch of "
+            f"{size:,} of {', '.join(list(names)[:_MOST])}{rest}"
         )
-    return f"{override.stage}.{override.option}", override.value, where
+    unit, most, _ = min(short, key=lambda key: key[1])
+    option, given = ("--pairs", spec.pairs) if unit == "pair" else ("--corpus", spec.corpus)
+    raise InputError(
+        "; ".join(faults),
+        where=f"{option} {given}" if given else f"profile {spec.profile}",
+        hint=f"give a longer text, or smaller batches, as with --set METHOD.batch_size={most}",
+    )

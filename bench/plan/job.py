@@ -1,14 +1,13 @@
-"""A job, one cell on one suite: the record that it is going to leave, its keys."""
+"""A job, one cell on one suite: the record that it will leave, and its keys."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.card import SUPERVISED, OptionValue
+from bench.card import OptionValue
 from bench.config.spec import RunSpec
-from bench.data.corpus import Corpus
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES, suite_label
 from bench.data.source import DataSource
@@ -44,8 +43,9 @@ from bench.stages import (
 
 
 def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) -> RunRecord:
-    """Return the record of a cell on no suite yet; it is failed until there are scores."""
+    """Return the record of a cell without suite and scores, which counts as failed."""
     plugins = collect_cell_plugins(cell)
+    provenance: dict[str, Any] = {"device": spec.device, "threads": spec.threads}
     return RunRecord(
         profile=cell.profile,
         method=cell.method,
@@ -59,105 +59,78 @@ def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) ->
         key="",
         status="failed",
         training=training_block(cell, training),
-        provenance={
-            "device": spec.device,
-            "threads": spec.threads,
-            **({"plugins": plugins} if plugins else {}),
-        },
+        provenance=provenance | ({"plugins": plugins} if plugins else {}),
     )
 
 
 def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord:
-    """Return the record of a training of the cell's own, for what enters the keys of its stages."""
+    """Return the record of a cell's own training, without its members, for the keys of its stages."""
     plugin = collect_cell_plugins(cell).get(cell.card.name)
     record = expected_record(replace(cell, members=()), spec, None)
-    shared = {
-        "dev": {"sha256": training.dev.sha256},
-        "arithmetic": ARITHMETIC,
-        "precision": cell.train_precision,
-        **_compilation_block([cell]),
-        **_dropout_block([cell]),
-        "ranks": cell.ranks,
-    }
+    shared = {"dev": {"sha256": training.dev.sha256}, **_training_settings([cell])}
     # without the method's name: methods of one file share their stages
     provenance = {**record.provenance, "plugins": {"method": plugin} if plugin else {}}
     return replace(record, training=record.training | shared, provenance=provenance)
 
 
 def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
-    """What a record says of its training before it has begun; nothing without stages and members."""
+    """Return a record's training block before the training; empty without stages and members."""
     block = _dependency_blocks(cell) | ({"supervised": True} if cell.supervised else {})
     if training is None or not cell.trains:
         return block
-    trained = [owner for _, owner, _ in cell.named_stages]
     corpus, dev = training.text_of(cell.texts), training.dev
-    size = {"pairs" if corpus.partners else "sentences": len(corpus.sentences)}
-    text = {"name": corpus.name, "sha256": corpus.sha256, **size}
+    text: dict[str, Any] = {"name": corpus.name, "sha256": corpus.sha256}
+    text |= {"pairs" if corpus.partners else "sentences": len(corpus.sentences)}
     return block | {
         "corpus": text | ({"source": corpus.source} if corpus.source else {}),
         "dev": {"task": dev.id, "sha256": dev.sha256, **({"reference": False} if is_accepted(dev) else {})},
-        "arithmetic": ARITHMETIC,
-        "precision": max((each.train_precision for each in trained), key=lambda name: name != "fp32"),
-        **_compilation_block(trained),
-        **_dropout_block(trained),
-        "ranks": max(each.ranks for each in trained),
+        **_training_settings([owner for _, owner, _ in cell.named_stages]),
         "stages": {role: _stage_block(stage, owner, training) for role, owner, stage in cell.named_stages},
     }
 
 
-def _compilation_block(cells: Sequence[Cell]) -> dict[str, str]:
-    """How the steps of any of them are compiled, nothing where they aren't."""
-    return next(({"compiled": cell.compiled} for cell in cells if cell.compiled != "none"), {})
-
-
-def _dropout_block(cells: Sequence[Cell]) -> dict[str, str]:
-    """Where the training of any of them sets dropout, nothing where it is in modules alone."""
+def _training_settings(cells: Sequence[Cell]) -> dict[str, Any]:
+    """Return the settings that cells of one training share; some only if not the default."""
+    settings: dict[str, Any] = {
+        "arithmetic": ARITHMETIC,
+        "precision": max((cell.train_precision for cell in cells), key=lambda name: name != "fp32"),
+        "ranks": max(cell.ranks for cell in cells),
+    }
     for cell in cells:
-        models = [model for model in (cell.model, *(m for _, m in cell.auxiliaries)) if model is not None]
-        drawing = any(name.split(".")[-1] == "dropout" for name, _ in cell.options)
-        # A backbone that is made on first use is a BERT, whether it is there already or not
-        found = [find_dropout_scope(m.path) for m in models if drawing and not isinstance(m, RecipeModel)]
-        if ARCHITECTURE in found:
-            return {"dropout": ARCHITECTURE}
-    return {}
+        if cell.compiled != "none":
+            settings.setdefault("compiled", cell.compiled)
+        drops = any(name.split(".")[-1] == "dropout" for name, _ in cell.options)
+        # A recipe's backbone is a BERT, which may be still to be made
+        models = [model for model in cell.models if drops and not isinstance(model, RecipeModel)]
+        if ARCHITECTURE in (find_dropout_scope(model.path) for model in models):
+            settings["dropout"] = ARCHITECTURE
+    return settings
 
 
 def _stage_block(stage: Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:
-    """What is known of a stage of a cell."""
-    text = training.texts[stage.spec.text]
-    settings = _stage_settings(stage.spec, dict(cell.options))
-    return {
-        "key": stage.key,
-        "version": stage.spec.version,
-        **({} if stage.spec.text == TRAIN else {"text": _text_block(text, stage.spec.text)}),
-        **({"settings": settings} if settings else {}),
-    }
-
-
-def _stage_settings(stage: StageSpec, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-    """What a stage depends on that the options don't say, such as the model of another package."""
-    return {
-        name: value
-        for name, value in stage.config
-        if value not in (options.get(name), options.get(f"{stage.role}.{name}"))
-    }
-
-
-def _text_block(text: Corpus, name: str) -> dict[str, Any]:
-    facts: dict[str, Any] = {"name": text.name, "sha256": text.sha256}
-    if text.partners:
-        facts["pairs"] = len(text.partners)
-    return {**facts, "paired": True} if is_paired(name) else facts
+    text, options = training.texts[stage.spec.text], dict(cell.options)
+    block: dict[str, Any] = {"key": stage.key, "version": stage.spec.version}
+    if stage.spec.text != TRAIN:
+        block["text"] = {"name": text.name, "sha256": text.sha256}
+        if text.partners:
+            block["text"]["pairs"] = len(text.partners)
+        if is_paired(stage.spec.text):
+            block["text"]["paired"] = True
+    settings = {}  # what the options don't say, such as the model of another package
+    for name, value in stage.spec.config:
+        if value not in (options.get(name), options.get(f"{stage.spec.role}.{name}")):
+            settings[name] = value
+    return block | ({"settings": settings} if settings else {})
 
 
 def _member_block(cell: Cell) -> dict[str, Any]:
-    """What a record says of a method that its own builds on, apart from the stages."""
-    said = {"method": cell.method, "version": cell.card.version, "options": dict(cell.options)}
-    return said | ({"backbone": _model_block(cell.model)} if cell.model else {}) | _dependency_blocks(cell)
+    """Return the block of a member, without its stages."""
+    block = {"method": cell.method, "version": cell.card.version, "options": dict(cell.options)}
+    return block | ({"backbone": _model_block(cell.model)} if cell.model else {}) | _dependency_blocks(cell)
 
 
 def _dependency_blocks(cell: Cell) -> dict[str, Any]:
-    """The methods that a cell builds on, and the models it needs in training in addition to its own."""
+    """Return the blocks of the methods that a cell builds on, and of its auxiliary models."""
     blocks = {
         "members": {role: _member_block(member) for role, member in cell.members},
         "auxiliaries": {option: _model_block(folder) for option, folder in cell.auxiliaries},
@@ -166,7 +139,7 @@ def _dependency_blocks(cell: Cell) -> dict[str, Any]:
 
 
 def cell_model_block(cell: Cell) -> dict[str, str] | None:
-    """What a record says of the model that a cell starts from, or brings."""
+    """Return the block of a cell's model."""
     return _model_block(cell.model) if cell.model else None
 
 
@@ -180,43 +153,29 @@ MATCHED = ("steps", "eval_every")
 
 
 def check_match(match: str, given: Collection[str], matching: Collection[str], where: str) -> None:
-    """Raise InputError for a method that can't be matched, or beside options that say how long to train.
-
-    Args:
-        match: Its name.
-        given: Options that the user gave.
-        matching: Methods whose length is being found.
-        where: The place of the option, for the error.
-    """
-    if beside := sorted({"steps", "epochs"} & set(given)):
+    """Raise InputError for a method that can't be matched, or a further option for the training length."""
+    if lengths := sorted({"steps", "epochs"} & set(given)):
         raise InputError(
-            f"{' and '.join(beside)} beside match={match}, which says itself how long to train",
+            f"{' and '.join(lengths)} beside match={match}, which says itself how long to train",
             where=where,
             expected="one of them (--set holds for every row of a method, brackets for one)",
         )
     if match in matching:
         raise InputError(f"'{match}' is matched to itself", where=where)
-    other = METHODS.get(match, where=f"match={match}")
-    if not isinstance(other, TrainedMethod | ComposedMethod):
+    if not isinstance(METHODS.get(match, where=f"match={match}"), TrainedMethod | ComposedMethod):
         raise _no_training_error(match)
 
 
 def compute_matching_length(
     match: str, other: Cell, options: Mapping[str, OptionValue], size: int
 ) -> dict[str, int]:
-    """Steps that show a method as many sentences as another's stages see, and as many dev evaluations.
-
-    Args:
-        match: The other method's name.
-        other: Its cell with its members, whose stages count too, each once.
-        options: The method's own options.
-        size: Sentences of the training text.
+    """Return steps for as many sentences as another method's stages see, with as many dev evaluations.
 
     Raises:
         InputError: the other method trains nothing, or on labelled pairs.
     """
     other = _add_planned_stages(other)
-    if other.card.kind == SUPERVISED or other.supervised:
+    if other.supervised:
         raise InputError(f"'{match}' learns from pairs, not from the training text", where=f"match={match}")
     configs = [dict(stage.spec.config) for stage in other.all_stages]
     if not any(config["steps"] or config["epochs"] for config in configs):
@@ -228,7 +187,7 @@ def compute_matching_length(
 
 
 def _add_planned_stages(cell: Cell) -> Cell:
-    """The cell and its members with their stages, keyed by what is known without models and texts."""
+    """Return the cell and its members with stages keyed without models and texts."""
     members = tuple((role, _add_planned_stages(member)) for role, member in cell.members)
     method = METHODS.get(cell.card.name)
     specs = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
@@ -251,16 +210,14 @@ def add_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cell
     if not isinstance(method, TrainedMethod) or training is None or cell.model is None:
         return cell
     specs = method.stages(dict(cell.options))
-    seed = 0 if cell.seed is None else cell.seed  # a deterministic method's stage draws nothing
+    seed = cell.seed or 0  # a deterministic method's stage draws nothing
     texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
-    keys = {role: encoder_key(member, spec, training) for role, member in members}
+    keys = {}
+    for role, member in members:
+        facts = fact_values(expected_record(member, spec, training), ENCODER_FACTS)
+        keys[role] = hash_canonical_json([facts, member.copy])
     facts = fact_values(stage_record(cell, spec, training), IN_STAGE)
     return replace(cell, stages=assign_stage_keys(specs, seed, facts, texts, keys, cell.copy))
-
-
-def encoder_key(cell: Cell, spec: RunSpec, training: TrainingData | None) -> str:
-    """Return the sha256 of everything that determines a cell's encoder, whatever it is measured on."""
-    return hash_canonical_json([fact_values(expected_record(cell, spec, training), ENCODER_FACTS), cell.copy])
 
 
 def assign_stage_keys(
@@ -271,18 +228,18 @@ def assign_stage_keys(
     members: Mapping[str, str] | None = None,
     copy: str = "",
 ) -> tuple[Stage, ...]:
-    """Give each stage its key, in order; a stage's inputs stand before it.
+    """Return the stages with their keys, in order; a stage's inputs come before it.
 
     Args:
         specs: The stages of one method.
         seed: The run's seed.
-        facts: What else determines them, by name: backbone, dev set, device and the like.
-        texts: Fingerprint of every training text there is.
-        members: Key of each other method they build on, by role.
+        facts: Other facts that determine them, such as backbone, dev set and device.
+        texts: Fingerprint of every training text.
+        members: Key of each method they build on, by role.
         copy: See :class:`Stage`.
 
     Raises:
-        InputError: a stage needs a round-trip translated copy, and there is none.
+        InputError: labelled pairs or a translated copy of the text are missing.
     """
     keys: dict[str, str] = dict(members or {})
     stages = []
@@ -314,17 +271,11 @@ def assign_stage_keys(
 
 @dataclass(frozen=True)
 class Job:
-    """One cell on one suite.
-
-    Args:
-        cell: The cell.
-        record: The record that it is going to leave, as far as it is known now.
-        source: What loads the suite where its name in records doesn't: a ``local:`` file.
-    """
+    """One cell on one suite, with the record that it will leave."""
 
     cell: Cell
     record: RunRecord
-    source: str = ""
+    source: str = ""  # loads the suite, where records have another name: a ``local:`` file
 
     @property
     def suite(self) -> str:
@@ -333,12 +284,12 @@ class Job:
 
     @property
     def key(self) -> str:
-        """The key of everything that determines the scores."""
+        """Key of everything that determines the scores."""
         return self.record.key
 
     @property
     def place(self) -> RecordPlace:
-        """Where the record belongs."""
+        """Place of the record."""
         return self.cell.place(self.suite)
 
 
@@ -346,86 +297,45 @@ def make_job(
     cell: Cell, name: str, tasks: list[SuiteTask], spec: RunSpec, training: TrainingData | None
 ) -> Job:
     """Return the job of a cell on the suite of that name."""
-    measure = measure_of(name)
-    suite = suite_label(name)
+    measure, suite = measure_of(name), suite_label(name)
+    facts: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        reference = measure.is_reference(task)
+        facts[task.id] = {measure.counted: task.items, "sha256": task.sha256, "reference": reference}
+        local: LocalTask | None = getattr(task, "local", None)
+        if local is not None and local.type == "sts" and name.startswith(FILES):
+            # a dev set of the same pairs has the same hash
+            facts[task.id]["pairs_sha256"] = make_pair_task(local.name, local.table("file")).sha256
+    world = DataSource.of_run(spec).world.facts
+    from_world = training is not None and cell.trains and training.text_of(cell.texts).world == world
     settings = {"version": measure.version, "precision": spec.precision}
     record = replace(
         expected_record(cell, spec, training),
         suite=suite,
-        tasks={
-            task.id: {
-                measure.counted: task.items,
-                "sha256": task.sha256,
-                "reference": measure.is_reference(task),
-                **_pairs_hash(task, name),
-            }
-            for task in tasks
-        },
+        tasks=facts,
         evaluation=settings | measure.settings(spec.transfer_solver),
-        notes=(
-            *cell.notes,
-            *measure.notes,
-            *_text_notes(cell, training),
-            *_dev_notes(cell, training),
-            *_paired_notes(cell, training),
-            *_supervision_notes(cell, training),
-            *_weight_notes(cell),
-        ),
-        world=_world_block(cell, suite, spec, training),
+        notes=(*cell.notes, *measure.notes, *_cell_notes(cell, training)),
+        world=world if suite in MINI_SUITES or from_world else None,
     )
     return Job(cell, replace(record, key=compute_record_key(record)), "" if name == suite else name)
 
 
-def _pairs_hash(task: SuiteTask, suite: str) -> dict[str, str]:
-    """Fingerprint of the pairs alone of a file of the user's own: a dev set of them has the same."""
-    local: LocalTask | None = getattr(task, "local", None)
-    if local is None or local.type != "sts" or not suite.startswith(FILES):
-        return {}
-    return {"pairs_sha256": make_pair_task(local.name, local.table("file")).sha256}
-
-
-def _text_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
-    """What must be said of the training text."""
-    return training.notes(cell.texts) if training is not None and cell.trains else ()
-
-
-def _dev_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
-    """The footnote where the dev set isn't the reference version of its name."""
-    if training is None or not cell.trains or not is_accepted(training.dev):
-        return ()
-    return (f"Dev set {training.dev.id} differs from the reference version ({training.dev.sha256[:12]}).",)
-
-
-def _supervision_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
-    """The footnote where a method or one that it builds on learned from labels."""
-    if not cell.supervised:
-        return ()
-    pairs = training.texts[PAIRS].name if training is not None and PAIRS in cell.texts else ""
-    learned = f"its training learned from the labelled pairs {pairs}" if pairs else "it learned from labels"
-    return (f"{cell.method} is supervised: {learned}.",)
-
-
-def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
-    """The footnote where a method or its teacher learned from pairs of the mini world's grammar."""
-    if training is None or training.corpus.world is None:
-        return ()
-    if not any(is_paired(stage.spec.text) for stage in cell.all_stages):
-        return ()
-    return (f"{cell.method}: the grammar's own paraphrases are positives in its training: not ranked here.",)
-
-
-def _weight_notes(cell: Cell) -> tuple[str, ...]:
-    """What must be said of a model whose weights `bench pack` rounded."""
-    found = read_rounding(cell.model.path) if cell.model else {}
-    if not found or cell.model is None:
-        return ()
-    return (f"Weights of {cell.model.name} are rounded to {found['weights']}, from {found['sha256'][:12]}.",)
-
-
-def _world_block(
-    cell: Cell, suite: str, spec: RunSpec, training: TrainingData | None
-) -> dict[str, int] | None:
-    """Name the made-up world where the suite, the training text or the dev set comes from it."""
-    world = DataSource.of_run(spec).world.facts
-    trained = training is not None and cell.trains and training.text_of(cell.texts).world == world
-    return world if suite in MINI_SUITES or trained else None
+def _cell_notes(cell: Cell, training: TrainingData | None) -> Iterator[str]:
+    """Yield footnotes on the texts of a cell's training, its labels and its weights."""
+    if training is not None and cell.trains:
+        yield from training.notes(cell.texts)
+        dev = training.dev
+        if is_accepted(dev):
+            yield f"Dev set {dev.id} differs from the reference version ({dev.sha256[:12]})."
+        if training.corpus.world is not None and any(map(is_paired, cell.texts)):
+            note = "the grammar's own paraphrases are positives in its training: not ranked here."
+            yield f"{cell.method}: {note}"
+    if cell.supervised:
+        pairs = training.texts[PAIRS].name if training is not None and PAIRS in cell.texts else ""
+        learned = (
+            f"its training learned from the labelled pairs {pairs}" if pairs else "it learned from labels"
+        )
+        yield f"{cell.method} is supervised: {learned}."
+    if cell.model and (rounding := read_rounding(cell.model.path)):
+        origin = f"rounded to {rounding['weights']}, from {rounding['sha256'][:12]}"
+        yield f"Weights of {cell.model.name} are {origin}."

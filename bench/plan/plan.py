@@ -1,4 +1,4 @@
-"""From a specification to jobs: which cells on which suites, under which keys, and what is done already."""
+"""From a specification to jobs: which cells on which suites, under which keys, and which are done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-from bench.card import MethodCard
 from bench.config import profiles
 from bench.config.profiles import Profile
 from bench.config.spec import ALL_METHODS, MethodRequest, RunSpec
@@ -28,9 +27,17 @@ from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.nn.model_folder import ModelFolder, explain_hash_change, resolve_folder
 from bench.plan.backbones import profile_backbone
 from bench.plan.cell import Cell
-from bench.plan.cells import add_members, check_duplicate_names, drop_idle_seeds, make_cells
+from bench.plan.cells import (
+    add_members,
+    check_batches,
+    check_copies,
+    check_duplicate_names,
+    check_overrides,
+    drop_idle_seeds,
+    find_method_cards,
+    make_cells,
+)
 from bench.plan.job import Job, add_stages, make_job
-from bench.plan.spec_checks import check_batches, check_copies, check_overrides, find_method_cards
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name
 from bench.records.fingerprint import FAMILY, KEYED, explain_differences, find_fact_differences
 from bench.records.record import RecordPlace, RunRecord
@@ -38,12 +45,11 @@ from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
 from bench.stages import TRAIN, ComposedMethod, Stage, TrainedMethod, planned_steps
 
+T = TypeVar("T")
+
 
 class PlanInputs:
-    """Reads each suite, each training text and each backbone once, however many plans are made from it.
-
-    For one look at many records, as ``bench verify`` takes it; what is changed in between isn't seen.
-    """
+    """Reads each suite, training text and backbone once for several plans; later changes are not seen."""
 
     def __init__(self) -> None:
         self._suites: dict[object, list[SuiteTask]] = {}
@@ -59,8 +65,8 @@ class PlanInputs:
 
     def training(self, spec: RunSpec, trained: Sequence[str], texts: Collection[str]) -> TrainingData | None:
         """Read text and dev set; see :func:`bench.data.training_data.read_training_data`."""
-        of_all = replace(spec, methods=(), seeds=(), suites=(), overrides=(), backbone=None)
-        key = of_all, bool(trained), frozenset(texts)
+        shared = replace(spec, methods=(), seeds=(), suites=(), overrides=(), backbone=None)
+        key = shared, bool(trained), frozenset(texts)
         if key not in self._texts:
             self._texts[key] = read_training_data(spec, profiles.load_profile(spec.profile), trained, texts)
         return self._texts[key]
@@ -78,24 +84,14 @@ class PlanInputs:
         return self._backbones[key]
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True)
 class JobState:
-    """What is at a job's place.
-
-    Args:
-        status: "done", "failed" (runs again), "to do" or "conflict" (doesn't run).
-        record: The record that is there.
-        conflict: What it conflicts with.
-        fault: Why what is there is no result, so that the run replaces it; empty where there is nothing.
-    """
+    """State of a job's place: "done", "failed" (runs again), "to do" or "conflict" (doesn't run)."""
 
     status: str
     record: RunRecord | None = None
     conflict: NotComparableError | None = None
-    fault: str = ""
+    fault: str = ""  # why the files at the place are no result and will be replaced
 
 
 @dataclass(frozen=True)
@@ -111,63 +107,58 @@ class Plan:
 
     @cached_property
     def states(self) -> Mapping[RecordPlace, JobState]:
-        """What is at each job's place, read once: before anything runs.
+        """State of each job's place, read once before anything runs; raises as :meth:`ResultStore.seeds`.
 
-        A finished record of another specification there, or at another seed of the same method, is a
-        conflict, and so is another place's record: it is never replaced, and stops no other job.
-
-        Raises:
-            NewerRecordError: a record of a newer bench is there.
-            UnsealedRecordError: one without a seal, or of an older schema.
-            UnreadableRecordError: one that the system won't read.
+        A conflict is a finished record of another specification at the place or at another seed of the
+        method, or a record of another place. It is never replaced, and stops no other job.
         """
-        found: dict[RecordPlace, JobState] = {}
+        states: dict[RecordPlace, JobState] = {}
         seeds: dict[tuple[str, str, str], tuple[dict[RecordPlace, RunRecord], dict[Path, DataError]]] = {}
         for job in self.jobs:
             group = (job.place.profile, job.place.method, job.suite)
             if group not in seeds:
                 seeds[group] = self.store.seeds(job.place)
-            found[job.place] = self._state(job, *seeds[group])
-        return found
+            states[job.place] = self._state(job, *seeds[group])
+        return states
 
     def _state(
         self, job: Job, seeds: Mapping[RecordPlace, RunRecord], damaged: Mapping[Path, DataError]
     ) -> JobState:
-        there, error = seeds.get(job.place), damaged.get(self.store.path(job.place))
+        present, error = seeds.get(job.place), damaged.get(self.store.path(job.place))
         if isinstance(error, MisplacedRecordError):
-            return JobState(
-                "conflict", conflict=NotComparableError(error.what, where=error.where, hint=error.hint)
-            )
+            conflict = NotComparableError(error.what, where=error.where, hint=error.hint)
+            return JobState("conflict", conflict=conflict)
         replaced = {other.place for other in self.jobs} if self.spec.force else set()
         for place, record in seeds.items():
-            own = place == job.place
-            if record.status != "ok" or place in replaced or (own and not self.store.is_whole(place, record)):
+            same_place = place == job.place
+            damaged_predictions = same_place and not self.store.is_whole(place, record)
+            if record.status != "ok" or place in replaced or damaged_predictions:
                 continue
-            if why := explain_differences(record, job.record, KEYED if own else FAMILY):
+            if why := explain_differences(record, job.record, KEYED if same_place else FAMILY):
                 seed = "" if place.seed is None else f" seed {place.seed}"
+                note = explain_hash_change(job.cell.model.path) if job.cell.model else ""
+                hint = "name another --campaign" + (", or replace it with --force" if same_place else "")
                 conflict = NotComparableError(
                     f"{job.cell.method}{seed} on {job.suite} was finished under "
                     f"another specification ({why})",
                     where=str(self.store.path(place)),
-                    hint=_hash_change_note(job)
-                    + "name another --campaign"
-                    + (", or replace it with --force" if own else ""),
+                    hint=f"{note}; {hint}" if note else hint,
                 )
-                return JobState("conflict", there, conflict)
-        if there is None:
+                return JobState("conflict", present, conflict)
+        if present is None:
             return JobState("to do", fault=error.what if error else "")
-        if there.status == "ok" and not self.store.is_whole(job.place, there):
+        if present.status == "ok" and not self.store.is_whole(job.place, present):
             return JobState("to do", fault="the record's predictions are missing or not its own")
-        if there.status == "failed":
+        if present.status == "failed":
             return JobState("failed")
-        return JobState("to do" if find_fact_differences(there, job.record) else "done", there)
+        return JobState("to do" if find_fact_differences(present, job.record) else "done", present)
 
     def status(self, job: Job) -> str:
         """Return "done", "failed" (runs again), "to do" or "conflict"; see :attr:`states` for errors."""
         return self.states[job.place].status
 
     def pending(self) -> list[Job]:
-        """Jobs that have to run, with ``force`` also those that are done."""
+        """Return jobs that have to run, with ``force`` also those that are done."""
         kept = {"conflict"} if self.spec.force else {"conflict", "done"}
         return [job for job in self.jobs if self.status(job) not in kept]
 
@@ -178,34 +169,38 @@ class Plan:
         return planned_steps(config, len(sentences)) * int(config["batch_size"])
 
     def conflicts(self) -> list[tuple[Job, NotComparableError]]:
-        """Return the jobs that can't run, and why."""
-        found = ((job, self.states[job.place].conflict) for job in self.jobs)
-        return [(job, conflict) for job, conflict in found if conflict is not None]
+        """Return the jobs that can't run, with their conflicts."""
+        conflicts = ((job, self.states[job.place].conflict) for job in self.jobs)
+        return [(job, conflict) for job, conflict in conflicts if conflict is not None]
 
 
 def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
-    """Resolve a specification against registry, profile, data and results; loads no torch.
+    """Resolve a specification against registry, profile, data and results, without loading torch.
 
-    Args:
-        spec: The specification.
-        inputs: What other plans have read already; default: everything is read anew.
+    Plans may share ``inputs``, which are read once.
 
     Raises:
-        InputError: unknown names or options, a model folder that is none, no data.
+        InputError: unknown names or options, wrong model folders, missing data.
         DataError: damaged data.
     """
     read = inputs or PlanInputs()
     profile = profiles.load_profile(spec.profile)
     suite_names = spec.suites or profile.suites
     spec = replace(spec, methods=_expand_all_methods(spec.methods, suite_names))
-    methods = find_method_cards(spec.methods)
+    cards = find_method_cards(spec.methods)
     if not suite_names:
         raise InputError(f"profile '{profile.name}' has no suite", hint="it is there for bench pretrain")
     problems = _InputErrors()
-    backbone = problems.get(lambda: _find_backbone(spec, profile, methods, read))
-    label = (
-        profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
-    )
+    backbone = None
+    if any(card.needs_backbone for card in cards):
+        backbone = problems.get(lambda: read.backbone(spec, profile))
+    elif spec.backbone is not None:
+        problems.found.append(
+            InputError("no method here starts from a backbone", where=f"--backbone {spec.backbone}")
+        )
+    label = profile.name
+    if spec.backbone is not None and backbone is not None:
+        label = f"{profile.name}@{backbone.sha256[:8]}"
 
     def new_cells(corpus_size: int, kept: _InputErrors, request: MethodRequest) -> list[Cell]:
         card = METHODS.get(request.name, where=request.text).card
@@ -215,10 +210,16 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
         new = partial(new_cells, corpus_size, kept)
         return drop_idle_seeds([add_members(cell, new) for cell in new(request)])
 
-    early = partial(whole_cells, 0, _InputErrors())  # what they say is said again below
-    trained = [request.name for request in spec.methods if _request_trains(request, early)]
-    seen = set[str]().union(*(_preliminary_texts(request, early) for request in spec.methods))
-    training = problems.get(lambda: read.training(spec, trained, seen))
+    trained, needed = [], set[str]()
+    for request in spec.methods:
+        try:
+            texts = set[str]().union(*map(_training_texts, whole_cells(0, _InputErrors(), request)))
+            trains = bool(texts)
+        except InputError:  # raised again when the final cells are made
+            texts, trains = {TRAIN}, isinstance(METHODS.get(request.name), TrainedMethod | ComposedMethod)
+        needed |= texts
+        trained += [request.name] if trains else []
+    training = problems.get(lambda: read.training(spec, trained, needed))
     size = len(training.corpus.sentences) if training else 0
     groups = [problems.get(partial(whole_cells, size, problems, request)) or [] for request in spec.methods]
     cells = [cell for group in groups for cell in group]
@@ -239,32 +240,29 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
     jobs = tuple(make_job(cell, name, suites[name], spec, training) for cell in cells for name in suite_names)
     suites = {suite_label(name): tasks for name, tasks in suites.items()}
-    store = ResultStore(spec.results, spec.campaign)
-    ids = {r.text: group[0].method for r, group in zip(spec.methods, groups, strict=True)}
-    return Plan(spec, jobs, suites, store, training, ids)
+    ids = {request.text: group[0].method for request, group in zip(spec.methods, groups, strict=True)}
+    return Plan(spec, jobs, suites, ResultStore(spec.results, spec.campaign), training, ids)
 
 
 def _expand_all_methods(
     requests: Sequence[MethodRequest], suites: Sequence[str]
 ) -> tuple[MethodRequest, ...]:
-    """Put every registered method that needs no path and no other method's name in the place of "all".
-
-    Without those that have no vectors, where a suite is refused to them.
-    """
+    """Replace "all" by every method that needs no path and no other method, with vectors if needed."""
     vectors = any(measure_of(suite).needs_vectors for suite in suites)
-    cards = [method.card for _, method in discover()]
-    whole = [
-        MethodRequest(card.name, card.name)
-        for card in cards
-        if card.stands_alone and not (vectors and card.scores_pairs)
-    ]
-    return tuple(
-        named for request in requests for named in (whole if request.text == ALL_METHODS else [request])
-    )
+    expanded: list[MethodRequest] = []
+    for request in requests:
+        if request.text != ALL_METHODS:
+            expanded.append(request)
+            continue
+        for _, method in discover():
+            card = method.card
+            if card.stands_alone and not (vectors and card.scores_pairs):
+                expanded.append(MethodRequest(card.name, card.name))
+    return tuple(expanded)
 
 
 class _InputErrors:
-    """Collects what is missing, so that one line names all of it: every checkpoint, every data set."""
+    """Collects input errors, so that one message names every missing checkpoint and data set."""
 
     def __init__(self) -> None:
         self.found: list[InputError] = []
@@ -279,61 +277,25 @@ class _InputErrors:
 
     def check(self) -> None:
         """Raise InputError if there was any error."""
-        found = {str(error): error for error in self.found}
-        if len(found) == 1:
+        errors = {str(error): error for error in self.found}
+        if len(errors) == 1:
             raise self.found[0]
-        if found:
-            raise InputError(f"{len(found)} inputs are missing or wrong: {' | '.join(found)}")
-
-
-def _request_trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> bool:
-    """True if a method, or one that it builds on, trains with the options that it has here."""
-    try:
-        return any(_training_texts(cell) for cell in cells(request))
-    except InputError:  # said again, and not lost, when the cells are made for good
-        return isinstance(METHODS.get(request.name), TrainedMethod | ComposedMethod)
-
-
-def _preliminary_texts(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> set[str]:
-    """Names of the training texts of a request's cells; the usual one where they can't be made yet."""
-    try:
-        return set[str]().union(*map(_training_texts, cells(request)))
-    except InputError:
-        return {TRAIN}
+        if errors:
+            raise InputError(f"{len(errors)} inputs are missing or wrong: {' | '.join(errors)}")
 
 
 def _training_texts(cell: Cell) -> set[str]:
-    """Names of the training texts that a cell's stages and its members' see."""
-    method = METHODS.get(cell.card.name)
-    own = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
-    return {stage.text for stage in own}.union(*(_training_texts(member) for _, member in cell.members))
-
-
-def _find_backbone(
-    spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard], read: PlanInputs
-) -> ModelFolder | None:
-    if not any(card.needs_backbone for card in cards):
-        if spec.backbone is not None:
-            raise InputError("no method here starts from a backbone", where=f"--backbone {spec.backbone}")
-        return None
-    return read.backbone(spec, profile)
-
-
-def _hash_change_note(job: Job) -> str:
-    """Say that a model's hash covers more files than it did, where it does."""
-    note = explain_hash_change(job.cell.model.path) if job.cell.model else ""
-    return f"{note}; " if note else ""
+    """Return the names of the training texts of a cell and its members."""
+    texts = set()
+    for part in cell.walk():
+        method = METHODS.get(part.card.name)
+        if isinstance(method, TrainedMethod):
+            texts |= {stage.text for stage in method.stages(dict(part.options))}
+    return texts
 
 
 def check_folder_names(plan: Plan) -> None:
-    """Refuse new names of folders that a case-insensitive file system or Windows can't hold.
-
-    What the campaign has already under exactly its name goes on. A repetition in a scratch folder isn't
-    checked: its names are those of records.
-
-    Raises:
-        InputError: such a name of the campaign, the profile or a row.
-    """
+    """Raise InputError for new names of campaign, profile or rows that some file system can't hold."""
     check_new_campaign(plan.spec.results, plan.spec.campaign)
     requests = {request.text: request for request in plan.spec.methods}
     rows = {safe_name(method): requests[text] for text, method in plan.ids.items()}
@@ -347,9 +309,55 @@ def check_folder_names(plan: Plan) -> None:
 
 
 def _rename_hint(request: MethodRequest) -> str:
-    """What to type for the same method under a name of its own."""
+    """Return a hint how to type the same method under another name."""
     alias, method = request.alias, request.text
     if alias is not None:
         method = method.partition("=")[2].strip()
     name = re.sub(r"[^A-Za-z0-9_+-]+", "-", alias or request.name).strip("-")
     return f"type another name for the row: {shlex.quote(f'{name}-1={method}')}"
+
+
+_STEP, _PAIR = 6, 2
+"""Forward passes per trained sentence (two views, forward and backward) and per evaluated item."""
+
+
+def split_plan(plan: Plan, count: int) -> list[tuple[Job, ...]]:
+    """Split a plan's jobs into ``count`` shares of similar work for machines that don't communicate.
+
+    Cells that share a training stage, directly or through a third, stay together, so nothing is trained
+    twice. The shares depend on the plan only, not on finished work.
+    """
+    groups = _group_jobs(plan)
+    order = sorted(range(len(groups)), key=lambda group: -_count_work(plan, groups[group]))
+    load, shares = [0] * count, list[set[tuple[str, int | None]]](set() for _ in range(count))
+    for group in order:  # the largest first, each to the share with the least work
+        least = load.index(min(load))
+        load[least] += _count_work(plan, groups[group])
+        shares[least] |= {_cell_name(job) for job in groups[group]}
+    return [tuple(job for job in plan.jobs if _cell_name(job) in names) for names in shares]
+
+
+def _cell_name(job: Job) -> tuple[str, int | None]:
+    return job.cell.method, job.cell.seed
+
+
+def _group_jobs(plan: Plan) -> list[list[Job]]:
+    """Group jobs whose cells are connected by their stages, in the order of their first."""
+    groups: list[tuple[set[object], list[Job]]] = []
+    for job in plan.jobs:
+        ties: set[object] = {_cell_name(job), *(stage.key for stage in job.cell.all_stages)}
+        tied = [group for group in groups if group[0] & ties]
+        jobs = [member for group in tied for member in group[1]]
+        ties = ties.union(*(group[0] for group in tied))
+        at = groups.index(tied[0]) if tied else len(groups)
+        groups = [group for group in groups if group not in tied]
+        groups.insert(at, (ties, [*jobs, job]))
+    return [jobs for _, jobs in groups]
+
+
+def _count_work(plan: Plan, jobs: list[Job]) -> int:
+    """Count roughly the sentences that pass through a transformer."""
+    stages = {stage.key: stage for job in jobs for stage in job.cell.all_stages}
+    trained = sum(map(plan.count_stage_sentences, stages.values()))
+    items = sum(task.items for job in jobs for task in plan.suites[job.suite])
+    return _STEP * trained + _PAIR * items

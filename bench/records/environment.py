@@ -1,4 +1,4 @@
-"""Where a number came from: versions, commit, machine, device; without any path of the machine."""
+"""Environment of a run: versions, commit, machine, device; without any path of the machine."""
 
 from __future__ import annotations
 
@@ -22,43 +22,42 @@ from bench.version import __version__
 FILE = "packed.json"
 ROUNDED = "rounded.json"
 """In a model's folder whose weights were rounded: {"weights": "float16", "sha256": the model's before}."""
+CHECKOUT_FOLDERS = ("baselines", "methods", "reports")
+"""Packages of ``bench`` that are next to it in a checkout."""
+_CODE = ("bench", *CHECKOUT_FOLDERS, "pyproject.toml")
 _CODE_OF_COPY = Path(__file__).resolve().parents[1]
+_ROOT = _CODE_OF_COPY.parent
+_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers", "numpy", "scipy")
 
 
-@cache
-def read_packing_facts() -> dict[str, Any]:
-    """Return {"commit", "dirty", "backbones": {profile: folder}} in a packed copy, else nothing."""
+def _read_json(file: Path) -> dict[str, Any]:
+    """Read a JSON file, {} if it is missing."""
     try:
-        facts: dict[str, Any] = json.loads((_CODE_OF_COPY / FILE).read_text(encoding="utf-8"))
+        facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except OSError:
         return {}
     return facts
 
 
+@cache
+def read_packing_facts() -> dict[str, Any]:
+    """Return {"commit", "dirty", "backbones": {profile: folder}} in a packed copy, otherwise {}."""
+    return _read_json(_CODE_OF_COPY / FILE)
+
+
 def packed_backbone(profile: str) -> str | None:
-    """Folder of a profile's own backbone in a packed copy, None in another."""
+    """Return the folder of a profile's own backbone in a packed copy, otherwise None."""
     folder = read_packing_facts().get("backbones", {}).get(profile)
     return str(_CODE_OF_COPY.parent / folder) if folder else None
 
 
 def read_rounding(folder: Path) -> dict[str, str]:
-    """What `bench pack` rounded in a model's folder, nothing in any other."""
-    try:
-        found: dict[str, str] = json.loads((folder / ROUNDED).read_text(encoding="utf-8"))
-    except OSError:
-        return {}
-    return found
-
-
-CHECKOUT_FOLDERS = ("baselines", "methods", "reports")
-"""Packages of ``bench`` that lie next to it in a checkout."""
-_CODE = ("bench", *CHECKOUT_FOLDERS, "pyproject.toml")
-_ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers", "numpy", "scipy")
+    """Return what `bench pack` rounded in a model's folder, {} for nothing."""
+    return _read_json(folder / ROUNDED)
 
 
 def collect_provenance(*, device: str, threads: int) -> dict[str, Any]:
-    """Facts that repeat when a run is repeated on the same installation."""
+    """Return facts that repeat when a run is repeated on the same installation."""
     return {
         "bench": __version__,
         "git": dict(_git_state()),
@@ -72,22 +71,24 @@ def collect_provenance(*, device: str, threads: int) -> dict[str, Any]:
 
 
 def collect_training_environment(device: str) -> dict[str, Any]:
-    """What may change the digits of a training, for its stage to keep: versions, device and processor."""
+    """Return facts of a stage that may change the digits of its training."""
     facts = collect_provenance(device=device, threads=1)
     kept = {name: facts[name] for name in ("python", "platform", "versions", "device")}
     return {**kept, "processor": _processor_name()}
 
 
 def plugin_file_hashes(provenance: Mapping[str, Any]) -> dict[str, str]:
-    """sha256 of the file that each method of a record came from, of those that came from one (--plugin)."""
+    """Return the sha256 of the file of each method that came from one (--plugin)."""
     plugins = provenance.get("plugins")
-    found = plugins.items() if isinstance(plugins, dict) else ()
-    files = ((name, facts) for name, facts in found if isinstance(facts, dict) and "file" in facts)
-    return {name: str(facts.get("sha256")) for name, facts in files}
+    hashes = {}
+    for name, facts in plugins.items() if isinstance(plugins, dict) else ():
+        if isinstance(facts, dict) and "file" in facts:
+            hashes[name] = str(facts.get("sha256"))
+    return hashes
 
 
 def build_timing(*, started: float, wall: float, cpu: float) -> dict[str, Any]:
-    """Facts that don't repeat: when, how long, on which processor (``started`` in seconds since 1970)."""
+    """Return facts that don't repeat: date, duration, processor (``started`` in seconds since 1970)."""
     return {
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
         "wall_seconds": round(wall, 3),
@@ -98,7 +99,7 @@ def build_timing(*, started: float, wall: float, cpu: float) -> dict[str, Any]:
 
 
 def clean_traceback(error: BaseException) -> tuple[str, ...]:
-    """Format a traceback with file names relative to their package, so that no machine path is kept."""
+    """Format a traceback without machine paths: file names are relative to their package."""
     lines = "".join(traceback.format_exception(error)).rstrip("\n").split("\n")
     return tuple(strip_paths(line) for line in lines)
 
@@ -119,15 +120,10 @@ def _package_version(name: str) -> str | None:
 
 
 def run_git(*arguments: str, timeout: float = 120) -> str | None:
-    """Return what git says, or None where it fails."""
+    """Return git's output, or None if it fails."""
+    command = ["git", *arguments]
     try:
-        done = subprocess.run(  # noqa: S603
-            ["git", *arguments],  # noqa: S607
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=True,
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True)  # noqa: S603
     except (OSError, ValueError, subprocess.SubprocessError):  # ValueError: a NUL in a name
         return None
     return done.stdout.strip()
@@ -135,7 +131,7 @@ def run_git(*arguments: str, timeout: float = 120) -> str | None:
 
 @cache
 def _git_state() -> tuple[tuple[str, Any], ...]:
-    """Commit and dirty flag of the checkout that bench runs from, or was packed from; None for a wheel."""
+    """Return commit and dirty flag of bench's checkout, or of the packed copy's; None for a wheel."""
     if facts := read_packing_facts():
         return (("commit", facts["commit"]), ("dirty", facts["dirty"]))
     if not (_ROOT / ".git").exists():
@@ -156,7 +152,7 @@ def _device_name(device: str) -> str:
 
 @cache
 def _processor_name() -> str:
-    """The processor with what tells generations of one name apart, as a rented machine often says no more."""
+    """Return the processor with family, model and stepping: generations may share a name."""
     try:
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
@@ -165,60 +161,57 @@ def _processor_name() -> str:
     if "model name" not in facts:
         return platform.processor() or platform.machine()
     names = (("cpu family", "family"), ("model", "model"), ("stepping", "stepping"))
-    which = ", ".join(f"{short} {facts[name]}" for name, short in names if name in facts)
-    return f"{facts['model name']} ({which})" if which else facts["model name"]
+    details = ", ".join(f"{short} {facts[name]}" for name, short in names if name in facts)
+    return f"{facts['model name']} ({details})" if details else facts["model name"]
 
 
 def diff_environments(made: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
-    """What of one :func:`bench.records.environment.collect_training_environment` is otherwise in another.
+    """Return the facts of one :func:`collect_training_environment` that differ in another.
 
     >>> made = {"python": "3.11", "versions": {"torch": "2.5", "numpy": "2.0"}}
     >>> diff_environments(made, {"python": "3.11", "versions": {"torch": "2.6", "numpy": "2.0"}})
     {'versions': {'torch': '2.5'}}
     """
-    found = {name: value for name, value in made.items() if value != here.get(name)}
-    if "versions" in found:
-        there = here["versions"]
-        found["versions"] = {name: v for name, v in made["versions"].items() if v != there.get(name)}
-    return found
+    facts = {name: value for name, value in made.items() if value != here.get(name)}
+    if "versions" in facts:
+        versions = made["versions"].items()
+        facts["versions"] = {name: v for name, v in versions if v != here["versions"].get(name)}
+    return facts
 
 
 def provenance_reader(name: str) -> Callable[[RunRecord], Any]:
-    """Return what reads a fact of the provenance that training and evaluation have each."""
+    """Return a reader of a provenance fact that training and evaluation both have."""
     return lambda record: _join_training_values(record.provenance.get(name), _training_values(record, name))
 
 
 def read_gpu(record: RunRecord) -> str:
-    """The GPU, "" for none."""
+    """Return the GPU, "" for none."""
     devices = (record.provenance.get("device"), *_training_values(record, "device"))
-    own, *trained = (str(device).partition(" ")[2] for device in devices)
-    return str(_join_training_values(own, trained))
+    evaluated, *trained = (str(device).partition(" ")[2] for device in devices)
+    return str(_join_training_values(evaluated, trained))
 
 
 def read_versions(record: RunRecord) -> dict[str, Any]:
-    """Versions of the packages."""
-    own = record.provenance.get("versions") or {}
-    trained = _training_values(record, "versions")
-    return {
-        name: _join_training_values(own[name], [each[name] for each in trained if name in each])
-        for name in own
-    }
+    """Return the versions of the packages."""
+    versions = {}
+    for name, version in (record.provenance.get("versions") or {}).items():
+        trained = [values[name] for values in _training_values(record, "versions") if name in values]
+        versions[name] = _join_training_values(version, trained)
+    return versions
 
 
 def read_cpu(record: RunRecord) -> Any:
-    """The processor."""
-    return _join_training_values(
-        record.timing.get("processor"), record.timing.get("training_processor", {}).values()
-    )
+    """Return the processor."""
+    trained = record.timing.get("training_processor", {}).values()
+    return _join_training_values(record.timing.get("processor"), trained)
 
 
 def _training_values(record: RunRecord, name: str) -> list[Any]:
-    """What stages were trained with, where that isn't what evaluated them."""
-    found = record.provenance.get("trained_with", {}).values()
-    return [each[name] for each in found if name in each]
+    """Return the values of stages that were trained elsewhere."""
+    return [facts[name] for facts in record.provenance.get("trained_with", {}).values() if name in facts]
 
 
 def _join_training_values(value: Any, trained: Iterable[Any]) -> Any:
-    """What evaluated, and in brackets what trained stages where that was another."""
-    others = sorted({str(each or "none") for each in trained})
+    """Return the value of the evaluation, with other values of the training in brackets."""
+    others = sorted({str(other or "none") for other in trained})
     return f"{value or 'none'} (in training {' and '.join(others)})" if others else value

@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there at all, their locks, and their names."""
+"""Atomic files and folders, their locks, and portable names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _IN_LISTS = re.compile(r"[,\[\]]+")
 
 
 def safe_name(text: str) -> str:
-    """Return ``text`` as one folder name: as it is if it can be one, else cleaned and with its hash."""
+    """Return ``text`` as a folder name: unchanged if it can be one, otherwise cleaned and with its hash."""
     cleaned = _UNSAFE.sub("_", text).lstrip(".")[:80]
     if cleaned and cleaned == text:
         return text
@@ -36,9 +36,7 @@ def safe_name(text: str) -> str:
 
 
 def model_stem(name: str, sha256: str) -> str:
-    """Return what rows call a model from a folder or file: its last name, and 8 digits of its hash.
-
-    A comma or bracket becomes a ``_``, as they have a meaning in lists of methods.
+    """Return a model's name in rows: its last part, ``_`` for commas and brackets, and 8 digits of its hash.
 
     >>> model_stem("my,folder[v=2]", "0123456789abcdef")
     'my_folder_v=2_-01234567'
@@ -47,7 +45,7 @@ def model_stem(name: str, sha256: str) -> str:
 
 
 def find_name_fault(name: str) -> str | None:
-    """Return why Windows or another file system can't hold a name, None where all can.
+    """Return why Windows or another file system can't hold a name, None if all can.
 
     >>> find_name_fault("aux.txt"), find_name_fault("simcse.")
     ("Windows reserves the name 'aux.txt'", "Windows drops the dot at the end of 'simcse.'")
@@ -65,31 +63,22 @@ def find_name_fault(name: str) -> str | None:
 
 
 def find_namesake(name: str, others: Iterable[str]) -> str | None:
-    """Return the first other name that is the same where upper and lower case are one, None if there is none.
-
-    Forms of one accented letter are one too, as on macOS.
+    """Return the first other name that is equal without case and accented forms, None if there is none.
 
     >>> find_namesake("SimCSE", ["tncse", "simcse"]), find_namesake("simcse", ["simcse"])
     ('simcse', None)
     """
-    return next((each for each in others if each != name and _fold_case(each) == _fold_case(name)), None)
+    return next((other for other in others if other != name and _fold_case(other) == _fold_case(name)), None)
 
 
 def check_new_name(folder: Path, name: str, *, where: str, hint: str, others: Iterable[str] = ()) -> None:
-    """Refuse a new name of a folder that a case-insensitive file system or Windows can't hold.
+    """Refuse a new name in a folder that a case-insensitive file system or Windows can't hold.
 
-    A name that is in the folder already, spelled like this, is never refused.
-
-    Args:
-        folder: Where it is to stand; it need not exist.
-        name: The name.
-        where: For the error: the option that gives it.
-        hint: For the error: what to type.
-        others: Names that are new in the same folder.
+    A name that the folder has already is accepted. ``others`` are further new names in the folder.
 
     Raises:
         InputError: a reserved name, a character or an ending that Windows refuses, more than 255 bytes, or a
-            name that differs only by case from one in the folder or another new one.
+            name that differs only by case from another.
 
     >>> check_new_name(Path("nowhere"), "simcse", where="--campaign", hint="type X")
     >>> check_new_name(Path("nowhere"), "CON", where="--campaign", hint="type X")
@@ -97,28 +86,23 @@ def check_new_name(folder: Path, name: str, *, where: str, hint: str, others: It
         ...
     bench.errors.InputError: --campaign: Windows reserves the name 'CON'; expected a portable name; type X
     """
-    there = _list_names(folder)
-    if name in there:
+    try:
+        present = sorted(os.listdir(folder))
+    except OSError:
+        present = []
+    if name in present:
         return
     fault = find_name_fault(name)
-    if fault is None and (other := find_namesake(name, [*there, *others])) is not None:
+    if fault is None and (other := find_namesake(name, [*present, *others])) is not None:
         fault = f"'{name}' differs only by case from '{other}': macOS and Windows take both for one"
     if fault is not None:
         raise InputError(fault, where=where, expected="a portable name", hint=hint)
 
 
 def check_new_campaign(results: Path, campaign: str, *, where: str = "--campaign") -> None:
-    """Refuse a new campaign that not every file system can hold; see :func:`check_new`."""
+    """Refuse a new campaign name that not every file system can hold; see :func:`check_new_name`."""
     other = f"{campaign.rstrip('.').replace('.', '-')}-1"
     check_new_name(results, campaign, where=where, hint=f"type {where} {other}")
-
-
-def _list_names(folder: Path) -> list[str]:
-    """Names in a folder as they are spelled; none where it isn't there or can't be read."""
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def _fold_case(name: str) -> str:
@@ -134,22 +118,15 @@ else:
         fcntl = None  # type: ignore[assignment]
 
 _BYTE = 2**30
-"""Windows locks bytes, which nobody can read then: this one lies beyond every file of ours."""
+"""Byte that Windows locks, which makes it unreadable: beyond the end of every file."""
 READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-"""Flags that open a file of somebody else: a pipe doesn't block, a link isn't followed."""
+"""Flags to open untrusted files: a pipe doesn't block, a link isn't followed."""
 
 
 def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = True) -> None:
-    """Lock an open file until it is closed.
+    """Lock an open file (on Windows one open for writing) until it is closed.
 
-    Args:
-        descriptor: The open file; Windows needs one that is open for writing.
-        shared: Let other processes hold shared locks at the same time; Windows has none.
-        wait: Wait for a lock that another process holds.
-
-    Raises:
-        BlockingIOError: another process holds it, without ``wait``.
-        OSError: this system or file system has no such locks.
+    Raises OSError without such locks, BlockingIOError if another process holds it and ``wait`` is off.
     """
     if sys.platform == "win32":
         if shared:
@@ -170,11 +147,9 @@ def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = True)
 
 
 def is_locked(path: Path, *, shared: bool = False) -> bool | None:
-    """Return whether a process holds a lock on a file, None where the system can't tell.
+    """Return whether a process holds a lock on a file, None if the system can't tell.
 
-    Args:
-        path: The file; a link counts as no file.
-        shared: Count shared locks too, for which the file is opened for writing.
+    A link counts as no file. ``shared`` counts shared locks too, and opens the file for writing.
     """
     writes = shared or sys.platform == "win32"
     try:
@@ -194,39 +169,30 @@ def is_locked(path: Path, *, shared: bool = False) -> bool | None:
 
 @dataclass
 class FolderContents:
-    """Everything below a folder but what is hidden, in the order of the paths.
-
-    Args:
-        files: Its files; a link to one is one.
-        closed: Folders that can't be read, each with the system's words for it.
-        linked: Links to folders, which are not followed.
-    """
+    """Visible contents of a folder in the order of paths."""
 
     files: list[Path] = field(default_factory=list)
-    closed: dict[Path, str] = field(default_factory=dict)
-    linked: list[Path] = field(default_factory=list)
+    closed: dict[Path, str] = field(default_factory=dict)  # unreadable folders, with the error
+    linked: list[Path] = field(default_factory=list)  # links to folders, which are not followed
 
 
 def walk_folder(folder: Path) -> FolderContents:
-    """Return what is below a folder; nothing where there is no such folder.
+    """Return the contents of a folder, nothing if it is missing; ``glob`` would skip unreadable folders."""
+    files, linked, closed = list[Path](), list[Path](), dict[Path, str]()
 
-    ``glob`` passes by a folder that can't be read without a word.
-    """
-    found = FolderContents()
+    def note_error(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # another process may have tidied up
+            closed[Path(error.filename or folder)] = error.strerror or type(error).__name__
 
-    def closed(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # such as of another process that tidied up
-            found.closed[Path(error.filename or folder)] = error.strerror or type(error).__name__
-
-    for top, folders, names in os.walk(folder, onerror=closed):
+    for top, folders, names in os.walk(folder, onerror=note_error):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found.linked += [path for name in folders if (path := Path(top, name)).is_symlink()]
-        found.files += [Path(top, name) for name in names if not name.startswith(".")]
-    return FolderContents(sorted(found.files), dict(sorted(found.closed.items())), sorted(found.linked))
+        linked += [path for name in folders if (path := Path(top, name)).is_symlink()]
+        files += [Path(top, name) for name in names if not name.startswith(".")]
+    return FolderContents(sorted(files), dict(sorted(closed.items())), sorted(linked))
 
 
 def check_readable(folder: Path) -> None:
-    """Raise DataError where a folder below can't be read: what it holds would be left out in silence."""
+    """Raise DataError for an unreadable folder, whose files would be missed."""
     for path, why in walk_folder(folder).closed.items():
         raise DataError(
             f"this folder can't be read: {why}", where=str(path), hint="give yourself the right to read it"
@@ -234,7 +200,7 @@ def check_readable(folder: Path) -> None:
 
 
 def _host_name() -> str:
-    """This machine since it started, and what its process ids count in: machines may share a name."""
+    """Return name and boot id of this machine, and the namespace of its process ids: names may be shared."""
     facts = [platform.node()[:40]]
     with suppress(OSError):
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text()[:8], os.readlink("/proc/self/ns/pid")]
@@ -246,66 +212,53 @@ _TEMPORARY = re.compile(r"\..+\.[A-Za-z0-9-]*\.\d+\.[0-9a-f]{12}\.tmp", re.DOTAL
 
 
 def temporary_path(path: Path) -> Path:
-    """Return a new hidden name beside a file, ``.NAME.HOST.PID.RANDOM.tmp``, to write to and then rename.
+    """Return a new hidden name next to a file, ``.NAME.HOST.PID.RANDOM.tmp``, unique on all machines.
 
-    No other process has it, even on another machine that shares the folder. What killed ones of this machine
-    left there for the same file is removed.
+    Such files of killed processes of this machine for the same file are removed.
     """
     name = path.name.encode("utf-8", "ignore")[:80].decode("utf-8", "ignore")
     start = f".{name}.{_HOST}."
-    _remove_abandoned_files(path.parent, start)
+    try:
+        names = os.listdir(path.parent)
+    except OSError:  # writing there raises the error
+        names = []
+    for other in names:
+        temporary = other.startswith(start) and other.endswith(".tmp")
+        if temporary and not _is_process_alive(other[len(start) :].split(".")[0]):
+            shutil.rmtree(path.parent / other, ignore_errors=True)  # does nothing to a file
+            with suppress(OSError):
+                (path.parent / other).unlink(missing_ok=True)
     return path.with_name(f"{start}{os.getpid()}.{os.urandom(6).hex()}.tmp")
 
 
 def find_temporary_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that have names as :func:`temporary` gives, of whatever process."""
+    """Return the files of a folder with names of :func:`temporary_path`, of any process."""
     return [path for path in folder.glob(".*.tmp") if _TEMPORARY.fullmatch(path.name)]
 
 
-def _remove_abandoned_files(folder: Path, start: str) -> None:
-    """Remove temporary files and folders whose names begin so, and whose process is gone."""
-    try:
-        names = os.listdir(folder)
-    except OSError:  # what is to be written there will say so
-        return
-    for name in names:
-        if (
-            name.startswith(start)
-            and name.endswith(".tmp")
-            and not _is_process_alive(name[len(start) :].split(".")[0])
-        ):
-            shutil.rmtree(folder / name, ignore_errors=True)  # does nothing to a file
-            with suppress(OSError):
-                (folder / name).unlink(missing_ok=True)
-
-
 def _is_process_alive(process: str) -> bool:
-    if os.name == "nt":  # where os.kill ends the process, whatever the signal
+    if os.name == "nt":  # where os.kill ends the process for any signal
         return True
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, ValueError, OverflowError):  # another user's, or no number: not ours to remove
+    except (PermissionError, ValueError, OverflowError):  # another user's, or no number
         return True
     return True
 
 
 def read_regular_file(path: Path) -> bytes:
-    """Read a file; raises OSError, also for what is none: a pipe or a device may never end."""
+    """Read a file; raises OSError, also for a pipe or a device, which may never end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return path.read_bytes()
 
 
 def write_atomically(path: Path, payload: bytes) -> None:
-    """Write a file in a folder that is there; a kill leaves what was there before, or the new file.
-
-    Raises:
-        OSError: it can't be written.
-    """
+    """Write a file in an existing folder; after a kill there is the old file or the new one."""
     scratch = temporary_path(path)
-    stream = scratch.open("xb")  # nothing is removed where this fails: the file is another process's
+    stream = scratch.open("xb")  # if this fails, the file is another process's and stays
     try:
         with stream:
             stream.write(payload)
@@ -324,7 +277,7 @@ def write_atomically(path: Path, payload: bytes) -> None:
 
 
 def check_new_folder(path: Path) -> None:
-    """Raise OSError where :func:`whole_folder` couldn't write, and leave nothing but the folder above."""
+    """Raise OSError where :func:`create_folder_atomically` couldn't write; make only the parent folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = temporary_path(path)
     scratch.mkdir()
@@ -333,18 +286,14 @@ def check_new_folder(path: Path) -> None:
 
 @contextmanager
 def create_folder_atomically(path: Path) -> Iterator[Path]:
-    """Yield a new folder, which takes the place of one that is empty or isn't there if all goes well.
-
-    Raises:
-        OSError: it can't be written, or the place was filled meanwhile.
-    """
+    """Yield a new folder, which without an error replaces an empty or missing one; raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = temporary_path(path)
     scratch.mkdir()
     try:
         yield scratch
         if os.name == "nt" and path.is_dir():
-            path.rmdir()  # Windows renames to no folder that is there, even an empty one
+            path.rmdir()  # Windows renames to no existing folder
         scratch.rename(path)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What determines a result, once: everything else loops over ``FACTS``.
+"""The facts that determine a result, in one table, ``FACTS``.
 
-A record's key and family, the keys of its training stages, what ``bench rerun`` asks for again, and what run,
-check, compare and reports say differs are all made from this table, so that none of them can forget a fact.
+Keys of records, families and training stages, the specification of ``bench rerun``, and the differences that
+commands report are all made from this table, so none of them can miss a fact.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ LATEST: dict[str, Any] = {
     "fresh_pooler": "each",
     "ltn_input": "pooler",
 }
-"""Those of LATER that no key has at these values, neither of a record nor of a stage nor of a member."""
+"""Options of LATER that keys of records, stages and members leave out at these values."""
 LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST
 LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
-"""Options that older records may lack, as they came later, with the value that held before."""
-_SAID = (
+"""Options that older records lack, with the value that held before."""
+_DETERMINED = (
     *("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters"),
     *("routes", "unread", "unread_settings", "length", "coverage", "own_code"),
 )
-"""What an encoder says of itself that its options and weights determine; with _FROM: who says so."""
+"""Facts of an encoder that its options and weights determine; with _FROM: their source."""
 _FROM = "_from"
 
 
 def drop_latest_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options, or the settings of a stage, without those of LATEST that have the value there."""
+    """Return options, or settings of a stage, without those that have their value in LATEST."""
     return {name: value for name, value in options.items() if name not in LATEST or value != LATEST[name]}
 
 
-def drop_keyed_facts(said: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What an encoder says of itself but for what the key says already, which older records lack."""
-    return {name: value for name, value in (said or {}).items() if name.removesuffix(_FROM) not in _SAID}
+def drop_keyed_facts(facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return an encoder's facts without those that the key determines, which older records lack."""
+    return {name: v for name, v in (facts or {}).items() if name.removesuffix(_FROM) not in _DETERMINED}
 
 
 UNSET, NONE = "not set", "none"
@@ -68,34 +68,23 @@ UNSET, NONE = "not set", "none"
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that determines a result, or may change its last digits.
+    """A fact that determines a result, or may change its last digits.
 
-    Args:
-        name: What messages call it. Where it is a mapping, its entries are named one by one: "option lr".
-        of: "encoder" and "evaluation" facts enter the key; "machine" facts don't, though other versions or
-            another CPU may change digits.
-        read: How a record says it; None where it doesn't.
-        default: Its value for a record that doesn't say it.
-        breaks: Two results that differ in it aren't compared by the gate.
-        in_family: Seeds that differ in it are never averaged: all facts of the key but the seed.
-        in_stage: It enters the key of each training stage.
-        show: What messages show of a record in place of the value: a name next to a hash.
-        parameter: Field of a run's specification that asks for it, for ``bench rerun``.
-        choices: What that field takes; nothing else is read from a record.
-        later: Keys leave it out at its default, so that those of records from before it still hold.
+    "encoder" and "evaluation" facts enter the key; "machine" facts, which may change digits, don't. Entries
+    of a mapping get names of their own: "option lr".
     """
 
     name: str
-    of: Literal["encoder", "evaluation", "machine"]
     read: Callable[[RunRecord], Any]
-    default: Any = None
-    breaks: bool = True
-    in_family: bool = True
-    in_stage: bool = False
-    show: Callable[[RunRecord], str] | None = None
-    parameter: str = ""
-    choices: tuple[Any, ...] = ()
-    later: bool = False
+    default: Any = None  # for records without it
+    of: Literal["encoder", "evaluation", "machine"] = "encoder"
+    breaks: bool = True  # the gate compares no results that differ in it
+    in_family: bool = True  # seeds that differ in it are never averaged
+    in_stage: bool = False  # it enters the key of each training stage
+    show: Callable[[RunRecord], str] | None = None  # for messages, such as a name next to a hash
+    parameter: str = ""  # field of a run's specification, for ``bench rerun``
+    choices: tuple[Any, ...] = ()  # values that the field accepts
+    later: bool = False  # keys leave it out at its default, so that earlier keys stay valid
 
     @property
     def keyed(self) -> bool:
@@ -103,9 +92,9 @@ class Fact:
         return self.of != "machine"
 
     def value(self, record: RunRecord) -> Any:
-        """What the record says, or the default."""
-        found = self.read(record)
-        return self.default if found is None else found
+        """Return its value in a record, or the default."""
+        value = self.read(record)
+        return self.default if value is None else value
 
 
 def _hash_fact(
@@ -115,7 +104,7 @@ def _hash_fact(
     *,
     in_stage: bool = False,
 ) -> Fact:
-    """Something that a record names by a hash; messages show a name next to it."""
+    """Return the fact of a block with a hash; messages show its label next to the hash."""
 
     def sha256(record: RunRecord) -> str | None:
         found = block(record)
@@ -125,20 +114,20 @@ def _hash_fact(
         found = block(record)
         return f"{found.get(label)} {identity_hash(found)[:8]}" if found else NONE
 
-    return Fact(name, "encoder", sha256, in_stage=in_stage, show=show)
+    return Fact(name, sha256, in_stage=in_stage, show=show)
 
 
 def identity_hash(named: Mapping[str, Any]) -> str:
-    """The hash of what a record names; of a backbone that is made by a recipe the recipe's."""
+    """Return the hash of a block; for a backbone made by a recipe the recipe's."""
     return str(named.get("recipe") or named["sha256"])
 
 
 def _identity_hashes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    return {name: identity_hash(each) for name, each in facts.items()}
+    return {name: identity_hash(fact) for name, fact in facts.items()}
 
 
 def _made_weights_hash(record: RunRecord) -> str | None:
-    """The bytes of a backbone that was made by a recipe: another kind of processor makes others."""
+    """Return the hash of the weights of a backbone made by a recipe, which vary with the processor."""
     backbone = record.backbone or {}
     return str(backbone["sha256"])[:12] if "recipe" in backbone else None
 
@@ -148,164 +137,106 @@ def _nondefault_options(record: RunRecord) -> dict[str, Any]:
 
 
 def _member_facts(training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The methods that a method builds on, and those below them, without the latest options' defaults."""
-    found = {}
+    """Return the methods that a method builds on at any depth, without the latest options' defaults."""
+    members = {}
     for role, member in training.get("members", {}).items():
-        found[role] = {**member, "options": drop_latest_defaults(member["options"])}
+        facts = {**member, "options": drop_latest_defaults(member["options"])}
         if "recipe" in (member.get("backbone") or {}):
-            found[role]["backbone"] = {**member["backbone"], "sha256": ""}
+            facts["backbone"] = {**member["backbone"], "sha256": ""}
         if "members" in member:
-            found[role]["members"] = _member_facts(member)
-    return found
+            facts["members"] = _member_facts(member)
+        members[role] = facts
+    return members
 
 
 def _stage_blocks(record: RunRecord) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = record.training.get("stages", {})
-    return found
+    blocks: dict[str, dict[str, Any]] = record.training.get("stages", {})
+    return blocks
+
+
+def _stage_texts(record: RunRecord) -> dict[str, str]:
+    return _identity_hashes({role: s["text"] for role, s in _stage_blocks(record).items() if "text" in s})
+
+
+def _stage_settings(record: RunRecord) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for role, stage in _stage_blocks(record).items():
+        settings |= {f"{role} {name}": value for name, value in stage.get("settings", {}).items()}
+    return settings
 
 
 def _training_reader(name: str, older: str) -> Callable[[RunRecord], Any]:
-    """Read what all stages share; until schema 3 the stages said it, and only where it wasn't the default."""
+    """Return a reader of a setting that all stages share; before schema 3 single stages had it."""
 
     def read(record: RunRecord) -> Any:
-        said = [stage[older] for stage in _stage_blocks(record).values() if older in stage]
-        return record.training.get(name, max(said, default=None))
+        of_stages = [stage[older] for stage in _stage_blocks(record).values() if older in stage]
+        return record.training.get(name, max(of_stages, default=None))
 
     return read
 
 
 def training_arithmetic(record: RunRecord) -> int:
-    """Return the number of the arithmetic that a record was trained by, 0 for one without training."""
+    """Return the version of the training arithmetic, 0 for a record without training."""
     return int(_training_reader("arithmetic", "numerics")(record) or (1 if _stage_blocks(record) else 0))
 
 
 def _evaluation_reader(name: str, block: str, older: str) -> Callable[[RunRecord], Any]:
-    """Read a setting of the evaluation, which until schema 3 was part of the provenance."""
+    """Return a reader of an evaluation setting, which before schema 3 was in the provenance."""
     return lambda record: record.evaluation.get(name, record.provenance.get(block, {}).get(older))
 
 
+def _setting(name: str, read: Callable[[RunRecord], Any], default: Any, **given: Any) -> Fact:
+    """Return the fact of a setting that the user asks for: ``parameter``, ``choices`` and more of a Fact."""
+    return Fact(name, read, default, **{"breaks": False, "in_stage": True, **given})
+
+
+_PRECISION = _training_reader("precision", "precision")
+_TRAIN_PRECISION = {"parameter": "train_precision", "choices": ("fp32", "tf32", "bf16", "bf16-weights")}
+_COMPILED = {"parameter": "compiled", "choices": (NONE, "inductor", "graphs"), "later": True}
+_RANKS = {"parameter": "ranks", "choices": tuple(range(1, 1025))}
+_DEVICE = {"parameter": "device", "choices": ("cpu", "cuda", "mps")}
+_THREADS = {"parameter": "threads", "choices": tuple(range(1, 257))}
+_OF_EVALUATION: dict[str, Any] = {"of": "evaluation", "breaks": True, "in_stage": False}
+_SOLVER = {"parameter": "transfer_solver", "choices": ("exact", "sgd"), **_OF_EVALUATION}
+_LOWERED = {"parameter": "precision", "choices": ("fp32", "bf16", "fp16"), **_OF_EVALUATION}
+_read_solver = _evaluation_reader("solver", "transfer", "solver")
+_read_precision = _evaluation_reader("precision", "evaluation_precision", "name")
 FACTS = (
-    Fact("method", "encoder", lambda r: r.name),
-    Fact("method version", "encoder", lambda r: r.version),
-    Fact("plug-in file", "encoder", lambda r: plugin_file_hashes(r.provenance), in_stage=True),
-    Fact("option", "encoder", _nondefault_options),
+    Fact("method", lambda r: r.name),
+    Fact("method version", lambda r: r.version),
+    Fact("plug-in file", lambda r: plugin_file_hashes(r.provenance), in_stage=True),
+    Fact("option", _nondefault_options),
     _hash_fact("weights", lambda r: r.backbone, in_stage=True),
-    Fact(
-        "auxiliary model",
-        "encoder",
-        lambda r: _identity_hashes(r.training.get("auxiliaries", {})),
-        in_stage=True,
-    ),
-    Fact("member", "encoder", lambda r: _member_facts(r.training)),
+    Fact("auxiliary model", lambda r: _identity_hashes(r.training.get("auxiliaries", {})), in_stage=True),
+    Fact("member", lambda r: _member_facts(r.training)),
     _hash_fact("training text", lambda r: r.training.get("corpus")),
-    Fact(
-        "training text of stage",
-        "encoder",
-        lambda r: _identity_hashes(
-            {role: stage["text"] for role, stage in _stage_blocks(r).items() if "text" in stage}
-        ),
-    ),
+    Fact("training text of stage", _stage_texts),
     _hash_fact("dev set", lambda r: r.training.get("dev"), "task", in_stage=True),
-    Fact(
-        "version of stage",
-        "encoder",
-        lambda r: {role: stage.get("version", 1) for role, stage in _stage_blocks(r).items()},
-    ),
-    Fact(
-        "setting of stage",
-        "encoder",
-        lambda r: {
-            f"{role} {name}": value
-            for role, stage in _stage_blocks(r).items()
-            for name, value in stage.get("settings", {}).items()
-        },
-    ),
-    Fact("arithmetic of training", "encoder", training_arithmetic, in_stage=True),
-    Fact(
-        "training precision",
-        "encoder",
-        _training_reader("precision", "precision"),
-        "fp32",
-        in_stage=True,
-        parameter="train_precision",
-        choices=("fp32", "tf32", "bf16", "bf16-weights"),
-    ),
-    Fact(
-        "dropout set in",  # until 2026-11-28 in modules alone, whatever the architecture
-        "encoder",
-        lambda r: r.training.get("dropout"),
-        "modules",
-        in_stage=True,
-        later=True,
-    ),
-    Fact(
-        "compilation",
-        "encoder",
-        lambda r: r.training.get("compiled"),
-        NONE,
-        breaks=False,
-        in_stage=True,
-        parameter="compiled",
-        choices=(NONE, "inductor", "graphs"),
-        later=True,
-    ),
-    Fact(
-        "ranks",
-        "encoder",
-        _training_reader("ranks", "ranks"),
-        1,
-        breaks=False,
-        in_stage=True,
-        parameter="ranks",
-        choices=tuple(range(1, 1025)),
-    ),
-    Fact(
-        "device",
-        "encoder",
-        lambda r: str(r.provenance.get("device")).split(" ")[0],
-        breaks=False,
-        in_stage=True,
-        parameter="device",
-        choices=("cpu", "cuda", "mps"),
-    ),
-    Fact(
-        "threads",
-        "encoder",
-        lambda r: r.provenance.get("threads"),
-        breaks=False,
-        in_stage=True,
-        parameter="threads",
-        choices=tuple(range(1, 257)),
-    ),
-    Fact("seeds", "encoder", lambda r: NONE if r.seed is None else "several"),
-    Fact("seed", "encoder", lambda r: r.seed, breaks=False, in_family=False),
-    Fact("suite", "evaluation", lambda r: r.suite),
-    Fact("data", "evaluation", lambda r: _identity_hashes(r.tasks)),
-    Fact("world", "evaluation", lambda r: r.world or {}),
-    Fact("version of the evaluation", "evaluation", lambda r: r.evaluation.get("version"), 1),
-    Fact(
-        "transfer solver",
-        "evaluation",
-        _evaluation_reader("solver", "transfer", "solver"),
-        "exact",
-        parameter="transfer_solver",
-        choices=("exact", "sgd"),
-    ),
-    Fact(
-        "precision",
-        "evaluation",
-        _evaluation_reader("precision", "evaluation_precision", "name"),
-        "fp32",
-        parameter="precision",
-        choices=("fp32", "bf16", "fp16"),
-    ),
-    Fact("weights as made", "machine", _made_weights_hash, breaks=False),
-    Fact("Python", "machine", provenance_reader("python"), breaks=False),
-    Fact("platform", "machine", provenance_reader("platform"), breaks=False),
-    Fact("GPU", "machine", read_gpu, breaks=False),
-    Fact("version of", "machine", read_versions, breaks=False),
-    Fact("encoder's", "machine", lambda r: drop_keyed_facts(r.provenance.get("encoder")), breaks=False),
-    Fact("CPU", "machine", read_cpu, breaks=False),
+    Fact("version of stage", lambda r: {role: s.get("version", 1) for role, s in _stage_blocks(r).items()}),
+    Fact("setting of stage", _stage_settings),
+    Fact("arithmetic of training", training_arithmetic, in_stage=True),
+    _setting("training precision", _PRECISION, "fp32", breaks=True, **_TRAIN_PRECISION),
+    # until 2026-11-28 in modules, whatever the architecture
+    Fact("dropout set in", lambda r: r.training.get("dropout"), "modules", in_stage=True, later=True),
+    _setting("compilation", lambda r: r.training.get("compiled"), NONE, **_COMPILED),
+    _setting("ranks", _training_reader("ranks", "ranks"), 1, **_RANKS),
+    _setting("device", lambda r: str(r.provenance.get("device")).split(" ")[0], None, **_DEVICE),
+    _setting("threads", lambda r: r.provenance.get("threads"), None, **_THREADS),
+    Fact("seeds", lambda r: NONE if r.seed is None else "several"),
+    Fact("seed", lambda r: r.seed, breaks=False, in_family=False),
+    Fact("suite", lambda r: r.suite, of="evaluation"),
+    Fact("data", lambda r: _identity_hashes(r.tasks), of="evaluation"),
+    Fact("world", lambda r: r.world or {}, of="evaluation"),
+    Fact("version of the evaluation", lambda r: r.evaluation.get("version"), 1, "evaluation"),
+    _setting("transfer solver", _read_solver, "exact", **_SOLVER),
+    _setting("precision", _read_precision, "fp32", **_LOWERED),
+    Fact("weights as made", _made_weights_hash, of="machine", breaks=False),
+    Fact("Python", provenance_reader("python"), of="machine", breaks=False),
+    Fact("platform", provenance_reader("platform"), of="machine", breaks=False),
+    Fact("GPU", read_gpu, of="machine", breaks=False),
+    Fact("version of", read_versions, of="machine", breaks=False),
+    Fact("encoder's", lambda r: drop_keyed_facts(r.provenance.get("encoder")), of="machine", breaks=False),
+    Fact("CPU", read_cpu, of="machine", breaks=False),
 )
 KEYED = tuple(fact for fact in FACTS if fact.keyed)
 FAMILY = tuple(fact for fact in KEYED if fact.in_family)
@@ -315,22 +246,15 @@ BREAKING = tuple(fact for fact in FACTS if fact.breaks)
 MACHINE = tuple(fact for fact in FACTS if fact.of == "machine")
 JUDGED = tuple(fact for fact in FACTS if fact.name == "plug-in file")
 GATED = tuple(fact for fact in BREAKING if fact not in JUDGED)
-"""What two results must have in common to be compared by the gate, which is there to judge changed code."""
+"""Facts that must agree for the gate, which judges changed code."""
 SPECIFICATION = tuple(fact for fact in FAMILY if fact.breaks)
 SETTING = tuple(fact for fact in KEYED if not fact.breaks and fact.in_family)
-"""Device and threads, which change last digits; compilation and ranks: draws too, as another seed."""
+"""Device and threads change last digits; compilation and ranks change draws like another seed."""
 
 
 @dataclass(frozen=True)
 class FactDifference:
-    """One fact in which two records differ, as messages show it.
-
-    Args:
-        fact: Its name in the table.
-        name: The same, with the entry's name where it is a mapping.
-        then: What one record says.
-        now: What the other says.
-    """
+    """A fact in which two records differ; ``name`` includes the entry of a mapping."""
 
     fact: str
     name: str
@@ -338,12 +262,12 @@ class FactDifference:
     now: str
 
     def __str__(self) -> str:
-        """As messages say it."""
+        """Format for messages."""
         return f"{self.name} then {self.then}, now {self.now}"
 
 
 def format_fact_value(value: Any) -> str:
-    """Return a value as messages show it: a hash by its beginning, a member by its method."""
+    """Format a value for messages: a hash by its beginning, a member by its method."""
     if isinstance(value, Mapping):
         return str(value.get("method", dict(value)))
     text = str(value)
@@ -356,9 +280,9 @@ def hash_canonical_json(facts: object) -> str:
 
 
 def fact_values(record: RunRecord, facts: Sequence[Fact]) -> dict[str, Any]:
-    """What a record says of some facts, by name; without later ones at their default."""
-    said = ((fact, fact.value(record)) for fact in facts)
-    return {fact.name: value for fact, value in said if not (fact.later and value == fact.default)}
+    """Return the values of some facts by name, without later ones at their default."""
+    values = ((fact, fact.value(record)) for fact in facts)
+    return {fact.name: value for fact, value in values if not (fact.later and value == fact.default)}
 
 
 def compute_record_key(record: RunRecord) -> str:
@@ -367,7 +291,7 @@ def compute_record_key(record: RunRecord) -> str:
 
 
 def compute_family_key(record: RunRecord) -> str:
-    """Return the same without the seed: only records of one family are averaged."""
+    """Return the key without the seed: only records of one family are averaged."""
     return hash_canonical_json(fact_values(record, FAMILY))
 
 
@@ -375,69 +299,100 @@ def find_fact_differences(
     then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED
 ) -> tuple[FactDifference, ...]:
     """Return the facts in which two records differ, the entries of a mapping one by one."""
-    return tuple(found for fact in facts for found in _compare_fact(fact, then, now))
+    return tuple(difference for fact in facts for difference in _compare_fact(fact, then, now))
 
 
 def _compare_fact(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[FactDifference]:
-    was, now_is = fact.value(then), fact.value(now)
-    if was == now_is:
+    values = fact.value(then), fact.value(now)
+    if values[0] == values[1]:
         return
-    if isinstance(was, Mapping) and isinstance(now_is, Mapping):
-        # The values leave out defaults of later options. A record of another method may have no such option:
-        # there a default is what the record itself says.
-        later = LATER if then.name == now.name else {}
-        said, says = (
-            {**later, **record.options, **value} if fact.name == "option" else value
-            for record, value in ((then, was), (now, now_is))
-        )
-        for name in dict.fromkeys([*was, *now_is]):
-            one, other = said.get(name, UNSET), says.get(name, UNSET)
-            if one != other:
-                yield FactDifference(
-                    fact.name, f"{fact.name} {name}", format_fact_value(one), format_fact_value(other)
-                )
+    if all(isinstance(value, Mapping) for value in values):
+        old, new = ({**value} for value in values)
+        if fact.name == "option":
+            # The values leave out defaults of later options. A record of another method may lack such an
+            # option: there a default is in the record itself.
+            later = LATER if then.name == now.name else {}
+            old, new = ({**later, **r.options, **v} for r, v in zip((then, now), (old, new), strict=True))
+        for name in dict.fromkeys([*values[0], *values[1]]):
+            entries = old.get(name, UNSET), new.get(name, UNSET)
+            if entries[0] != entries[1]:
+                yield FactDifference(fact.name, f"{fact.name} {name}", *map(format_fact_value, entries))
         return
-    texts = (
-        NONE if value in (None, "") else fact.show(record) if fact.show else format_fact_value(value)
-        for value, record in ((was, then), (now_is, now))
-    )
+    texts = []
+    for value, record in zip(values, (then, now), strict=True):
+        if value in (None, ""):
+            texts.append(NONE)
+        else:
+            texts.append(fact.show(record) if fact.show else format_fact_value(value))
     yield FactDifference(fact.name, fact.name, *texts)
 
 
 def explain_differences(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> str:
-    """Say in one line in which facts two records differ; where an older arithmetic is one, what follows."""
-    found = find_fact_differences(then, now, facts)
-    text = "; ".join(map(str, found))
-    if any(each.fact == "arithmetic of training" for each in found) and training_arithmetic(then):
+    """Return the facts in which two records differ in one line, with a remedy for an older arithmetic."""
+    differences = find_fact_differences(then, now, facts)
+    text = "; ".join(map(str, differences))
+    arithmetic = training_arithmetic(then)
+    if arithmetic and any(difference.fact == "arithmetic of training" for difference in differences):
         version, commit = then.provenance.get("bench"), (then.provenance.get("git") or {}).get("commit")
         at = f", commit {commit[:12]}" if commit else ""
-        by = f"to add to what was trained by arithmetic {training_arithmetic(then)}"
+        by = f"to add to what was trained by arithmetic {arithmetic}"
         text += f"; {by}, install cse-bench {version}{at}"
     return text
 
 
 def is_same_result(then: RunRecord, now: RunRecord) -> bool:
-    """True if both say the same to the last bit: scores, similarities, training; versions and times aside."""
+    """Return whether scores, similarities and training agree to the last bit, on any version and machine."""
     return fact_values(then, FAMILY) == fact_values(now, FAMILY) and is_same_measurement(then, now)
 
 
 def specification_fields(record: RunRecord) -> dict[str, Any]:
-    """Return the fields of a run's specification that repeat a record.
-
-    Raises:
-        DataError: a value that no ``bench run`` takes.
-    """
-    found = {}
+    """Return the fields of a run's specification that repeat a record; raises DataError for a wrong value."""
+    fields = {}
     for fact in (fact for fact in FACTS if fact.parameter):
-        value = fact.value(record)
+        value, first, last = fact.value(record), fact.choices[0], fact.choices[-1]
         if value not in fact.choices or isinstance(value, bool):
-            first, last = fact.choices[0], fact.choices[-1]
+            numbers = isinstance(first, int)
             raise DataError(
                 f"the record says {fact.name} '{value}'",
                 where=record.method,
-                expected=f"{first} to {last}"
-                if isinstance(first, int)
-                else f"one of {', '.join(fact.choices)}",
+                expected=f"{first} to {last}" if numbers else f"one of {', '.join(fact.choices)}",
             )
-        found[fact.parameter] = value
-    return found
+        fields[fact.parameter] = value
+    return fields
+
+
+def machine_facts(record: RunRecord) -> dict[str, str]:
+    """Return versions, device, threads, ranks and CPU of a record: equal facts give equal bytes."""
+    facts: dict[str, str] = {}
+    for fact in (*SETTING, *MACHINE):
+        value = fact.value(record)
+        if isinstance(value, Mapping):
+            facts |= {name: str(entry) for name, entry in value.items() if entry is not None}
+        elif value not in (None, ""):
+            facts[fact.name] = str(value)
+    return facts
+
+
+def machine_differences(
+    then: Sequence[RunRecord], now: Sequence[RunRecord]
+) -> tuple[tuple[str, list[str], list[str]], ...]:
+    """Return (name, values then, values now) of versions and hardware that differ between two sides."""
+    before, after = _machine_values(then), _machine_values(now)
+    both = [name for name in before if name in after]
+    return tuple((name, before[name], after[name]) for name in both if before[name] != after[name])
+
+
+def machine_warnings(then: Sequence[RunRecord], now: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return a line for each version or hardware that differs."""
+    differences = machine_differences(then, now)
+    return tuple(
+        f"{name} then {' and '.join(was)}, now {' and '.join(is_now)}" for name, was, is_now in differences
+    )
+
+
+def _machine_values(records: Sequence[RunRecord]) -> dict[str, list[str]]:
+    values: dict[str, set[str]] = {}
+    for facts in map(machine_facts, records):
+        for name, value in facts.items():
+            values.setdefault(name, set()).add(value)
+    return {name: sorted(texts) for name, texts in values.items()}

@@ -1,7 +1,6 @@
-"""Whether a record can be believed as far as it can be told from records alone: seal, key, averages, copies.
+"""Integrity of records, checked from the records themselves: seal, key, averages, copies.
 
-Whoever reads a record through the store gets these checks. A forger can recompute a seal and a key, so scores
-are computed again from predictions (:mod:`bench.eval.rescoring`), and cells trained again (``bench verify``).
+A forger can recompute a seal and a key; ``bench verify`` also computes scores and trains cells again.
 """
 
 from __future__ import annotations
@@ -15,22 +14,16 @@ from bench.records.fingerprint import compute_record_key
 from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, record_to_json, training_measurements
 
 AGAIN = "delete the file and run the cell again"
-"""What to do about a damaged record of a campaign: no advice for any other file, or a newer bench's."""
+"""Hint for a damaged record of a campaign."""
 TOLERANCE = 1e-9
-"""Scores that differ by more are not the same; less is the order of a sum on another CPU."""
+"""Largest difference of equal scores: another CPU may sum in another order."""
 _SEAL, _BLANK = "record_sha256", "0" * 64
 _DERIVED = (ALL, "mean", "wmean", "dev")
 
 
 @dataclass(frozen=True)
 class RecordFault:
-    """What is wrong with a record.
-
-    Args:
-        check: The check that found it, one word.
-        what: In words.
-        hint: What to do about it, where that isn't to run the cell again.
-    """
+    """A fault of a record: the check that found it (one word), its description, and what to do."""
 
     check: str
     what: str
@@ -38,10 +31,7 @@ class RecordFault:
 
 
 def seal_record(record: RunRecord) -> RunRecord:
-    """Return the record in the present schema with its key and its file's sha256.
-
-    The hash is taken with zeros in its own place, and stands in the timing block.
-    """
+    """Return the record in the present schema with its key and its file's sha256, with zeros in its place."""
     record = replace(record, schema=SCHEMA)
     record = replace(record, key=compute_record_key(record))
     blank = replace(record, timing={**record.timing, _SEAL: _BLANK})
@@ -50,26 +40,24 @@ def seal_record(record: RunRecord) -> RunRecord:
 
 
 def find_seal_fault(record: RunRecord, text: str) -> RecordFault | None:
-    """Return what is wrong with the seal of a record, given the text of its file.
+    """Return the fault of a record's seal, given the text of its file.
 
-    The check is "seal" where the file was changed, "unsealed" where an older bench wrote it: without a seal,
-    or with a key that can't be computed again.
+    The check is "seal" for a changed file, "unsealed" for an older bench's.
     """
     seal = record.timing.get(_SEAL)
     blank = text.replace(f'"{_SEAL}": "{seal}"', f'"{_SEAL}": "{_BLANK}"')
     if seal is not None and seal != hashlib.sha256(blank.encode("utf-8")).hexdigest():
         return RecordFault("seal", "this record was changed since it was written")
-    if seal is None or record.schema < SCHEMA:
-        what = "has no seal" if seal is None else f"is of schema {record.schema}, whose key can't be checked"
-        hint = "bench verify --seal checks it and seals it in the present schema"
-        return RecordFault(
-            "unsealed", f"this record {what}: it may have been changed since it was written", hint
-        )
-    return None
+    if seal is not None and record.schema >= SCHEMA:
+        return None
+    what = "has no seal" if seal is None else f"is of schema {record.schema}, whose key can't be checked"
+    what = f"this record {what}: it may have been changed since it was written"
+    hint = "bench verify --seal checks it and seals it in the present schema"
+    return RecordFault("unsealed", what, hint)
 
 
 def find_record_faults(record: RunRecord) -> Iterator[RecordFault]:
-    """Yield where a record contradicts itself: its key, its tasks, its averages."""
+    """Yield contradictions of a record: its key, its tasks, its averages."""
     if record.schema == SCHEMA and record.key != compute_record_key(record):
         yield RecordFault("key", "its key is not that of what it says: something of it was edited")
     if record.status != "ok":
@@ -87,28 +75,26 @@ def find_record_faults(record: RunRecord) -> Iterator[RecordFault]:
 
 
 def _expected_average(score: Score, scores: Sequence[Score]) -> float | None:
-    """What other scores of the record say an average is, nan of parts without items; None for no average."""
+    """Compute an average from the record's other scores, nan for parts without items; None for no average."""
     if (score.task, score.subset) == (AVERAGE, ALL):
         parts = [s for s in scores if (s.subset, s.metric) == (ALL, score.metric) and s.task != AVERAGE]
-        weights = [1] * len(parts)
     elif score.subset in ("mean", "wmean"):
         same = (s for s in scores if (s.task, s.metric) == (score.task, score.metric))
         parts = [s for s in same if s.subset not in _DERIVED]
-        weights = [part.n if score.subset == "wmean" else 1 for part in parts]
     else:
         return None
     if not parts:
         return None
+    weights = [part.n if score.subset == "wmean" else 1 for part in parts]
     if not any(weights):
         return math.nan
     return sum(part.value * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights)
 
 
 def find_record_copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord, str]]:
-    """Yield pairs of one campaign's records that can't both be results of their own, and why, in words.
+    """Yield pairs of one campaign's records that can't be two results, and the reason.
 
-    A training of no steps gives every seed the same encoder: such records may be alike. So may those of one
-    method under two names of the user's. What else a training is said to have given makes no difference.
+    Equal records are accepted of seeds whose training had no steps, and of one method under two names.
     """
     by_key: dict[tuple[str, ...], RunRecord] = {}
     by_content: dict[tuple[object, ...], RunRecord] = {}

@@ -1,4 +1,4 @@
-"""The immutable record of one cell on one suite: its JSON form, its stages, when two measured the same."""
+"""The immutable record of one cell on one suite: its JSON form, its stages, equality of measurements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bench.schema import find_fault, find_unwritable
 
 SCHEMA = 3
 EXTERNAL = ("hf", "st", "exported", "vectors", "prompteol", "echo")
-"""Methods whose model is a path that no record names."""
+"""Methods whose model is a path, which records don't hold."""
 AVERAGE = "avg"
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
 
 
 @dataclass(frozen=True)
 class RecordPlace:
-    """Where a record belongs: profile label, method id, seed (None: deterministic) and suite."""
+    """Place of a record: profile label, method id, seed (None: deterministic) and suite."""
 
     profile: str
     method: str
@@ -31,7 +31,7 @@ class RecordPlace:
 
     @property
     def folder(self) -> Path:
-        """Folder relative to the campaign."""
+        """Folder below the campaign's."""
         seed = "no-seed" if self.seed is None else f"seed-{self.seed}"
         return Path(safe_name(self.profile)) / safe_name(self.method) / seed
 
@@ -45,7 +45,7 @@ class Score:
         subset: "all" (one correlation over all pairs), a subset's name, "mean" or "wmean" over subsets.
         metric: Name of the metric; ``value`` is in its own unit (spearman: -1 to 1).
         value: The value at full precision.
-        n: Pairs behind it; for the task "avg" the number of tasks averaged. 0 where mteb doesn't tell.
+        n: Number of pairs; for the task "avg" the number of tasks averaged. 0 where mteb doesn't report it.
     """
 
     task: str
@@ -57,7 +57,7 @@ class Score:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What one cell gave on one suite. 'Equal bytes' means equal JSON without the ``timing`` block.
+    """Result of one cell on one suite. Two records are equal if their JSON is, without the ``timing`` block.
 
     Args:
         profile: Profile label, ``NAME`` or ``NAME@HASH`` with another backbone.
@@ -68,8 +68,7 @@ class RunRecord:
         backbone: {"name", "sha256"} of the weights it starts from, None for none.
         seed: The seed, None for a deterministic method.
         suite: Suite name.
-        world: {"generator", "split", "seed"} of the mini world where suite, training text or dev set come
-            from it, else None.
+        world: {"generator", "split", "seed"} of the mini world of suite, training text or dev set, or None.
         tasks: For every task {"pairs", "sha256"} of the parsed data, and whether it is the reference.
         key: sha256 of everything that determines the scores, see :data:`bench.records.fingerprint.FACTS`.
         status: "ok" or "failed".
@@ -78,10 +77,9 @@ class RunRecord:
         reason: Why it failed, one line.
         traceback: The failure's traceback, without machine paths.
         evaluation: How it was measured: "version" of the evaluation, "precision", "solver" of transfer tasks.
-        training: Corpus, dev set, and each stage's key, steps, sentences and dev curve; empty for a method
-            that doesn't train. Scores are those of the checkpoint selected on the dev set; the metric
-            "spearman_last" gives the last checkpoint's.
-        notes: What every table with this record must say.
+        training: Corpus, dev set, and each stage's key, steps, sentences and dev curve; {} for no training.
+            Scores are of the checkpoint selected on the dev set, with metric "spearman_last" of the last one.
+        notes: Notes for every table with this record.
         probes: Results of :mod:`bench.probes.measurement` by probe; "version" and "data" say how and on what.
         provenance: Versions, commit, device, threads: facts that repeat when the run is repeated.
         timing: Wall and CPU seconds, date, processor: facts that don't.
@@ -113,17 +111,17 @@ class RunRecord:
 
     @property
     def metric(self) -> str:
-        """Metric of the suite's average: "spearman", or "accuracy" of transfer suites."""
-        found = (score.metric for score in self.scores if (score.task, score.subset) == ("avg", ALL))
-        return next((metric for metric in found if not metric.endswith("_last")), "spearman")
+        """Metric of the suite's average, such as "spearman", or "accuracy" of transfer suites."""
+        averages = (score.metric for score in self.scores if (score.task, score.subset) == ("avg", ALL))
+        return next((metric for metric in averages if not metric.endswith("_last")), "spearman")
 
     @property
     def place(self) -> RecordPlace:
-        """Where it belongs in its campaign."""
+        """Its place in the campaign."""
         return RecordPlace(self.profile, self.method, self.seed, self.suite)
 
     def score(self, task: str, subset: str = ALL, metric: str | None = None) -> float | None:
-        """Return one value in the metric's unit (None: the suite's metric), or None if there is none."""
+        """Return one value in the metric's unit, None if it is missing; default metric: the suite's."""
         metric = self.metric if metric is None else metric
         for score in self.scores:
             if (score.task, score.subset, score.metric) == (task, subset, metric):
@@ -132,13 +130,13 @@ class RunRecord:
 
 
 def is_supervised(record: RunRecord) -> bool:
-    """True where the method, or one that it builds on, learned from labels."""
+    """Return whether the method, or one that it builds on, learned from labels."""
     stages = record.training.get("stages", {}).values()
     return bool(record.training.get("supervised")) or any("pairs" in s.get("text", {}) for s in stages)
 
 
 def record_to_json(record: RunRecord, *, timing: bool = True) -> str:
-    """Return the canonical JSON text (sorted keys, two blanks, final newline)."""
+    """Return the canonical JSON text: sorted keys, two blanks, final newline."""
     data = asdict(record)
     if not timing:
         del data["timing"]
@@ -148,47 +146,43 @@ def record_to_json(record: RunRecord, *, timing: bool = True) -> str:
 
 
 def parse_record(text: str, where: str) -> RunRecord:
-    """Parse a record, also one of an older bench.
-
-    Raises:
-        NewerRecordError: a newer schema.
-        DataError: no JSON, not a record, or a field or score of the wrong type or range; says which.
-    """
+    """Parse a record of this schema or an older one; raises NewerRecordError or DataError."""
     try:
         data = json.loads(text, object_pairs_hook=_reject_duplicate_names)
-        if not isinstance(data, dict):
-            raise ValueError("no mapping")
-        _check_schema_version(data, where)
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if type(schema) is not int or schema < 1:
+            raise ValueError("it has no schema")
+        if schema > SCHEMA:
+            raise NewerRecordError(
+                f"record schema {schema} is newer than this bench",
+                where=where,
+                expected=f"schema {SCHEMA} or older",
+                hint="upgrade cse-bench",
+            )
         if place := find_unwritable(data) or find_fault(data, RECORD):
             raise ValueError(f"'{place}' is missing or isn't what it should be")
         _check_consistency(data)
-        return _build_record(data)
+        data.pop("family", None)  # of schemas 1 and 2
+        traceback = data.get("traceback")
+        lists = {
+            "scores": tuple(Score(**score) for score in data["scores"]),
+            "notes": tuple(data.get("notes", ())),
+            "traceback": None if traceback is None else tuple(traceback),
+        }
+        return RunRecord(**{**data, **lists})
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(f"this is not a run record: {error}", where=where) from error
 
 
 def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    block = dict(pairs)
+    if len(block) < len(pairs):
         raise ValueError("a name is given twice in one block")
-    return found
-
-
-def _check_schema_version(data: dict[str, Any], where: str) -> None:
-    schema = data.get("schema")
-    if type(schema) is not int or schema < 1:
-        raise ValueError("it has no schema")
-    if schema > SCHEMA:
-        raise NewerRecordError(
-            f"record schema {schema} is newer than this bench",
-            where=where,
-            expected=f"schema {SCHEMA} or older",
-            hint="upgrade cse-bench",
-        )
+    return block
 
 
 def _check_consistency(data: dict[str, Any]) -> None:
-    """Raise ValueError where blocks contradict each other, or a score is none."""
+    """Raise ValueError for contradicting blocks and impossible scores."""
     if (data["status"] == "failed") != (not data["scores"]):
         raise ValueError("'scores' is empty in a finished record, or not in a failed one")
     if data.get("training", {}).get("stages") and "training_cpu_seconds" not in data.get("timing", {}):
@@ -202,7 +196,9 @@ def _check_consistency(data: dict[str, Any]) -> None:
             raise ValueError(f"a score of {score['task']}, which is none of 'tasks'")
         if score["metric"].startswith("spearman") and abs(score["value"]) > 1:
             raise ValueError(f"{' '.join(name)} is {score['value']}")
-        if score["n"] == 0 and not _hides_item_count(data["tasks"].get(score["task"])):
+        task = data["tasks"].get(score["task"])
+        hides_count = task is not None and not task.get("pairs") and not task.get("items")  # as mteb may
+        if score["n"] == 0 and not hides_count:
             raise ValueError(f"{' '.join(name)} is of no items")
         seen.add(name)
     probes = data.get("probes", {})
@@ -212,30 +208,12 @@ def _check_consistency(data: dict[str, Any]) -> None:
         raise ValueError("'probes.data' is missing")
 
 
-def _hides_item_count(task: dict[str, Any] | None) -> bool:
-    """True for a task that doesn't say how many items it has, as mteb's data tell that only to mteb."""
-    return task is not None and not task.get("pairs") and not task.get("items")
-
-
-def _build_record(data: dict[str, Any]) -> RunRecord:
-    """Make the record; what an older bench left out has its default."""
-    scores = tuple(Score(**score) for score in data["scores"])
-    traceback = data.get("traceback")
-    lists = {
-        "scores": scores,
-        "notes": tuple(data.get("notes", ())),
-        "traceback": None if traceback is None else tuple(traceback),
-    }
-    data.pop("family", None)  # of schemas 1 and 2
-    return RunRecord(**{**data, **lists})
-
-
 Stages = Mapping[str, Mapping[str, Any]]
-"""By role; a member's stage has the member before it, as in "teacher/joint"."""
+"""By role; a member's as MEMBER/ROLE, such as "teacher/joint"."""
 
 
 def distinct_stages(record: RunRecord) -> Stages:
-    """Every stage once: members that share a training, such as tncse and jtcse, have it under two roles."""
+    """Return each training once: members may share one under two roles."""
     stages: Stages = record.training.get("stages", {})
     first: dict[str, str] = {}
     for role, stage in stages.items():
@@ -244,49 +222,46 @@ def distinct_stages(record: RunRecord) -> Stages:
 
 
 def count_training_sentences(record: RunRecord) -> int:
-    """Sentences that all stages read."""
+    """Count the sentences of all stages."""
     return sum(stage["sentences_seen"] for stage in distinct_stages(record).values())
 
 
 def sum_training_seconds(record: RunRecord) -> float:
-    """CPU seconds that all stages took."""
+    """Sum the CPU seconds of all stages."""
     seconds = record.timing.get("training_cpu_seconds", {})
     stages = distinct_stages(record)
     return float(sum(took for role, took in seconds.items() if role in stages))
 
 
 def find_dev_tasks(record: RunRecord) -> list[str]:
-    """Return the tasks of a record on whose own data a checkpoint was chosen, for it or for a member."""
+    """Return the tasks whose own data selected a checkpoint of the method or a member."""
     dev = record.training.get("dev", {}).get("sha256")
     if not any(stage.get("dev_curve") for stage in record.training.get("stages", {}).values()):
         return []
-    known = {task: (facts["sha256"], facts.get("pairs_sha256")) for task, facts in record.tasks.items()}
-    return [task for task, prints in known.items() if dev is not None and dev in prints]
+    hashes = {task: (facts["sha256"], facts.get("pairs_sha256")) for task, facts in record.tasks.items()}
+    return [task for task, of_task in hashes.items() if dev is not None and dev in of_task]
 
 
 def last_stages(record: RunRecord) -> Stages:
-    """The stages that end a training: a twin's joint one, all submodels of a sum; not a member's.
-
-    Records have their stages in the order of their names, not in that of training.
-    """
-    own = {role: stage for role, stage in record.training.get("stages", {}).items() if "/" not in role}
-    return {"joint": own["joint"]} if "joint" in own else own
+    """Return the method's own final stages: a twin's joint one, all submodels of a sum."""
+    stages = {role: stage for role, stage in record.training.get("stages", {}).items() if "/" not in role}
+    return {"joint": stages["joint"]} if "joint" in stages else stages
 
 
 _ASKED = ("key", "version", "text", "settings", "numerics", "precision", "ranks")
-"""What was asked for, not measured."""
+"""Settings of a stage."""
 _LATER = ("loss_curve",)
-"""What a training gave that older records don't keep."""
+"""Measurements that older records lack."""
 
 
 def is_same_measurement(then: RunRecord, now: RunRecord) -> bool:
-    """True if scores, similarities and training are the same to the last bit, whatever they came from."""
+    """Return whether scores, similarities and training agree to the last bit."""
     was, is_now = comparable_measurements(then, now)
     return (then.scores, then.predictions, was) == (now.scores, now.predictions, is_now)
 
 
 def comparable_measurements(then: RunRecord, now: RunRecord) -> tuple[dict[str, dict[str, Any]], ...]:
-    """Return :func:`measured` of two records, without what one of them is too old to keep."""
+    """Return the training measurements of two records, without those that one is too old to have."""
     was, is_now = training_measurements(then), training_measurements(now)
     for role in was.keys() & is_now.keys():
         for name in _LATER:
@@ -297,7 +272,7 @@ def comparable_measurements(then: RunRecord, now: RunRecord) -> tuple[dict[str, 
 
 
 def training_measurements(record: RunRecord) -> dict[str, dict[str, Any]]:
-    """Return what each stage's training gave, without what was asked for."""
+    """Return the measurements of each stage, without its settings."""
     return {
         role: {name: value for name, value in stage.items() if name not in _ASKED}
         for role, stage in record.training.get("stages", {}).items()

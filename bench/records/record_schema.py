@@ -1,7 +1,6 @@
-"""What a record's blocks must hold for tables, statistics and reruns to read them.
+"""Shapes of a record's blocks, for tables, statistics and reruns.
 
-A block may hold more than its shape names: methods and later versions say more of themselves. What a shape
-names has its type, so that nothing of another type is computed with or left out in silence.
+Blocks may hold more than their shapes: methods and later versions add facts.
 """
 
 from __future__ import annotations

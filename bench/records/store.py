@@ -1,4 +1,4 @@
-"""The results folder: one JSON a cell and suite, its predictions next to it, nothing ever half written."""
+"""The results folder: a JSON file per cell and suite, its predictions next to it, both written atomically."""
 
 from __future__ import annotations
 
@@ -48,21 +48,18 @@ _READABLE = 0o600 << 16
 
 
 def parse_predictions(file: Path, content: bytes) -> dict[str, FloatArray]:
-    """Return the predictions in a file's content, by their tasks.
+    """Return the predictions in a file's content: finite float32 numbers by task; raises DataError.
 
-    A zip can hold more than its entries, and the same ones in many forms. So it has to be, to the byte, what
-    :func:`npz` makes of them: then nothing travels hidden in it, and files of equal predictions are equal.
-
-    Raises:
-        DataError: anything but finite float32 numbers, a list a task, or in another form.
+    The content must equal, to the byte, what :func:`predictions_to_npz` makes of them: so the zip hides
+    nothing, and equal predictions have equal files.
     """
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             if sum(member.file_size for member in archive.zip.infolist()) > len(content):
-                raise ValueError("packed, which ours never are: it could unpack to anything")
-            found = {name: archive[name] for name in archive.files}
-        again = predictions_to_npz(found)
-        if again == content and _is_from_numpy_2_1(found):
+                raise ValueError("compressed, so of any size")
+            arrays = {name: archive[name] for name in archive.files}
+        again = predictions_to_npz(arrays)
+        if again == content and _is_from_numpy_2_1(arrays):
             raise DataError(
                 "numpy 2.1 wrote these predictions, with its own argument 'allow_pickle' among the tasks",
                 where=str(file),
@@ -75,7 +72,7 @@ def parse_predictions(file: Path, content: bytes) -> dict[str, FloatArray]:
         raise DataError(
             f"these are no predictions: {type(error).__name__}", where=str(file), hint="run the cell again"
         ) from error
-    for name, values in found.items():
+    for name, values in arrays.items():
         listed = isinstance(values, np.ndarray) and values.dtype == np.float32 and values.ndim == 1
         if not listed or not np.isfinite(values).all():
             raise DataError(
@@ -90,23 +87,22 @@ def parse_predictions(file: Path, content: bytes) -> dict[str, FloatArray]:
             where=str(file),
             hint="run the cell again",
         )
-    return found
+    return arrays
 
 
-def _is_from_numpy_2_1(found: Mapping[str, FloatArray]) -> bool:
+def _is_from_numpy_2_1(arrays: Mapping[str, FloatArray]) -> bool:
     """Return whether savez of numpy 2.1 stored its argument, False, as the first array."""
-    if not found:
+    if not arrays:
         return False
-    (first, extra), *others = found.items()
+    (first, extra), *others = arrays.items()
     argument = extra.dtype == np.bool_ and extra.ndim == 0 and not extra
     return first == "allow_pickle" and argument and all(v.dtype == np.float32 for _, v in others)
 
 
 def predictions_to_npz(predictions: Mapping[str, FloatArray]) -> bytes:
-    """Serialise as np.savez does, without compression: equal arrays, equal bytes on every system.
+    """Serialise like np.savez of Python 3.11.7 on Linux: equal arrays give equal bytes on every system.
 
-    Headers that zipfile writes differ between Windows and others, and between Python 3.11.2 and 3.11.7. So
-    they are written here, in the form of Python 3.11.7 on Linux.
+    The headers of zipfile differ between Windows and other systems, and between Python versions.
     """
     body, directory = io.BytesIO(), io.BytesIO()
     for task, values in predictions.items():
@@ -127,16 +123,12 @@ def predictions_to_npz(predictions: Mapping[str, FloatArray]) -> bytes:
 
 
 _WHOLE = (NewerRecordError, UnsealedRecordError, UnreadableRecordError)
-"""Of records that may well be whole, so that nothing goes on without them."""
+"""Errors of records that may be whole: nothing continues without them."""
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class ResultStore:
-    """One campaign's records under ``results/<campaign>``.
-
-    Raises:
-        InputError: a campaign name that is not a plain folder name.
-    """
+    """One campaign's records under ``results/<campaign>``; raises InputError for a wrong name."""
 
     def __init__(self, results: Path, campaign: str) -> None:
         if not _CAMPAIGN.fullmatch(campaign):
@@ -150,12 +142,12 @@ class ResultStore:
         self.root = results / campaign
 
     def prepare(self) -> None:
-        """Make the folder and check that its name and it itself can be written; raises InputError."""
+        """Make the folder; raises InputError for a name or a folder that can't be written."""
         check_new_campaign(self.root.parent, self.campaign)
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             (self.root / ".locks").mkdir(exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.root / ".locks"):  # has no name: a kill leaves nothing
+            with tempfile.TemporaryFile(dir=self.root / ".locks"):  # without a name, so a kill leaves nothing
                 pass
         except OSError as error:
             raise InputError(
@@ -165,7 +157,7 @@ class ResultStore:
             ) from error
 
     def clear_leftovers(self) -> None:
-        """Remove what killed processes left half written, where no other process is at work."""
+        """Remove temporary files of killed processes, where no other process is at work."""
         for folder in {leftover.parent for leftover in self.root.glob("*/*/*/.*.tmp")}:
             if not self._is_real_folder(folder):
                 continue
@@ -174,10 +166,11 @@ class ResultStore:
                     _remove_temporary_files(folder)
 
     def _is_real_folder(self, folder: Path) -> bool:
-        """True if neither a cell's folder nor one that it is in is a link, which could lead anywhere."""
+        """Return whether a cell's folder and its parents are no links, which could lead anywhere."""
         return folder.resolve() == self.root.resolve() / folder.relative_to(self.root)
 
     def _check_real_folder(self, folder: Path) -> None:
+        """Raise StorageError for a link."""
         if not self._is_real_folder(folder):
             raise StorageError(
                 f"this folder is a link, or in one: {folder.resolve()}",
@@ -187,16 +180,11 @@ class ResultStore:
             )
 
     def path(self, place: RecordPlace) -> Path:
-        """Path of a record."""
+        """Return the path of a record."""
         return self.root / place.folder / f"{safe_name(place.suite)}.json"
 
     def read(self, place: RecordPlace) -> RunRecord | None:
-        """Return the record, or None if there is none.
-
-        Raises:
-            MisplacedRecordError: a record of another place.
-            DataError: as :func:`read_record`.
-        """
+        """Return the record or None; raises MisplacedRecordError, or as :func:`read_record`."""
         return self._read_path(self.path(place))
 
     def _read_path(self, path: Path) -> RunRecord | None:
@@ -217,22 +205,14 @@ class ResultStore:
         return record
 
     def is_whole(self, place: RecordPlace, record: RunRecord) -> bool:
-        """True if the predictions next to a record are those it was written with.
-
-        Raises:
-            UnreadableRecordError: they are there, but the system won't read them.
-        """
+        """Return whether a record's predictions are its own; raises UnreadableRecordError."""
         if record.predictions is None:
             return record.status == "failed"
         content = _read_content(self.path(place).with_suffix(".npz"))
         return content is not None and hashlib.sha256(content).hexdigest() == record.predictions["sha256"]
 
     def scored(self, place: RecordPlace) -> RunRecord | None:
-        """Return the undamaged record with scores at a place, of whatever key, even without its predictions.
-
-        None if there is none. Raises NewerRecordError, UnsealedRecordError, UnreadableRecordError or
-        MisplacedRecordError for a record that may well be finished.
-        """
+        """Return the undamaged record with scores at a place, of any key, even without its predictions."""
         try:
             record = self.read(place)
         except (*_WHOLE, MisplacedRecordError):
@@ -242,58 +222,41 @@ class ResultStore:
         return record if record is not None and record.status == "ok" else None
 
     def finished(self, place: RecordPlace) -> RunRecord | None:
-        """Return the finished, whole record at a place, of whatever key; raises as :meth:`scored`.
-
-        None if there is none, or if it is damaged, failed, or its predictions aren't its own: the job has to
-        run.
-        """
+        """Return the finished, whole record at a place, of any key, or None; raises as :meth:`scored`."""
         record = self.scored(place)
         return record if record is not None and self.is_whole(place, record) else None
 
     def write(
         self, place: RecordPlace, record: RunRecord, predictions: Mapping[str, FloatArray] | None
     ) -> RunRecord:
-        """Write predictions and record, each atomically, the record last; return the record as written.
+        """Write predictions, then the record, each atomically; return the record as written.
 
-        A crash at any moment leaves the old record, or the new one, or (between the two renames) a record
-        whose predictions don't match, which :meth:`is_whole` finds and the next run repeats.
-
-        Raises:
-            StorageError: the disk is full, the folder can't be written, or is a link.
+        After a crash there is the old record, the new one, or one without its own predictions, which
+        :meth:`is_whole` detects. Raises StorageError.
         """
         path = self.path(place)
         self._check_real_folder(path.parent)
         try:
-            return self._write_files(path, record, predictions)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if predictions is None:
+                path.with_suffix(".npz").unlink(missing_ok=True)
+            else:
+                payload = predictions_to_npz(predictions)
+                digest = hashlib.sha256(payload).hexdigest()
+                record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
+                write_atomically(path.with_suffix(".npz"), payload)
+            record = seal_record(record)
+            write_atomically(path, record_to_json(record).encode("utf-8"))
         except OSError as error:
             raise StorageError(
                 f"the record can't be written: {error.strerror}",
                 where=str(path),
                 hint="finished cells are kept: fix this and run the same command again",
             ) from error
-
-    def _write_files(
-        self, path: Path, record: RunRecord, predictions: Mapping[str, FloatArray] | None
-    ) -> RunRecord:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if predictions is None:
-            path.with_suffix(".npz").unlink(missing_ok=True)
-        else:
-            payload = predictions_to_npz(predictions)
-            digest = hashlib.sha256(payload).hexdigest()
-            record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
-            write_atomically(path.with_suffix(".npz"), payload)
-        record = seal_record(record)
-        write_atomically(path, record_to_json(record).encode("utf-8"))
         return record
 
     def predictions(self, record: RunRecord) -> dict[str, FloatArray]:
-        """Return {task: float32 (pairs,)} of a record.
-
-        Raises:
-            DataError: they are missing, damaged or another's.
-            UnreadableRecordError: the system won't read them.
-        """
+        """Return {task: float32 (pairs,)} of a record; raises DataError or UnreadableRecordError."""
         file = self.path(record.place).with_suffix(".npz")
         if record.predictions is None or not self.is_whole(record.place, record):
             raise DataError(
@@ -301,28 +264,23 @@ class ResultStore:
                 where=str(file),
                 hint="run the cell again",
             )
-        found = parse_predictions(file, _read_content(file) or b"")
-        wanted = {name: facts.get("pairs") for name, facts in record.tasks.items()}
-        if found.keys() != wanted.keys() or any(
-            wanted[name] not in (None, len(found[name])) for name in found
-        ):
+        values = parse_predictions(file, _read_content(file) or b"")
+        sizes = {name: facts.get("pairs") for name, facts in record.tasks.items()}
+        same_tasks = values.keys() == sizes.keys()
+        if not same_tasks or any(sizes[name] not in (None, len(values[name])) for name in values):
             raise DataError(
-                f"predictions of {', '.join(f'{name} ({len(values)})' for name, values in found.items())}",
+                f"predictions of {', '.join(f'{name} ({len(array)})' for name, array in values.items())}",
                 where=str(file),
-                expected=", ".join(f"{name} ({size})" if size else name for name, size in wanted.items()),
+                expected=", ".join(f"{name} ({size})" if size else name for name, size in sizes.items()),
                 hint="run the cell again",
             )
-        return found
+        return values
 
     @contextmanager
     def claim(self, place: RecordPlace, *, wait: bool) -> Iterator[bool]:
-        """Hold the cell's lock; yields False at once if another process has it and ``wait`` is off.
+        """Hold the cell's lock and remove temporary files; yield False if another process has it.
 
-        The lock is the operating system's, so a killed process leaves none behind; what else it left half
-        written in the cell is removed.
-
-        Raises:
-            StorageError: the lock's file can't be written, or the cell's folder is a link.
+        The lock is the operating system's, so a killed process leaves none. Raises StorageError.
         """
         folder = self.root / place.folder
         self._check_real_folder(folder)
@@ -350,27 +308,17 @@ class ResultStore:
             lock.release()
 
     def records(self) -> list[RunRecord]:
-        """All records, in the order of their paths.
-
-        Raises:
-            InputError: there is no such campaign.
-            DataError: a damaged record, or two of which one is a copy of the other.
-        """
+        """Return all records in the order of paths; raises as :meth:`scan`, and for damaged records."""
         records, damaged = self.scan()
         for error in damaged.values():
             raise error
         return records
 
     def scan(self, *, with_copies: bool = False) -> tuple[list[RunRecord], dict[Path, DataError]]:
-        """All records that can be read, in the order of their paths, and why others can't.
+        """Return all readable records in the order of paths, and the errors of the others.
 
-        Args:
-            with_copies: Leave it to the caller to look for copies.
-
-        Raises:
-            InputError: there is no such campaign.
-            NewerRecordError: a record of a newer bench.
-            DataError: two records of which one is a copy of the other; a folder that can't be read.
+        Raises InputError for an unknown campaign, NewerRecordError, and DataError for an unreadable folder or
+        a copy of a record, unless ``with_copies`` accepts it.
         """
         if not self.root.is_dir():
             parent = self.root.parent
@@ -404,18 +352,15 @@ class ResultStore:
         return records, damaged
 
     def seal(self, record: RunRecord) -> None:
-        """Write a record of an older bench again in the present schema, with its key and seal, atomically."""
+        """Rewrite a record of an older bench in the present schema, with key and seal."""
         write_atomically(self.path(record.place), record_to_json(seal_record(record)).encode("utf-8"))
 
     def seeds(self, place: RecordPlace) -> tuple[dict[RecordPlace, RunRecord], dict[Path, DataError]]:
-        """Records of one method and suite, all seeds, and why others there are no results.
+        """Return the records of all seeds of one method and suite, and the errors of damaged ones.
 
-        Raises:
-            NewerRecordError: a record of a newer bench.
-            UnsealedRecordError: one without a seal, or of an older schema.
-            UnreadableRecordError: one that the system won't read.
+        Raises NewerRecordError, UnsealedRecordError or UnreadableRecordError: such records may be results.
         """
-        found, damaged = dict[RecordPlace, RunRecord](), dict[Path, DataError]()
+        records, damaged = dict[RecordPlace, RunRecord](), dict[Path, DataError]()
         path = self.path(place)
         for file in sorted(folder / path.name for folder in _list_folder(path.parent.parent)):
             try:
@@ -425,8 +370,8 @@ class ResultStore:
             except DataError as error:
                 damaged[file] = error
             else:
-                found |= {record.place: record} if record else {}
-        return found, damaged
+                records |= {record.place: record} if record else {}
+        return records, damaged
 
 
 def _remove_temporary_files(folder: Path) -> None:
@@ -437,14 +382,14 @@ def _remove_temporary_files(folder: Path) -> None:
 
 
 def _list_folder(parent: Path) -> list[Path]:
-    """What is in a folder, nothing where there is none; raises UnreadableRecordError."""
+    """Return the entries of a folder, none if it is missing; raises UnreadableRecordError."""
     with _convert_read_errors(parent):
         return list(parent.iterdir())
     return []
 
 
 def _read_content(file: Path) -> bytes | None:
-    """Content of a file, None where there is none; raises UnreadableRecordError."""
+    """Return a file's content, None if it is missing; raises UnreadableRecordError."""
     with _convert_read_errors(file):
         return read_regular_file(file)
     return None
@@ -452,7 +397,7 @@ def _read_content(file: Path) -> bytes | None:
 
 @contextmanager
 def _convert_read_errors(path: Path) -> Iterator[None]:
-    """Pass over what isn't there; whatever else the system won't read may be whole, and is an error."""
+    """Ignore missing files; raise UnreadableRecordError for others, which may be whole."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
@@ -466,13 +411,12 @@ def _convert_read_errors(path: Path) -> Iterator[None]:
 
 
 def read_record(path: Path) -> RunRecord:
-    """Read one file and check what can be checked of a record alone.
+    """Read and check one record; raises DataError, of which these are kinds.
 
     Raises:
         NewerRecordError: a newer schema.
         UnsealedRecordError: no seal, or an older schema.
-        UnreadableRecordError: the system won't read it.
-        DataError: not a record, a wrong seal, or one that contradicts itself.
+        UnreadableRecordError: the system can't read it.
     """
     content = _read_content(path)
     if content is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.errors import BenchError, printable
 from bench.execution.repetition import RerunDifference, rerun_record
-from bench.records.machines import machine_warnings
+from bench.records.fingerprint import machine_warnings
 from bench.records.record import AVERAGE, RunRecord
 from bench.verify.findings import REPORT_BUG, Verification
 

@@ -24,8 +24,7 @@ from bench.nn.backbone import TransformerEncoder
 from bench.nn.encoder_folder import export_encoder
 from bench.nn.precision import cast_encoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
-from bench.records.fingerprint import FACTS, compute_record_key, find_fact_differences
-from bench.records.machines import machine_facts
+from bench.records.fingerprint import FACTS, compute_record_key, find_fact_differences, machine_facts
 from tests.support.cli import Cli, records
 from tests.support.folders import prompted_folder
 from tests.support.local_suite import WORDS, write_local_suite

@@ -13,7 +13,7 @@ from bench.execution.repetition import RerunDifference
 from bench.execution.stage_cache import _hash_files
 from bench.records import environment as provenance
 from bench.records.fingerprint import MACHINE, find_fact_differences
-from bench.records.machines import machine_facts, machine_warnings
+from bench.records.fingerprint import machine_facts, machine_warnings
 from bench.records.record import RunRecord
 from bench.verify import rerun_sample
 from bench.verify.findings import Verification

@@ -16,19 +16,7 @@ from tests.faults.scripts import Parts, script
 
 
 def backwards(folder: Path, work: Work, workers: int = 1) -> Counter[str]:
-    """Run while the clock goes back: the same bytes, no negative duration; probes and estimates too.
-
-    Args:
-        folder: A new folder.
-        work: What runs.
-        workers: Of the run.
-
-    Returns:
-        How many runs and commands the clock went back under.
-
-    Raises:
-        NotSurvivedError: what didn't hold.
-    """
+    """Run while the clock goes back: the same bytes, no negative duration; probes and estimates too."""
     expected, scratch = undisturbed(work, folder / "undisturbed"), folder / "backwards"
     scratch.mkdir()
     command = work.command(scratch, "--workers", str(workers))

@@ -61,18 +61,7 @@ STAGES: dict[str, tuple[str, Damage]] = {
 
 
 def stages(folder: Path, damages: Sequence[str] = tuple(STAGES)) -> Counter[str]:
-    """Damage finished stages and run another campaign on them: they are trained again to the same bytes.
-
-    Args:
-        folder: A new folder.
-        damages: Names in STAGES.
-
-    Returns:
-        How many damages were found.
-
-    Raises:
-        NotSurvivedError: what didn't hold.
-    """
+    """Damage finished stages and run another campaign on them: they are trained again to the same bytes."""
     expected, log = undisturbed(TRAINED, folder, "--seeds", "1"), folder / "log"
     command = TRAINED.command(folder, "--seeds", "1")
     content = {path: _content(path) for path in _stages(folder)}
@@ -104,11 +93,7 @@ def _content(stage: Path) -> dict[str, bytes]:
 
 
 def predictions(folder: Path) -> Counter[str]:
-    """Damage predictions: the items' statistics say so and leave them out, and the same run makes them again.
-
-    Raises:
-        NotSurvivedError: what didn't hold.
-    """
+    """Damage predictions: the items' statistics say so and leave them out, and the same run makes them again."""
     said = "seed-2/toy.json: items left out, its predictions are missing or belong to another record"
 
     def check(name: str) -> None:
@@ -119,11 +104,7 @@ def predictions(folder: Path) -> Counter[str]:
 
 
 def records(folder: Path) -> Counter[str]:
-    """Damage a record as a whole: reports name it in one line, and the same run makes it again.
-
-    Raises:
-        NotSurvivedError: what didn't hold.
-    """
+    """Damage a record as a whole: reports name it in one line, and the same run makes it again."""
 
     def check(name: str) -> None:
         if name != "missing":
@@ -153,16 +134,7 @@ def _damage_cells(
 
 
 def flips(folder: Path, count: int, seed: int = 1) -> Counter[str]:
-    """Change single bits of a record: each is found when it is read, or changes nothing that it says.
-
-    Args:
-        folder: A new folder.
-        count: How many bits, each alone.
-        seed: Of the bits.
-
-    Raises:
-        NotSurvivedError: a bit that changed the record and was not found.
-    """
+    """Change single bits of a record: each is found when it is read, or changes nothing that it says."""
     undisturbed(PLAIN, folder)
     store = ResultStore(folder / "results", "local")
     first = store.records()[0]

@@ -33,22 +33,7 @@ def full_disk(
     mounted: bool = False,
     part: str = "results",
 ) -> Counter[str]:
-    """Run on a disk with room for little, then, when there is room again, to the end.
-
-    Args:
-        folder: A new folder.
-        work: What runs.
-        rooms: How much goes well first: pages of a real disk, else changes of the folder.
-        options: More of its command line.
-        mounted: Fill a real disk.
-        part: Where there is no room, if no real disk is filled.
-
-    Returns:
-        How often the disk was full, and how often the room sufficed.
-
-    Raises:
-        NotSurvivedError: what didn't hold.
-    """
+    """Run on a disk with room for little, then, when there is room again, to the end."""
     expected, counts = undisturbed(work, folder / "undisturbed"), Counter[str]()
     for room in rooms:
         scratch = folder / f"room-{room}"

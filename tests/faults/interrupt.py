@@ -27,20 +27,6 @@ def interrupt(
 
     With several workers the whole group gets the signal, as from a terminal, or the parent alone; every other
     time it comes twice.
-
-    Args:
-        folder: A new folder.
-        work: What runs.
-        interrupts: How many.
-        seed: Of the moments.
-        workers: Of the run.
-        warm: See :func:`tests.faults.runs.start`.
-
-    Returns:
-        How many interrupts were met, and how many times the work was completed.
-
-    Raises:
-        NotSurvivedError: a run that didn't end as interrupted; see :func:`tests.faults.rounds.rounds`.
     """
     rng = np.random.default_rng([seed, workers, warm])
 

@@ -43,24 +43,7 @@ def kill(
     warm: bool = True,
     moment: tuple[str, str] | None = None,
 ) -> Counter[str]:
-    """Kill a command at changes of its folder and repeat it; every kind of change has its turn.
-
-    Args:
-        folder: A new folder.
-        work: The command.
-        kills: How many.
-        seed: Of the draw.
-        workers: With 2, a single process or the whole group is killed.
-        warm: See :func:`tests.faults.runs.start`.
-        moment: Only changes of this kind and a path like that.
-
-    Returns:
-        How often what was hit.
-
-    Raises:
-        NotSurvivedError: what was finished was lost or made again; in the end other bytes than undisturbed,
-            something left lying about, or something that ``bench verify`` finds.
-    """
+    """Kill a command at changes of its folder and repeat it; every kind of change has its turn."""
     rng = np.random.default_rng([seed, workers, warm])
     more = ("--workers", str(workers)) if work.verb[0] == "run" else ()
     expected, made = changes(work, folder / "undisturbed", *more, warm=warm)
@@ -114,17 +97,7 @@ def _hit(done: Done, *, group: bool = False) -> Counter[str]:
 
 
 def kill_forced(folder: Path, work: Work, kills: int, *, seed: int = 1) -> Counter[str]:
-    """Kill ``--force`` on a finished campaign, then run it without: old or new, every cell is whole.
-
-    Args:
-        folder: A new folder.
-        work: What runs.
-        kills: How many.
-        seed: Of the draw.
-
-    Returns:
-        How many kills were hit.
-    """
+    """Kill ``--force`` on a finished campaign, then run it without: old or new, every cell is whole."""
     rng = np.random.default_rng(seed)
     alone = "--workers", "1"
     expected, command = undisturbed(work, folder), work.command(folder, *alone)

@@ -23,19 +23,6 @@ def pause(folder: Path, work: Work, stops: int, *, seed: int = 1) -> Counter[str
     """Stop a command at changes of its folder, start it a second time, and let the first go on, or kill it.
 
     The second one ends, or does all but what the first has locked, and waits.
-
-    Args:
-        folder: A new folder.
-        work: The command.
-        stops: How many.
-        seed: Of the draw.
-
-    Returns:
-        How often the second waited for the first, and how often it did not need to.
-
-    Raises:
-        NotSurvivedError: one of them failed, a cell or stage was made twice, in the end other bytes than
-            undisturbed, or something left lying about.
     """
     rng, counts = np.random.default_rng(seed), Counter[str]()
     more = ("--workers", "1") if work.verb[0] == "run" else ()

@@ -26,23 +26,7 @@ def share(
     seed: int = 1,
     warm: bool = True,
 ) -> Counter[str]:
-    """Start the same command several times at once; each cell and each stage is made once.
-
-    Args:
-        folder: A new folder.
-        work: What runs.
-        processes: How many.
-        workers: Of each.
-        kills: How many of them are killed, each at a change of the folder; a cell may then be begun again.
-        seed: Of the changes.
-        warm: See :func:`tests.faults.runs.start`.
-
-    Returns:
-        How many processes shared the folder, and how many were killed.
-
-    Raises:
-        NotSurvivedError: what didn't hold.
-    """
+    """Start the same command several times at once; each cell and each stage is made once."""
     rng = np.random.default_rng([seed, processes, workers, kills])
     expected, made = changes(work, folder / "undisturbed", "--workers", str(workers))
     scratch = folder / "shared"

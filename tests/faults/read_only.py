@@ -28,18 +28,7 @@ READING: tuple[tuple[str, ...], ...] = (
 
 
 def read_only(folder: Path, *, mounted: bool = False) -> Counter[str]:
-    """Run and report where results can only be read.
-
-    Args:
-        folder: A new folder.
-        mounted: Mount it read-only; else let every change fail.
-
-    Returns:
-        How many commands failed with one line, and how many did their work.
-
-    Raises:
-        NotSurvivedError: what didn't hold.
-    """
+    """Run and report where results can only be read."""
     folder.mkdir()
     results, counts = folder / "results", Counter[str]()
     command = TRAINED.command(folder)

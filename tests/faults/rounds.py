@@ -18,14 +18,7 @@ _COLD = 1.5
 
 @dataclass
 class Target:
-    """A run that is to be disturbed.
-
-    Args:
-        folder: Its scratch folder.
-        command: Arguments of ``bench``.
-        warm: See :func:`tests.faults.runs.start`.
-        seconds: How long it takes undisturbed, from its first line on.
-    """
+    """A run that is to be disturbed."""
 
     folder: Path
     command: list[str]
@@ -44,23 +37,7 @@ Disturb = Callable[[Target], tuple[Done, str]]
 def rounds(
     folder: Path, work: Work, hits: int, disturb: Disturb, *, workers: int = 1, warm: bool = True
 ) -> Counter[str]:
-    """Disturb runs of one work and resume them until so many were hit.
-
-    Args:
-        folder: A new folder.
-        work: What runs.
-        hits: How many.
-        disturb: See :data:`Disturb`.
-        workers: Of the run.
-        warm: See :func:`tests.faults.runs.start`.
-
-    Returns:
-        How often what was hit, and how many times the work was "completed" in spite of that.
-
-    Raises:
-        NotSurvivedError: a finished cell or stage was lost or made again, a half record, in the end other
-            bytes than undisturbed, something left lying about.
-    """
+    """Disturb runs of one work and resume them until so many were hit."""
     more, whole = ("--workers", str(workers)), folder / "undisturbed"
     whole.mkdir(parents=True)
     first = start(whole, work.command(whole, *more))

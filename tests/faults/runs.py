@@ -52,14 +52,7 @@ _LONGEST = 300.0
 
 @dataclass(frozen=True)
 class Work:
-    """A command to disturb.
-
-    Args:
-        name: Its name.
-        arguments: Of its command line, after the verb.
-        verb: ``bench`` what.
-        given: Puts what it needs, other than a text to train on, into a scratch folder.
-    """
+    """A command to disturb."""
 
     name: str
     arguments: tuple[str, ...]
@@ -200,16 +193,7 @@ def start(
     out: Path | None = None,
     **more: str,
 ) -> Run:
-    """Start ``bench ARGUMENTS`` in a folder, in a process group of its own.
-
-    Args:
-        folder: Where it runs; its output goes into hidden files there.
-        arguments: Of ``bench``.
-        warm: Fork it from a process that has imported everything.
-        fault: See bench_faults.
-        out: Where stdout goes instead.
-        more: For its environment.
-    """
+    """Start ``bench ARGUMENTS`` in a folder, in a process group of its own."""
     number = len(list(folder.glob(".run-*.err")))
     out, error = out or folder / f".run-{number}.out", folder / f".run-{number}.err"
     for path in (out, error):
@@ -283,13 +267,7 @@ def _bench(
 
 @dataclass(frozen=True)
 class Change:
-    """A change that a run makes of its folder, as bench_faults counts them.
-
-    Args:
-        process: Which process makes it.
-        kind: "open", "write", "fsync", "os.rename", ...
-        path: Of the scratch folder.
-    """
+    """A change that a run makes of its folder, as bench_faults counts them."""
 
     process: str
     kind: str

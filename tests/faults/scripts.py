@@ -34,13 +34,7 @@ def own_mounts(module: str) -> bool:
 
 
 def script(about: str | None, survive: Callable[[Path, dict[str, int]], Parts], **options: int) -> NoReturn:
-    """Run a fault as a script: exit with its counts on one line and 0, or with what differed and 1.
-
-    Args:
-        about: Help text.
-        survive: From a scratch folder and the options to the counts of its parts; raises NotSurvivedError.
-        options: Names and defaults of whole numbers that may be given.
-    """
+    """Run a fault as a script: exit with its counts on one line and 0, or with what differed and 1."""
     parser = argparse.ArgumentParser(description=about)
     for name, default in options.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")

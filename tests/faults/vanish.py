@@ -34,16 +34,7 @@ _CHANGED = ("changed since the run was planned",)
 
 @dataclass(frozen=True)
 class Loss:
-    """What is lost in mid-run.
-
-    Args:
-        file: Of the scratch folder.
-        harm: What happens to it.
-        work: The run.
-        options: More of its command line.
-        when: It happens when the log of the run has this many lines.
-        reasons: Of the cells that fail, one of these by the moment; none where the file was read for good.
-    """
+    """What is lost in mid-run."""
 
     file: str
     harm: Callable[[Path], object]
@@ -73,18 +64,7 @@ LOSSES = {
 
 
 def vanish(folder: Path, loss: Loss) -> Counter[str]:
-    """Harm a file in mid-run, put it back, and run the same command again.
-
-    Args:
-        folder: A new folder.
-        loss: What is lost.
-
-    Returns:
-        How many cells failed with the reason, and how many were finished all the same.
-
-    Raises:
-        NotSurvivedError: what didn't hold.
-    """
+    """Harm a file in mid-run, put it back, and run the same command again."""
     whole, scratch = folder / "undisturbed", folder / "disturbed"
     suites = ("--suite", "toy,sickr-dev") if loss.work is DATA else ()
     for each in (whole, scratch):

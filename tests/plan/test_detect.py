@@ -163,7 +163,7 @@ def test_the_largest_pilot_counts_and_only_of_this_specification(tmp_path: Path)
             "tncse,jtcse",
             {"tncse": (70.0, 70.0), "jtcse": (70.5, 70.5)},
             (1, 2),
-            "the differences of the pairs don't vary; no number can be planned from that (campaign pilot); "
+            "the differences of the pairs are constant; expected a spread to plan from (campaign pilot); "
             "name one with --spread",
         ),
         (

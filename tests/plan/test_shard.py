@@ -11,7 +11,7 @@ import pytest
 from bench.config.method_ids import parse_methods, parse_shard
 from bench.config.spec import RunSpec
 from bench.plan.plan import Plan, make_plan
-from bench.plan.shard import split_plan
+from bench.plan.plan import split_plan
 from tests.support.cli import Cli, refusal, stable_bytes
 
 SHARED = "simcse,untrained,tncse[rtt=none],jtcse[rtt=none],word_overlap,ensemble:simcse+untrained"

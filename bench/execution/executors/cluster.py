@@ -27,11 +27,7 @@ _SETTINGS = b"\x04"  # kind of the frame with which gRPC answers
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[Path]:
-    """Hold a lock in the results folder; a node that sees it shares the folder and its locks.
-
-    Raises:
-        InputError: the folder can't be written, or has no locks that end with their holder.
-    """
+    """Hold a lock in the results folder: a node that sees it shares the folder and its locks."""
     path = folder.absolute() / ".ray"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,11 +55,7 @@ def is_folder_held(path: Path) -> bool:
 
 @contextmanager
 def join_cluster(address: str) -> Iterator[Any]:
-    """Yield ray, joined to the cluster; leave it afterwards, unless the program had joined before.
-
-    Raises:
-        InputError: ray or the cluster is missing.
-    """
+    """Yield ray, joined to the cluster; leave it afterwards, unless the program had joined before."""
     address = address or os.environ.get("RAY_ADDRESS") or "auto"
     if address not in ("auto", "local"):
         _check_answer(address)

@@ -29,24 +29,17 @@ _BLAS = "OMP_NUM_THREADS"
 class RayTasks:
     """Runs each task on some node of a Ray cluster; function, tasks and results must pickle.
 
-    Args:
-        folder: The results folder, under the same path on every node.
-        address: HOST:PORT, "auto" for this machine's cluster, "local" for one that lasts for the run; "" for
-            RAY_ADDRESS, otherwise "auto".
-        workers: Most tasks at a time; 0 for as many as the cluster has room for.
-        plugins: Plug-ins that every worker process loads.
-        cpus: CPUs of a task.
-        gpus: GPUs of a task.
-        sharing: Tasks that share one GPU, where a task uses at most one.
+    ``address`` is HOST:PORT, "auto" for this machine's cluster, "local" for one that lasts for the run, or ""
+    for RAY_ADDRESS, otherwise "auto". Every node has the results folder under the same path.
     """
 
     folder: Path
     address: str = ""
-    workers: int = 0
+    workers: int = 0  # 0: as many as the cluster has room for
     plugins: tuple[Plugin, ...] = ()
     cpus: int = 1
     gpus: int = 0
-    sharing: int = 1
+    sharing: int = 1  # tasks that share one GPU
 
     def run(
         self,
@@ -125,24 +118,15 @@ class RayTasks:
 
 @dataclass(frozen=True)
 class _WorkerStart:
-    """Preparation of a worker process for its first task.
+    """Preparation of a worker process for its first task."""
 
-    Args:
-        lock: A file in the results folder that the run holds locked.
-        folder: The command's working folder, for relative paths.
-        environment: Settings for nodes without their own.
-        versions: Versions of the libraries.
-        plugins: Loaded before the tasks are unpickled, whose classes may come from them.
-        packed: Reference of the function and all tasks. The list keeps Ray from fetching it before the
-            plug-ins are loaded, and again for every task.
-    """
-
-    lock: Path
-    folder: Path
+    lock: Path  # a locked file in the results folder
+    folder: Path  # the command's working folder, for relative paths
     environment: Mapping[str, str]
     versions: Mapping[str, str | None]
-    plugins: tuple[Plugin, ...]
+    plugins: tuple[Plugin, ...]  # loaded before the tasks are unpickled
     packed: list[Any]
+    """Reference of function and tasks; the list keeps Ray from fetching it early, and for every task."""
 
 
 _BEGUN: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {}
@@ -161,11 +145,7 @@ def _run_task(start: _WorkerStart, index: int) -> Any:
 
 
 def _prepare_worker(start: _WorkerStart) -> None:
-    """Make a worker process like the run's own, before heavy imports.
-
-    Raises:
-        BenchError: its node doesn't share the folders, or has other versions.
-    """
+    """Make a worker process like the run's own, before heavy imports; raises BenchError."""
     node = f"node {socket.gethostname()}"
     for name, value in start.environment.items():
         if not os.environ.get(name):
