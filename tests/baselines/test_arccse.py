@@ -21,12 +21,6 @@ from tests.support.training import SENTENCES, options_of, random, train_alone
 TEN = math.radians(10)
 
 
-options = partial(options_of, "arccse")
-
-
-# ArcCon
-
-
 def by_loops(anchors: Tensor, positives: Tensor, tau: float, margin: float) -> Tensor:
     """The formula as it is printed, with arccos."""
     total = torch.zeros((), dtype=torch.float64)
@@ -46,27 +40,24 @@ def test_arccon_is_the_formula(batch: int, margin: float) -> None:
     assert float(arccon_nce(a, p, 0.3, margin)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_arccon_by_hand() -> None:
+def test_arccon_by_hand_and_without_a_margin() -> None:
     """Right angles: cos(90 degrees + 30 degrees) = -1/2 for anchor 1; cos(45 + 30) for anchor 2."""
     a = torch.tensor([[2.0, 0.0], [0.0, 3.0]], dtype=torch.float64)
     p = torch.tensor([[0.0, 1.0], [4.0, 4.0]], dtype=torch.float64)
     rows = [(-0.5, math.sqrt(0.5)), (math.cos(math.radians(75)), 1.0)]
     expected = sum(math.log(1 + math.exp(other - own)) for own, other in rows) / 2
     assert float(arccon_nce(a, p, 1.0, math.radians(30))) == pytest.approx(expected)
-
-
-def test_arccon_without_a_margin_is_info_nce() -> None:
-    a, p = random(6, 5), random(6, 5, seed=1)
+    a, p, order = random(6, 5), random(6, 5, seed=1), torch.tensor([2, 0, 3, 1, 5, 4])
     for positives in (p, a, -a):
         assert float(arccon_nce(a, positives, 0.05, 0.0)) == float(info_nce(a, positives, 0.05))
+    base = float(arccon_nce(a, p, 0.3, TEN))  # directions count, their order and lengths don't
+    assert float(arccon_nce(a[order] * 3, p[order], 0.3, TEN)) == pytest.approx(base)
 
 
 def test_a_margin_never_makes_it_smaller_up_to_pi() -> None:
     a, p = random(40, 5), random(40, 5, seed=1)
-    angles = torch.nn.functional.cosine_similarity(a, p).arccos()
-    losses = [
-        float(arccon_nce(a, p, 0.5, float(u))) for u in torch.linspace(0, math.pi - float(angles.max()), 9)
-    ]
+    largest = float(torch.nn.functional.cosine_similarity(a, p).arccos().max())
+    losses = [float(arccon_nce(a, p, 0.5, float(u))) for u in torch.linspace(0, math.pi - largest, 9)]
     assert losses == sorted(losses)
     assert losses[-1] > losses[0]
     opposite = random(4, 5)  # theta + u beyond pi: the cosine rises again, as released
@@ -80,47 +71,31 @@ def test_arccon_limits(kind: str, dtype: torch.dtype) -> None:
     a = (a * (0 if kind == "zero" else 1)).requires_grad_()
     p = {"opposite": -a}.get(kind, a) * 1.0
     loss = arccon_nce(a, p, 0.05, TEN)
-    torch.autograd.backward(loss)
-    assert a.grad is not None
-    assert bool(a.grad.isfinite().all())
-    value = float(loss.detach())
+    assert bool(torch.autograd.grad(loss, a, retain_graph=True)[0].isfinite().all())
     if kind == "orthogonal":  # cos 10 degrees against five right angles
         mild = float(arccon_nce(a, p, 0.5, TEN).detach())
         assert mild == pytest.approx(math.log(1 + 5 * math.exp(-math.cos(TEN) / 0.5)), rel=1e-3)
     if kind == "zero":
-        assert value == pytest.approx(math.log(1 + 5 * math.exp(math.sin(TEN) / 0.05)), rel=1e-4)
-    alone = arccon_nce(a[:1], p[:1], 0.05, TEN)
-    assert float(alone.detach()) == 0
-
-
-def test_arccon_sees_directions_and_no_order() -> None:
-    a, p, order = random(4, 3), random(4, 3, seed=1), torch.tensor([2, 0, 3, 1])
-    base = float(arccon_nce(a, p, 0.3, TEN))
-    assert float(arccon_nce(a[order] * 3, p[order], 0.3, TEN)) == pytest.approx(base)
+        expected = math.log(1 + 5 * math.exp(math.sin(TEN) / 0.05))
+        assert float(loss.detach()) == pytest.approx(expected, rel=1e-4)
+    assert float(arccon_nce(a[:1], p[:1], 0.05, TEN).detach()) == 0
 
 
 def test_the_positive_is_weighted_by_a_ratio_of_sines() -> None:
     """dL/dh_i of unit vectors: sum_j w_ij (h'_j - sin(theta + u) / sin(theta) h'_i), its tangent part."""
     a, p = (torch.nn.functional.normalize(random(5, 4, seed=s), dim=1) for s in (0, 1))
     a = a.requires_grad_()
-    torch.autograd.backward(arccon_nce(a, p, 0.3, TEN) * 5)
-    assert a.grad is not None
+    (gradient,) = torch.autograd.grad(arccon_nce(a, p, 0.3, TEN) * 5, a)
     with torch.no_grad():
-        cosines = a @ p.T
-        theta = cosines.diagonal().arccos()
-        logits = torch.where(torch.eye(5, dtype=torch.bool), (theta + TEN).cos(), cosines) / 0.3
+        theta = (a @ p.T).diagonal().arccos()
+        logits = torch.where(torch.eye(5, dtype=torch.bool), (theta + TEN).cos(), a @ p.T) / 0.3
         weights = logits.softmax(1) / 0.3
         for i in range(5):
             ratio = (theta[i] + TEN).sin() / theta[i].sin()
-            expected = torch.zeros(4, dtype=torch.float64)
-            for j in range(5):
-                if j != i:
-                    expected += weights[i, j] * (p[j] - ratio * p[i])
-            expected -= (expected @ a[i]) * a[i]
-            torch.testing.assert_close(a.grad[i], expected, rtol=1e-7, atol=1e-9)
-
-
-# triplets
+            terms = [weights[i, j] * (p[j] - ratio * p[i]) for j in range(5) if j != i]
+            expected = torch.stack(terms).sum(0)
+            expected = expected - (expected @ a[i]) * a[i]
+            torch.testing.assert_close(gradient[i], expected, rtol=1e-7, atol=1e-9)
 
 
 def test_triplet_loss_by_hand_and_formula() -> None:
@@ -130,10 +105,8 @@ def test_triplet_loss_by_hand_and_formula() -> None:
     assert float(triplet_loss(whole, light, heavy, 0.0)) == pytest.approx(0.2 / 2)
     assert float(triplet_loss(whole, light, heavy, 1.5)) == pytest.approx((1.7 + 0.5) / 2)
     h, near, far = (random(6, 4, seed=s) for s in range(3))
-    expected = 0.0
-    for i in range(6):
-        one, two = (float(h[i] @ x[i] / (h[i].norm() * x[i].norm())) for x in (near, far))
-        expected += max(0.0, two - one + 0.1) / 6
+    one, two = torch.cosine_similarity(h, near), torch.cosine_similarity(h, far)
+    expected = sum(max(0.0, float(two[i] - one[i]) + 0.1) / 6 for i in range(6))
     assert float(triplet_loss(h, near, far, 0.1)) == pytest.approx(expected)
     assert float(triplet_loss(h, near, near, 0.0)) == 0
     assert float(triplet_loss(h[:0], near[:0], far[:0], 0.3)) == 0
@@ -152,21 +125,15 @@ def test_maskings_are_nested_spans(subwords: int, short: int, long: int) -> None
         assert found is not None
         places = []
         for masked, length in zip(found, (short, long), strict=True):
-            assert len(masked) == len(row)
             where = [i for i, token in enumerate(masked) if token == 7]
-            assert where == list(range(where[0], where[0] + length))
-            assert all(masked[i] == row[i] for i in range(len(row)) if i not in where)
-            assert 1 <= where[0] <= where[-1] <= subwords
+            assert 1 <= where[0] <= subwords - length + 1
+            assert masked == [*row[: where[0]], *[7] * length, *row[where[0] + length :]]
             places.append(set(where))
         assert places[0] <= places[1]
         starts.add((min(places[0]), min(places[1])))
     assert len(starts) == (subwords - long + 1) * (long - short + 1)  # each pair of spans came
-
-
-@pytest.mark.parametrize("subwords", [0, 1, 2])
-def test_sentences_too_short_for_two_spans_have_none(subwords: int) -> None:
-    row = [101, *range(1000, 1000 + subwords), 102]
-    assert mask_nested_spans(row, 7, 0.2, 0.4, generator(1, "mask")) is None
+    for subwords in range(3):  # too short for two spans
+        assert mask_nested_spans([101, *range(subwords), 102], 7, 0.2, 0.4, draw) is None
 
 
 # the objective
@@ -188,35 +155,28 @@ def test_a_step_equals_a_transcription(
     tiny_bert: Path, changes: dict[str, OptionValue], chosen: Sequence[int]
 ) -> None:
     """Loss and gradient, each view of each sentence in a forward of its own."""
-    config = options(**changes)
+    config = options_of("arccse", **changes)
     made, rows, tokenizer = objective_of("arccse", tiny_bert, TEXT, **changes)
     z = torch.stack([under_head(made, row) for row in rows])
     # without dropout both views are equal: the clamped sine
-    sine = math.sqrt(1 - (1 - 1e-6) ** 2)
-    u = math.radians(float(config["margin"]))
+    sine, u = math.sqrt(1 - (1 - 1e-6) ** 2), math.radians(float(config["margin"]))
     similarity = torch.cosine_similarity(z.unsqueeze(1), z.unsqueeze(0), dim=-1)
     own = math.cos(u) * similarity.diagonal() - sine * math.sin(u)
     logits = torch.where(torch.eye(5, dtype=torch.bool), torch.diag(own), similarity) / 0.05
     expected = torch.nn.functional.cross_entropy(logits, torch.arange(5))
-    if chosen:
-        draw, terms = generator(1, "mask/arccse"), []
-        for i in chosen:
-            pair = mask_nested_spans(rows[i], tokenizer.mask_token_id, 0.2, 0.4, draw)
-            assert pair is not None
-            near, far = (torch.cosine_similarity(z[i], under_head(made, row), dim=0) for row in pair)
-            terms.append(torch.relu(far - near + float(config["triplet_margin"])))
+    draw, terms = generator(1, "mask/arccse"), []
+    for i in chosen:
+        pair = mask_nested_spans(rows[i], tokenizer.mask_token_id, 0.2, 0.4, draw)
+        assert pair is not None
+        near, far = (torch.cosine_similarity(z[i], under_head(made, row), dim=0) for row in pair)
+        terms.append(torch.relu(far - near + float(config["triplet_margin"])))
+    if terms:
         triplets = torch.stack(terms).mean()
         assert float(triplets.detach()) > 0
         expected = expected + float(config["triplet_weight"]) * triplets
     same_step(made, made(rows), expected)
-
-
-def test_alone_in_its_batch_a_long_sentence_learns_from_its_maskings(tiny_bert: Path) -> None:
-    made, rows, _ = objective_of("arccse", tiny_bert, TEXT[4:], triplet_min_length=1, triplet_margin=2.5)
-    assert max(float(part.abs().max()) for part in gradients_of(made, made(rows)).values()) > 0
-
-
-# training
+    alone, rows, _ = objective_of("arccse", tiny_bert, TEXT[4:], triplet_min_length=1, triplet_margin=2.5)
+    assert max(float(part.abs().max()) for part in gradients_of(alone, alone(rows)).values()) > 0
 
 
 def test_margin_and_triplets_change_the_training(tmp_path: Path, tiny_bert: Path) -> None:

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from bench.card import OptionValue
-from bench.registry import discover
 from bench.training.augmentation import draw_two_spans, span_length, split_sentences
 from bench.training.batch_encoding import batch_states
 from bench.training.randomness import generator
 from tests.support.steps import nce_by_loops, objective_of, same_step
-from tests.support.training import options_of, stages_of, train_alone
+from tests.support.training import options_of, train_alone
 
 TEXT = [
     "The doctor is reading a book to the children on the hill.",
@@ -69,32 +68,23 @@ def test_sentences_end_at_full_stops_and_have_their_length() -> None:
     assert split_sentences(" . ") == []
 
 
-# a step
-
-
 def rows_by_hand(tokenizer: Any, number: int, options: dict[str, Any], epoch: int = 0) -> list[list[int]]:
     """Both views of a text, written from the description: lists, one draw of two places."""
     text, read = TEXT[number], partial(tokenizer, truncation=True, max_length=options["max_length"])
     ids = read(text)["input_ids"]
-    if options["unit"] == "token":
-        pieces: list[Any] = ids[1:-1]
-    elif options["unit"] == "word":
-        pieces = text.split()
-    else:
-        kept = [p for p in text.split(".") if p and p.strip()]
+    pieces: list[Any] = {"token": ids[1:-1], "word": text.split()}.get(options["unit"], [])
+    if options["unit"] == "sentence":
         low, high = options["shortest_sentence"], options["longest_sentence"]
-        pieces = [p.strip() + "." for p in kept if low <= len(p) <= high]
+        pieces = [p.strip() + "." for p in text.split(".") if p.strip() and low <= len(p) <= high]
     size = options["length"] or max(options["shortest"], math.floor(options["share"] * len(pieces) + 0.5))
     if options["views"] == "dropout" or len(pieces) <= size:
         return [ids, ids]
-    places = torch.randperm(
-        len(pieces) - size + 1, generator=generator(1, f"augment/crop/{epoch}/{number}")
-    ).tolist()
-    spans = [[pieces[place + i] for i in range(size)] for place in places[:2]]
-    views = [
-        [ids[0], *span, ids[-1]] if options["unit"] == "token" else read(" ".join(span))["input_ids"]
-        for span in spans
-    ]
+    draw, views = generator(1, f"augment/crop/{epoch}/{number}"), []
+    for place in torch.randperm(len(pieces) - size + 1, generator=draw).tolist()[:2]:
+        span = pieces[place : place + size]
+        views.append(
+            [ids[0], *span, ids[-1]] if options["unit"] == "token" else read(" ".join(span))["input_ids"]
+        )
     return [views[0], views[0]] if options["views"] == "dropout_span" else views
 
 
@@ -147,15 +137,13 @@ def test_spans_of_words_are_readable_and_differ_by_epoch(tiny_bert: Path) -> Non
         for epoch in range(6):
             for row in made.views(*rows[number], epoch):
                 view = tokenizer.convert_ids_to_tokens(row)
-                ends = (view[0], view[-1])
-                assert ends == (whole[0], whole[-1])
+                assert (view[0], view[-1]) == (whole[0], whole[-1])
                 (start,) = (i for i in range(len(whole)) if whole[i : i + len(row) - 2] == view[1:-1])
                 assert not any(whole[i].startswith("##") for i in (start, start + len(row) - 2))
                 starts.add(start)
         assert len(starts) > 1
     assert made.views(*rows[1], 0) == (rows[1][1], rows[1][1])  # one word: its own two views
-    first = [chunk.ids.tolist() for chunk in made.prepare(rows).chunks]
-    second = [chunk.ids.tolist() for chunk in made.prepare(rows).chunks]  # the next epoch
+    first, second = ([chunk.ids.tolist() for chunk in made.prepare(rows).chunks] for _ in range(2))
     made.seen = 0
     assert [chunk.ids.tolist() for chunk in made.prepare(rows).chunks] == first != second
 
@@ -171,35 +159,9 @@ def test_dropout_alone_tells_dropout_views_apart_and_stays_on_beside_crops(tiny_
         assert torch.allclose(anchors, positives, rtol=0, atol=1e-9) == (views != "crop")
 
 
-def test_the_spans_of_the_three_kinds_are_paired(tiny_bert: Path) -> None:
-    """One span twice is the first of two: the kinds differ in nothing else."""
-    found = {}
-    for views in ("crop", "dropout", "dropout_span"):
-        made, rows, _ = objective_of("crop", tiny_bert, TEXT, views=views)
-        found[views] = made.views(*rows[0], 0)
-    assert found["dropout_span"] == (found["crop"][0],) * 2
-    assert len(found["crop"][0]) < len(found["dropout"][0])
-
-
-# training
-
-
-def test_training_repeats_with_its_seed(tmp_path: Path, tiny_bert: Path) -> None:
+def test_the_vectors_that_are_trained_are_scored(tmp_path: Path, tiny_bert: Path) -> None:
     train = partial(train_alone, "crop", tiny_bert, tmp_path)
-    one, two, other = train(), train(), train({"seed": 2})
-    kept = [(run.folder / "selected" / "model.safetensors").read_bytes() for run in (one, two, other)]
-    assert kept[0] == kept[1] != kept[2]
-    assert one.losses == two.losses != other.losses
-    assert one.score() == pytest.approx(one.facts["selected_dev"], abs=1e-6)  # both pool the mean
-    assert one.score(pooling="cls") != one.score()
-    cls = train(train_pooling="cls")
+    mean, cls = train(), train(train_pooling="cls")
+    assert mean.score(pooling="cls") != mean.score()
     assert cls.score(pooling="cls") == pytest.approx(cls.facts["selected_dev"], abs=1e-6)
-    for views in ("dropout", "dropout_span"):
-        found = train(views=views)
-        assert found.losses != one.losses
-        assert found.facts["sentences_seen"] == one.facts["sentences_seen"]
-
-
-def test_pooling_at_inference_is_no_setting_of_the_training() -> None:
-    assert stages_of("crop", options_of("crop", pooling="cls")) == stages_of("crop", options_of("crop"))
-    assert discover().get("crop").card.option("pooling", "").default == "avg"
+    assert train(views="dropout_span").losses != mean.losses

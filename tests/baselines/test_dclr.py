@@ -15,13 +15,19 @@ from transformers import AutoModel
 
 from bench.baselines.dclr import ascend_noise, cell_cross_entropy, debiased_nce
 from bench.card import OptionValue
-from bench.errors import BenchError
 from bench.losses.contrastive import info_nce
-from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.training.randomness import generator
-from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step
-from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
+from tests.support.steps import (
+    cls_of,
+    gradients_of,
+    nce_by_loops,
+    objective_of,
+    same_step,
+    without_pooler,
+)
+from tests.support.training import SENTENCES, options_of, plan_on_toy, random, train_alone
 
 FORMS = ("released", "paper")
 NONE = torch.empty(0, 4, dtype=torch.float64)
@@ -29,9 +35,6 @@ NONE = torch.empty(0, 4, dtype=torch.float64)
 
 def cosine(one: Tensor, two: Tensor) -> Tensor:
     return torch.cosine_similarity(one, two, dim=0)
-
-
-# the noise
 
 
 @pytest.mark.parametrize(("steps", "rate"), [(1, 0.5), (4, 1e-3), (3, 0.2)])
@@ -57,11 +60,8 @@ def test_noise_that_has_no_gradient_or_no_steps_stays() -> None:
     assert torch.equal(ascend_noise(noise, z, z, 0.05, steps=0, rate=1.0), noise)
     assert torch.equal(ascend_noise(noise, 0 * z, z, 0.05, steps=2, rate=1.0), noise)
     assert ascend_noise(NONE[:, :2], z, z, 0.05, steps=2, rate=1.0).shape == (0, 2)
-    far = ascend_noise(-5 * torch.ones(1, 2), torch.ones(1, 2), torch.ones(1, 2), 1e-3, steps=1, rate=1.0)
-    assert bool(far.isfinite().all())  # float32: its share of the softmax is 0
-
-
-# the loss
+    ones = torch.ones(1, 2)  # float32: a share of the softmax is 0
+    assert bool(ascend_noise(-5 * ones, ones, ones, 1e-3, steps=1, rate=1.0).isfinite().all())
 
 
 def slow_loss(
@@ -88,10 +88,8 @@ def test_the_loss_is_the_formula(form: str, count: int) -> None:
     noise, alike = random(4, 4, seed=3)[:count], random(5, 5, seed=4) > 0
     assert 0 < int((alike & ~torch.eye(5).bool()).sum()) < 20
     assert 0 < int(alike.diagonal().sum()) < 5  # which doesn't count
-    loss, expected = (
-        debiased_nce(z, near, noise, alike, 0.3, form=form),
-        slow_loss(list(z), list(near), noise, alike, 0.3, form),
-    )
+    loss = debiased_nce(z, near, noise, alike, 0.3, form=form)
+    expected = slow_loss(list(z), list(near), noise, alike, 0.3, form)
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
     for got, wanted in zip(*(torch.autograd.grad(x, [z, near]) for x in (loss, expected)), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-12)
@@ -132,26 +130,6 @@ def test_cells_keep_their_digits_where_p_rounds_to_1() -> None:
     p = wide.softmax(1)
     wanted = torch.eye(3, 7, dtype=torch.float64)
     torch.testing.assert_close(cell_cross_entropy(wide), torch.nn.functional.binary_cross_entropy(p, wanted))
-
-
-@pytest.mark.parametrize(
-    ("shapes", "more", "message"),
-    [
-        ([(2, 3), (3, 3), (1, 3)], {}, r"anchors \(2, 3\) and positives \(3, 3\) must be \(B, H\)"),
-        ([(2, 3), (2, 3), (1, 4)], {}, r"noise \(1, 4\) must be \(M, H\), alike None \(B, B\) or None"),
-        ([(2, 3), (2, 3), (1, 3)], {"alike": torch.ones(2, 3).bool()}, r"alike \(2, 3\) \(B, B\) or None"),
-        ([(2, 3), (2, 3), (1, 3)], {"tau": 0.0}, "tau 0.0 must be above 0"),
-        ([(2, 3), (2, 3), (1, 3)], {"form": "x"}, "form 'x'; expected one of released, paper"),
-    ],
-)
-def test_refused_arguments(shapes: list[tuple[int, int]], more: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"alike": None, "tau": 0.1} | more
-    z, near, noise = (torch.ones(shape) for shape in shapes)
-    with pytest.raises(ValueError, match=message):
-        debiased_nce(z, near, noise, **given)
-
-
-# the objective
 
 
 def made_of(
@@ -202,9 +180,8 @@ def test_a_step_equals_a_transcription(
     noise = torch.randn(count, 16, generator=generator(1, "noise/dclr")).double()
     for _ in range(int(given["noise_steps"]) if count else 0):
         noise.requires_grad_()
-        (g,) = torch.autograd.grad(
-            nce_by_loops([x.detach() for x in z], [x.detach() for x in z], tau, noise), noise
-        )
+        fixed = [x.detach() for x in z]
+        (g,) = torch.autograd.grad(nce_by_loops(fixed, fixed, tau, noise), noise)
         noise = noise.detach() + float(given["noise_rate"]) * g / g.norm(dim=1, keepdim=True)
     expected = slow_loss(z, z, noise, alike, tau, str(given["loss"]))
     got = same_step(made, made(batch), expected, rel=1e-8, rtol=1e-5, atol=1e-8)
@@ -214,16 +191,12 @@ def test_a_step_equals_a_transcription(
 
 
 def test_padding_matters_unless_it_is_masked(tiny_bert: Path) -> None:
-    """A longer sentence in the step changes what becomes of the others, as the card declares."""
     assert discover().get("dclr").card.padding_matters
     for masked in (False, True):
         made, batch, _ = made_of(tiny_bert, mask_padding=masked)
         with torch.no_grad():
-            wide, narrow = (
-                made.projected(made.prepare(batch).views)[1],
-                made.projected(made.prepare(batch[1:2]).views),
-            )
-        assert torch.allclose(wide, narrow[0]) == masked
+            wide, narrow = (made.projected(made.prepare(part).views) for part in (batch, batch[1:2]))
+        assert torch.allclose(wide[1], narrow[0]) == masked
 
 
 def test_noise_is_drawn_anew_each_step_and_counts_with_the_batch(tiny_bert: Path) -> None:
@@ -236,42 +209,10 @@ def test_noise_is_drawn_anew_each_step_and_counts_with_the_batch(tiny_bert: Path
 
 
 def test_a_backbone_without_a_pooler_gets_a_fresh_one(tiny_bert: Path, tmp_path: Path) -> None:
-    model, tokenizer = load_backbone(tiny_bert)
-    model.pooler = None
-    model.save_pretrained(tmp_path / "bare")
-    tokenizer.save_pretrained(tmp_path / "bare")
-    made, batch, _ = made_of(tmp_path / "bare")
+    made, batch, _ = made_of(without_pooler(tiny_bert, tmp_path))
     assert "pooler.weight" in gradients_of(made, made(batch))
     own, _, _ = made_of(tiny_bert)
     assert own.pooler is own.encoder.pooler.dense
-
-
-@pytest.mark.parametrize("sentences", [["two"], ["a", "a"], ["", "the farmer"], SENTENCES[:3]])
-@pytest.mark.parametrize("changes", [{}, {"loss": "paper", "noise_times": 0.0}])
-def test_odd_batches(tiny_bert: Path, sentences: list[str], changes: dict[str, OptionValue]) -> None:
-    made, batch, _ = made_of(
-        tiny_bert, TransformerEncoder(tiny_bert, "avg"), sentences, dropout=0.3, **changes
-    )
-    loss = made(batch)
-    assert float(loss.detach()) >= 0
-    assert all(bool(part.isfinite().all()) for part in gradients_of(made, loss).values())
-
-
-class Broken:
-    """A complement whose vectors are not numbers."""
-
-    dim, facts = 3, dict[str, str | int]()
-
-    def encode(self, sentences: Sequence[str], *_: Any, **__: Any) -> Any:
-        return torch.full((len(sentences), 3), math.nan).numpy()
-
-
-def test_vectors_that_are_not_finite_end_the_training(tiny_bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match="a teacher's vectors are not finite"):
-        train_alone("dclr", tiny_bert, tmp_path, {"members": {"complement": Broken()}})
-
-
-# members and training
 
 
 def test_the_complement_is_a_member_that_is_trained_once(tmp_path: Path, tiny_bert: Path) -> None:
@@ -286,25 +227,16 @@ def test_the_complement_is_a_member_that_is_trained_once(tmp_path: Path, tiny_be
 
 
 @pytest.mark.long
-def test_every_option_changes_the_training_and_a_seed_is_the_same_run(
-    tmp_path: Path, tiny_bert: Path
-) -> None:
+def test_every_option_changes_the_training(tmp_path: Path, tiny_bert: Path) -> None:
     train = partial(train_alone, "dclr", tiny_bert, tmp_path)
     members = {"members": {"complement": TransformerEncoder(tiny_bert, "avg")}}
-    plain, again = train(members), train(members)
-    assert plain.losses == again.losses
-    for name, value in plain.kept().items():
-        assert torch.equal(value, again.kept()[name])
+    plain = train(members)
     for changes in (
-        {"phi": 1.1}, {"noise_times": 0.5}, {"noise_steps": 0}, {"noise_rate": 0.5}, {"loss": "paper"},
-        {"head": "tanh"}, {"mask_padding": True}, {"tau": 0.1},
+        {"phi": 1.1}, {"noise_times": 0.5}, {"noise_rate": 0.5}, {"loss": "paper"}, {"head": "tanh"},
+        {"mask_padding": True}, {"tau": 0.1},
     ):  # fmt: skip
         assert train(members, **changes).losses != plain.losses, changes
-    assert train(members | {"seed": 2}).losses != plain.losses
     assert train(complement="").losses == train(members, phi=1.1).losses  # nothing is that alike
-    assert plain.score() == pytest.approx(plain.facts["selected_dev"], abs=1e-6)
-    before = stages_of("dclr", options_of("dclr"))
-    assert stages_of("dclr", options_of("dclr", pooling="avg")) == before
 
 
 def test_training_keeps_the_encoder_with_the_pooler_that_learnt(tmp_path: Path, tiny_bert: Path) -> None:

@@ -132,8 +132,7 @@ def test_a_step_equals_a_transcription_and_every_option_matters(
 
 def test_without_a_copy_a_sentence_is_its_own(tiny_bert: Path, tiny_mlm: Path) -> None:
     made, batch, tokenizer = made_from(tiny_bert, tiny_mlm, SENTENCES, ())
-    pairs = [(text, text) for text in SENTENCES]
-    config = options_of("denosent") | SMALL
+    pairs, config = [(text, text) for text in SENTENCES], options_of("denosent") | SMALL
     kept = torch.ones(4, 18, 16, dtype=torch.float64)
     same_step(made, made(batch), transcription(made, tokenizer, config, pairs, kept), rel=1e-8, rtol=1e-5)
 
@@ -181,41 +180,6 @@ def test_the_decoder_starts_as_released() -> None:
     assert not torch.equal(first["linear1.weight"], last["linear1.weight"])
 
 
-@pytest.mark.parametrize("sentences", [["two"], ["", "the farmer"], ["the [MASK] man", "quokka"]])
-def test_odd_batches_have_a_finite_loss_and_gradient(
-    tiny_bert: Path, tiny_mlm: Path, sentences: list[str]
-) -> None:
-    made, batch, _ = made_from(tiny_bert, tiny_mlm, sentences, sentences[::-1], dropout=0.3, noise=0.825)
-    loss = made(batch)
-    assert float(loss.detach()) > 0
-    assert all(bool(part.isfinite().all()) for part in gradients_of(made, loss).values())
-
-
-REFUSED: list[tuple[dict[str, OptionValue], str]] = [
-    (
-        {"decoder_heads": 3},
-        "denosent.decoder_heads: 3 heads don't divide the backbone's width 16; expected a divisor of 16",
-    ),
-    (
-        {"contrastive_weight": 0.0, "generative_weight": 0.0},
-        "denosent.generative_weight: both losses have weight 0; expected a weight above 0",
-    ),
-    ({"max_length": 40}, "max_length 40 and the template exceed"),
-    ({"template": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), REFUSED)
-def test_refused_settings(
-    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, changes: dict[str, OptionValue], message: str
-) -> None:
-    with pytest.raises(InputError) as caught:
-        train_alone(
-            "denosent", tiny_bert, tmp_path, {"auxiliaries": {"mlm_head": tiny_mlm}}, **(SMALL | changes)
-        )
-    assert message in str(caught.value)
-
-
 def test_a_head_of_another_size_is_refused(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
     from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
@@ -227,21 +191,12 @@ def test_a_head_of_another_size_is_refused(tmp_path: Path, tiny_bert: Path, tiny
 
 
 def test_training(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
-    sentences = toy_sentences()
-    given: dict[str, Any] = {"auxiliaries": {"mlm_head": tiny_mlm}, "partners": sentences[::-1]}
-    train = partial(train_alone, "denosent", tiny_bert, tmp_path)
-    first, again = (train(given, **(SMALL | {"noise": 0.825})) for _ in range(2))
-    assert first.losses == again.losses
-    found, other = first.kept(), again.kept()
-    assert all(torch.equal(found[name], other[name]) for name in found)
-    assert first.score() == pytest.approx(first.facts["selected_dev"], abs=1e-6)  # in the template
-    assert first.score(pooling="cls") != first.score()
-    elsewhere = train(given | {"seed": 2}, **(SMALL | {"noise": 0.825}))
-    assert elsewhere.losses != first.losses
-    steady = train(given, **(SMALL | {"noise": 0.825, "warmup": 0.0}))
+    given: dict[str, Any] = {"auxiliaries": {"mlm_head": tiny_mlm}, "partners": toy_sentences()[::-1]}
+    train = partial(train_alone, "denosent", tiny_bert, tmp_path, given)
+    first, steady = (train(**(SMALL | {"noise": 0.825, "warmup": warmup})) for warmup in (0.1, 0.0))
+    assert first.score(pooling="cls") != first.score()  # in the template
     assert steady.losses[0] == first.losses[0]
     assert steady.losses[1:] != first.losses[1:]
-    assert not any(name.startswith(("decoder", "lm_head", "head")) for name in found)
 
 
 def test_the_text_that_is_asked_for() -> None:

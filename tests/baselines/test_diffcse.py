@@ -31,6 +31,7 @@ from bench.registry import METHODS
 from bench.training.masking import mask_tokens
 from bench.training.randomness import generator, own_random_state
 from tests.support.cli import Cli
+from tests.support.messages import missing_facts
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_batch_norms
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 
@@ -63,29 +64,26 @@ def test_detection_loss_is_the_formula(reduction: str) -> None:
 
 def test_padding_matters_to_the_released_mean_alone() -> None:
     logits, labels = random(2, 4, 2), torch.tensor([[0, 1, 0, 1], [0, 1, 1, 0]])
-    mask = torch.ones(2, 4, dtype=torch.long)
-    wide, zeros = nn.functional.pad(logits, (0, 0, 0, 3)), torch.zeros(2, 3, dtype=torch.long)
-    found = {
-        reduction: [
-            float(rtd_loss(logits, labels, mask, reduction)),
-            float(rtd_loss(wide, torch.cat([labels, zeros], 1), torch.cat([mask, zeros], 1), reduction)),
-        ]
-        for reduction in ("cells", "sentence")
-    }
-    assert found["cells"][0] != pytest.approx(found["cells"][1])
-    assert found["sentence"][0] == pytest.approx(found["sentence"][1])
+    mask, zeros = torch.ones(2, 4, dtype=torch.long), torch.zeros(2, 3, dtype=torch.long)
+    wide = nn.functional.pad(logits, (0, 0, 0, 3)), torch.cat([labels, zeros], 1), torch.cat([mask, zeros], 1)
+    for reduction, same in (("cells", False), ("sentence", True)):
+        narrow, padded = (float(rtd_loss(*given, reduction)) for given in ((logits, labels, mask), wide))
+        assert (narrow == pytest.approx(padded)) == same
     assert METHODS.get("diffcse").card.padding_matters
 
 
 def test_detection_loss_limits() -> None:
-    mask = torch.ones(2, 3, dtype=torch.long)
-    labels = torch.tensor([[0, 0, 1], [0, 1, 0]])
-    assert float(rtd_loss(torch.zeros(2, 3, 2), labels, mask)) == pytest.approx(math.log(2))
-    sure = nn.functional.one_hot(labels, 2).double() * 50
-    assert float(rtd_loss(sure, labels, mask)) == pytest.approx(0, abs=1e-12)
-    assert float(rtd_loss(-sure, labels, mask)) == pytest.approx(50)
-    none = rtd_loss(torch.zeros(2, 3, 2), torch.zeros_like(labels), mask)  # nothing replaced is a label too
-    assert float(none) == pytest.approx(math.log(2))
+    mask, labels = torch.ones(2, 3, dtype=torch.long), torch.tensor([[0, 0, 1], [0, 1, 0]])
+    sure, none = nn.functional.one_hot(labels, 2).double() * 50, torch.zeros_like(labels)
+    zeros = torch.zeros(2, 3, 2, dtype=torch.float64)
+    # nothing replaced is a label too
+    for logits, replaced, loss in (
+        (zeros, labels, math.log(2)),
+        (zeros, none, math.log(2)),
+        (sure, labels, 0),
+        (-sure, labels, 50),
+    ):
+        assert float(rtd_loss(logits, replaced, mask)) == pytest.approx(loss, abs=1e-12)
 
 
 def made_of(
@@ -138,11 +136,8 @@ def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None
     edited = generate_edits(model, cut, cls_id=tokenizer.cls_token_id)
     for n, row in enumerate(rows):
         alone = model(input_ids=masked[n : n + 1, : len(row)]).logits[0].argmax(-1)
-        assert edited[n].tolist() == [
-            tokenizer.cls_token_id,
-            *alone[1:].tolist(),
-            *[0] * (ids.shape[1] - len(row)),
-        ]
+        padding = [0] * (ids.shape[1] - len(row))
+        assert edited[n].tolist() == [tokenizer.cls_token_id, *alone[1:].tolist(), *padding]
     assert not edited.requires_grad
 
 
@@ -162,25 +157,17 @@ def test_sampled_replacements_follow_the_generator() -> None:
             return type("Output", (), {"logits": logits})
 
     ids = torch.ones(500, 4, dtype=torch.long)
-    cut = split_masked_rows(ids, ids, "cpu")
+    cut, short = split_masked_rows(ids, ids, "cpu"), split_masked_rows(ids[:1, :3], ids[:1, :3], "cpu")
     draws = torch.rand(ids.shape, generator=generator(1, "replacement"), dtype=torch.float64)
     found = generate_edits(Fixed(), cut, cls_id=2, draws=draws)[:, 1:]
     assert float((found == 2).float().mean()) == pytest.approx(0.3, abs=0.03)
     assert torch.equal(found == 2, draws[:, 1:] > 0.7)  # each its own number, in all portions
     assert not ((found == 1) | (found == 3)).any()
     ends = torch.tensor([[0.5, 0.0, 1 - 1e-16]], dtype=torch.float64)
-    assert generate_edits(
-        Fixed(), split_masked_rows(ids[:1, :3], ids[:1, :3], "cpu"), cls_id=9, draws=ends
-    ).tolist() == [[9, 0, 2]]
+    assert generate_edits(Fixed(), short, cls_id=9, draws=ends).tolist() == [[9, 0, 2]]
     assert not generate_edits(Fixed(), cut, cls_id=2)[:, 1:].any()  # greedy: the first
-
-
-def test_sampled_replacements_have_a_version_of_their_own() -> None:
-    versions = [
-        stages_of("diffcse", options_of("diffcse", replacement=name))[0].version
-        for name in ("argmax", "sample")
-    ]
-    assert versions == [1, 2]
+    for name, version in (("argmax", 1), ("sample", 2)):  # another draw than of older records
+        assert stages_of("diffcse", options_of("diffcse", replacement=name))[0].version == version
 
 
 def transcription(
@@ -291,13 +278,12 @@ def test_the_first_token_of_the_edited_text_is_never_seen(
 
 
 def test_the_discriminator_starts_as_the_backbone_and_learns_apart(tiny_bert: Path, tiny_mlm: Path) -> None:
-    made, _, tokenizer = made_of(tiny_bert, tiny_mlm, dropout=0.1)
+    made, _, _ = made_of(tiny_bert, tiny_mlm, dropout=0.1)
     pairs = list(zip(made.encoder.parameters(), made.discriminator.parameters(), strict=True))
     assert all(torch.equal(one, two) and one is not two for one, two in pairs)
     assert all(m.p == 0.1 for m in made.discriminator.modules() if isinstance(m, nn.Dropout))
     assert not any(p.requires_grad for p in made.generator.parameters())
     assert made.generator.training  # its dropout is active
-    assert tokenizer.pad_token_id == 0
 
 
 @pytest.mark.parametrize("method", ["diffcse", "infocse"])
@@ -313,13 +299,11 @@ def test_the_record_names_the_auxiliary_model_and_no_path(
 
 
 def test_another_generator_is_another_training(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
-    other = tmp_path / "tiny-mlm"
-    shutil.copytree(tiny_mlm, other)
-
     def keys(folder: Path) -> tuple[str, str]:
         (job,) = plan_on_toy(f"diffcse[generator={folder}]", tmp_path, backbone=str(tiny_bert)).jobs
         return job.key, job.cell.stages[0].key
 
+    other = shutil.copytree(tiny_mlm, tmp_path / "tiny-mlm")
     first = keys(tiny_mlm)
     assert keys(other) == first  # the same files in another place are the same model
     with torch.random.fork_rng(devices=[]):
@@ -329,22 +313,18 @@ def test_another_generator_is_another_training(tmp_path: Path, tiny_bert: Path, 
 
 
 def test_a_generator_that_does_not_fit(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
-    def train(generator: Path) -> None:
-        train_alone("diffcse", tiny_bert, tmp_path, {"auxiliaries": {"generator": generator}})
-
-    with pytest.raises(InputError) as caught:
-        train(tiny_bert)  # it has no head
-    assert "missing from the checkpoint" in str(caught.value)
-    expected = "expected a masked language model with its head; bench pretrain --profile minilm-mlm"
-    assert expected in str(caught.value)
-    other = tmp_path / "other"
-    shutil.copytree(tiny_mlm, other)
+    other = shutil.copytree(tiny_mlm, tmp_path / "other")
     tokenizer = AutoTokenizer.from_pretrained(other)
     tokenizer.add_tokens(["quokka"])
     tokenizer.save_pretrained(other)
-    with pytest.raises(InputError, match=r"generator backbone: its vocabulary \("):
-        train(other)
-    with pytest.raises(InputError, match=r"diffcse\.generator: 'nowhere' is neither a folder nor a model"):
+    for folder, facts in (
+        (tiny_bert, ("missing from the checkpoint", "bench pretrain", "--profile minilm-mlm")),  # no head
+        (other, ("generator backbone", "vocabulary")),
+    ):
+        with pytest.raises(InputError) as caught:
+            train_alone("diffcse", tiny_bert, tmp_path, {"auxiliaries": {"generator": folder}})
+        assert not missing_facts(caught.value, *facts)
+    with pytest.raises(InputError, match=r"diffcse\.generator: 'nowhere'"):
         plan_on_toy("diffcse[generator=nowhere]", tmp_path, backbone=str(tiny_bert))
 
 
@@ -352,16 +332,11 @@ def test_the_papers_profile_names_all_that_is_missing(cli: Cli, monkeypatch: pyt
     monkeypatch.delenv("BENCH_DATA", raising=False)
     code, out, err = cli("run", "--methods", "diffcse", "--profile", "bert-base", "--dry-run")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    for name in (
-        "hf download google-bert/bert-base-uncased",
-        "hf download distilbert/distilbert-base-uncased",
-        "corpus/wiki1m_for_simcse.txt",
-        "bench data fetch wiki1m",
-        "suite stsb-dev",
-        "bench data fetch sts7",
-    ):
-        assert name in err
+    models = ("hf download google-bert/bert-base-uncased", "hf download distilbert/distilbert-base-uncased")
+    data = ("corpus/wiki1m_for_simcse.txt", "bench data fetch wiki1m", "stsb-dev", "bench data fetch sts7")
+    assert not missing_facts(err, *models, *data)
     code, _, err = cli("run", "--methods", "diffcse,infocse", "--profile", "minilm", "--dry-run")
     assert code == 2
-    assert "diffcse.generator: 'minilm-mlm' is neither" in err
-    assert "bench pretrain --profile minilm-mlm --out minilm-mlm" in err
+    assert not missing_facts(
+        err, "diffcse.generator", "'minilm-mlm'", "--profile minilm-mlm --out minilm-mlm"
+    )

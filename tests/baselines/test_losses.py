@@ -10,15 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from bench.baselines.angle import complex_angle, cosent_loss
 from bench.baselines.arccse import arccon_nce, triplet_loss
 from bench.baselines.dclr import debiased_nce
 from bench.baselines.diffcse import rtd_loss
 from bench.baselines.edfse import distillation_loss
+from bench.baselines.iscse import smooth_anchors
 from bench.baselines.mixcse import mixed_nce
 from bench.baselines.pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
 from bench.baselines.rankcse import consistency_loss, list_mle, list_net
 from bench.baselines.sncse import bidirectional_margin_loss
-from bench.baselines.vascl import near_nce
+from bench.baselines.vascl import find_batch_neighbours, near_nce
 from bench.baselines.whitenedcse import multi_positive_nce
 from bench.losses.decorrelation import byol_loss
 from bench.losses.contrastive import hard_negative_nce, info_nce, queue_nce
@@ -35,6 +37,12 @@ TWO_VIEWS: list[tuple[Loss, tuple[Any, ...]]] = [
     (byol_loss, ()),
     (mixed_nce, (0.05,)),
 ]
+
+
+def smooth(anchors: Tensor, keys: Tensor, members: Tensor, tau: float) -> Tensor:
+    return smooth_anchors(anchors, keys, members.bool(), tau)
+
+
 NO_TARGETS = [((3,), (3,)), ((3, 2), (2,)), ((3, 2), (3, 1))]
 
 
@@ -57,6 +65,8 @@ NO_TARGETS = [((3,), (3,)), ((3, 2), (2,)), ((3, 2), (3, 1))]
         (partial(pcl_loss, tau=0.5), [(3, 3, 4)] * 2),
         (partial(group_contrast, positives=2), [PLAIN]),
         (row_divergence, [PLAIN] * 2),
+        (lambda x, y: complex_angle(x, y).sum(), [(3, 4)] * 2),
+        (partial(cosent_loss, scale=2.0), [(3,)] * 2),
     ],
 )
 def test_gradients_reach_every_row_and_are_finite_at_zero_vectors(
@@ -66,7 +76,7 @@ def test_gradients_reach_every_row_and_are_finite_at_zero_vectors(
     leaves = [matrix.clone().requires_grad_() for matrix in given]
     assert torch.autograd.gradcheck(loss, tuple(leaves))
     for gradient in torch.autograd.grad(loss(*leaves), leaves):
-        assert bool((gradient.abs().sum(-1) > 0).all())
+        assert bool((gradient.abs().sum(-1, keepdim=True) > 0).all())
     for place in range(len(given)):
         leaves = [matrix.clone().requires_grad_() for matrix in given]
         zeroed = [leaf * (0 if i == place else 1) for i, leaf in enumerate(leaves)]
@@ -83,6 +93,24 @@ REFUSED: list[tuple[Loss, list[tuple[int, ...]], tuple[Any, ...], tuple[str, ...
         for loss, args in TWO_VIEWS
         if loss is not byol_loss
     ),
+    (complex_angle, [(2, 3), (2, 3)], (), ("3 numbers", "halves")),
+    (complex_angle, [(2, 4), (3, 4)], (), ("(2, 4)", "(B, H)")),
+    (cosent_loss, [(2, 2), (4,)], (1.0,), ("(2, 2)", "(B,)")),
+    (cosent_loss, [(5,), (4,)], (0.0,), ("scale 0.0", "above 0")),
+    (debiased_nce, [(2, 3), (3, 3), (1, 3)], (None, 0.1), ("(2, 3)", "(3, 3)", "(B, H)")),
+    (debiased_nce, [(2, 3), (2, 3), (1, 4)], (None, 0.1), ("noise (1, 4)", "(M, H)", "alike None")),
+    (debiased_nce, [(2, 3), (2, 3), (1, 3)], (torch.ones(2, 3).bool(), 0.1), ("alike (2, 3)", "(B, B)")),
+    (debiased_nce, [(2, 3), (2, 3), (1, 3)], (None, 0.0), ("tau 0.0", "above 0")),
+    (partial(debiased_nce, form="x"), [(2, 3), (2, 3), (1, 3)], (None, 0.1), ("'x'", "released", "paper")),
+    (hard_negative_nce, [(5, 4), (5, 4), (4, 4)], (0.3,), ("negatives (4, 4)", "(B, H)")),
+    (hard_negative_nce, [(5, 4), (5, 4), (5, 4)], (0.0,), ("tau 0.0", "above 0")),
+    (near_nce, [(2, 3), (2, 3)], (torch.ones(2, 3) > 0, 0.05), ("near (2, 3)", "(B, B)", "2 rows")),
+    (find_batch_neighbours, [(4,)], (1,), ("vectors (4,)", "(B, H)")),
+    (find_batch_neighbours, [(4, 2)], (0,), ("count 0", "at least 1")),
+    (smooth, [(3,), (2, 3), (1, 2)], (1.0,), ("(3,), (2, 3), (1, 2)", "(B, H)")),
+    (smooth, [(2, 3), (4, 5), (2, 4)], (1.0,), ("(4, 5)", "(K, H)")),
+    (smooth, [(2, 3), (4, 3), (2, 3)], (1.0,), ("(2, 3)", "(B, K)")),
+    (smooth, [(2, 3), (4, 3), (2, 4)], (0.0,), ("tau 0.0", "above 0")),
     (arccon_nce, [(2, 3), (2, 3)], (0.05, -0.1), ("margin -0.1", "0 to pi")),
     (arccon_nce, [(2, 3), (2, 3)], (0.05, 10.0), ("margin 10.0", "0 to pi")),  # degrees
     (triplet_loss, [(2, 4), (6, 4), (6, 4)], (0.0,), ("whole (2, 4)", "light (6, 4)", "(N, H)")),

@@ -14,10 +14,8 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from bench.baselines.pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
-from bench.baselines.rankcse import off_diagonal
 from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
-from bench.nn.backbone import load_backbone
 from bench.registry import discover
 from bench.training.randomness import generator
 from bench.training.augmentation import (
@@ -27,13 +25,18 @@ from bench.training.augmentation import (
     reverse_subwords,
     shuffle_subwords,
 )
-from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_head
+from tests.support.steps import (
+    cls_of,
+    gradients_of,
+    nce_by_loops,
+    objective_of,
+    same_step,
+    under_head,
+    without_pooler,
+)
 from tests.support.training import SENTENCES, options_of, random, train_alone
 
 ROW = [2, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 11, 3]  # 11 subwords, one of them twice
-
-
-# edits
 
 
 def test_shuffled_and_backwards_keep_the_subwords_and_the_specials() -> None:
@@ -69,13 +72,8 @@ def test_lengthened_puts_subwords_in_once_more_within_the_length() -> None:
         assert len(row) == len(ROW) + 2
         assert not Counter(ROW) - Counter(row)
         assert set(row[1:-1]) == set(ROW[1:-1])
-    assert [len(insert_subwords(ROW, 0.5, longest, draw)) for longest in (32, 15, 14, 13, 5)] == [
-        19,
-        15,
-        14,
-        13,
-        13,
-    ]
+    lengths = {longest: len(insert_subwords(ROW, 0.5, longest, draw)) for longest in (32, 15, 14, 13, 5)}
+    assert lengths == {32: 19, 15: 15, 14: 14, 13: 13, 5: 13}
     places = {tuple(insert_subwords([2, 7, 8, 9, 3], 0.3, 32, draw)) for _ in range(300)}
     assert len(places) == 9  # 3 subwords at 4 places; a twin next to itself counts once for two places
 
@@ -93,18 +91,12 @@ def test_how_many_are_edited(subwords: int, length: tuple[int, int]) -> None:
         assert all(view == row for view in views)
 
 
-# the loss
-
-
 def by_loops(anchors: Tensor, positives: Tensor, negatives: Tensor, tau: float) -> list[list[float]]:
-    def cosine(x: Tensor, y: Tensor) -> float:
-        return float(x @ y / (x.norm() * y.norm()))
-
-    return [
-        [cosine(anchors[i], p) / tau for p in positives[i]]
-        + [cosine(anchors[i], negatives[j]) / tau for j in range(len(negatives)) if j != i]
-        for i in range(len(anchors))
-    ]
+    rows = []
+    for i, anchor in enumerate(anchors):
+        others = [*positives[i], *(negative for j, negative in enumerate(negatives) if j != i)]
+        rows.append([float(torch.cosine_similarity(anchor, other, dim=0)) / tau for other in others])
+    return rows
 
 
 def softmax(row: list[float]) -> list[float]:
@@ -122,17 +114,11 @@ def contrast_by_loops(rows: list[list[float]], positives: int) -> float:
 
 
 def divergence_by_loops(student: list[list[float]], target: list[list[float]]) -> float:
-    cells = [
-        q * (math.log(q) - math.log(p))
-        for one, two in zip(student, target, strict=True)
-        for p, q in zip(softmax(one), softmax(two), strict=True)
-    ]
+    cells = []
+    for one, two in zip(student, target, strict=True):
+        pairs = zip(softmax(one), softmax(two), strict=True)
+        cells += [q * (math.log(q) - math.log(p)) for p, q in pairs]
     return sum(cells) / len(cells)
-
-
-def test_off_diagonal_keeps_the_order_and_drops_only_j_equal_i() -> None:
-    matrix = torch.arange(16.0).view(4, 4)
-    assert off_diagonal(matrix).tolist() == [[float(4 * i + j) for j in range(4) if j != i] for i in range(4)]
 
 
 @pytest.mark.parametrize(("batch", "group"), [(4, 9), (1, 3), (2, 1)])
@@ -148,18 +134,17 @@ def test_rows_contrast_and_divergence_are_the_formulas(batch: int, group: int) -
     assert float(found) == pytest.approx(divergence_by_loops(slow, other), abs=1e-15)
 
 
-def test_contrast_by_hand_and_limits() -> None:
-    rows = torch.tensor([[0.0, math.log(3)]], dtype=torch.float64)  # probabilities 1/4 and 3/4
-    hand = (math.log(1 + math.exp(-1 / 4)) + math.log(1 + math.exp(3 / 4))) / 2
-    assert float(group_contrast(rows, 1)) == pytest.approx(hand)
-    uniform = torch.zeros(3, 8, dtype=torch.float64)
-    share = 1 / 8
-    expected = (5 * math.log(1 + math.exp(-share)) + 3 * math.log(1 + math.exp(share))) / 8
-    assert float(group_contrast(uniform, 5)) == pytest.approx(expected)
-    sure = torch.tensor([[60.0, 0.0, 0.0]], dtype=torch.float64)
-    squashed = math.log(1 + math.exp(-1))  # even a sure positive costs that much
-    assert float(group_contrast(sure, 1)) == pytest.approx((squashed + 2 * math.log(2)) / 3)
-    assert squashed == pytest.approx(0.3133, abs=1e-4)
+@pytest.mark.parametrize(
+    ("rows", "positives", "terms"),
+    [
+        ([[0.0, math.log(3)]], 1, [-1 / 4, 3 / 4]),  # probabilities 1/4 and 3/4
+        ([[0.0] * 8] * 3, 5, [-1 / 8] * 5 + [1 / 8] * 3),
+        ([[60.0, 0.0, 0.0]], 1, [-1, 0, 0]),  # even a sure positive costs log(1 + 1/e)
+    ],
+)
+def test_contrast_by_hand(rows: list[list[float]], positives: int, terms: list[float]) -> None:
+    expected = sum(math.log1p(math.exp(term)) for term in terms) / len(terms)
+    assert float(group_contrast(torch.tensor(rows).double(), positives)) == pytest.approx(expected)
 
 
 def test_divergence_by_hand_and_limits() -> None:
@@ -184,15 +169,9 @@ def test_six_terms_of_equal_weight() -> None:
     assert float(pcl_loss(z, z, 0.3)) == pytest.approx(2 * same)  # equal encoders: both divergences are 0
     order = torch.tensor([2, 0, 1])
     assert float(pcl_loss(z[:, order], y[:, order], 0.3)) == pytest.approx(loss)
-
-
-def test_one_sentence_has_its_positives_alone() -> None:
-    one = random(10, 1, 5)
+    one = random(10, 1, 5)  # one sentence has its positives alone
     only_positives = contrast_by_loops(by_loops(one[0], one[1:].transpose(0, 1), one[0], 0.05), 9)
     assert float(pcl_loss(one, one, 0.05)) == pytest.approx(2 * only_positives)
-
-
-# one step
 
 
 def made_of(
@@ -225,24 +204,18 @@ def made_of(
 def test_one_step_equals_a_transcription(
     backbone: str, changes: dict[str, OptionValue], sentences: list[str], request: pytest.FixtureRequest
 ) -> None:
-    folder: Path = request.getfixturevalue(backbone)
-    made, rows, tokenizer = made_of(folder, sentences, **changes)
-    config = options_of("pcl", **({"max_length": 20} | changes))
-    longest = int(config["max_length"])
-    draw, groups = generator(1, "augment/pcl"), []
-    for row in rows:
-        groups.append([row, row])
-        for _ in range(int(config["rounds"])):
-            groups[-1] += edit_views(
-                row, float(config["share"]), longest, draw, str(config["augs"]).split("+")
-            )
-    widest = max(len(view) for group in groups for view in group)
-    assert widest <= longest
-    z, y = [], []
-    for view in (view for group in groups for view in group):
-        z.append(under_head(made, view))
-        if not config["peer_coop"]:
-            continue
+    made, rows, tokenizer = made_of(request.getfixturevalue(backbone), sentences, **changes)
+    config: dict[str, Any] = options_of("pcl", **({"max_length": 20} | changes))
+    draw, edits = generator(1, "augment/pcl"), config["augs"].split("+")
+    groups = [[row, row] for row in rows]
+    for group in groups:
+        for _ in range(config["rounds"]):
+            group += edit_views(group[0], config["share"], config["max_length"], draw, edits)
+    views = [view for group in groups for view in group]
+    widest = max(map(len, views))
+    assert widest <= config["max_length"]
+    z, y = [under_head(made, view) for view in views], []
+    for view in views if config["peer_coop"] else ():
         padding = 0 if config["peer_mask"] else widest - len(view)
         h = cls_of(made.peer, view + [tokenizer.pad_token_id] * padding)  # it attends to padding
         pooled = torch.tanh(made.peer_pooler.weight @ h + made.peer_pooler.bias)
@@ -251,8 +224,8 @@ def test_one_step_equals_a_transcription(
     peer = torch.stack(y).view(own.shape) if y else None
     if peer is not None and config["fix_peer"]:
         peer = peer.detach()
-    switches = bool(config["posi_cst"]), not config["fix_peer"]
-    got = same_step(made, made(rows), slow_loss(own, peer, float(config["tau"]), *switches), least=30)
+    switches = config["posi_cst"], not config["fix_peer"]
+    got = same_step(made, made(rows), slow_loss(own, peer, config["tau"], *switches), least=30)
     learning = {"encoder", "head"} | ({"peer"} if config["peer_coop"] and not config["fix_peer"] else set())
     assert {name.split(".")[0] for name in got} - {"peer_pooler"} == learning
 
@@ -305,12 +278,10 @@ def test_the_peer_starts_as_the_backbone_with_its_pooler_or_a_fresh_one(
     assert all(m.p == 0.1 for m in made.peer.modules() if isinstance(m, nn.Dropout))
     assert len(made.views([2, 7, 8, 9, 3])) == 10
     assert objective_of("pcl", tiny_bert, peer_coop=False)[0].peer is None
-    bare_folder = tmp_path / "bare"
-    model, tokenizer = load_backbone(tiny_bert)
-    model.pooler = None
-    model.save_pretrained(bare_folder)
-    tokenizer.save_pretrained(bare_folder)
-    bare, rows, _ = objective_of("pcl", bare_folder, ["two", "a child"], rounds=1)
+    fixed, rows, _ = objective_of("pcl", tiny_bert, fix_peer=True)
+    assert not fixed.peer_vectors(fixed.prepare(rows)[1]).requires_grad
+    assert not any(p.requires_grad for name, p in fixed.named_parameters() if name.startswith("peer"))
+    bare, rows, _ = objective_of("pcl", without_pooler(tiny_bert, tmp_path), ["two", "a child"], rounds=1)
     assert bare.peer_pooler.weight.shape == (16, 16)
     assert len(bare.views([2, 7, 8, 9, 3])) == 6
     loss = bare(rows)
@@ -344,15 +315,6 @@ def test_without_peer_and_contrast_it_is_simcse(tiny_bert: Path) -> None:
     plain, _, _ = objective_of("simcse", tiny_bert)
     plain.head.load_state_dict(made.head.state_dict())
     assert float(made(rows).detach()) == pytest.approx(float(plain(rows).detach()), rel=1e-9)
-
-
-def test_a_fixed_peer_learns_nothing(tiny_bert: Path) -> None:
-    made, rows, _ = objective_of("pcl", tiny_bert, fix_peer=True)
-    assert not made.peer_vectors(made.prepare(rows)[1]).requires_grad
-    assert not any(p.requires_grad for name, p in made.named_parameters() if name.startswith("peer"))
-
-
-# training
 
 
 def test_the_pooler_that_learns_is_the_peers(tmp_path: Path, tiny_bert: Path) -> None:

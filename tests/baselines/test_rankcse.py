@@ -16,18 +16,17 @@ from torch import Tensor
 
 from bench.baselines.rankcse import consistency_loss, list_mle, list_net, off_diagonal, rank_loss
 from bench.card import OptionValue
-from bench.encoder import FloatArray, Progress
+from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
 from bench.losses.contrastive import cosine_matrix, info_nce
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.two_phase_encoding import embed_prepared, has_halves, prepare_sentences
-from bench.registry import discover
 from bench.training.randomness import generator
 from bench.training.teachers import Teacher, mix_cosines
-from tests.support.cli import Cli
+from tests.support.messages import missing_facts
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step, under_head
-from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
+from tests.support.training import SENTENCES, options_of, plan_on_toy, random, train_alone
 
 options = partial(options_of, "rankcse")
 
@@ -61,11 +60,8 @@ def net_by_loops(student: Tensor, teacher: Tensor) -> Tensor:
         others = [j for j in range(len(student)) if j != i]
         q = [math.exp(float(teacher[i, j])) for j in others]
         total = torch.stack([student[i, j].exp() for j in others]).sum().log()
-        rows.append(
-            torch.stack(
-                [-(weight / sum(q)) * (student[i, j] - total) for j, weight in zip(others, q, strict=True)]
-            ).sum()
-        )
+        terms = [-(weight / sum(q)) * (student[i, j] - total) for j, weight in zip(others, q, strict=True)]
+        rows.append(torch.stack(terms).sum())
     return torch.stack(rows).mean()
 
 
@@ -75,13 +71,12 @@ def entropy(row: Tensor) -> Tensor:
 
 def test_list_mle_is_the_likelihood_of_the_teachers_order() -> None:
     s, t = random(4, 6), random(4, 6, seed=1)
-    orders = [sorted(range(6), key=lambda j, row=row: -float(row[j])) for row in t]  # type: ignore[misc]
+    orders = t.sort(dim=1, descending=True).indices.tolist()
     expected = np.mean([plackett_luce(row.tolist(), order) for row, order in zip(s, orders, strict=True)])
     assert float(list_mle(s, t, eps=0)) == pytest.approx(float(expected), rel=1e-10)
     for eps in (0.0, 1e-7, 0.1):
-        assert float(list_mle(20 * s, t, eps=eps)) == pytest.approx(
-            float(mle_by_loops(20 * s, t, eps)), rel=1e-9
-        )
+        slow = float(mle_by_loops(20 * s, t, eps))
+        assert float(list_mle(20 * s, t, eps=eps)) == pytest.approx(slow, rel=1e-9)
 
 
 def test_list_mle_by_hand_and_limits() -> None:
@@ -127,28 +122,21 @@ def test_list_net_is_the_formula() -> None:
     s, t = random(5, 5), random(5, 5, seed=1)
     got = float(list_net(off_diagonal(s), off_diagonal(t)))
     assert got == pytest.approx(float(net_by_loops(s, t)), rel=1e-10)
-    assert float(list_net(s[:2, :3], torch.zeros(2, 3, dtype=torch.float64))) == pytest.approx(
-        -float(s[:2, :3].log_softmax(1).mean())
-    )
+    uniform = float(list_net(s[:2, :3], torch.zeros(2, 3, dtype=torch.float64)))
+    assert uniform == pytest.approx(-float(s[:2, :3].log_softmax(1).mean()))
     s.requires_grad_()
-    torch.autograd.backward(list_net(off_diagonal(s), off_diagonal(t)))
-    assert s.grad is not None
-    assert bool((s.grad.diagonal() == 0).all())
-    assert float(s.grad.abs().sum()) > 0
-    s.grad = None
-    torch.autograd.backward(list_net(off_diagonal(s), off_diagonal(s.detach())))
-    assert s.grad is not None
-    assert float(s.grad.abs().max()) < 1e-15
+
+    def gradient(loss: Tensor) -> Tensor:
+        return torch.autograd.grad(loss, s)[0]
+
+    reached = gradient(list_net(off_diagonal(s), off_diagonal(t)))
+    assert bool((reached.diagonal() == 0).all())
+    assert float(reached.abs().sum()) > 0
+    assert float(gradient(list_net(off_diagonal(s), off_diagonal(s.detach()))).abs().max()) < 1e-15
     a, b = random(3, 4).requires_grad_(), random(3, 4, seed=1)
     assert torch.autograd.gradcheck(lambda x: list_net(x, b), (a,))
-
-
-def test_list_net_of_two_sentences_has_no_loss_and_no_gradient() -> None:
-    s = random(2, 2).requires_grad_()
-    loss = list_net(off_diagonal(s), off_diagonal(random(2, 2, seed=1)))
-    torch.autograd.backward(loss)
-    assert s.grad is not None
-    assert (float(loss.detach()), float(s.grad.abs().max())) == (0, 0)
+    loss = list_net(off_diagonal(s[:2, :2]), off_diagonal(t[:2, :2]))  # of two sentences
+    assert (float(loss.detach()), float(gradient(loss).abs().max())) == (0, 0)
 
 
 def test_consistency_is_the_formula() -> None:
@@ -218,10 +206,8 @@ def test_negative_entropy_is_what_the_clamp_of_log_m_leaves() -> None:
     ],
 )
 def test_options_of_the_ranking_term(changes: dict[str, OptionValue], expected: Any) -> None:
-    c, t = (
-        cosine_matrix(random(5, 3), random(5, 3, seed=1)),
-        cosine_matrix(random(5, 3, seed=2), random(5, 3)),
-    )
+    a, b, d = (random(5, 3, seed=seed) for seed in range(3))
+    c, t = cosine_matrix(a, b), cosine_matrix(d, a)
     before = c.clone(), t.clone()
     value = float(rank_loss(c, t, options(**changes)))
     assert value == pytest.approx(float(expected(c, t)), rel=1e-9)
@@ -230,32 +216,19 @@ def test_options_of_the_ranking_term(changes: dict[str, OptionValue], expected: 
 
 
 class Counting:
-    """An encoder that counts: the vector of a sentence is (length, 1, 2)."""
+    """An encoder that counts: the vector of a sentence is (length, 1, 2, 0, ...)."""
 
-    def __init__(self, scale: float = 1.0) -> None:
-        self.dim, self.facts = 3, dict[str, str | int]()
+    def __init__(self, scale: float = 1.0, dim: int = 3) -> None:
+        self.dim, self.facts = dim, dict[str, str | int]()
         self.asked: list[str] = []
         self.scale = scale
 
-    def encode(
-        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
-    ) -> FloatArray:
+    def encode(self, sentences: Sequence[str], *_: Any, **__: Any) -> FloatArray:
         self.asked += sentences
-        rows = [[len(sentence) * self.scale, 1, 2] for sentence in sentences]
-        return np.asarray(rows, dtype=np.float32).reshape(len(rows), 3)
-
-
-class Counting16(Counting):
-    """The same as wide as the tiny backbone."""
-
-    def __init__(self, scale: float = 1.0) -> None:
-        super().__init__(scale)
-        self.dim = 16
-
-    def encode(
-        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
-    ) -> FloatArray:
-        return np.pad(super().encode(sentences, batch_tokens, progress), ((0, 0), (0, 13)))
+        rows = np.zeros((len(sentences), self.dim), dtype=np.float32)
+        rows[:, 1:3] = 1, 2
+        rows[:, 0] = [len(sentence) * self.scale for sentence in sentences]
+        return rows
 
 
 def test_a_teacher_encodes_a_sentence_once_while_there_is_room() -> None:
@@ -272,10 +245,7 @@ def test_a_teacher_encodes_a_sentence_once_while_there_is_room() -> None:
     for _ in range(2):
         assert none.vectors(none.prepare([1], "cpu")).tolist() == [[2, 1, 2]]
     assert encoder.asked == ["bb", "bb"]
-
-
-def test_a_step_may_be_prepared_before_the_one_before_it_is_computed() -> None:
-    teacher = Teacher(Counting(), ["a", "bb", "ccc"])
+    # a step may be prepared before the one before it is computed
     first, second = (teacher.prepare(batch, "cpu") for batch in ([0, 1], [1, 2, 0]))
     assert [teacher.vectors(asked)[:, 0].tolist() for asked in (first, second)] == [[1, 2], [2, 3, 1]]
 
@@ -288,7 +258,7 @@ def test_an_encoder_in_halves_gives_what_it_encodes(tiny_bert: Path, pooling: st
 
     text = [*SENTENCES, *SENTENCES[:2], "the"]
     halves = TransformerEncoder(tiny_bert, pooling)
-    summed = SumEncoder([halves, Counting16(), halves], [0.3, 0.5, 0.2])
+    summed = SumEncoder([halves, Counting(dim=16), halves], [0.3, 0.5, 0.2])
     for encoder, whole in ((halves, True), (summed, True), (Doubled(tiny_bert, pooling), False)):
         assert has_halves(encoder) == whole
         vectors = embed_prepared(encoder, prepare_sentences(encoder, text))
@@ -298,12 +268,13 @@ def test_an_encoder_in_halves_gives_what_it_encodes(tiny_bert: Path, pooling: st
 
 @pytest.mark.parametrize("scale", [math.inf, math.nan])
 @pytest.mark.parametrize(
-    ("method", "teachers"), [("rankcse", ("teacher1", "teacher2")), ("tncse_d", ("teacher",))]
+    ("method", "teachers"),
+    [("rankcse", ("teacher1", "teacher2")), ("tncse_d", ("teacher",)), ("dclr", ("complement",))],
 )
 def test_vectors_that_are_not_finite_end_the_training(
     tiny_bert: Path, tmp_path: Path, method: str, teachers: tuple[str, ...], scale: float
 ) -> None:
-    members = {"members": dict.fromkeys(teachers, Counting16(scale))}
+    members = {"members": dict.fromkeys(teachers, Counting(scale, 16))}
     with pytest.raises(BenchError, match="a teacher's vectors are not finite"):
         train_alone(method, tiny_bert, tmp_path, members)
 
@@ -341,9 +312,8 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Any],
     settings = options(**changes)
     made, batch, _ = made_of(tiny_bert, *encoders, **changes)
     z, size = [under_head(made, row) for _, row in batch], len(SENTENCES)
-    s = torch.stack(
-        [torch.stack([torch.cosine_similarity(one, other, dim=0) / 0.05 for other in z]) for one in z]
-    )
+    whole = torch.stack(z)
+    s = torch.cosine_similarity(whole.unsqueeze(1), whole.unsqueeze(0), dim=-1) / 0.05
     weights = [1.0] if count == 1 else [float(settings["alpha"]), 1 - float(settings["alpha"])]
     t = torch.zeros(size, size, dtype=torch.float64)
     for encoder, weight in zip(encoders, weights, strict=True):
@@ -368,23 +338,18 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Any],
 @pytest.mark.parametrize("rank", ["listmle", "listnet"])
 @pytest.mark.parametrize("size", [1, 2])
 def test_one_or_two_sentences_have_nothing_to_rank(tiny_bert: Path, rank: str, size: int) -> None:
-    encoder = Counting()
-    made, batch, _ = made_of(tiny_bert, encoder, sentences=["two", "a"][:size], rank_loss=rank)
-    loss = made(batch)
+    encoder, silent = Counting(), Counting()
+    made, batch, _ = made_of(tiny_bert, encoder, sentences=[*["two", "a"][:size], *SENTENCES], rank_loss=rank)
+    loss = made(batch[:size])
     assert encoder.asked == []
-    z = torch.stack([under_head(made, row) for _, row in batch])
+    z = torch.stack([under_head(made, row) for _, row in batch[:size]])
     plain = info_nce(z, z, 0.05) + consistency_loss(cosine_matrix(z, z) / 0.05)
     assert float(loss.detach()) == pytest.approx(float(plain.detach()), abs=1e-5)
     assert all(bool(part.isfinite().all()) for part in gradients_of(made, loss).values())
-
-
-def test_short_last_batch_and_no_ranking_term(tiny_bert: Path) -> None:
-    encoder, silent = Counting(), Counting()
-    made, batch, _ = made_of(tiny_bert, encoder)
-    assert bool(made(batch[1:]).isfinite())
-    assert encoder.asked == SENTENCES[1:]
-    plain, batch, _ = made_of(tiny_bert, silent, gamma=0.0)
-    plain(batch)
+    assert bool(made(batch[size:]).isfinite())
+    assert encoder.asked == SENTENCES
+    plain_loss, batch, _ = made_of(tiny_bert, silent, gamma=0.0)
+    plain_loss(batch)
     assert silent.asked == []
 
 
@@ -405,43 +370,25 @@ def test_teachers_are_members_that_are_trained_once(tmp_path: Path, tiny_bert: P
     assert found["two"]["members"]["teacher1"]["options"]["pooling"] == "avg"
 
 
-def test_with_alpha_1_the_second_teacher_has_no_say(tmp_path: Path, tiny_bert: Path) -> None:
-    teachers = {
-        f"teacher{number}": TransformerEncoder(tiny_bert, pooling)
-        for number, pooling in enumerate(("avg", "pooler"), start=1)
-    }
-    train = partial(train_alone, "rankcse", tiny_bert, tmp_path)
-    first = train({"members": {"teacher1": teachers["teacher1"]}}, teacher2="")
-    assert train({"members": teachers}, alpha=1.0).losses == first.losses
-    assert train({"members": teachers}).losses != first.losses
-    assert len(first.losses) == 4
-
-
-def test_the_stage_builds_on_the_teachers_that_are_named() -> None:
-    (stage,) = stages_of("rankcse", options())
-    assert stage.inputs == ("teacher1", "teacher2")
-    (stage,) = stages_of("rankcse", options(teacher2=""))
-    assert stage.inputs == ("teacher1",)
-
-
-def test_no_teacher_at_all_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"rankcse\.teacher1: teacher1 is empty"):
-        discover().get("rankcse").members(options(teacher1=""))  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
-    ("method", "message"),
+    ("given", "facts"),
     [
-        ("rankcse[teacher1=rankcse,teacher2=]", "rankcse builds on itself"),
-        ("rankcse[teacher1=simsce,teacher2=]", "unknown method 'simsce'"),
+        ("teacher1=,teacher2=", ("rankcse.teacher1",)),
+        ("teacher1=rankcse,teacher2=", ("rankcse builds on itself",)),
+        ("teacher1=simsce,teacher2=", ("'simsce'", "simcse")),
     ],
 )
-def test_bad_teachers(tmp_path: Path, tiny_bert: Path, method: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        plan_on_toy(method, tmp_path, backbone=str(tiny_bert))
+def test_bad_teachers(tmp_path: Path, tiny_bert: Path, given: str, facts: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        plan_on_toy(f"rankcse[{given}]", tmp_path, backbone=str(tiny_bert))
+    assert not missing_facts(caught.value, *facts)
 
 
-def test_a_teacher_without_vectors(cli: Cli, tiny_bert: Path) -> None:
-    asked = "rankcse[teacher1=word_overlap,teacher2=,steps=1]"
-    code, _, err = cli("run", "--methods", asked, "--suite", "toy", "--backbone", str(tiny_bert))
-    assert (code, "word_overlap has no vectors to build on" in err) == (1, True), err
+def test_with_alpha_1_the_second_teacher_has_no_say(tmp_path: Path, tiny_bert: Path) -> None:
+    one, two = (TransformerEncoder(tiny_bert, pooling) for pooling in ("avg", "pooler"))
+    train = partial(train_alone, "rankcse", tiny_bert, tmp_path)
+    first = train({"members": {"teacher1": one}}, teacher2="")
+    both = {"members": {"teacher1": one, "teacher2": two}}
+    assert train(both, alpha=1.0).losses == first.losses
+    assert train(both).losses != first.losses
+    assert len(first.losses) == 4

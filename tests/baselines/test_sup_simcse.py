@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,9 +41,6 @@ def by_loops(
     return total / len(anchors)
 
 
-# the loss
-
-
 @pytest.mark.parametrize("weight", [0.0, 1.5, -2.0])
 def test_the_loss_is_the_formula(weight: float) -> None:
     a, p, n = (random(5, 4, seed=seed) for seed in range(3))
@@ -59,13 +55,6 @@ def test_limits() -> None:
     assert float(hard_negative_nce(same, same, same, 0.05)) == pytest.approx(math.log(12), rel=1e-6)
     one = hard_negative_nce(a[:1], p[:1], n[:1], 0.3, -1000.0)  # alone, and its own negative weighs nothing
     assert float(one) == pytest.approx(0, abs=1e-12)
-    with pytest.raises(ValueError, match=r"negatives \(4, 4\) must be \(B, H\)"):
-        hard_negative_nce(a, p, n[:4], 0.3)
-    with pytest.raises(ValueError, match="tau 0 must be above 0"):
-        hard_negative_nce(a, p, n, 0)
-
-
-# one step
 
 
 def vectors(made: Any, tokenizer: Any, texts: list[str]) -> list[Tensor]:
@@ -76,29 +65,24 @@ def vectors(made: Any, tokenizer: Any, texts: list[str]) -> list[Tensor]:
 
 @pytest.mark.parametrize("changes", [{}, {"hard_negative_weight": 1.5}, {"tau": 0.2}])
 @pytest.mark.parametrize("chosen", [[2, 0, 3, 1], [1], [3, 1]])
-def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, float], chosen: list[int]) -> None:
-    made, batch, tokenizer = objective_of("sup_simcse", tiny_bert, SENTENCES, TRIPLETS, **changes)
-    x, p, n = (
-        vectors(made, tokenizer, [texts[i] for i in chosen]) for texts in (SENTENCES, POSITIVES, NEGATIVES)
-    )
-    expected = by_loops(x, p, n, changes.get("tau", 0.05), changes.get("hard_negative_weight", 0.0))
+@pytest.mark.parametrize("given", [TRIPLETS, {"partners": POSITIVES}], ids=["triplets", "pairs"])
+def test_a_step_equals_a_transcription(
+    tiny_bert: Path, given: dict[str, list[str]], changes: dict[str, float], chosen: list[int]
+) -> None:
+    made, batch, tokenizer = objective_of("sup_simcse", tiny_bert, SENTENCES, given, **changes)
+    columns = [SENTENCES, POSITIVES, NEGATIVES][: 1 + len(given)]
+    x, p, *n = (vectors(made, tokenizer, [texts[i] for i in chosen]) for texts in columns)
+    tau, weight = changes.get("tau", 0.05), changes.get("hard_negative_weight", 0.0)
+    expected = by_loops(x, p, n[0] if n else [], tau, weight)
     same_step(made, made([batch[i] for i in chosen]), expected, rtol=1e-5)
-
-
-def test_a_step_of_pairs_equals_a_transcription(tiny_bert: Path) -> None:
-    made, batch, tokenizer = objective_of("sup_simcse", tiny_bert, SENTENCES, {"partners": POSITIVES})
-    x, p = (vectors(made, tokenizer, texts) for texts in (SENTENCES, POSITIVES))
-    same_step(made, made(batch), by_loops(x, p, [], 0.05, 0.0))
 
 
 def test_the_head_is_a_fresh_pooler(tiny_bert: Path) -> None:
     made, _, _ = objective_of("sup_simcse", tiny_bert, SENTENCES, TRIPLETS)
     dense, before = made.encoder.pooler.dense, AutoModel.from_pretrained(tiny_bert).pooler.dense
     assert not torch.equal(dense.weight.float(), before.weight)
-    assert (float(dense.bias.detach().abs().max()), 0.01 < float(dense.weight.detach().std()) < 0.03) == (
-        0.0,
-        True,
-    )
+    assert float(dense.bias.detach().abs().max()) == 0
+    assert 0.01 < float(dense.weight.detach().std()) < 0.03
 
 
 def test_a_backbone_without_a_pooler_gets_one_where_its_architecture_has_one() -> None:
@@ -119,24 +103,13 @@ def test_a_backbone_without_a_pooler_gets_one_where_its_architecture_has_one() -
 # training
 
 
-def given() -> dict[str, Any]:
+def test_the_head_is_kept(tiny_bert: Path, tmp_path: Path) -> None:
     texts = toy_sentences()
-    return {"partners": texts[1:] + texts[:1], "negatives": texts[2:] + texts[:2]}
-
-
-def test_training_repeats_and_the_head_is_kept(tiny_bert: Path, tmp_path: Path) -> None:
-    run = partial(train_alone, "sup_simcse", tiny_bert, tmp_path)
-    one, same = run(given()), run(given())
-    other, weighted, pairs = run({**given(), "seed": 2}), run(given(), hard_negative_weight=2.0), None
-    pairs = run({"partners": given()["partners"]})
-    assert one.losses == same.losses
-    kept = one.kept()
-    assert all(torch.equal(value, same.kept()[name]) for name, value in kept.items())
-    assert len({tuple(found.losses) for found in (one, other, weighted, pairs)}) == 4
-    before = AutoModel.from_pretrained(tiny_bert).pooler.dense.weight
+    trained = train_alone("sup_simcse", tiny_bert, tmp_path, {"partners": texts[1:] + texts[:1]})
+    kept, before = trained.kept(), AutoModel.from_pretrained(tiny_bert).pooler.dense.weight
     assert not torch.equal(kept["pooler.dense.weight"], before)
-    assert one.score() == pytest.approx(one.facts["selected_dev"])  # the dev set sees the head
-    encoder, plain = one.encoder(), one.encoder(pooling="cls")
+    assert trained.score() == pytest.approx(trained.facts["selected_dev"])  # the dev set sees the head
+    encoder, plain = trained.encoder(), trained.encoder(pooling="cls")
     assert isinstance(encoder, Encoder)
     assert isinstance(plain, Encoder)
     states = torch.from_numpy(plain.encode(SENTENCES))
@@ -144,7 +117,7 @@ def test_training_repeats_and_the_head_is_kept(tiny_bert: Path, tmp_path: Path) 
     torch.testing.assert_close(torch.from_numpy(encoder.encode(SENTENCES)), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_the_stage_reads_pairs() -> None:
-    (stage,) = stages_of("sup_simcse", options_of("sup_simcse"))
+@pytest.mark.parametrize("method", ["sup_simcse", "angle"])
+def test_the_stage_reads_pairs(method: str) -> None:
+    (stage,) = stages_of(method, options_of(method))
     assert stage.text == PAIRS
-    assert "pooling" not in dict(stage.config)

@@ -1,8 +1,7 @@
-"""What every baseline that trains does: odd batches, what it keeps, and the settings that it refuses."""
+"""What every baseline that trains does: odd batches, what it keeps, its seed, refused settings."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,44 @@ from transformers import AutoModel
 
 from bench.card import OptionValue
 from bench.errors import InputError
+from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
+from bench.stages import TrainedMethod
+from tests.support.messages import missing_facts
 from tests.support.steps import gradients_of, objective_of
-from tests.support.training import toy_sentences, train_alone
+from tests.support.training import options_of, stages_of, toy_sentences, train_alone
 
-SHORT: list[tuple[str, dict[str, OptionValue]]] = [
-    ("arccse", {"triplet_min_length": 1, "triplet_margin": 2.5, "dropout": 0.3}),
-    ("crop", {"dropout": 0.3}),
+Changes = dict[str, OptionValue]
+DECODER: Changes = {"decoder_layers": 1, "decoder_inner": 8}
+# methods to which single words, equal and empty sentences could matter
+SHORT: list[tuple[str, Changes]] = [
+    ("arccse", {"triplet_min_length": 1, "triplet_margin": 2.5}),
+    ("crop", {}),
+    ("dclr", {}),
+    ("dclr", {"loss": "paper", "noise_times": 0.0}),
+    ("denosent", DECODER),
     ("diffcse", {}),
-    ("esimcse", {}),
-    ("iscse", {"buffer": 3, "neighbours": 2, "dropout": 0.3}),
-    ("promptbert", {"dropout": 0.3}),
+    ("esimcse", {"dropout": 0.0}),
+    ("iscse", {"buffer": 3, "neighbours": 2}),
+    ("mixcse", {"mixed": "released"}),
+    ("mixcse", {"mixed": "paper"}),
+    ("promptbert", {}),
+    ("vascl", {}),
+    ("vascl", {"perturbed_gradient": "encoder"}),
 ]
-"""Methods to which single words, equal and empty sentences could matter, and are not tested elsewhere."""
+
+
+def context(method: str, bert: Path, mlm: Path) -> dict[str, Any]:
+    """Members, auxiliary models and columns of the toy text, as far as a method reads them."""
+    texts = toy_sentences()
+    given: dict[str, Any] = {
+        "auxiliaries": dict.fromkeys(discover().get(method).card.auxiliaries, mlm),
+        "partners": texts[1:] + texts[:1],
+        "negatives": texts[2:] + texts[:2],
+    }
+    if method == "dclr":
+        given["members"] = {"complement": TransformerEncoder(bert, "avg")}
+    return given
 
 
 @pytest.mark.parametrize(
@@ -32,11 +56,11 @@ SHORT: list[tuple[str, dict[str, OptionValue]]] = [
 )
 @pytest.mark.parametrize(("method", "changes"), SHORT)
 def test_odd_batches_have_a_finite_loss_and_gradient(
-    method: str, changes: dict[str, OptionValue], sentences: list[str], tiny_bert: Path, tiny_mlm: Path
+    method: str, changes: Changes, sentences: list[str], tiny_bert: Path, tiny_mlm: Path
 ) -> None:
-    given = {"auxiliaries": {"generator": tiny_mlm}}
     text = [*sentences, "a child", "the hill"]  # more than a batch: the epoch goes on
-    made, batch, _ = objective_of(method, tiny_bert, text, given, **changes)
+    given = context(method, tiny_bert, tiny_mlm) | {"partners": text[::-1]}
+    made, batch, _ = objective_of(method, tiny_bert, text, given, **({"dropout": 0.3} | changes))
     batch = batch[: len(sentences)]
     for part in (batch, batch[:1]):
         loss = made(part)
@@ -54,7 +78,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
     [
         ("bsl", {"blocks": 1, "lr": 1e-2}),
         ("crop", {}),
-        ("denosent", {"decoder_layers": 1, "decoder_inner": 8}),
+        ("denosent", DECODER),
         ("diffcse", {}),
         ("esimcse", {}),
         ("infocse", {}),
@@ -69,82 +93,122 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
     ],
 )
 def test_training_keeps_the_encoder_alone(
-    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str, changes: dict[str, OptionValue]
+    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str, changes: Changes
 ) -> None:
     """No head, peer, target, queue or auxiliary network is kept."""
-    given: dict[str, Any] = {"auxiliaries": dict.fromkeys(discover().get(method).card.auxiliaries, tiny_mlm)}
-    given["partners"] = [" ".join(sentence.split()[::-1]) for sentence in toy_sentences()]
-    found = train_alone(method, tiny_bert, tmp_path, given, **changes)
-    assert found.facts["sentences_seen"] == 24 + 24 + (24 if method == "bsl" else 12) + 24
-    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), found.kept()
+    trained = train_alone(method, tiny_bert, tmp_path, context(method, tiny_bert, tiny_mlm), **changes)
+    assert trained.facts["sentences_seen"] == 24 + 24 + (24 if method == "bsl" else 12) + 24
+    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), trained.kept()
     assert after.keys() == before.keys()
     name = "embeddings.LayerNorm.weight"
     assert not torch.equal(after[name], before[name])
 
 
-REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
-    ("arccse", {"triplet_heavy": 0.1}, "triplet_light 0.2, triplet_heavy 0.1; expected shares above 0"),
-    ("bsl", {"batch_size": 1}, "batch_size 1; expected 2 or more, which this method needs"),
-    (
-        "bsl",
-        {"batch_size": 59, "drop_last": False},
-        "an epoch's last batch has 1 of 59 sentences; expected 2 or more, which this method needs; drop_last",
-    ),
-    (
-        "bsl",
-        {"batch_size": 61},
-        "60 sentences don't fill a batch of 61; expected a longer training text, or a smaller batch_size",
-    ),
-    ("bsl", {"decay": 1.5}, "momentum 1.5; expected 0 to 1"),
-    ("bsl", {"warmup": 2.0}, "warmup 2.0; expected a share of the steps, 0 to 1"),
-    (
-        "crop",
-        {"shortest_sentence": 300},
-        "crop.shortest_sentence: shortest_sentence 300 is above longest_sentence 250",
-    ),
-    ("esimcse", {"max_length": 36}, "max_length 36 and repetitions are 45 tokens; the model's limit is 40"),
-    ("esimcse", {"momentum": 1.5}, "momentum 1.5; expected 0 to 1"),
-    (
-        "iscse",
-        {"buffer": 20},
-        "iscse.buffer: a memory of 20 vectors; expected at least a batch, 24, and a group, 17",
-    ),
-    ("iscse", {"buffer": 40, "neighbours": 40}, "expected at least a batch, 24, and a group, 41"),
-    (
-        "iscse",
-        {"alpha_schedule": "cosine", "alpha_start": 0.2},
-        "iscse.alpha_start: alpha_start 0.2 is above alpha 0.1; expected a weight that rises",
-    ),
-    (
-        "pcl",
-        {"augs": "sf+xx"},
-        "pcl.augs: unknown edit 'xx'; expected some of sf, rv, de, rp, dp, joined by +",
-    ),
-    ("promptbert", {"max_length": 31}, "max_length 31 and the template exceed"),
-    ("promptbert", {"template2": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
-    ("promptbert", {"dropout": 2.0}, "dropout 2.0; expected 0 or more and less than 1"),
-    ("sncse", {"max_length": 10}, "takes 10 tokens of 10; expected room for a sentence"),
-    ("sncse", {"template": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
-    ("sncse", {"alpha": 0.5}, "alpha 0.5 must be at most beta 0.3"),
-    (
-        "whitenedcse",
-        {"groups": 5},
-        "whitenedcse.groups: 5 groups don't divide the backbone's 16 channels; expected a divisor of 16",
-    ),
+@pytest.mark.parametrize(
+    ("method", "changes", "others"),
+    [
+        ("angle", {}, {}),
+        ("crop", {}, {"views": "dropout"}),
+        ("dclr", {}, {"noise_steps": 0}),
+        ("denosent", {**DECODER, "max_length": 12}, {"noise": 0.1}),
+        ("iscse", {"buffer": 30, "neighbours": 4}, {"tau": 0.1}),
+        ("mixcse", {}, {"mix": 0.5}),
+        ("mixcse", {}, {"mixed": "paper"}),
+        ("mixcse", {}, {"tau": 0.1}),
+        ("sncse", {"max_length": 24, "bml_weight": 0.5}, {"bml_weight": 0.0}),
+        ("sup_simcse", {}, {"hard_negative_weight": 2.0}),
+        ("vascl", {"radius": 2.0, "lr": 1e-4}, {"radius": 1.0}),
+    ],
+)
+def test_training_repeats_with_its_seed(
+    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str, changes: Changes, others: Changes
+) -> None:
+    """Same losses and weights; another seed and another option give others. The dev set is the test set."""
+    given = context(method, tiny_bert, tiny_mlm)
+
+    def train(more: dict[str, Any] | None = None, **options: OptionValue) -> Any:
+        return train_alone(method, tiny_bert, tmp_path, given | (more or {}), **(changes | options))
+
+    first, same = train(), train()
+    assert first.losses == same.losses
+    assert all(torch.equal(value, same.kept()[name]) for name, value in first.kept().items())
+    assert first.score() == pytest.approx(first.facts["selected_dev"], abs=1e-6)
+    assert train({"seed": 2}).losses != first.losses
+    if others:
+        assert train(**others).losses != first.losses
+
+
+def test_pooling_at_inference_is_no_setting_of_the_training() -> None:
+    tested = 0
+    for name, method in discover():
+        options = options_of(name)
+        if not isinstance(method, TrainedMethod) or name.startswith(("unsee", "whitening", "vectors")):
+            continue  # those train or fit the vectors of their pooling
+        for stage in stages_of(name, options) if "pooling" in options else ():
+            assert "pooling" not in dict(stage.config)
+            tested += 1
+    assert tested > 40
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "value"),
+    [
+        ("crop", "share", 1.5),
+        ("denosent", "noise", 1.0),
+        ("mixcse", "mix", 1.5),
+        ("pcl", "share", 1.5),
+        ("rankcse", "alpha", 1.5),
+    ],
+)
+def test_a_share_is_at_most_1(method: str, option: str, value: float) -> None:
+    with pytest.raises(InputError) as caught:
+        discover().get(method).card.option(option, "--set").parse(value, "--set")
+    assert not missing_facts(caught.value, "--set", value, 1)
+
+
+# method, its options, and what the refusal names
+REFUSED: list[tuple[str, Changes, tuple[object, ...]]] = [
+    ("arccse", {"triplet_heavy": 0.1}, ("triplet_light 0.2", "triplet_heavy 0.1")),
+    ("bsl", {"batch_size": 1}, ("batch_size 1", "2 or more")),
+    ("bsl", {"batch_size": 59, "drop_last": False}, ("1 of 59", "2 or more", "drop_last")),
+    ("bsl", {"batch_size": 61}, (60, 61, "smaller batch_size")),
+    ("bsl", {"decay": 1.5}, ("momentum 1.5", "0 to 1")),
+    ("bsl", {"warmup": 2.0}, ("warmup 2.0", "0 to 1")),
+    ("crop", {"shortest_sentence": 300}, ("crop.shortest_sentence", 300, "crop.longest_sentence", 250)),
+    ("denosent", {"decoder_heads": 3}, ("denosent.decoder_heads", 3, "divisor of 16")),
+    ("denosent", {"contrastive_weight": 0.0, "generative_weight": 0.0}, ("generative_weight", "above 0")),
+    ("denosent", {"max_length": 40}, ("max_length 40", "up to 35")),
+    ("denosent", {"template": "{sentence}"}, ("'{sentence}'", "mask token")),
+    ("esimcse", {"max_length": 36}, ("max_length 36", 45, "below 40", "esimcse.repetition_rate")),
+    ("esimcse", {"momentum": 1.5}, ("momentum 1.5", "0 to 1")),
+    ("iscse", {"buffer": 20}, ("iscse.buffer", 20, "a batch, 24", "a group, 17")),
+    ("iscse", {"buffer": 40, "neighbours": 40}, ("iscse.buffer", "a batch, 24", "a group, 41")),
+    ("iscse", {"alpha_schedule": "cosine", "alpha_start": 0.2}, ("iscse.alpha_start", 0.2, "alpha 0.1")),
+    ("pcl", {"augs": "sf+xx"}, ("pcl.augs", "'xx'", "sf, rv, de, rp, dp")),
+    ("promptbert", {"max_length": 31}, ("max_length 31", "up to 30")),
+    ("promptbert", {"template2": "{sentence}"}, ("'{sentence}'", "mask token")),
+    ("promptbert", {"dropout": 2.0}, ("dropout 2.0", "less than 1")),
+    ("sncse", {"max_length": 10}, ("10 tokens of 10",)),
+    ("sncse", {"template": "{sentence}"}, ("'{sentence}'", "mask token")),
+    ("sncse", {"alpha": 0.5}, ("alpha 0.5", "beta 0.3")),
+    ("whitenedcse", {"groups": 5}, ("whitenedcse.groups", 5, 16, "divisor of 16")),
     (
         "whitenedcse",
         {"groups": 4, "engine": "lowrank", "grad_through_whitening": True},
-        "whitenedcse.grad_through_whitening: the gradient through lowrank's matrices jumps where",
+        ("whitenedcse.grad_through_whitening", "engine=zca", "engine=cholesky"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("method", "changes", "message"), REFUSED)
+@pytest.mark.parametrize(("method", "changes", "facts"), REFUSED)
 def test_refused_settings(
-    tmp_path: Path, tiny_bert: Path, method: str, changes: dict[str, OptionValue], message: str
+    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str, changes: Changes, facts: tuple[object, ...]
 ) -> None:
-    with pytest.raises((InputError, ValueError), match=re.escape(message)):
-        train_alone(method, tiny_bert, tmp_path, **({"blocks": 1} if method == "bsl" else {}), **changes)
+    small: Changes = {"bsl": {"blocks": 1}, "denosent": DECODER}.get(method, {})
+    given = context(method, tiny_bert, tiny_mlm)
+    with pytest.raises((InputError, ValueError)) as caught:
+        train_alone(method, tiny_bert, tmp_path, given, **(small | changes))
+    assert not missing_facts(caught.value, *facts)
 
 
 def test_a_text_that_the_model_cannot_read_is_refused_before_training(
@@ -153,5 +217,6 @@ def test_a_text_that_the_model_cannot_read_is_refused_before_training(
     """A longer max_length alone is no error: the text may be short."""
     assert train_alone("simcse", tiny_bert, tmp_path, max_length=41).facts["steps"] > 0
     long = {"sentences": ["a b", "one " * 60, "a"]}
-    with pytest.raises(InputError, match="max_length 41, and sentence 2 has more than 40 tokens"):
+    with pytest.raises(InputError) as caught:
         train_alone("simcse", tiny_bert, tmp_path, long, max_length=41)
+    assert not missing_facts(caught.value, "max_length 41", "sentence 2", 40)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,9 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from bench.card import OptionValue
+from bench.nn.backbone import load_backbone
 from bench.training import sentence_encoder
+from bench.training.masking import mask_tokens
 from tests.support.rank_work import Stop, in_float64
 from tests.support.training import SENTENCES, options_of, stage_context, stages_of
 
@@ -47,6 +49,15 @@ def objective_of(
     made, _, rows = loop.call_args.args[:3]
     batch = [rows[number] for number in range(len(sentences))]
     return made.double().train(), batch, AutoTokenizer.from_pretrained(backbone)
+
+
+def without_pooler(backbone: Path, folder: Path) -> Path:
+    """A copy of a backbone that has no pooler."""
+    model, tokenizer = load_backbone(backbone)
+    model.pooler = None
+    for part in (model, tokenizer):
+        part.save_pretrained(folder / "bare")
+    return folder / "bare"
 
 
 def gradients_of(module: Any, loss: Tensor) -> dict[str, Tensor]:
@@ -117,6 +128,27 @@ def under_batch_norms(head: Any, states: Tensor) -> Tensor:
         states = (states - states.mean(0)) / (states.var(0, unbiased=False) + 1e-5).sqrt()
         states = torch.relu(states * affine.weight + affine.bias) if affine is not None else states
     return states
+
+
+def masked_alone(
+    rows: Sequence[list[int]], tokenizer: Any, share: float, masks: torch.Generator
+) -> Iterator[tuple[int, Tensor, list[int]]]:
+    """Each masked row's number, its ids (1, L) without padding, and the places that were chosen."""
+    longest = max(map(len, rows))
+    ids = torch.tensor([row + [tokenizer.pad_token_id] * (longest - len(row)) for row in rows])
+    masked, chosen = mask_tokens(ids, tokenizer, share, masks)
+    for n, row in enumerate(rows):
+        yield n, masked[n : n + 1, : len(row)], [t for t in range(len(row)) if chosen[n, t]]
+
+
+def word_logits(head: Any, state: Tensor) -> Tensor:
+    """Logits of BERT's or RoBERTa's masked-LM head for one state."""
+    bert = getattr(head, "predictions", None)
+    dense, norm = (bert.transform.dense, bert.transform.LayerNorm) if bert else (head.dense, head.layer_norm)
+    decoder = (bert or head).decoder
+    hidden: Tensor = norm(torch.nn.functional.gelu(state @ dense.weight.T + dense.bias))
+    logits: Tensor = hidden @ decoder.weight.T + decoder.bias
+    return logits
 
 
 def toy_run(backbone: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
