@@ -1,4 +1,4 @@
-"""Minimal pairs: a sentence, a paraphrase by a synonym, and a distractor that no longer says the same."""
+"""Minimal pairs: a sentence, a paraphrase by a synonym, and a distractor with another meaning."""
 
 from __future__ import annotations
 
@@ -37,22 +37,18 @@ _RULES = {"negation": insert_negation, "swap": swap_roles, "number": change_numb
 class ContrastTask:
     """Minimal pairs of one phenomenon.
 
-    Args:
-        id: The phenomenon.
-        triples: The items.
-        text: What the items were made from: "rules", number of sentences, their sha256; or "mini/" with the
-            version of the generator, the world's seed, "".
-        reference: True if everybody else has the same text, or the text is the user's own.
+    ``text`` is the origin of the items: "rules", number of sentences, their sha256; or "mini/" with the
+    version of the generator, the world's seed, "".
     """
 
-    id: str
+    id: str  # the phenomenon
     triples: tuple[Triple, ...]
     text: tuple[str, int, str]
-    reference: bool = True
+    reference: bool = True  # the text is everybody's, or the user's own
 
     @property
     def items(self) -> int:
-        """Number of items."""
+        """Number of triples."""
         return len(self.triples)
 
     @cached_property
@@ -63,7 +59,7 @@ class ContrastTask:
 
 
 def make_triple(phenomenon: str, text: str) -> Triple | None:
-    """Return the item that a sentence gives of a phenomenon, None where a rule isn't sure.
+    """Return the item that a sentence gives of a phenomenon, None if a rule isn't sure.
 
     >>> make_triple("number", "Two dogs chase a ball.")
     ('Two dogs chase a ball.', 'Two canines chase a ball.', 'Four dogs chase a ball.')
@@ -71,10 +67,10 @@ def make_triple(phenomenon: str, text: str) -> Triple | None:
     sentence = Sentence(text)
     if not is_plain(sentence):
         return None
-    place = None
+    changed: str | None
+    place: int | None = None
     if phenomenon == "antonym":
-        found = replace_antonym(sentence)
-        changed, place = found or (None, None)
+        changed, place = replace_antonym(sentence) or (None, None)
     else:
         changed = _RULES[phenomenon](sentence)
     if changed is None:
@@ -86,45 +82,32 @@ def make_triple(phenomenon: str, text: str) -> Triple | None:
 def make_contrast_tasks(
     sentences: Sequence[str], where: str, *, reference: bool = True
 ) -> list[ContrastTask]:
-    """Make the tasks from sentences; of equal ones the first counts.
-
-    Args:
-        sentences: The sentences, white space normalised.
-        where: Where they come from, for the error.
-        reference: See :class:`ContrastTask`.
-
-    Raises:
-        DataError: a phenomenon of which they give no item.
-    """
+    """Make the tasks from distinct sentences; raises DataError for a phenomenon without an item."""
     distinct = list(dict.fromkeys(sentences))
     text = ("rules", len(distinct), hashlib.sha256("\n".join(distinct).encode()).hexdigest())
     tasks = []
     for phenomenon in PHENOMENA:
-        found = (make_triple(phenomenon, sentence) for sentence in distinct)
-        tasks.append(ContrastTask(phenomenon, tuple(filter(None, found)), text, reference))
+        triples = (make_triple(phenomenon, sentence) for sentence in distinct)
+        tasks.append(ContrastTask(phenomenon, tuple(filter(None, triples)), text, reference))
     if lacking := [task.id for task in tasks if not task.items]:
         raise DataError(
             f"{len(distinct)} distinct sentences give no item of {', '.join(lacking)}",
             where=where,
-            expected="a text in which every rule surely applies somewhere",
+            expected="a text to which every rule applies somewhere",
             hint="docs/contrast.md lists the rules",
         )
     return tasks
 
 
 def read_contrast_text(path: Path) -> list[str]:
-    """Read a user's text, a sentence a line; empty lines are left out.
-
-    Raises:
-        InputError: no .txt, or no such file.
-        DataError: a file that is too large or not UTF-8 (file and line).
-    """
+    """Read a user's .txt, a sentence a line, without empty lines; raises InputError and DataError."""
     if path.suffix != ".txt" or not path.is_file():
         what = "no such file" if path.suffix == ".txt" else f"'{path.suffix}' is not a format"
         raise InputError(what, where=f"contrast:{path}", expected="a .txt, a sentence a line")
     try:
-        if path.stat().st_size > LARGEST:
-            raise DataError(f"the text has {path.stat().st_size:,} bytes", where=str(path), expected="64 MiB")
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise DataError(f"the text has {size:,} bytes", where=str(path), expected="at most 64 MiB")
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"this text can't be read: {error.strerror}", where=str(path)) from error
@@ -132,6 +115,6 @@ def read_contrast_text(path: Path) -> list[str]:
 
 
 def contrast_sentences(task: ContrastTask) -> Iterator[str]:
-    """All sentences of a task."""
+    """Yield all sentences of a task."""
     for item in task.triples:
         yield from item

@@ -1,4 +1,4 @@
-"""Sentences as the rules of the contrast suite see them, and the lists of words in ``contrast.toml``."""
+"""Sentences for the rules of the contrast suite, and the word lists of ``contrast.toml``."""
 
 from __future__ import annotations
 
@@ -14,19 +14,12 @@ _WORD = re.compile(r"[^\W_]+(?:[.,:/'\u2019-][^\W_]+)*|'[a-z]+")
 
 @dataclass(frozen=True)
 class Word:
-    """What may take a word's place, and where.
-
-    Args:
-        new: The other word.
-        after: Words before it that decide.
-        before: Words (or the sign) after it that decide.
-        only: They are the only neighbours that allow it; else those that forbid it.
-    """
+    """A replacement for a word, and the neighbours that decide where it fits."""
 
     new: str
-    after: frozenset[str] = frozenset()
-    before: frozenset[str] = frozenset()
-    only: bool = False
+    after: frozenset[str] = frozenset()  # words before it
+    before: frozenset[str] = frozenset()  # words (or the sign) after it
+    only: bool = False  # only these neighbours allow it; otherwise they forbid it
 
 
 @dataclass(frozen=True)
@@ -47,59 +40,54 @@ def load_word_lists() -> WordLists:
 
 
 def _parse_entries(lines: list[str]) -> dict[str, tuple[Word, ...]]:
-    found: dict[str, tuple[Word, ...]] = {}
+    entries: dict[str, tuple[Word, ...]] = {}
     for line in lines:
         words, _, where = line.partition("|")
         marks = where.split()
-        after, before = (frozenset(m[1:] for m in marks if m[0] == sign) for sign in "-+")
+        after = frozenset(mark[1:] for mark in marks if mark[0] == "-")
+        before = frozenset(mark[1:] for mark in marks if mark[0] == "+")
         one, sign, other = words.split()
         for old, new in ((one, other), (other, one)) if sign == "=" else ((one, other),):
-            found[old] = (*found.get(old, ()), Word(new, after, before, "only" in marks))
-    return found
+            entries[old] = (*entries.get(old, ()), Word(new, after, before, "only" in marks))
+    return entries
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence and its words.
-
-    Args:
-        text: The sentence, white space normalised.
-    """
+    """A sentence with normalised white space, and its words."""
 
     text: str
 
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """Where each word stands."""
+        """Begin and end of each word."""
         return tuple(match.span() for match in _WORD.finditer(self.text))
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The words in lower case; of a name, which has a capital inside the sentence, an empty text."""
-        raw = [self.text[begin:end] for begin, end in self.spans]
-        return tuple(
-            word.lower() if word.islower() or word.isdigit() or not place else ""
-            for place, word in enumerate(raw)
-        )
+        """The words in lower case; "" for a name, which has a capital inside the sentence."""
+        words = [self.text[begin:end] for begin, end in self.spans]
+        names = [place > 0 and not (word.islower() or word.isdigit()) for place, word in enumerate(words)]
+        return tuple("" if name else word.lower() for name, word in zip(names, words, strict=True))
 
     def has(self, kind: str) -> bool:
-        """True if any word is of a closed class."""
+        """Check for a word of a closed class."""
         return not load_word_lists().closed[kind].isdisjoint(self.words)
 
     def sign(self, place: int) -> str:
-        """What stands between a word and the next, without blanks."""
+        """Return the signs between a word and the next, without blanks."""
         begin = self.spans[place][1]
         end = self.spans[place + 1][0] if place + 1 < len(self.spans) else len(self.text)
         return self.text[begin:end].strip()
 
     def near(self, place: int) -> tuple[str, str]:
-        """The word before and the word or sign after; "" where there is none."""
+        """Return the word before and the word or sign after, or ""."""
         before = self.words[place - 1] if place and not self.sign(place - 1) else ""
         after = self.words[place + 1] if place + 1 < len(self.words) else ""
         return before, self.sign(place) or after
 
     def replaced(self, changes: Mapping[tuple[int, int], str]) -> str:
-        """The sentence with other words from one place to another (both included); a capital stays first."""
+        """Replace the words from one place to another (both included); a capital stays first."""
         text = self.text
         for (first, last), new in sorted(changes.items(), reverse=True):
             text = text[: self.spans[first][0]] + new + text[self.spans[last][1] :]
@@ -109,7 +97,7 @@ class Sentence:
         return text
 
     def part(self, first: int, last: int) -> str:
-        """The words from one place to another (both included), the sentence's first in lower case."""
+        """Return the words from one place to another (both included), the sentence's first in lower case."""
         text = self.text[self.spans[first][0] : self.spans[last][1]]
         name = first > 0 or (text[1:2].isupper() and text[1:2].isalpha())
         return text if name else text[0].lower() + text[1:]

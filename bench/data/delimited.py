@@ -17,21 +17,18 @@ from bench.errors import DataError
 from bench.schema import parse_decimal
 
 QUOTED = "quotes read as a CSV writer's"
-"""The dry run adds it to a ``.tsv`` file that a CSV writer wrote."""
+"""Note on a ``.tsv`` file that a CSV writer wrote."""
 JOINED = "delete it: files that are joined each bring a header"
-"""Hint for a header among the rows."""
 _MOST_LABELS = 20
-_CONSTANTS = ("NA", "TRUE", "FALSE")
-"""What R writes without quotes beside numbers."""
-_MOST_LINES = 10
-"""Lines of a cell: a quote that is never closed makes one cell of many rows."""
+_CONSTANTS = ("NA", "TRUE", "FALSE")  # R writes them without quotes
+_MOST_LINES = 10  # of a cell: an open quote makes one cell of many rows
 _FEWEST_IDS = 10
 _NUMERIC = re.compile(r"(?=.*\d)[\d\s.,:/%+()$\u20ac\u00a3\u00a5\u2212\u2013-]+")
 """Fractions, percentages, amounts, decimal commas, dates and times."""
 _MISSING = {"", "-", "--", "?", ".", "nan", "na", "n/a", "#n/a", "none", "null", "inf", "-inf", "+inf"}
 ENDINGS = (".tsv", ".csv", ".jsonl")
 _CELL = re.compile(r'(")(?:[^"]++|"")*+"(?=[\t\r\n]|\Z)|[^\t\r\n"]*+(?=[\t\r\n]|\Z)')
-"""A cell of a CSV writer with tabs: in quotes, with each inner quote doubled, or without a quote."""
+"""A cell of a CSV writer with tabs: in quotes, with doubled inner quotes, or without quotes."""
 _QUOTED_CELL = re.compile(r'"(?:[^"]|"")*"')
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -49,14 +46,14 @@ class _Cell:
 
 
 class _StrayQuoteError(Exception):
-    """A quote that no CSV writer writes; its argument is the line."""
+    """A quote that CSV writers never write; its argument is the line."""
 
 
 def has_csv_quotes(text: str, path: Path) -> bool:
     """Decide whether the quotes of a ``.tsv`` text are a CSV writer's, or part of the text.
 
-    A CSV writer's quotes are proved by a quoted cell with a doubled quote, by a quoted tab or new line that
-    makes rows of equal length, or by quotes around every cell but numbers.
+    Proofs of a CSV writer: a quoted cell with a doubled quote, a quoted tab or new line that makes rows of
+    equal length, or quotes around all cells except numbers.
 
     Raises:
         DataError: there is a proof, and another line breaks the rules of CSV.
@@ -100,20 +97,19 @@ def count_quoted_cells(text: str) -> str:
 
 
 def separator_hint(cells: Sequence[str]) -> str | None:
-    """Return the hint for a row of one cell that holds several names or texts, None for any other row.
+    """Return the hint for a row of one cell that holds several names or texts, otherwise None.
 
     >>> separator_hint(["sentence1;sentence2;score"])
     "the columns are separated by ';' here: write them with commas (.csv) or tabs (.tsv)"
     """
-    found = next((mark for mark in ("\t", ";", "|", ",") if len(cells) == 1 and mark in cells[0]), None)
-    if found is None:
-        return None
-    shown = {"\t": "tabs", ",": "commas"}.get(found, f"'{found}'")
-    return f"the columns are separated by {shown} here: write them with commas (.csv) or tabs (.tsv)"
+    for mark, name in (("\t", "tabs"), (";", "';'"), ("|", "'|'"), (",", "commas")):
+        if len(cells) == 1 and mark in cells[0]:
+            return f"the columns are separated by {name} here: write them with commas (.csv) or tabs (.tsv)"
+    return None
 
 
 def _is_doubled(cell: str) -> bool:
-    """True for a cell in quotes with a doubled quote inside."""
+    """Check for a cell in quotes with a doubled quote inside."""
     return '""' in cell[1:-1] and _QUOTED_CELL.fullmatch(cell) is not None
 
 
@@ -121,12 +117,12 @@ def _quoted_rows(text: str) -> Iterator[list[_Cell]]:
     """Yield the rows as a CSV reader with tabs reads them; raises _StrayQuoteError."""
     at, line, row = 0, 1, list[_Cell]()
     while at <= len(text):
-        found = _CELL.match(text, at)
-        if found is None:
+        match = _CELL.match(text, at)
+        if match is None:
             raise _StrayQuoteError(line)
-        row.append(_Cell(found[0], line))
-        line += len(_LINE_END.findall(found[0]))
-        at = found.end()
+        row.append(_Cell(match[0], line))
+        line += len(_LINE_END.findall(match[0]))
+        at = match.end()
         if text.startswith("\t", at):
             at += 1
             continue
@@ -137,19 +133,18 @@ def _quoted_rows(text: str) -> Iterator[list[_Cell]]:
 
 
 def _find_uneven_row(rows: Sequence[Sequence[str]]) -> int:
-    """Number of the first row whose length differs from the first one's, 0 for none; blank lines aside."""
+    """Return the number of the first row with another length than the first, 0 for none."""
     whole = [(number, len(row)) for number, row in enumerate(rows, start=1) if any(row)]
     return next((number for number, length in whole if length != whole[0][1]), 0)
 
 
 def _is_all_quoted(rows: Sequence[Sequence[_Cell]]) -> bool:
-    """True if the first row is in quotes, and in the others all but numbers and R's constants is."""
+    """Check for a first row in quotes, and quotes around all cells except numbers and R's constants."""
     whole = [row for row in rows if any(cell.text for cell in row)]
     if len(whole) < 2 or not all(cell.is_quoted for cell in whole[0]):
         return False
-    return all(
-        cell.is_quoted or cell.text in _CONSTANTS or _is_number(cell.text) for row in whole for cell in row
-    )
+    bare = [cell.text for row in whole for cell in row if not cell.is_quoted]
+    return all(text in _CONSTANTS or _is_number(text) for text in bare)
 
 
 def _is_number(text: str) -> bool:
@@ -161,10 +156,10 @@ def _is_number(text: str) -> bool:
 
 
 def number_kind(texts: Collection[str]) -> str:
-    """Return "a number" or "an id or a number" for a column of these, "" for any other.
+    """Return "a number" or "an id or a number" for a column of these, otherwise "".
 
-    Markers of missing values, such as "nan" and "N/A", may stand among the numbers. Ids are ASCII words that
-    all have a digit, in ten rows or more.
+    Markers of missing values, such as "nan" and "N/A", may stand among the numbers. Ids are ten or more ASCII
+    words with a digit each.
 
     >>> number_kind(["0/5", "3 %", "N/A"]), number_kind(["A cat.", "5"])
     ('a number', '')
@@ -185,20 +180,14 @@ def _is_id(text: str) -> bool:
 
 @dataclass
 class LongCells:
-    """The cells of a table that have more than one line.
-
-    Args:
-        count: How many.
-        fewest: Lines of the shortest.
-        most: Lines of the longest.
-    """
+    """Number of cells with more than one line, and lines of the shortest and the longest."""
 
     count: int = 0
     fewest: int = 0
     most: int = 0
 
     def add(self, fields: Sequence[str], path: Path, line: int) -> None:
-        """Count those of a row that begins on a line; raises DataError for a cell of too many lines."""
+        """Count the cells of a row that begins on a line; raises DataError for too many lines."""
         for cell in fields:
             lines = 1 + len(_LINE_END.findall(cell))
             if lines > _MOST_LINES:
@@ -229,21 +218,15 @@ class LongCells:
 
 @dataclass(frozen=True)
 class DelimitedTable:
-    """Rows of a file.
+    """Rows of a file, with notes for the dry run."""
 
-    Args:
-        rows: (line number, {column: value}) of each.
-        quotes: How the quotes of a ``.tsv`` file are read, for the dry run; "" where there is nothing to say.
-        cells: Cells of several lines, counted while the rows are read.
-    """
-
-    rows: Iterator[tuple[int, dict[str, Any]]]
-    quotes: str = ""
-    cells: LongCells = field(default_factory=LongCells)
+    rows: Iterator[tuple[int, dict[str, Any]]]  # line number, {column: value}
+    quotes: str = ""  # note on the quotes of a ``.tsv`` file
+    cells: LongCells = field(default_factory=LongCells)  # counted while the rows are read
 
     @property
     def form(self) -> str:
-        """How the file was read, for the dry run, once all rows are."""
+        """Notes on quotes and long cells, after all rows are read."""
         return ", ".join(filter(None, (self.quotes, self.cells.note)))
 
 
@@ -256,25 +239,25 @@ def open_table(
         path: The file, for its ending and for errors.
         stream: Its text.
         columns: Names of the columns of a ``.tsv`` or ``.csv`` file without a header.
-        blank_rows: An empty line is a row of empty cells; else it is refused but for the last lines.
+        blank_rows: Read an empty line as a row of empty cells; otherwise only the last lines may be empty.
 
     Raises:
         DataError: another ending; while the rows are read, a damaged line.
     """
-    cells = LongCells()
-    if path.suffix.lower() == ".jsonl":
-        return DelimitedTable(_json_rows(path, stream))
-    if path.suffix.lower() == ".csv":
-        return DelimitedTable(
-            _named_rows(csv_rows(stream, path, cells), path, columns, blank_rows), "", cells
-        )
-    if path.suffix.lower() != ".tsv":
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
         raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
-    text = stream.read()
-    quoted = has_csv_quotes(text, path)
-    rows = csv_rows(StringIO(text), path, cells, "\t", csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
-    named = _named_rows(rows, path, columns, blank_rows)
-    return DelimitedTable(named, QUOTED if quoted else count_quoted_cells(text), cells)
+    if ending == ".jsonl":
+        return DelimitedTable(_json_rows(path, stream))
+    cells, note = LongCells(), ""
+    if ending == ".csv":
+        rows = csv_rows(stream, path, cells)
+    else:
+        text = stream.read()
+        quoted = has_csv_quotes(text, path)
+        note = QUOTED if quoted else count_quoted_cells(text)
+        rows = csv_rows(StringIO(text), path, cells, "\t", csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
+    return DelimitedTable(_named_rows(rows, path, columns, blank_rows), note, cells)
 
 
 def csv_rows(
@@ -290,11 +273,11 @@ def csv_rows(
         lines: Lines that end with a line feed.
         path: The file, for errors.
         cells: Counts the cells of several lines.
-        delimiter: What separates the cells.
+        delimiter: Separator of the cells.
         quoting: csv.QUOTE_MINIMAL, or csv.QUOTE_NONE if quotes are text.
 
     Raises:
-        DataError: a wrong quote, a carriage return that ends no line, a cell of too many lines.
+        DataError: a wrong quote, a stray carriage return, a cell of too many lines.
     """
     reader = csv.reader(lines, strict=True, delimiter=delimiter, quoting=quoting)
     line = 1  # an open quote is an error at the end of the file only
@@ -309,25 +292,23 @@ def csv_rows(
             raise stray_return_error(f"{path}:{line}") from error
         if "field limit" in what:
             what = f"a text of more than {csv.field_size_limit():,} characters"
-        raise DataError(
-            f"this row can't be read: {what}",
-            where=f"{path}:{line}",
-            expected="cells quoted as Python's csv writes them",
-        ) from error
+        what, expected = f"can't read this row: {what}", "cells quoted as Python's csv writes them"
+        raise DataError(what, where=f"{path}:{line}", expected=expected) from error
 
 
 def are_labels(texts: Collection[str]) -> bool:
-    """True if few single words fill a column, each of them twice or more on average.
+    """Check for at most 20 distinct single words, each there twice or more on average.
 
     >>> are_labels(["entailment", "neutral", "neutral", "entailment"])
     True
     """
-    found = set(texts)
-    return len(found) <= min(_MOST_LABELS, len(texts) // 2) and not any(" " in text for text in found)
+    distinct = set(texts)
+    few = len(distinct) <= min(_MOST_LABELS, len(texts) // 2)
+    return few and not any(" " in text for text in distinct)
 
 
 def are_names(columns: Any) -> bool:
-    """True for a list of distinct texts."""
+    """Check for a list of distinct texts."""
     named = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
     return named and len(set(columns)) == len(columns)
 
@@ -335,33 +316,24 @@ def are_names(columns: Any) -> bool:
 def check_byte_order_mark(fields: Sequence[str], where: str) -> None:
     """Raise DataError for a row that begins with a byte order mark, as in the second of two joined files."""
     if fields[0].startswith(MARK):
-        raise DataError(
-            "a byte order mark inside the file",
-            where=where,
-            expected="one at its beginning, or none",
-            hint="delete it: files that are joined each bring their own",
-        )
+        hint = "delete it: files that are joined each bring their own"
+        expected = "one at its beginning, or none"
+        raise DataError("a byte order mark inside the file", where=where, expected=expected, hint=hint)
 
 
 def check_separator_line(fields: Sequence[str], where: str) -> None:
     """Raise DataError for a first row that is a spreadsheet's, such as ``sep=;``."""
     if fields[0].strip(' "').lower().startswith("sep=") and not any(fields[1:]):
-        raise DataError(
-            "this line is a spreadsheet's, which names the separator",
-            where=where,
-            expected="the names of the columns",
-            hint="delete the line",
-        )
+        what, expected = "this line names a spreadsheet's separator", "the names of the columns"
+        raise DataError(what, where=where, expected=expected, hint="delete the line")
 
 
 def check_repeated_header(fields: Sequence[str], header: Sequence[str], where: str, hint: str) -> None:
-    """Raise DataError for a row that has the names of the columns, case and blanks aside."""
-    if [normalise_spaces(name).casefold() for name in fields] == [
-        normalise_spaces(name).casefold() for name in header
-    ]:
-        raise DataError(
-            "this row has the names of the columns", where=where, expected="a row of data", hint=hint
-        )
+    """Raise DataError for a row with the names of the columns, except for case and blanks."""
+    row, names = ([normalise_spaces(name).casefold() for name in cells] for cells in (fields, header))
+    if row == names:
+        what = "this row has the names of the columns"
+        raise DataError(what, where=where, expected="a row of data", hint=hint)
 
 
 def check_last_name(names: Sequence[str], where: str) -> None:
@@ -371,7 +343,7 @@ def check_last_name(names: Sequence[str], where: str) -> None:
 
 
 def row_names_hint(cells: int, names: int) -> str | None:
-    """Return the hint for a row with one cell more than the header has names, None for any other."""
+    """Return the hint for a row with one cell more than the header has names, otherwise None."""
     if cells != names + 1:
         return None
     return "R's write.table gives the row names no column name: write with row.names = FALSE"
@@ -380,36 +352,31 @@ def row_names_hint(cells: int, names: int) -> str | None:
 def _named_rows(
     rows: Iterator[tuple[int, list[str]]], path: Path, columns: list[str] | None, blank_rows: bool
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Name the cells of rows."""
     header, blank = columns, ""
+    repeated = JOINED if columns is None else "leave out columns = [...]"
     for line, fields in rows:
         where = f"{path}:{line}"
-        if not fields and header is not None and blank_rows:
-            yield line, dict.fromkeys(header, "")
-            continue
         if not fields and header is not None:
-            blank = blank or where  # at the end of a file it does no harm
+            if blank_rows:
+                yield line, dict.fromkeys(header, "")
+            else:
+                blank = blank or where  # harmless at the end of a file
             continue
         if not fields or blank:
             expected = "the names of the columns" if header is None else f"a row of {', '.join(header)}"
             raise DataError("this line is empty", where=blank or where, expected=expected)
         check_byte_order_mark(fields, where)
         if header is not None:
-            check_repeated_header(
-                fields, header, where, JOINED if columns is None else "leave out columns = [...]"
-            )
+            check_repeated_header(fields, header, where, repeated)
         if line == 1:
             check_separator_line(fields, where)
         if header is None:
             _check_header(fields, where)
             header = fields
         elif len(fields) != len(header):
-            raise DataError(
-                f"{len(fields)} columns",
-                where=where,
-                expected=f"{len(header)} ({', '.join(header)})",
-                hint=row_names_hint(len(fields), len(header)) if line == 2 else None,
-            )
+            hint = row_names_hint(len(fields), len(header)) if line == 2 else None
+            expected = f"{len(header)} ({', '.join(header)})"
+            raise DataError(f"{len(fields)} columns", where=where, expected=expected, hint=hint)
         else:
             yield line, dict(zip(header, fields, strict=True))
 
@@ -423,7 +390,7 @@ def _check_header(names: list[str], where: str) -> None:
 
 
 def _are_words(header: str) -> bool:
-    """True for names with something between them, not the first sentence of a file without a header."""
+    """Check for separated names: the first sentence of a file without a header has other characters too."""
     return all(re.fullmatch(r"[\w.-]+", name.strip(' "')) for name in re.split(r"[\t;|,]", header))
 
 
@@ -436,21 +403,21 @@ def _json_rows(path: Path, stream: TextIO) -> Iterator[tuple[int, dict[str, Any]
 
 def _json_object(text: str, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(text, object_pairs_hook=_build_object)
+        row = json.loads(text, object_pairs_hook=_build_object)
     except (ValueError, RecursionError) as error:
         raise DataError(f"no JSON: {error}", where=where) from error
-    if not isinstance(found, dict):
+    if not isinstance(row, dict):
         raise DataError("no JSON object", where=where, expected="{...} on every line")
     try:
-        if "\\u" in text:  # an escape may be half of a character, as a text that was cut has
-            json.dumps(found, ensure_ascii=False).encode()
+        if "\\u" in text:  # an escape may be half of a character, as in a truncated text
+            json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise DataError(f"this can't be written as UTF-8: {error.reason}", where=where) from error
-    return found
+    return row
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    row = dict(pairs)
+    if len(row) < len(pairs):
         raise ValueError("a name is given twice")
-    return found
+    return row

@@ -1,4 +1,4 @@
-"""EvalRank's data: which pairs are positive, and among which sentences a partner is looked for."""
+"""EvalRank's data: the positive pairs, and the sentences among which a partner is ranked."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from functools import cached_property
 
 from bench.data.tasks import PairTask
 
-TOP = 0.25
-"""Share of the pairs that are positive, those of the highest gold scores (Wang et al. 2022, their slides)."""
+TOP = 0.25  # share of the pairs that are positive, by gold score (Wang et al. 2022, their slides)
 NOTE = (
     "EvalRank on STS-B's own pairs and sentences (train, dev, test); the published figures add those of STR."
 )
@@ -19,19 +18,12 @@ NOTE = (
 
 @dataclass(frozen=True)
 class RankTask:
-    """A retrieval task on sentence pairs.
-
-    Args:
-        id: Name.
-        pairs: The positive pairs; each is asked for in both directions.
-        background: The distinct sentences among which partners are looked for.
-        reference: True if everybody else has the same data.
-    """
+    """A retrieval task on sentence pairs."""
 
     id: str
-    pairs: tuple[tuple[str, str], ...]
-    background: tuple[str, ...]
-    reference: bool = True
+    pairs: tuple[tuple[str, str], ...]  # positive; each is a query in both directions
+    background: tuple[str, ...]  # distinct sentences that are ranked
+    reference: bool = True  # everybody else has the same data
 
     @property
     def items(self) -> int:
@@ -40,7 +32,7 @@ class RankTask:
 
     @property
     def queries(self) -> tuple[tuple[str, str], ...]:
-        """Every query and its partner, both directions of a pair one after the other."""
+        """Every query and its partner, both directions of a pair in turn."""
         return tuple(query for one, other in self.pairs for query in ((one, other), (other, one)))
 
     @cached_property
@@ -54,11 +46,6 @@ def make_rank_task(name: str, tasks: Sequence[PairTask], *, reference: bool = Tr
 
     The quarter of all pairs with the highest gold scores is positive; of equal scores the first, in
     the order of the tasks. The background is every distinct sentence.
-
-    Args:
-        name: The task's name.
-        tasks: The graded pairs.
-        reference: See :class:`RankTask`.
 
     >>> from bench.data.tasks import PairSubset
     >>> subset = PairSubset("all", ("a", "b", "c", "d"), ("e", "f", "a", "g"), (1.0, 5.0, 5.0, 2.0))

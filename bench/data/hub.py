@@ -1,7 +1,4 @@
-"""``bench data fetch``: SimCSE's own evaluation archive and training texts, and SentEval's probing tasks.
-
-All of it from pinned revisions.
-"""
+"""Downloads of pinned revisions: SimCSE's evaluation archive and training texts, SentEval's probing tasks."""
 
 from __future__ import annotations
 
@@ -29,11 +26,10 @@ REPOSITORY = "princeton-nlp/datasets-for-simcse"
 REVISION = "e145e8bb659b2aa2669f32ef79cb4cdef6c58fef"  # head of main since 2021-09-03
 ARCHIVE = "senteval.tar"
 CORPUS = pins.WIKI1M
-CORPUS_LINES = (1_000_000, 1_000_001)  # by whether a reader counts an unfinished last line
-PAIRS = 275_601
-"""Triplets of SimCSE's NLI file, as the paper says."""
+CORPUS_LINES = (1_000_000, 1_000_001)  # the last line may be unfinished
+PAIRS = 275_601  # triplets of SimCSE's NLI file according to the paper
 TEXTS = {"wiki1m": CORPUS, "nli": pins.NLI}
-"""SimCSE's training texts, of which no hash was published."""
+"""SimCSE's training texts, which have no published hash."""
 NAMES = (*GROUPS, *TEXTS, "probing")
 PROBING_ADDRESS = "https://raw.githubusercontent.com"
 _MAX_MEMBER = 64 << 20  # the largest known file, SST-2's training split, has 4 MB
@@ -42,22 +38,22 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def fetch_data(name: str, data: Path) -> list[Path]:
-    """Get one group into ``data``; a finished group is only checked, an interrupted download goes on.
+    """Get one group into ``data``; a finished group is only checked, an interrupted download resumes.
 
-    Nothing is put in place before all of it has passed its check.
+    Files are put in place after all have passed their check.
 
     Args:
         name: "sts7", "transfer7", "wiki1m", "nli" or "probing".
         data: Data folder; made if missing.
 
     Returns:
-        The files or folders that are there now.
+        The files or folders of the group.
 
     Raises:
-        InputError: unknown name, or a folder that can't be written.
+        InputError: an unknown name, or a folder that can't be written.
         BenchError: the hub can't be reached or broke off.
         DataError: an unsafe or damaged archive, (naming the task) data that differ from the reference, or a
-            training text that isn't the one that was pinned.
+            training text that differs from the pinned one.
     """
     if name not in NAMES:
         raise unknown_name("data set", name, NAMES, where="bench data fetch")
@@ -75,9 +71,9 @@ def fetch_data(name: str, data: Path) -> list[Path]:
 
 
 def _fetch_once(file: str, data: Path, there: Callable[[], bool], get: Callable[[Path], None]) -> None:
-    """Get a file unless what it holds is there; other processes that want it wait, and find it there."""
+    """Get a file unless its contents are there; other processes wait for it."""
     if there():
-        return  # also in a folder that can only be read
+        return  # also in a read-only folder
     folder = data / ".download"
     folder.mkdir(exist_ok=True)
     with FileLock(folder / f"{file}.lock"):
@@ -97,7 +93,7 @@ def _fetch_tasks(tasks: Sequence[str], data: Path) -> Path:
     def get(folder: Path) -> None:
         for leftover in data.glob(".unpack-*"):  # of a killed process: we have the lock
             shutil.rmtree(leftover, ignore_errors=True)
-        if whole():  # it was killed as it removed them
+        if whole():
             return
         archive = _download_file(ARCHIVE, _query_hub(ARCHIVE), folder)
         with tempfile.TemporaryDirectory(dir=data, prefix=".unpack-") as staging:
@@ -113,34 +109,36 @@ def _fetch_tasks(tasks: Sequence[str], data: Path) -> Path:
 
 
 def _fetch_probing(data: Path) -> Path:
-    """Get the probing files that aren't there as SentEval has them, all or none."""
+    """Get the probing files that are missing or differ from SentEval's, all or none."""
     root = probing_files.choose_probing_folder(data)
     host = (_read_address("BENCH_PROBING_ADDRESS") or PROBING_ADDRESS).rstrip("/")
 
     def lacking() -> list[str]:
-        return [file for file in probing_files.BLOBS if not _is_probing(file, root)]
+        return [
+            file for file in probing_files.BLOBS if not _passes(probing_files.check_probing_file, file, root)
+        ]
 
     def get(folder: Path) -> None:
-        found = []
+        paths, repository = [], probing_files.REPOSITORY
         for file in lacking():
-            url = f"{host}/{probing_files.REPOSITORY}/{probing_files.REVISION}/data/probing/{file}"
-            remote = _Remote(
-                url, probing_files.BLOBS[file], None, probing_files.git_blob_hash, probing_files.REPOSITORY
-            )
-            found.append(_download_file(file, remote, folder))
+            url = f"{host}/{repository}/{probing_files.REVISION}/data/probing/{file}"
+            blob = probing_files.BLOBS[file]
+            remote = _Remote(url, blob, None, probing_files.git_blob_hash, repository)
+            paths.append(_download_file(file, remote, folder))
         root.mkdir(parents=True, exist_ok=True)
-        for path in found:
+        for path in paths:
             path.replace(root / path.name)
 
     _fetch_once("probing", data, lambda: not lacking(), get)
     return root
 
 
-def _is_probing(file: str, root: Path) -> bool:
+def _passes(check: Callable[..., object], *arguments: object) -> bool:
     try:
-        return bool(probing_files.check_probing_file(file, root))
+        check(*arguments)
     except DataError:
         return False
+    return True
 
 
 def _is_complete(root: Path, task: str) -> bool:
@@ -151,23 +149,19 @@ def _is_complete(root: Path, task: str) -> bool:
 
 
 def unpack_archive(archive: Path, target: Path, files: Sequence[str]) -> None:
-    """Unpack known files, wherever in the archive their folder is; nothing else is written.
+    """Unpack known files from a tar file that isn't trusted; other members are ignored.
 
-    Args:
-        archive: A tar file, not trusted.
-        target: Folder to write to.
-        files: Relative paths to write; a member counts as one if its path ends with it.
+    A member counts as one of ``files`` if its path ends with it.
 
     Raises:
-        DataError: no tar file, a member that points outside, a known file twice, too large or missing, or
-            more than such an archive can rightly hold.
+        DataError: not a tar file, a member that points outside, a known file twice, too large or missing, or
+            too many bytes.
     """
-    found: set[str] = set()
+    written: set[str] = set()
     for member in iter_members(archive, _MAX_TOTAL):
         if not member.is_safe:
             raise DataError(
-                f"the archive is not safe: member '{member.name[:200]}' points outside it or is not a plain "
-                "file",
+                f"the archive is not safe: member '{member.name[:200]}' leaves it or isn't a plain file",
                 where=archive.name,
                 hint="nothing was unpacked into the data folder",
             )
@@ -175,21 +169,19 @@ def unpack_archive(archive: Path, target: Path, files: Sequence[str]) -> None:
         name = next((file for file in files if path.endswith(f"/{file}")), None)
         if name is None or member.is_folder:
             continue
-        if name in found or member.size > _MAX_MEMBER:
+        if name in written or member.size > _MAX_MEMBER:
             raise DataError(f"'{name}' is in it twice or too large", where=archive.name)
-        found.add(name)
+        written.add(name)
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         with (target / name).open("wb") as output:
             output.writelines(member.chunks())
-    missing = sorted(set(files) - found)
-    if missing:
-        raise DataError(
-            f"{len(missing)} file(s) are not in it, the first is {missing[0]}", where=archive.name
-        )
+    if missing := sorted(set(files) - written):
+        what = f"{len(missing)} file(s) are not in it, the first is {missing[0]}"
+        raise DataError(what, where=archive.name)
 
 
 def _is_pinned(text: Path) -> bool:
-    """True if a text is there as its lock file says; raises DataError if it is another one."""
+    """Check a text against its lock file, False without either; raises DataError for another text."""
     if not text.is_file() or pins.read_pin(text) is None:
         return False
     pins.check_pin(text, _hash_file(text))
@@ -197,8 +189,8 @@ def _is_pinned(text: Path) -> bool:
 
 
 def _fetch_text(target: Path, folder: Path) -> None:
-    """Put a training text in place after its lock file, or only measure one that is there and has none."""
-    if target.is_file() and _has_all_lines(target):
+    """Put a training text in place after its lock file, or only measure one that is there without."""
+    if target.is_file() and _passes(check_text_size, target):
         pins.write_pin(target, pins.measure_text(target))
         return
     pin, remote = pins.read_pin(target), _query_hub(target.name)
@@ -217,23 +209,14 @@ def _fetch_text(target: Path, folder: Path) -> None:
     file.replace(target)
 
 
-def _has_all_lines(text: Path) -> bool:
-    try:
-        check_text_size(text)
-    except DataError:
-        return False
-    return True
-
-
 def check_text_size(text: Path) -> None:
-    """Raise DataError where a text of SimCSE's has not as many lines, or triplets, as it should."""
+    """Raise DataError for a text of SimCSE's with another number of lines or triplets."""
     if text.name == pins.NLI:
-        found = read_pairs(text)
-        if len(found.negatives) != PAIRS:
-            kind = "triplets" if found.negatives else "pairs"
-            raise DataError(
-                f"nli: {len(found.sentences):,} {kind}", where=str(text), expected=f"{PAIRS:,} triplets"
-            )
+        pairs = read_pairs(text)
+        if len(pairs.negatives) != PAIRS:
+            kind = "triplets" if pairs.negatives else "pairs"
+            what = f"nli: {len(pairs.sentences):,} {kind}"
+            raise DataError(what, where=str(text), expected=f"{PAIRS:,} triplets")
         return
     count = count_lines(text)
     if count not in CORPUS_LINES:
@@ -241,7 +224,7 @@ def check_text_size(text: Path) -> None:
 
 
 def count_lines(file: Path) -> int:
-    """Lines of a file, an unfinished last one among them."""
+    """Count the lines of a file, also an unfinished last one."""
     with file.open("rb") as stream:
         return sum(1 for _ in stream)
 
@@ -253,20 +236,15 @@ def _hash_file(path: Path) -> str:
 
 @dataclass(frozen=True)
 class _Remote:
-    """A file to fetch: its address, its hash (the hub's etag of large files), its size.
-
-    ``digest`` says what the hash is of a file, ``source`` who has it.
-    """
-
     url: str
-    etag: str
+    etag: str  # hash of the file, as the hub's etag of large files
     size: int | None
     digest: Callable[[Path], str] = _hash_file
     source: str = REPOSITORY
 
     @property
     def address(self) -> str:
-        """The address without a password that a mirror's may hold."""
+        """The URL without a mirror's password."""
         parts = urlsplit(self.url)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -286,14 +264,14 @@ def _query_hub(filename: str) -> _Remote:
 
 
 def _download_file(filename: str, remote: _Remote, folder: Path) -> Path:
-    """Download one file into a folder; goes on where it broke off.
+    """Download one file into a folder; resumes an interrupted download.
 
-    The library's own download keeps no partial file for the next process, so the part is kept here, named by
-    the hub's etag: a part of another version is never continued.
+    The library's own download keeps no partial file for the next process, so the part is kept here. Its name
+    has the hub's etag: a part of another version is never continued.
     """
     whole, part = folder / filename, folder / f"{filename}.{remote.etag}.part"
     if whole.is_file() and remote.digest(whole) == remote.etag:
-        return whole  # fetched for the other group before
+        return whole  # fetched for the other group
     if remote.size is None and part.is_file() and remote.digest(part) == remote.etag:
         return part.rename(whole)
     with _hub_errors(filename, remote.source):
@@ -309,29 +287,26 @@ def _download_file(filename: str, remote: _Remote, folder: Path) -> Path:
             )  # fmt: skip
     if remote.digest(part) != remote.etag:
         part.unlink()
-        raise DataError(
-            f"{filename} arrived damaged (its hash is not that of {remote.source})", hint="fetch again"
-        )
+        what = f"{filename} arrived damaged (its hash is not that of {remote.source})"
+        raise DataError(what, hint="fetch again")
     return part.rename(whole)
 
 
 @contextmanager
 def _hub_errors(filename: str, source: str = REPOSITORY) -> Iterator[None]:
-    """Raise BenchError where a source can't be reached or breaks off."""
+    """Raise BenchError for a source that can't be reached or breaks off."""
     try:
         yield
     except BenchError:
         raise
     except Exception as error:  # the library, its HTTP client and the sockets raise unrelated kinds
         reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise BenchError(
-            f"{filename} could not be fetched from {source}: {reason}",
-            hint="run the same command again: it goes on where it stopped",
-        ) from error
+        what = f"{filename} could not be fetched from {source}: {reason}"
+        raise BenchError(what, hint="run the same command again: it resumes the download") from error
 
 
 def _read_address(variable: str) -> str | None:
-    """Whom to ask instead of the usual one; raises InputError where others could change what it sends."""
+    """Return a mirror's address; raises InputError for plain http, which others could change."""
     given = os.environ.get(variable) or None
     here = urlsplit(given or "").hostname in _LOOPBACK
     if given and not given.startswith(("https://", "http://") if here else "https://"):

@@ -1,4 +1,4 @@
-"""A training text of labelled pairs: sentence and positive, or sentence, positive and hard negative."""
+"""Training texts of labelled pairs: sentence and positive, perhaps with a hard negative."""
 
 from __future__ import annotations
 
@@ -36,17 +36,14 @@ HEADERS = (
     ("positive", "sentence2", "sent1", "pos", "paraphrase", "answer", "hypothesis", "document", "text2"),
     ("hard_negative", "hard_neg", "negative", "neg"),
 )
-"""Names of the first, second and third column, in a first row that names them."""
+"""Names of the first, second and third column in a header."""
 _SCORES = (
     *("score", "label", "similarity", "similarity_score", "relevant", "gold", "grade"),
     *("gold_label", "class", "category", "relation"),
 )
-"""Names of columns without sentences."""
 COLUMNS = ("sentence", "positive", "hard negative")
-LONGEST = 10_000
-"""Characters of a sentence: a file with another separator is one long field."""
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
-"""Of ASCII, without white space; those of Latin-1 stand in real texts whose encoding was guessed."""
+LONGEST = 10_000  # characters of a sentence: a file with another separator is one long field
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")  # ASCII only: real texts have those of Latin-1
 _EXPECTED = "sentence, positive and perhaps hard negative, separated by "
 _SEPARATORS = {".tsv": "tabs", ".csv": "commas, quoted as Python's csv writes them"}
 _DELIMITERS = {".tsv": "\t", ".csv": ","}
@@ -60,17 +57,14 @@ def read_pairs(path: Path) -> Corpus:
             first row of names from HEADERS is left out.
 
     Raises:
-        DataError: another ending, missing, not what its lock file says, without a pair, a column of numbers,
+        DataError: another ending, a missing file, other content than pinned, no pair, a column of numbers,
             equal columns or rows, or (with the line) not UTF-8, a header with other columns, a row of another
-            number of columns, an empty, invisible or endless field, a control character.
+            width, an empty, invisible or endless field, a control character.
     """
-    if path.suffix.lower() not in _SEPARATORS:
-        raise DataError(
-            "pairs are read from .tsv and .csv",
-            where=str(path),
-            hint="write the two or three columns to a .csv, as Python's csv module does",
-        )
     separator = path.suffix.lower()
+    if separator not in _SEPARATORS:
+        hint = "write the two or three columns to a .csv, as Python's csv module does"
+        raise DataError("pairs are read from .tsv and .csv", where=str(path), hint=hint)
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -90,15 +84,14 @@ def read_pairs(path: Path) -> Corpus:
     else:
         read = list(csv_rows((f"{line}\n" for line in lines), path, cells, _DELIMITERS[separator]))
     while read and "".join(read[-1][1]) == "":
-        read.pop()  # empty lines at the end do no harm
+        read.pop()
     rows = list(_check_rows(iter(read), path))
     if not rows:
         raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[separator])
     _check_columns(rows, str(path))
-    if len(rows) == len(read) > 2:  # names that aren't known would hide a column of numbers below them
+    if len(rows) == len(read) > 2:  # an unknown header may hide a column of numbers
         _check_columns(rows[1:], str(path), " but the first")
-    form = [QUOTED] if quoted else [count_quoted_cells(text)] if plain and '"' in text else []
-    form += [cells.note]
+    form = [QUOTED if quoted else "", count_quoted_cells(text) if plain else "", cells.note]
     form += ["its first row is a pair too"] if len(rows) == len(read) else []
     return replace(make_pairs(path.name, rows), source=source, form=", ".join(filter(None, form)))
 
@@ -122,7 +115,7 @@ def _tab_rows(lines: Sequence[str], path: Path) -> Iterator[tuple[int, list[str]
 
 
 def _check_rows(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
-    """Rows of one width, without the header; raises DataError with the line of the first that is none."""
+    """Yield rows of one width, without the header; raises DataError with the line."""
     width, names = 0, list[str]()
     for number, row in rows:
         where = f"{path}:{number}"
@@ -133,21 +126,7 @@ def _check_rows(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[l
             check_separator_line(row, where)
         if names:
             check_repeated_header(row, names, where, JOINED)
-        if not 2 <= len(row) <= len(COLUMNS):
-            raise DataError(
-                f"this row has {len(row)} column{'s' * (len(row) != 1)}",
-                where=where,
-                expected=_EXPECTED + _SEPARATORS[path.suffix.lower()],
-                hint=separator_hint(row) or (None if row[-1] else "the row ends with a separator"),
-            )
-        if width and len(row) != width:
-            kinds = {2: "a pair", 3: "a triplet"}
-            raise DataError(
-                f"this row is {kinds[len(row)]}, and the first is {kinds[width]}",
-                where=where,
-                expected="pairs or triplets, not both",
-                hint=row_names_hint(len(row), width) if number == 2 and names else None,
-            )
+        _check_width(row, width, path, where, header=number == 2 and bool(names))
         first, width = not width, len(row)
         if first and _is_header(row, where):
             names = row
@@ -155,8 +134,23 @@ def _check_rows(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[l
         yield [_check_field(text, name, where) for name, text in zip(COLUMNS, row, strict=False)]
 
 
+def _check_width(row: Sequence[str], width: int, path: Path, where: str, *, header: bool) -> None:
+    if not 2 <= len(row) <= len(COLUMNS):
+        raise DataError(
+            f"this row has {len(row)} column{'s' * (len(row) != 1)}",
+            where=where,
+            expected=_EXPECTED + _SEPARATORS[path.suffix.lower()],
+            hint=separator_hint(row) or (None if row[-1] else "the row ends with a separator"),
+        )
+    if width and len(row) != width:
+        kinds = {2: "a pair", 3: "a triplet"}
+        what = f"this row is {kinds[len(row)]}, and the first is {kinds[width]}"
+        hint = row_names_hint(len(row), width) if header else None
+        raise DataError(what, where=where, expected="pairs or triplets, not both", hint=hint)
+
+
 def _is_header(row: Sequence[str], where: str) -> bool:
-    """True for a row of names from HEADERS; raises DataError for other columns or another order."""
+    """Check for a row of names from HEADERS; raises DataError for other columns or another order."""
     names = ["_".join(name.strip('"').lower().split()) for name in row]
     known = {name for column in HEADERS for name in column}.union(_SCORES)
     if sum(name in known for name in names) < 2:
@@ -164,66 +158,48 @@ def _is_header(row: Sequence[str], where: str) -> bool:
     check_last_name(row, where)
     if all(name in column for name, column in zip(names, HEADERS, strict=False)):
         return True
-    scored = [name for name in names if name in _SCORES]
-    raise DataError(
-        f"the columns are {', '.join(row)}",
-        where=where,
-        expected="sentence, positive and perhaps hard_negative, in this order",
-        hint="scored pairs are for --dev local:FILE" if scored else None,
-    )
+    expected = "sentence, positive and perhaps hard_negative, in this order"
+    hint = None if set(names).isdisjoint(_SCORES) else "scored pairs are for --dev local:FILE"
+    raise DataError(f"the columns are {', '.join(row)}", where=where, expected=expected, hint=hint)
 
 
 def _check_columns(rows: Sequence[Sequence[str]], where: str, which: str = "") -> None:
     """Raise DataError for a column of numbers or labels, equal columns, and rows that are all equal.
 
-    Args:
-        rows: The rows.
-        where: The file.
-        which: Words after "every row", for messages.
+    ``which`` follows "every row" in messages.
     """
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=False))
+    expected = "a sentence in every column"
     for name, column in columns.items():
         if kind := number_kind(column):
-            raise DataError(
-                f"the {name} of every row{which} is {kind}, such as {column[0]}",
-                where=where,
-                expected="a sentence in every column",
-                hint="leave out a column of scores, labels or ids; scored pairs are for --dev local:FILE",
-            )
+            what = f"the {name} of every row{which} is {kind}, such as {column[0]}"
+            hint = "leave out a column of scores, labels or ids; scored pairs are for --dev local:FILE"
+            raise DataError(what, where=where, expected=expected, hint=hint)
     for first, second in combinations(columns, 2):
         if columns[first] == columns[second]:
-            raise DataError(
-                f"the {second} of every row{which} equals its {first}",
-                where=where,
-                expected="columns that differ",
-            )
+            what = f"the {second} of every row{which} equals its {first}"
+            raise DataError(what, where=where, expected="columns that differ")
     if len(rows) > 1 and all(row == rows[0] for row in rows):
-        raise DataError(
-            f"all {len(rows):,} rows{which} are the same", where=where, expected="rows that differ"
-        )
+        what = f"all {len(rows):,} rows{which} are the same"
+        raise DataError(what, where=where, expected="rows that differ")
     for name, column in columns.items():
         if are_labels(column):
             shown = ", ".join(map(repr, sorted(set(column))[:4]))
-            raise DataError(
-                f"the {name} of every row{which} is one of {len(set(column))} words, such as {shown}",
-                where=where,
-                expected="a sentence in every column",
-                hint="leave out a column of labels",
-            )
+            what = f"the {name} of every row{which} is one of {len(set(column))} words, such as {shown}"
+            raise DataError(what, where=where, expected=expected, hint="leave out a column of labels")
 
 
 def _check_field(text: str, column: str, where: str) -> str:
-    """A field with its white space normalised; raises DataError where it can't be a sentence."""
+    """Return a field with normalised white space; raises DataError unless it can be a sentence."""
     if len(text) > LONGEST:
-        raise DataError(
-            f"the {column} has {len(text):,} characters", where=where, expected=f"at most {LONGEST:,}"
-        )
-    if found := _CONTROL.search(text):
-        raise DataError(
-            f"the {column} has the control character U+{ord(found[0]):04X}", where=where, expected="text"
-        )
-    if not (sentence := normalise_spaces(text)):
+        what = f"the {column} has {len(text):,} characters"
+        raise DataError(what, where=where, expected=f"at most {LONGEST:,}")
+    if match := _CONTROL.search(text):
+        what = f"the {column} has the control character U+{ord(match[0]):04X}"
+        raise DataError(what, where=where, expected="text")
+    sentence = normalise_spaces(text)
+    if not sentence:
         raise DataError(f"the {column} is empty", where=where)
     if is_invisible(sentence):
-        raise DataError(f"the {column} has invisible characters alone", where=where, expected="a sentence")
+        raise DataError(f"the {column} has only invisible characters", where=where, expected="a sentence")
     return sentence

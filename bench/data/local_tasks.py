@@ -1,4 +1,4 @@
-"""``local:`` suites: tasks of mteb's kinds, from files that a small TOML file names.
+"""Local suites: tasks of mteb's kinds, from files that a small TOML file names.
 
 ::
 
@@ -9,7 +9,7 @@
     split = "test"             # default
     file = "pairs.tsv"         # next to the TOML file; .tsv, .csv or .jsonl
 
-Every file has a header with the columns of :data:`KINDS`; ``columns = [...]`` says them for one without.
+A file has a header with the columns of :data:`KINDS`, or ``columns = [...]`` names them.
 """
 
 from __future__ import annotations
@@ -49,63 +49,50 @@ KINDS: dict[str, dict[str, Row]] = {
     "pair-classification": {"file": ("sentence1", "sentence2", "label")},
     "summarisation": {"references": ("text", "summary"), "summaries": ("text", "summary", "score")},
 }
-"""The files of each type of task, by the name they have in the TOML file, and their columns."""
+"""The files of each type of task, by their name in the TOML file, and their columns."""
 _NUMBERS = ("score", "relevant")
 _NOT_TEXTS = ("score", "relevant", "label", "id")
 _LABELLED = ("classification", "clustering", "pair-classification")
 _SETTINGS = {"name", "type", "language", "split", "columns"}
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
-_LANGUAGE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
+_NAME = (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"), "letters, digits, _ . -")
+_LANGUAGE = (re.compile(r"[a-z]{3}-[A-Z][a-z]{3}"), "such as eng-Latn (ISO 639-3 and ISO 15924)")
+_FORMS = {"name": _NAME, "split": _NAME, "language": _LANGUAGE}
 
 
 @dataclass(frozen=True)
 class LocalTask:
-    """A task read from files.
-
-    Args:
-        name: Its name.
-        type: A key of :data:`KINDS`.
-        language: ISO 639-3 and ISO 15924 codes, "eng-Latn".
-        split: Name of the split that is evaluated.
-        tables: Rows of each file, in the order of the columns in :data:`KINDS`.
-        forms: How each file was read (quotes, cells of several lines), with its name, where there is
-            something to say.
-    """
+    """A task read from files."""
 
     name: str
-    type: str
-    language: str
-    split: str
-    tables: tuple[tuple[str, tuple[Row, ...]], ...]
-    forms: tuple[str, ...] = field(default=(), compare=False)
+    type: str  # a key of KINDS
+    language: str  # ISO 639-3 and ISO 15924 codes, "eng-Latn"
+    split: str  # the split that is evaluated
+    tables: tuple[tuple[str, tuple[Row, ...]], ...]  # rows of each file, in the order of KINDS' columns
+    forms: tuple[str, ...] = field(default=(), compare=False)  # notes on quotes and long cells, by file
 
     def table(self, name: str) -> tuple[Row, ...]:
-        """Rows of one file."""
+        """Return the rows of one file."""
         return dict(self.tables)[name]
 
     def described(self) -> str:
-        """Return how many rows each file has, how many classes there are, and what is odd about them."""
-        parts = [f"{name if name != 'file' else 'rows'}: {len(rows):,}" for name, rows in self.tables]
-        columns = KINDS[self.type]
+        """Return the numbers of rows and classes, and oddities."""
+        parts = [f"{'rows' if name == 'file' else name}: {len(rows):,}" for name, rows in self.tables]
         if self.type in _LABELLED:
             parts.append(f"classes: {len({row[-1] for _, rows in self.tables for row in rows}):,}")
-        texts = [
-            text
-            for name, rows in self.tables
-            for row in rows
-            for column, text in zip(columns[name], row, strict=True)
-            if column not in _NOT_TEXTS
-        ]
+        texts = []
+        for name, rows in self.tables:
+            places = [at for at, column in enumerate(KINDS[self.type][name]) if column not in _NOT_TEXTS]
+            texts += [row[at] for row in rows for at in places]
         targets = [row[1] for row in self.table("file")] if self.type == "bitext" else []
-        again = sum(len(rows) - len(set(rows)) for _, rows in self.tables)
-        invisible = sum(is_invisible(text) for text in texts if normalise_spaces(text))
-        for count, what in (
-            (again, "repeated rows"),
-            (sum(count for count in Counter(targets).values() if count > 1), "rows that share a sentence2"),
-            (sum(not normalise_spaces(text) for text in texts), "empty texts"),
-            (invisible, "texts of invisible characters alone"),
-        ):
-            parts += [f"{what}: {count:,}"] if count else []
+        oddities = {
+            "repeated rows": sum(len(rows) - len(set(rows)) for _, rows in self.tables),
+            "rows that share a sentence2": sum(n for n in Counter(targets).values() if n > 1),
+            "empty texts": sum(not normalise_spaces(text) for text in texts),
+            "texts of invisible characters alone": sum(
+                is_invisible(text) for text in texts if normalise_spaces(text)
+            ),
+        }
+        parts += [f"{what}: {count:,}" for what, count in oddities.items() if count]
         return ", ".join([*parts, *self.forms])
 
     @cached_property
@@ -120,12 +107,10 @@ class LocalTask:
 
 @dataclass(frozen=True)
 class _File:
-    """Rows of a file, the line of each, and how the quotes of a ``.tsv`` file are read."""
-
     path: Path
     rows: tuple[Row, ...]
-    lines: tuple[int, ...]
-    form: str
+    lines: tuple[int, ...]  # line of each row
+    form: str  # notes on quotes and long cells
 
 
 def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
@@ -136,27 +121,26 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
         root: Folder of the data files, by default the TOML file's.
 
     Raises:
-        InputError: no such file, not TOML, or an entry that is not a task.
+        InputError: a missing file, invalid TOML, or an invalid entry.
         DataError: a data file that is missing or damaged (file and line).
     """
     try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        contents = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
-        raise InputError(
-            "no such file", where=f"local:{path}", expected="a TOML file with a [[task]] a task"
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:  # no UTF-8 and no TOML among them
+        expected = "a TOML file with a [[task]] a task"
+        raise InputError("no such file", where=f"local:{path}", expected=expected) from error
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"this is not a TOML file: {error}", where=str(path)) from error
-    tasks = entries.get("task")
-    if set(entries) != {"task"} or not isinstance(tasks, list) or not tasks:
-        raise InputError(
-            f"it has {', '.join(entries) or 'nothing'}", where=str(path), expected="[[task]] alone"
-        )
-    read = [_read_task(entry, root or path.parent, f"{path}, task {n}") for n, entry in enumerate(tasks, 1)]
-    for n, task in enumerate(read):
-        if task.name in {other.name for other in read[:n]}:
+    entries = contents.get("task")
+    if set(contents) != {"task"} or not isinstance(entries, list) or not entries:
+        what = f"it has {', '.join(contents) or 'nothing'}"
+        raise InputError(what, where=str(path), expected="[[task]] only")
+    tasks: dict[str, LocalTask] = {}
+    for number, entry in enumerate(entries, 1):
+        task = _read_task(entry, root or path.parent, f"{path}, task {number}")
+        if tasks.setdefault(task.name, task) is not task:
             raise InputError(f"two tasks are called '{task.name}'", where=str(path))
-    return read
+    return list(tasks.values())
 
 
 def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
@@ -166,14 +150,14 @@ def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
         path: A .tsv, .csv or .jsonl file with the columns sentence1, sentence2 and score, or a .toml file.
 
     Returns:
-        Its name, (sentence1, sentence2, score) of each pair, and how the quotes of a ``.tsv`` file are read.
+        Its name, (sentence1, sentence2, score) of each pair, and notes on quotes and long cells.
 
     Raises:
         InputError: a TOML file with another task, or with several.
         DataError: a file that is missing or damaged (file and line), or without two scores.
     """
     if path.exists() and not path.is_file():
-        raise DataError("this is no regular file", where=str(path))
+        raise DataError("this is not a regular file", where=str(path))
     if path.suffix != ".toml":
         file = _read_rows(path, KINDS["sts"]["file"], None)
         for _, what, expected in _CHECKS["sts"](LocalTask("", "sts", "", "", (("file", file.rows),)), {}):
@@ -182,62 +166,28 @@ def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
     tasks = read_local_suite(path)
     kinds = [task.type for task in tasks]
     if kinds != ["sts"]:
-        raise InputError(
-            f"its tasks are of the types {', '.join(kinds)}", where=str(path), expected="one task of type sts"
-        )
+        what = f"its tasks are of the types {', '.join(kinds)}"
+        raise InputError(what, where=str(path), expected="one task of type sts")
     return tasks[0].name, _check_distinguishable(tasks[0].table("file"), path), ", ".join(tasks[0].forms)
 
 
 def _check_distinguishable(rows: tuple[Row, ...], path: Path) -> tuple[Row, ...]:
-    """The rows; raises DataError unless an encoder can give two of them different cosines."""
+    """Return the rows; raises DataError unless an encoder can give two of them different cosines."""
     pairs = {frozenset(row[:2]) if row[0] != row[1] else frozenset() for row in rows}
     if len(pairs) < 2:
-        raise DataError(
-            f"all {len(rows)} pairs are {'of equal sentences' if frozenset() in pairs else 'the same'}",
-            where=str(path),
-            expected="pairs that an encoder can tell apart",
-        )
+        what = f"all {len(rows)} pairs are {'of equal sentences' if frozenset() in pairs else 'the same'}"
+        raise DataError(what, where=str(path), expected="pairs that an encoder can tell apart")
     return rows
 
 
-def _check_type(entry: Any, where: str) -> str:
-    if not isinstance(entry, dict):
-        raise InputError(
-            f"{entry!r} is not a table", where=where, expected="[[task]] with name, type and files"
-        )
-    kind = entry.get("type")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise not_one_of(f"type = {kind!r}", str(kind), KINDS, where=where)
-    return kind
-
-
 def _read_task(entry: Any, root: Path, where: str) -> LocalTask:
-    kind = _check_type(entry, where)
+    kind, texts, columns = _parse_entry(entry, where)
     files = KINDS[kind]
-    texts = {"language": "eng-Latn", "split": "test", **{k: v for k, v in entry.items() if k != "columns"}}
-    for key in ("name", *files):
-        if key not in entry:
-            raise InputError(f"{key} is missing", where=where, expected=f"name, type, {', '.join(files)}")
-    for key, value in texts.items():
-        if key not in _SETTINGS | set(files) or not isinstance(value, str):
-            known = ", ".join(sorted(_SETTINGS | set(files)))
-            raise InputError(f"{key} = {value!r}", where=where, expected=f"texts for {known}")
-    for key, form, what in (
-        ("name", _NAME, "letters, digits, _ . -"),
-        ("split", _NAME, "letters, digits, _ . -"),
-        ("language", _LANGUAGE, "such as eng-Latn (ISO 639-3 and ISO 15924)"),
-    ):
-        if not form.fullmatch(texts[key]):
-            raise InputError(f"{key} = {texts[key]!r}", where=where, expected=what)
     if kind == "classification" and texts["split"] == "train":
         raise InputError("split = 'train'", where=where, expected="the name of another split")
-    columns = entry.get("columns")
     if columns is not None and not (len(files) == 1 and are_names(columns)):
-        raise InputError(
-            f"columns = {columns!r}",
-            where=where,
-            expected="a list, for a task of one file, of distinct names",
-        )
+        expected = "a list, for a task of one file, of distinct names"
+        raise InputError(f"columns = {columns!r}", where=where, expected=expected)
     read = {key: _read_rows(root / texts[key], needed, columns) for key, needed in files.items()}
     _check_names(kind, read)
     tables = tuple((key, file.rows) for key, file in read.items())
@@ -248,12 +198,33 @@ def _read_task(entry: Any, root: Path, where: str) -> LocalTask:
     return task
 
 
-def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
-    """Read the needed columns of each row; numbers are checked.
+def _parse_entry(entry: Any, where: str) -> tuple[str, dict[str, str], Any]:
+    """Return type, texts and columns of a [[task]]; raises InputError."""
+    if not isinstance(entry, dict):
+        expected = "[[task]] with name, type and files"
+        raise InputError(f"{entry!r} is not a table", where=where, expected=expected)
+    kind = entry.get("type")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise not_one_of(f"type = {kind!r}", str(kind), KINDS, where=where)
+    files = KINDS[kind]
+    texts = {"language": "eng-Latn", "split": "test", **entry}
+    columns = texts.pop("columns", None)
+    for key in ("name", *files):
+        if key not in entry:
+            raise InputError(f"{key} is missing", where=where, expected=f"name, type, {', '.join(files)}")
+    known = _SETTINGS | set(files)
+    for key, value in texts.items():
+        if key not in known or not isinstance(value, str):
+            expected = f"texts for {', '.join(sorted(known))}"
+            raise InputError(f"{key} = {value!r}", where=where, expected=expected)
+    for key, (form, expected) in _FORMS.items():
+        if not form.fullmatch(texts[key]):
+            raise InputError(f"{key} = {texts[key]!r}", where=where, expected=expected)
+    return kind, texts, columns
 
-    Raises:
-        DataError: the file is missing, or a line isn't as it should be.
-    """
+
+def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
+    """Read the needed columns of each row, with numbers checked; raises DataError."""
     lines, rows = list[int](), list[Row]()
     try:
         with open_text(path) as stream:
@@ -265,14 +236,14 @@ def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
                 lines.append(line)
     except UnicodeDecodeError as error:
         raise encoding_error(path) from error
-    except (OSError, ValueError) as error:  # a NUL in the name among them
+    except (OSError, ValueError) as error:  # such as a NUL in the name
         raise DataError(f"this file can't be read: {error}", where=str(path)) from error
     return _File(path, tuple(rows), tuple(lines), table.form)
 
 
 def _check_header(names: Sequence[str], needed: Row, path: Path) -> None:
-    """Raise DataError with the names that the header has if a needed one is missing."""
-    if missing := [name for name in needed if name not in names]:
+    missing = [name for name in needed if name not in names]
+    if missing:
         shown = (name if name == normalise_spaces(name) else _escape_blanks(repr(name)) for name in names)
         raise DataError(
             f"no column is named {missing[0]}; the header is {', '.join(shown)}",
@@ -283,18 +254,14 @@ def _check_header(names: Sequence[str], needed: Row, path: Path) -> None:
 
 
 def _parse_row(values: dict[str, Any], needed: Row, where: str) -> Row:
-    """The needed columns as texts, of JSON numbers too; raises DataError."""
+    """Return the needed columns as texts, also of JSON numbers; raises DataError."""
     texts = {name: str(value) if type(value) in (int, float) else value for name, value in values.items()}
-    missing = [name for name in needed if not isinstance(texts.get(name), str)]
-    if missing:
-        there = missing[0] in values
-        raise DataError(
-            f"{missing[0]} is {json.dumps(values[missing[0]])}, neither text nor number"
-            if there
-            else f"column {missing[0]} is missing; there are {', '.join(map(str, values))}",
-            where=where,
-            expected=f"columns {', '.join(needed)}",
-        )
+    for name in needed:
+        if not isinstance(texts.get(name), str):
+            what = f"column {name} is missing; there are {', '.join(map(str, values))}"
+            if name in values:
+                what = f"{name} is {json.dumps(values[name])}, neither text nor number"
+            raise DataError(what, where=where, expected=f"columns {', '.join(needed)}")
     for name in needed:
         if name in _NUMBERS:
             _check_number(name, texts[name], where)
@@ -306,7 +273,7 @@ def _parse_row(values: dict[str, Any], needed: Row, where: str) -> Row:
 
 
 def _check_names(kind: str, files: dict[str, _File]) -> None:
-    """Check the labels of one task, which are a row's last cell, and the ids of each file."""
+    """Check the labels of one task, each a row's last cell, and the ids of each file."""
     if kind in _LABELLED:
         ways = "case, blanks, Unicode form or as a number is written"
         _check_spelling(files.values(), -1, "label", _label_form, ways)
@@ -321,7 +288,7 @@ def _id_form(text: str) -> str:
 
 
 def _label_form(text: str) -> str:
-    """Return one form for equal numbers, and for texts that are equal as ids are."""
+    """Return one form for equal numbers, and for equal texts as of ids."""
     try:
         return repr(parse_decimal(text) + 0.0)  # -0 is 0
     except ValueError:
@@ -331,23 +298,20 @@ def _label_form(text: str) -> str:
 def _check_spelling(
     files: Iterable[_File], column: int, name: str, form: Callable[[str], str], ways: str
 ) -> None:
-    """Raise DataError for two cells of a column that differ but have one form, with both places."""
+    """Raise DataError for two different cells of a column with the same form, with both places."""
     first: dict[str, tuple[str, str]] = {}
     for file in files:
         for row, line in zip(file.rows, file.lines, strict=True):
-            text, place = row[column], f"{file.path.name}:{line}"
-            other, there = first.setdefault(form(text), (text, place))
+            text = row[column]
+            other, place = first.setdefault(form(text), (text, f"{file.path.name}:{line}"))
             if other != text:
                 shown, original = _escape_blanks(ascii(text)), _escape_blanks(ascii(other))
-                raise DataError(
-                    f"{name} {shown} differs from {original} of {there} in {ways} only",
-                    where=f"{file.path}:{line}",
-                    expected=f"one spelling of each {name}",
-                )
+                what = f"{name} {shown} differs from {original} of {place} in {ways} only"
+                raise DataError(what, where=f"{file.path}:{line}", expected=f"one spelling of each {name}")
 
 
 def _escape_blanks(quoted: str) -> str:
-    r"""Return what repr or ascii made of a text, with escapes for repeated blanks, which errors shorten.
+    r"""Escape repeated blanks, which errors shorten, in the output of repr or ascii.
 
     >>> print(_escape_blanks(repr("a  b")))
     'a\x20\x20b'
@@ -356,13 +320,11 @@ def _escape_blanks(quoted: str) -> str:
 
 
 def _check_name(column: str, text: str, where: str) -> None:
-    """Raise DataError for a label or an id that is empty or a missing value."""
     if not normalise_spaces(text) or is_invisible(text):
         raise DataError(f"the {column} is empty", where=where, expected=f"a {column} in every row")
     if column == "label" and text.strip().casefold() == "nan":
-        raise DataError(
-            f"the label is {text!r}, a missing value", where=where, expected="a label in every row"
-        )
+        what = f"the label is {text!r}, a missing value"
+        raise DataError(what, where=where, expected="a label in every row")
 
 
 def _check_number(name: str, text: str, where: str) -> None:
@@ -376,7 +338,7 @@ def _check_number(name: str, text: str, where: str) -> None:
 
 
 Faults = Iterator[tuple[str, str, str]]
-"""The file that is wrong, what is wrong with it, and what was expected."""
+"""The wrong file, the fault, and what was expected."""
 
 
 def _check_pairs(task: LocalTask, files: dict[str, str]) -> Faults:
@@ -391,52 +353,44 @@ def _check_classes(task: LocalTask, files: dict[str, str]) -> Faults:
     known = {label for _, label in task.table("train")}
     if len(known) < 2:
         yield "train", f"{len(known)} class(es)", "two or more"
-    strange = sorted({label for _, label in task.table("test")} - known)
-    if strange or not task.table("test"):
-        where = _format_row_number(task, "test", 1, strange)
-        what = f"label '{strange[0]}' doesn't occur in training{where}" if strange else "no line"
+    labels = [label for _, label in task.table("test")]
+    strange = sorted(set(labels) - known)
+    if strange or not labels:
+        what = "it has no row"
+        if strange:
+            what = f"label '{strange[0]}' doesn't occur in training (row {labels.index(strange[0]) + 1})"
         yield "test", what, f"one of {', '.join(sorted(known)[:20])}"
 
 
-def _format_row_number(task: LocalTask, table: str, column: int, values: Sequence[str]) -> str:
-    """Say which row of a table is the first with the first of some values."""
-    row = next((n for n, row in enumerate(task.table(table), 1) if row[column] in values[:1]), 0)
-    return f" (row {row})"
-
-
-def _find_repeated_pair(table: Sequence[Row]) -> str:
-    """What is wrong where a query and a document have two grades, "" where none have."""
-    seen = Counter(row[:2] for row in table)
-    twice = next((number for number, row in enumerate(table, 1) if seen[row[:2]] > 1), 0)
-    return f"query and document of row {twice} occur again" if twice else ""
+def _check_repeated_pairs(task: LocalTask, file: str) -> Faults:
+    """Yield a query and a document with two grades."""
+    counts = Counter(row[:2] for row in task.table(file))
+    for number, row in enumerate(task.table(file), 1):
+        if counts[row[:2]] > 1:
+            yield file, f"query and document of row {number} occur again", "each pair once"
 
 
 def _check_candidates(task: LocalTask, files: dict[str, str]) -> Faults:
-    if twice := _find_repeated_pair(task.table("file")):
-        yield "file", twice, "each pair once"
-    found: dict[str, set[bool]] = {}
+    yield from _check_repeated_pairs(task, "file")
+    kinds: dict[str, set[bool]] = {}
     for query, _, relevant in task.table("file"):
-        found.setdefault(query, set()).add(float(relevant) > 0)
-    lacking = [number for number, kinds in enumerate(found.values(), 1) if len(kinds) < 2]
-    if lacking or not found:
-        what = f"query {lacking[0]} has candidates of one kind only" if lacking else "no line"
+        kinds.setdefault(query, set()).add(float(relevant) > 0)
+    lacking = [number for number, values in enumerate(kinds.values(), 1) if len(values) < 2]
+    if lacking or not kinds:
+        what = f"query {lacking[0]} has candidates of one kind only" if lacking else "it has no row"
         yield "file", what, "relevant and other candidates for every query"
 
 
 def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
-    if twice := _find_repeated_pair(task.table("qrels")):
-        yield "qrels", twice, "each pair once"
+    yield from _check_repeated_pairs(task, "qrels")
     ids = {}
     for name in ("corpus", "queries"):
-        found = [row[0] for row in task.table(name)]
-        ids[name] = set(found)
-        if len(ids[name]) < len(found) or not found:
-            repeated = [text for text, count in Counter(found).items() if count > 1]
-            yield (
-                name,
-                f"id {_escape_blanks(repr(repeated[0]))} twice" if found else "no line",
-                "distinct ids",
-            )
+        counts = Counter(row[0] for row in task.table(name))
+        ids[name] = set(counts)
+        repeated = [text for text, count in counts.items() if count > 1]
+        if repeated or not counts:
+            what = f"id {_escape_blanks(repr(repeated[0]))} twice" if repeated else "it has no row"
+            yield name, what, "distinct ids"
     for row, (query, document, _) in enumerate(task.table("qrels"), start=1):
         for kind, value in (("queries", query), ("corpus", document)):
             if value not in ids[kind]:
@@ -448,17 +402,15 @@ def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
 
 
 def _check_clusters(task: LocalTask, files: dict[str, str]) -> Faults:
-    if (found := len({label for _, label in task.table("file")})) < 2:
-        yield "file", f"{found} label(s)", "two or more"
+    count = len({label for _, label in task.table("file")})
+    if count < 2:
+        yield "file", f"{count} label(s)", "two or more"
 
 
 def _check_labels(task: LocalTask, files: dict[str, str]) -> Faults:
-    if (found := {label for _, _, label in task.table("file")}) != {"0", "1"}:
-        yield (
-            "file",
-            f"labels {', '.join(sorted(found)[:5]) or 'missing'}",
-            "0 and 1, for the same",
-        )
+    labels = {label for _, _, label in task.table("file")}
+    if labels != {"0", "1"}:
+        yield "file", f"labels {', '.join(sorted(labels)[:5]) or 'missing'}", "0 and 1, for the same"
 
 
 def _check_summaries(task: LocalTask, files: dict[str, str]) -> Faults:

@@ -16,7 +16,7 @@ from bench.errors import InputError
 TASKS = "mteb:"
 FILES = "local:"
 CONTRAST_TEXT = "contrast:"
-"""Before a user's text of sentences, from which the suite ``contrast`` makes its items."""
+"""Prefix of a user's text from which the suite ``contrast`` makes its items."""
 STSB_MULTI = "stsb-multi"
 """The suite of local tasks that comes with the program; its files are ``stsb_multi`` in the data folder."""
 _ENTRY = re.compile(r"(?P<name>[^\[\]@,]*[^\[\]@,\s])(?:\[(?P<subsets>[^\[\]]+)\])?(?:@(?P<split>[\w.-]+))?")
@@ -25,90 +25,61 @@ _OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])(?![^(]*\))")
 
 @dataclass(frozen=True)
 class MtebName:
-    """A task of mteb, or a part of one.
+    """A task of mteb, or a part of one."""
 
-    Args:
-        id: What tables call it: the printed name of a paper, else how it was asked for.
-        name: mteb's name.
-        subsets: Of mteb's subsets (language pairs); empty for all.
-        split: Evaluated split, "" for all that mteb evaluates.
-    """
-
-    id: str
-    name: str
-    subsets: tuple[str, ...] = ()
-    split: str = ""
+    id: str  # name in tables: a paper's, otherwise as requested
+    name: str  # mteb's name
+    subsets: tuple[str, ...] = ()  # mteb's subsets (language pairs); empty for all
+    split: str = ""  # "" for all that mteb evaluates
 
 
 @dataclass(frozen=True)
 class MtebTaskList:
-    """A list of tasks.
-
-    Args:
-        tasks: In the tables' order.
-        score: mteb's name of the score that is reported, "" for each task's main score.
-        summary: One line.
-        note: What every record and table of it must say, or "".
-    """
+    """A list of tasks, in the tables' order."""
 
     tasks: tuple[MtebName, ...]
-    score: str = ""
+    score: str = ""  # mteb's name of the reported score, "" for each task's main score
     summary: str = ""
-    note: str = ""
+    note: str = ""  # stands in every record and table of it
 
 
 @cache
 def load_mteb_lists() -> dict[str, MtebTaskList]:
-    """The papers' suites and mteb's own, as committed in ``mteb_suites.toml``."""
+    """Return the papers' suites and mteb's own, as committed in ``mteb_suites.toml``."""
     text = resources.files(__package__).joinpath("mteb_suites.toml").read_text(encoding="utf-8")
-    found = {}
+    suites = {}
     for name, entry in tomllib.loads(text).items():
         paper = entry["summary"].partition(",")[0]
         version = f"mteb {entry['mteb']}" if "mteb" in entry else "a version of mteb that it doesn't state"
         made = f"{paper}'s figures were made with {version}, these with the version in the record."
-        notes = (None if entry.get("benchmark") else made, entry.get("note"))
-        found[name] = MtebTaskList(
-            tuple(parse_task(task, printed) for printed, task in entry["tasks"].items()),
-            entry.get("score", ""),
-            entry["summary"],
-            " ".join(filter(None, notes)),
-        )
-    return found
+        note = " ".join(filter(None, (None if entry.get("benchmark") else made, entry.get("note"))))
+        tasks = tuple(parse_task(task, printed) for printed, task in entry["tasks"].items())
+        suites[name] = MtebTaskList(tasks, entry.get("score", ""), entry["summary"], note)
+    return suites
 
 
 def is_mteb(suite: str) -> bool:
-    """True if mteb measures a suite, so that it has no pairs for anything else."""
+    """Check whether mteb measures a suite, which then has no pairs for other uses."""
     return suite.startswith(TASKS) or has_own_tasks(suite) or suite in load_mteb_lists()
 
 
 def has_own_tasks(suite: str) -> bool:
-    """True if mteb measures a suite's tasks without having them itself: local files', the mini world's."""
+    """Check whether mteb measures tasks that it lacks itself: local files', the mini world's."""
     return suite.startswith(FILES) or suite == STSB_MULTI or suite in MTEB_SUITES
 
 
 def parse_task(text: str, printed: str | None = None) -> MtebName:
-    """Parse ``NAME``, ``NAME[SUBSET+SUBSET]`` or ``NAME[SUBSET]@SPLIT``.
-
-    Raises:
-        InputError: another form.
-    """
+    """Parse ``NAME``, ``NAME[SUBSET+SUBSET]`` or ``NAME[SUBSET]@SPLIT``; raises InputError."""
     match = _ENTRY.fullmatch(text.strip())
     if match is None:
-        raise InputError(
-            f"'{text}' is not a task",
-            where="--suite mteb:",
-            expected="NAME, NAME[SUBSET+SUBSET] or NAME@SPLIT",
-        )
+        expected = "NAME, NAME[SUBSET+SUBSET] or NAME@SPLIT"
+        raise InputError(f"'{text}' is not a task", where="--suite mteb:", expected=expected)
     subsets = tuple(part.strip() for part in (match["subsets"] or "").split("+") if part.strip())
     return MtebName(printed or text.strip(), match["name"], subsets, match["split"] or "")
 
 
 def parse_suite(suite: str) -> MtebTaskList:
-    """Return a paper's suite, or that of ``mteb:TASK,...``.
-
-    Raises:
-        InputError: a text that does not name a task, or a task named twice.
-    """
+    """Return a paper's suite, or that of ``mteb:TASK,...``; raises InputError also for a repeated task."""
     if suite in load_mteb_lists():
         return load_mteb_lists()[suite]
     tasks = tuple(parse_task(text) for text in _OUTSIDE_BRACKETS.split(suite.removeprefix(TASKS)))
@@ -119,29 +90,27 @@ def parse_suite(suite: str) -> MtebTaskList:
 
 
 def split_suites(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """Split ``--suite`` at its commas; those after ``mteb:`` go on with its tasks up to the next suite.
+    """Split ``--suite`` at its commas; ``mteb:`` takes the tasks up to the next suite.
 
-    There a name of both a task and a suite, such as STS17, is the task's.
-
-    Args:
-        text: The option's value.
-        known: Names of the registered suites.
+    There a name of both a task and a suite, such as STS17, is the task's. ``known``: the registered suites.
     """
-    both = {
-        name for name, suite in load_mteb_lists().items() if {task.name for task in suite.tasks} == {name}
-    }
     suites: list[str] = []
     for part in (part.strip() for part in _OUTSIDE_BRACKETS.split(text)):
         starts = part in known or part.startswith((TASKS, FILES, CONTRAST_TEXT))
-        if suites and suites[-1].startswith(TASKS) and (not starts or part in both):
+        if suites and suites[-1].startswith(TASKS) and (not starts or _is_task_too(part)):
             suites[-1] += f",{part}"
         else:
             suites.append(part)
     return tuple(suites)
 
 
+def _is_task_too(name: str) -> bool:
+    suite = load_mteb_lists().get(name)
+    return suite is not None and {task.name for task in suite.tasks} == {name}
+
+
 def suite_label(suite: str) -> str:
-    """Name of a suite in records: no folder of a ``local:`` or ``contrast:`` file."""
+    """Return the name of a suite in records, without the folder of a ``local:`` or ``contrast:`` file."""
     for kind in (FILES, CONTRAST_TEXT):
         if suite.startswith(kind):
             return f"{kind}{Path(suite.removeprefix(kind)).stem}"

@@ -1,8 +1,7 @@
-"""What a fetched text was when it came: its lock file, ``NAME.lock.json`` beside it.
+"""Lock files of fetched texts, ``NAME.lock.json``.
 
-No hash of SimCSE's training texts was ever published. The first fetch writes down what it got; from then on
-another content is refused. A text that somebody else put there is measured the same way, and is said to be
-just that.
+SimCSE's training texts have no published hash. The first fetch pins its content, and later ones refuse any
+other. A text from another source is measured too, and marked as such.
 """
 
 from __future__ import annotations
@@ -21,32 +20,14 @@ from bench.schema import Block, Maybe, find_fault, is_count, is_label
 WIKI1M = "wiki1m_for_simcse.txt"
 NLI = "nli_for_simcse.csv"
 UNPINNED = "not from the pinned source"
-_PIN = Block(
-    {
-        "file": is_label,
-        "bytes": is_count,
-        "sha256": is_label,
-        "date": is_label,
-        "etag": Maybe(is_label),
-        "address": Maybe(is_label),
-    },
-    closed=True,
-)
+_TEXTS = dict.fromkeys(("file", "sha256", "date"), is_label)
+_PIN = Block({**_TEXTS, "bytes": is_count, "etag": Maybe(is_label), "address": Maybe(is_label)}, closed=True)
 _LONGEST = 1 << 16  # bytes of a lock file
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A text as it was measured.
-
-    Args:
-        file: Its name.
-        bytes: Its size.
-        sha256: Of the file as it is.
-        date: When it was measured.
-        etag: What the server called this version, None for a text that was not fetched.
-        address: Where it came from, None for a text that was not fetched.
-    """
+    """Facts of a text; ``etag`` and ``address`` only of a fetched one."""
 
     file: str
     bytes: int
@@ -57,17 +38,17 @@ class Pin:
 
     @property
     def source(self) -> str:
-        """Where it is from, as records and tables say it."""
+        """Origin for records and tables."""
         return f"{self.address or UNPINNED}, sha256 {self.sha256}"
 
 
 def lock_file(text: Path) -> Path:
-    """The lock file of a text."""
+    """Return the lock file of a text."""
     return text.with_suffix(".lock.json")
 
 
 def measure_text(text: Path, *, address: str | None = None, etag: str | None = None) -> Pin:
-    """Measure a text; an address says where it was fetched from just now."""
+    """Measure a text; ``address`` is that of a fetch just now."""
     with text.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         size = os.fstat(stream.fileno()).st_size
@@ -76,12 +57,12 @@ def measure_text(text: Path, *, address: str | None = None, etag: str | None = N
 
 
 def write_pin(text: Path, pin: Pin) -> None:
-    """Write the lock file of a text that is to be there under that name; raises OSError."""
+    """Write the lock file of a text of that name; raises OSError."""
     write_atomically(lock_file(text), (json.dumps(asdict(pin), indent=1) + "\n").encode())
 
 
 def read_pin(text: Path) -> Pin | None:
-    """Return what the lock file says, None where none can be read; raises DataError for a damaged one."""
+    """Return the contents of the lock file, None without one; raises DataError for a damaged one."""
     path = lock_file(text)
     try:
         with path.open("rb") as stream:
@@ -93,28 +74,21 @@ def read_pin(text: Path) -> Pin | None:
         if place := find_fault(facts, _PIN):
             raise ValueError(f"'{place}' is missing, unknown or of another type")
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"this lock file is damaged: {error}",
-            where=str(path),
-            hint=f"delete it, and {text.name} is '{UNPINNED}'",
-        ) from error
+        hint = f"delete it, and {text.name} is '{UNPINNED}'"
+        raise DataError(f"this lock file is damaged: {error}", where=str(path), hint=hint) from error
     return Pin(**facts)
 
 
 def unpinned_note(name: str) -> str:
-    """What tables say of a text of that name that is not from the pinned source."""
+    """Return the note of tables on a text that is not from the pinned source."""
     return f"The training text {name} is {UNPINNED}."
 
 
 def check_pin(text: Path, sha256: str) -> str:
-    """Return where a text is from, as records say it; "" for one that never had a pinned source.
-
-    Args:
-        text: The file.
-        sha256: Of its bytes as they are now.
+    """Return the origin of a text with that hash for records, "" if it never had a pinned source.
 
     Raises:
-        DataError: it isn't what its lock file says, or that file is damaged.
+        DataError: it differs from its lock file, or that file is damaged.
     """
     pin = read_pin(text)
     if pin is None:

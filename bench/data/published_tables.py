@@ -1,4 +1,4 @@
-"""Published figures: the result tables of four papers, as printed, with what is known to be wrong in them."""
+"""Published figures: the result tables of four papers, as printed, with their known misprints."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from bench.errors import DataError
 from bench.schema import LARGEST, parse_decimal
 
 PAPERS = {"tncse": "TNCSE", "jtcse": "JTCSE", "unsee": "UNSEE", "gradient_paradigm": "Gradient paradigm"}
-WIKI = "wiki1m"
-"""SimCSE's million sentences of Wikipedia."""
+WIKI = "wiki1m"  # SimCSE's million sentences of Wikipedia
 SICK = "sickr_unlabelled"
 NO_TEXT = "none"
 
@@ -26,8 +25,8 @@ _NEEDED = {
     "ablation_sickr": "data",
     "incremental_modification": "terms",
 }
-"""What a section's rows must say of their setting."""
-# papers and sections by suite; those of mteb's suites belong to one paper: names repeat, lists of tasks don't
+"""Key that the settings of a section's rows must have."""
+# papers and sections by suite; each of mteb's suites is one paper's own list of tasks
 _SUITES: dict[str, tuple[Collection[str], Collection[str]]] = {
     "sts7": (PAPERS, ("sts7", "sts7_released_checkpoints")),
     "transfer7": (PAPERS, ("transfer7",)),
@@ -43,7 +42,7 @@ _SUITES: dict[str, tuple[Collection[str], Collection[str]]] = {
     "tncse-sts22": (("tncse",), ("sts22",)),
 }
 _UNTRAINED = {"bert_base", "roberta_base", "bert_whitening", "roberta_whitening", "glove"}
-# these papers say that they train on SimCSE's text; the tables that quote them don't
+# trained on SimCSE's text according to their own papers
 _ON_WIKI = {
     *("simcse", "infonce", "esimcse", "diffcse", "arccse", "arccon", "infocse", "promptbert"),
     *("pcl", "sncse", "whitenedcse", "rankcse"),
@@ -51,7 +50,7 @@ _ON_WIKI = {
 _MISPRINT = ("typo", "recomputed", "differs from", "Table 3 prints", "supplementary prints")
 _DOUBT = ("heading reads", "sign of the gain lost", "sign lost")
 
-# what the checks of the tables found, in addition to the notes on single figures
+# findings of our checks, in addition to the notes on single figures
 _SWAPPED = (
     "Tables 3 and 5 print the Barlow Twins and VICReg averages the other way round; which is right, and "
     "whether Table 4 is touched, the paper doesn't say"
@@ -67,31 +66,18 @@ _EXTRA: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], str], ...] = (
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One printed figure.
+    """One printed figure."""
 
-    Args:
-        paper: File name without its ending, a key of PAPERS.
-        table: Table in the paper.
-        section: Short name of the experiment.
-        backbone: "bert-base", "roberta-base" or "".
-        method: Canonical method name.
-        setting: What the table says of the setting, by key.
-        task: Task as printed; "avg" is the section's average.
-        metric: Metric of the value.
-        text: The number with its printed decimals; scores are x 100.
-        note: Source, inferences, misprints.
-    """
-
-    paper: str
+    paper: str  # a key of PAPERS
     table: str
-    section: str
-    backbone: str
-    method: str
+    section: str  # short name of the experiment
+    backbone: str  # "bert-base", "roberta-base" or ""
+    method: str  # canonical name
     setting: tuple[tuple[str, str], ...]
-    task: str
+    task: str  # as printed; "avg" is the section's average
     metric: str
-    text: str
-    note: str
+    text: str  # the number with its printed decimals; scores are x 100
+    note: str  # source, inferences, misprints
 
     @property
     def source(self) -> str:
@@ -100,7 +86,7 @@ class PublishedFigure:
 
     @property
     def misprints(self) -> tuple[str, ...]:
-        """What is known to be wrong or doubtful about it."""
+        """Known errors and doubts."""
         parts = [part for part in self.note.split("; ") if part.startswith((*_MISPRINT, *_DOUBT))]
         pooling = dict(self.setting).get("pooling", "")
         for paper, section, methods, poolings, what in _EXTRA:
@@ -112,22 +98,18 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A method's figures in one row of a table.
-
-    Args:
-        figures: By task.
-    """
+    """A method's figures in one row of a table, by task."""
 
     figures: dict[str, PublishedFigure]
 
     @property
     def first(self) -> PublishedFigure:
-        """Any of them, for what they share."""
+        """Any figure, for facts that all share."""
         return next(iter(self.figures.values()))
 
     @property
     def text(self) -> str | None:
-        """Training text: WIKI, with "+sickr_unlabelled" where it has that, NO_TEXT, or None: not known."""
+        """Training text: WIKI, perhaps with "+sickr_unlabelled", NO_TEXT, or None if unknown."""
         stated = dict(self.first.setting).get("data")
         if stated is not None:
             return stated
@@ -138,22 +120,22 @@ class PublishedRow:
 
     @property
     def misprints(self) -> dict[str, tuple[str, ...]]:
-        """What is known to be wrong, by text, with the tasks that it touches."""
-        found: dict[str, list[str]] = {}
+        """Known errors and doubts, each with its tasks."""
+        tasks: dict[str, tuple[str, ...]] = {}
         for task, figure in self.figures.items():
-            for what in figure.misprints:
-                found.setdefault(what, []).append(task)
-        return {what: tuple(tasks) for what, tasks in found.items()}
+            for misprint in figure.misprints:
+                tasks[misprint] = (*tasks.get(misprint, ()), task)
+        return tasks
 
 
 @cache
 def load_figures() -> tuple[PublishedFigure, ...]:
-    """Every figure of every table, in the papers' order; raises DataError for a damaged table."""
+    """Return every figure of every table, in the papers' order; raises DataError for a damaged table."""
     return tuple(figure for paper in PAPERS for figure in _read_paper(paper))
 
 
 def _read_paper(paper: str) -> Iterator[PublishedFigure]:
-    """Read a paper's file; raises DataError with the line for a row that is none, or a figure twice."""
+    """Read a paper's file; raises DataError with the line for a damaged row or a repeated figure."""
     where = f"bench/data/published_tables/{paper}.csv"
     try:
         text = (files("bench.data") / "published" / f"{paper}.csv").read_text(encoding="utf-8-sig")
@@ -195,7 +177,7 @@ def _parse_figure(paper: str, row: list[str], where: str) -> PublishedFigure:
 
 @cache
 def published_rows(suite: str) -> tuple[PublishedRow, ...]:
-    """Rows of tables on a suite ("sts7", "transfer7", the papers' of mteb), none for another."""
+    """Return the rows of tables on a suite ("sts7", "transfer7", the papers' of mteb), otherwise ()."""
     papers, sections = _SUITES.get(suite, ((), ()))
     groups: dict[tuple[object, ...], dict[str, PublishedFigure]] = {}
     for figure in load_figures():
@@ -206,17 +188,17 @@ def published_rows(suite: str) -> tuple[PublishedRow, ...]:
 
 
 def ablation_figures(sweep: str) -> dict[tuple[str, str], tuple[PublishedFigure, ...]]:
-    """Printed figures at the places (row, column) of a sweep's table; empty for a sweep of no paper."""
-    found: dict[tuple[str, str], tuple[PublishedFigure, ...]] = {}
+    """Return the printed figures at the places (row, column) of a sweep's table."""
+    figures: dict[tuple[str, str], tuple[PublishedFigure, ...]] = {}
     for figure in load_figures():
         place = _sweep_place(sweep, figure, dict(figure.setting))
         if place is not None and figure.metric == "spearman":
-            found[place] = (*found.get(place, ()), figure)
-    return found
+            figures[place] = (*figures.get(place, ()), figure)
+    return figures
 
 
 def _sweep_place(sweep: str, figure: PublishedFigure, setting: dict[str, str]) -> tuple[str, str] | None:
-    """Where a figure is in a sweep's table, None if nowhere."""
+    """Return the place of a figure in a sweep's table, or None."""
     method = figure.method.removesuffix("_untrained")
     section = (sweep, figure.section)
     if section == ("caels", "ablation_cael"):

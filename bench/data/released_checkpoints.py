@@ -1,4 +1,4 @@
-"""Checkpoints that authors published: where they are, and how they are evaluated (``released.toml``)."""
+"""Checkpoints that authors published, from ``released.toml``."""
 
 from __future__ import annotations
 
@@ -14,47 +14,30 @@ from bench.schema import Block, ListOf, MapOf, find_fault, is_boolean, is_label,
 
 @dataclass(frozen=True)
 class ReleasedTower:
-    """One encoder of a checkpoint.
+    """One encoder of a checkpoint."""
 
-    Args:
-        folder: Its folder in the authors' download, or "".
-        hub: Hub id, or "".
-        revision: Beginning of the commit, "" where it isn't known.
-        weight: Its weight in the sum.
-    """
-
-    folder: str = ""
-    hub: str = ""
-    revision: str = ""
-    weight: float = 1.0
+    folder: str = ""  # in the authors' download
+    hub: str = ""  # hub id
+    revision: str = ""  # begin of the commit, "" if unknown
+    weight: float = 1.0  # in the sum
 
     @property
     def name(self) -> str:
-        """Hub id with its revision, else the folder."""
+        """Hub id with its revision, otherwise the folder."""
         return f"{self.hub}@{self.revision}" if self.revision else self.hub or self.folder
 
 
 @dataclass(frozen=True)
 class ReleasedCheckpoint:
-    """A published checkpoint.
-
-    Args:
-        name: Its name here.
-        method: Method of the published tables.
-        backbone: Backbone of the published tables.
-        towers: Its encoders.
-        pooling: Pooling at inference.
-        template: Template for the pooling "mask", else "".
-        sick: Its training text held SICK's unlabelled sentences.
-    """
+    """A published checkpoint; method and backbone as in the published tables."""
 
     name: str
     method: str
     backbone: str
     towers: tuple[ReleasedTower, ...]
-    pooling: str = "cls"
-    template: str = ""
-    sick: bool = False
+    pooling: str = "cls"  # at inference
+    template: str = ""  # for the pooling "mask"
+    sick: bool = False  # its training text held SICK's unlabelled sentences
 
 
 _TOWER = Block(
@@ -71,25 +54,24 @@ _TABLE = MapOf(
 
 @cache
 def load_checkpoints() -> dict[str, ReleasedCheckpoint]:
-    """All checkpoints by name; raises DataError for a damaged table."""
+    """Return all checkpoints by name; raises DataError for a damaged table."""
     file = resources.files(__package__).joinpath("released.toml")
     try:
         table: dict[str, dict[str, Any]] = tomllib.loads(file.read_text(encoding="utf-8"))
         if place := find_fault(table, _TABLE):
             raise ValueError(f"'{place}' is missing, unknown or of another type")
-    except (ValueError, RecursionError) as error:  # no UTF-8 and no TOML among them
+    except (ValueError, RecursionError) as error:
         raise DataError(f"no table of checkpoints: {error}", where="bench/data/released.toml") from error
-    return {
-        name: ReleasedCheckpoint(
-            name, **{**entry, "towers": tuple(ReleasedTower(**tower) for tower in entry["towers"])}
-        )
-        for name, entry in table.items()
-    }
+    checkpoints = {}
+    for name, entry in table.items():
+        towers = tuple(ReleasedTower(**tower) for tower in entry.pop("towers"))
+        checkpoints[name] = ReleasedCheckpoint(name, towers=towers, **entry)
+    return checkpoints
 
 
 def find_checkpoint(name: str, *, where: str | None = None) -> ReleasedCheckpoint:
-    """Return a checkpoint; raises InputError with the names there are."""
-    found = load_checkpoints().get(name)
-    if found is None:
-        raise unknown_name("released checkpoint", name, load_checkpoints(), where=where)
-    return found
+    """Return a checkpoint; raises InputError with suggestions."""
+    checkpoints = load_checkpoints()
+    if name not in checkpoints:
+        raise unknown_name("released checkpoint", name, checkpoints, where=where)
+    return checkpoints[name]

@@ -1,4 +1,4 @@
-"""Round-trip translated copies of a training text: made in parts, with what they were made from next to them.
+"""Round-trip translated copies of a training text, made in parts.
 
 ``NAME.en-X-en.txt`` has a line a sentence, in the text's order; ``NAME.en-X-en.json`` is its provenance.
 Fingerprints of text and copy are those of :func:`bench.data.corpus.make_corpus`, as in records.
@@ -25,22 +25,15 @@ from bench.records.filesystem import write_atomically
 
 MADE_BY = "bench data rtt"
 VERSION = 1  # raised when the same models and settings give other lines
-_HOPS = ("there", "back")
 
 
 @dataclass(frozen=True)
 class Translated:
-    """Translations, one for each sentence and in their order.
-
-    Args:
-        texts: White space is one blank between words; "" where the model gave nothing.
-        truncated: How many sentences were longer than the model takes, and were cut.
-        unfinished: How many translations reached the longest length without an end, and were cut.
-    """
+    """Translations, one for each sentence and in their order; "" for an empty output."""
 
     texts: list[str]
-    truncated: int = 0
-    unfinished: int = 0
+    truncated: int = 0  # sentences that were longer than the model takes
+    unfinished: int = 0  # translations that were cut at the longest length
 
 
 class Translator(Protocol):
@@ -48,30 +41,19 @@ class Translator(Protocol):
 
     def __call__(self, sentences: Sequence[str], progress: Progress | None = None) -> Translated:
         """Translate; ``progress`` is called with finished sentences."""
-        ...
 
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """One copy of a training text, English to a pivot language and back.
-
-    Args:
-        corpus: The training text.
-        pivot: Code of the pivot language.
-        out: Folder of the copy; parts of an unfinished one are in a hidden folder there.
-        models: Facts of the two models, there and back: JSON values, fingerprints included.
-        settings: JSON values; with corpus, pivot, models and chunk they determine the lines.
-        versions: Of the packages; other versions never go on with parts, but leave a finished copy as it is.
-        chunk: Sentences a part: what an interruption can lose.
-    """
+    """One copy of a training text, English to a pivot language and back."""
 
     corpus: Corpus
-    pivot: str
-    out: Path
-    models: Sequence[Mapping[str, Any]]
-    settings: Mapping[str, Any]
-    versions: Mapping[str, str | None]
-    chunk: int
+    pivot: str  # code of the pivot language
+    out: Path  # folder of the copy; a hidden folder there holds finished parts
+    models: Sequence[Mapping[str, Any]]  # facts of the two models, there and back, with fingerprints
+    settings: Mapping[str, Any]  # with corpus, pivot, models and chunk they determine the lines
+    versions: Mapping[str, str | None]  # of packages; other versions start over, unless the copy is finished
+    chunk: int  # sentences a part
 
     @property
     def text(self) -> Path:
@@ -80,20 +62,17 @@ class RoundTrip:
 
     @property
     def provenance(self) -> Path:
-        """The file that says what the copy was made from."""
+        """The file with the origin of the copy."""
         return self.out / f"{self._file_stem}.json"
 
     @property
     def parts(self) -> Path:
         """Folder of the finished parts; its name holds the hash of all that they depend on."""
-        identity = {**self.identity(), "versions": dict(self.versions)}
-        return (
-            self.out
-            / f".{self._file_stem}.{_hash_bytes(json.dumps(identity, sort_keys=True).encode())[:16]}.parts"
-        )
+        identity = json.dumps({**self.identity(), "versions": dict(self.versions)}, sort_keys=True)
+        return self.out / f".{self._file_stem}.{_hash_bytes(identity.encode())[:16]}.parts"
 
     def identity(self) -> dict[str, Any]:
-        """Return what determines the lines."""
+        """Return the facts that determine the lines."""
         corpus = self.corpus
         return {
             "made_by": MADE_BY,
@@ -105,7 +84,7 @@ class RoundTrip:
         }
 
     def finished(self) -> dict[str, Any] | None:
-        """Return the provenance of the finished copy, or None where there is none yet.
+        """Return the provenance of the finished copy, or None without one.
 
         Raises:
             InputError: a file of that name is not a copy of ours, was changed since, or was made from another
@@ -113,47 +92,42 @@ class RoundTrip:
         """
         if not self.text.exists():
             return None
-        hint = "move it away, or name another --out"
+        where, hint = str(self.text), "move it away, or name another --out"
         facts = read_provenance(self.text)
         if facts is None:
-            raise InputError("this file was not made by bench data rtt", where=str(self.text), hint=hint)
-        now = self.identity()
-        differences = [text for name in now if (text := _format_difference(name, facts.get(name), now[name]))]
-        if differences:
-            raise InputError(
-                f"the copy here was made otherwise ({'; '.join(differences)})",
-                where=str(self.text),
-                hint=hint,
-            )
+            raise InputError("this file was not made by bench data rtt", where=where, hint=hint)
+        current = self.identity()
+        differences = [_format_difference(name, facts.get(name), value) for name, value in current.items()]
+        if any(differences):
+            what = f"the copy here was made otherwise ({'; '.join(filter(None, differences))})"
+            raise InputError(what, where=where, hint=hint)
         if _hash_bytes(self.text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
-            raise InputError("the copy was changed since it was made", where=str(self.text), hint=hint)
+            raise InputError("the copy was changed since it was made", where=where, hint=hint)
         return facts
 
     def pending(self) -> int:
-        """Return how many sentences still have to be translated."""
-        return sum(
-            len(chunk) for number, chunk in self._split_chunks() if self._read_part(number, chunk) is None
-        )
+        """Return the number of sentences that still have to be translated."""
+        chunks = self._split_chunks()
+        return sum(len(chunk) for number, chunk in chunks if self._read_part(number, chunk) is None)
 
     def abandoned(self) -> list[Path]:
-        """Return the folders of parts of this name that were made otherwise, and that nothing uses now."""
-        return sorted(
-            path for path in self.out.glob(f".{escape(self._file_stem)}.*.parts") if path != self.parts
-        )
+        """Return the unused folders of parts of this name, which were made otherwise."""
+        folders = self.out.glob(f".{escape(self._file_stem)}.*.parts")
+        return sorted(path for path in folders if path != self.parts)
 
     def run(
         self, load: Callable[[], tuple[Translator, Translator]], progress: Progress | None = None
     ) -> dict[str, Any]:
-        """Translate what isn't translated yet, put the copy and its provenance in place; return the latter.
+        """Translate the rest, put the copy and its provenance in place, and return the provenance.
 
-        Stopped at any moment, it goes on from the last finished part.
+        A stopped run resumes from the last finished part.
 
         Args:
-            load: Gives the two translators; called once, and only where something is left to translate.
+            load: Returns the two translators; called at most once, if sentences are left to translate.
             progress: Called with finished translations, two a sentence.
 
         Raises:
-            InputError: as :meth:`finished`, another process is at it, or the folder can't be written.
+            InputError: as :meth:`finished`, another process makes the copy, or the folder can't be written.
         """
         try:
             self.out.mkdir(parents=True, exist_ok=True)
@@ -189,7 +163,7 @@ class RoundTrip:
             "copy": {"file": self.text.name, "sha256": _hash_lines(lines), "lines": len(lines), **total},
             "seconds": round(sum(part["seconds"] for part in parts), 1),
         }
-        # the text last: one without its provenance is never ours
+        # the text last, so that it always has its provenance
         write_atomically(self.provenance, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
         write_atomically(self.text, ("\n".join(lines) + "\n").encode())
         shutil.rmtree(self.parts)
@@ -208,7 +182,7 @@ class RoundTrip:
         return self.parts / f"{number:06}.json"
 
     def _read_part(self, number: int, chunk: Sequence[str]) -> dict[str, Any] | None:
-        """Return a finished part, or None where there is none or it isn't as it was written."""
+        """Return a finished part, or None for a missing or damaged one."""
         try:
             part: dict[str, Any] = json.loads(self._part_path(number).read_text(encoding="utf-8"))
             whole = len(part["lines"]) == len(chunk) and part["sha256"] == _hash_lines(part["lines"])
@@ -218,14 +192,7 @@ class RoundTrip:
 
 
 def read_provenance(text: Path) -> dict[str, Any] | None:
-    """Return what is next to a copy, or None if nothing of ours does.
-
-    Args:
-        text: The copy, ``NAME.txt``; its provenance is ``NAME.json``.
-
-    Raises:
-        DataError: it can't be read, or fields of it are missing.
-    """
+    """Return the provenance ``NAME.json`` of a copy ``NAME.txt``, None without one; raises DataError."""
     path = text.with_suffix(".json")
     if not path.exists():
         return None
@@ -237,36 +204,26 @@ def read_provenance(text: Path) -> dict[str, Any] | None:
             if not isinstance(facts[block]["sha256"], str):
                 raise TypeError(block)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"the provenance next to the copy can't be read: {type(error).__name__} {error}",
-            where=str(path),
-            hint="make the copy again with bench data rtt",
-        ) from error
+        what = f"the provenance next to the copy can't be read: {type(error).__name__} {error}"
+        raise DataError(what, where=str(path), hint="make the copy again with bench data rtt") from error
     return facts
 
 
 def check_copy(text: Path) -> bool:
-    """True if a text is the copy that the provenance next to it describes, False where there is none.
-
-    Raises:
-        DataError: the copy was changed, or the provenance can't be read.
-    """
+    """Check a copy against its provenance, False without one; raises DataError for a changed copy."""
     facts = read_provenance(text)
     if facts is None:
         return False
     if _hash_bytes(text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
-        raise DataError(
-            "the copy was changed since it was made",
-            where=str(text),
-            expected=f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says",
-        )
+        expected = f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says"
+        raise DataError("the copy was changed since it was made", where=str(text), expected=expected)
     return True
 
 
 def _translate_chunk(
     sentences: Sequence[str], translators: tuple[Translator, Translator], progress: Progress | None
 ) -> dict[str, Any]:
-    """Translate there and back; a sentence whose translation is empty, on either way, stands for itself."""
+    """Translate there and back; a sentence stands for its own empty translation."""
     started = time.monotonic()
     there, back = translators
     first = there(sentences, progress)
@@ -278,16 +235,15 @@ def _translate_chunk(
     for index, text in zip(full, second.texts, strict=True):
         lines[index] = text or lines[index]
     counts = {"empty": len(sentences) - sum(bool(text) for text in second.texts)}
-    for hop, done in zip(_HOPS, (first, second), strict=True):
+    for hop, done in (("there", first), ("back", second)):
         counts |= {f"truncated_{hop}": done.truncated, f"unfinished_{hop}": done.unfinished}
     seconds = time.monotonic() - started
     return {"lines": lines, "sha256": _hash_lines(lines), "counts": counts, "seconds": seconds}
 
 
-def _format_difference(name: str, then: Any, now: Any) -> str | None:
-    """Say in a few words how two values of the identity differ, None if they don't."""
+def _format_difference(name: str, then: Any, now: Any) -> str:
     if then == now:
-        return None
+        return ""
     if name != "settings" or not isinstance(then, dict):
         return f"other {name}"
     keys = [key for key in {**then, **now} if then.get(key) != now.get(key)]

@@ -1,8 +1,7 @@
 """Readers for SentEval's folder layout, with every quirk of its files.
 
-Lines end at a line feed only (SentEval's ``splitlines`` would also cut at rarer separators); white space
-within a sentence is normalised as SentEval does. The text is otherwise taken as it is: STS12-16 and STS-B
-are lower-cased and tokenised, SICK is cased.
+Lines end at a line feed only (SentEval's ``splitlines`` would also cut at rarer separators). White space is
+normalised as SentEval does. STS12-16 and STS-B are lower-cased and tokenised, SICK is cased.
 """
 
 from __future__ import annotations
@@ -31,43 +30,30 @@ STS_YEARS = {
     "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
 }
 SICK_HEADER = ("pair_ID\tsentence_A\tsentence_B\trelatedness_score", 5)
-"""How SICK's first lines begin, and how many columns they have."""
+"""Begin and number of columns of SICK's first lines."""
 
 _HINT = "bench data fetch sts7 (or transfer7) gets it"
 
 Parse = Callable[[str, str, str], tuple[str, ...]]
-"""From (line, place, split) to the label and the sentence, or two sentences."""
+"""From (line, place, split) to the label and one or two sentences."""
 
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Where a task's files are below the ``downstream`` folder, and how they are read."""
+    """A task's files below the ``downstream`` folder, and their reader."""
 
     files: tuple[str, ...]
     read: Callable[[Path], Task]
 
 
 def read_lines(root: Path, file: str, encoding: str = "utf-8", hint: str = _HINT) -> list[str]:
-    """Return a file's lines without line ends, and without a byte order mark before UTF-8.
-
-    Args:
-        root: Folder.
-        file: File below it.
-        encoding: Of the file.
-        hint: How to get the file, said where it is missing.
-
-    Raises:
-        DataError: missing or unreadable file, or (file and line) bytes that are not in the encoding.
-    """
+    """Return a file's lines without line ends and without UTF-8's byte order mark; raises DataError."""
     path = root / file
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise DataError(
-            "this data file is missing" if not path.exists() else f"can't be read: {error.strerror}",
-            where=str(path),
-            hint=hint,
-        ) from error
+        what = f"can't be read: {error.strerror}" if path.exists() else "this data file is missing"
+        raise DataError(what, where=str(path), hint=hint) from error
     try:
         text = raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -101,60 +87,57 @@ def _read_sts_subset(root: Path, year: str, name: str) -> PairSubset:
     input_file, gold_file = f"{folder}/STS.input.{name}.txt", f"{folder}/STS.gs.{name}.txt"
     pairs, golds = read_lines(root, input_file), read_lines(root, gold_file)
     if len(pairs) != len(golds):
-        short, long = (input_file, gold_file) if len(pairs) < len(golds) else (gold_file, input_file)
-        raise DataError(
-            "the file ends here",
-            where=f"{root / short}:{min(len(pairs), len(golds))}",
-            expected=f"{max(len(pairs), len(golds))} lines as in {Path(long).name}",
-        )
-    found = []
+        (least, short), (most, long) = sorted([(len(pairs), input_file), (len(golds), gold_file)])
+        expected = f"{most} lines as in {Path(long).name}"
+        raise DataError("the file ends here", where=f"{root / short}:{least}", expected=expected)
+    rows = []
     for number, (pair, score) in enumerate(zip(pairs, golds, strict=True), start=1):
         if score.strip():  # STS15 and STS16: an empty gold line means unlabelled
-            left, right = _split_columns(
-                pair, 2, f"{root / input_file}:{number}", "two sentences with a tab between"
-            )
-            found.append((left, right, _parse_gold(score, f"{root / gold_file}:{number}")))
-    return _make_subset(name, found, input_file, len(pairs))
+            where = f"{root / input_file}:{number}"
+            left, right = _split_columns(pair, 2, where, "two sentences with a tab between")
+            rows.append((left, right, _parse_gold(score, f"{root / gold_file}:{number}")))
+    return _make_subset(name, rows, input_file, len(pairs))
 
 
 def _make_subset(name: str, rows: list[tuple[str, str, float]], file: str, last_line: int) -> PairSubset:
     first, second, gold = tuple(zip(*rows, strict=True)) or ((), (), ())
-    return PairSubset(
-        name, tuple(map(normalise_spaces, first)), tuple(map(normalise_spaces, second)), gold, file, last_line
-    )
+    first, second = (tuple(map(normalise_spaces, column)) for column in (first, second))
+    return PairSubset(name, first, second, gold, file, last_line)
 
 
 def _sts_files(year: str) -> TaskFiles:
     names = STS_YEARS[year]
     files = tuple(f"STS/{year}-en-test/STS.{part}.{name}.txt" for name in names for part in ("input", "gs"))
-    return TaskFiles(
-        files, lambda root: PairTask(year, tuple(_read_sts_subset(root, year, name) for name in names))
-    )
+
+    def read(root: Path) -> PairTask:
+        return PairTask(year, tuple(_read_sts_subset(root, year, name) for name in names))
+
+    return TaskFiles(files, read)
 
 
 def pair_files(
     task: str, file: str, columns: tuple[int, int, int], width: int, header: tuple[str, int] | None = None
 ) -> TaskFiles:
-    """One tab-separated file of pairs.
+    """Describe one tab-separated file of pairs.
 
     Args:
-        task: Its name; what follows its first hyphen names the split, else it is "test".
+        task: Its name; the part after its first hyphen names the split, by default "test".
         file: The file.
-        columns: Those of the sentences and of the score.
+        columns: Columns of the sentences and of the score.
         width: Number of columns.
-        header: How its first line begins and how many columns it has; None for a file without one.
+        header: Begin and number of columns of its first line; None for a file without a header.
     """
     a, b, score = columns
 
     def read(root: Path) -> PairTask:
-        rows = _read_rows(root, file, header)
-        found = []
-        for number, row in rows:
+        lines = _read_rows(root, file, header)
+        rows = []
+        for number, line in lines:
             where = f"{root / file}:{number}"
-            parts = _split_columns(row, width, where, "tab-separated, no quoting")
-            found.append((parts[a], parts[b], _parse_gold(parts[score], where)))
+            parts = _split_columns(line, width, where, "tab-separated, no quoting")
+            rows.append((parts[a], parts[b], _parse_gold(parts[score], where)))
         split = task.partition("-")[2] or "test"
-        return PairTask(task, (_make_subset(split, found, file, len(rows) + (header is not None)),))
+        return PairTask(task, (_make_subset(split, rows, file, len(lines) + (header is not None)),))
 
     return TaskFiles((file,), read)
 
@@ -162,16 +145,14 @@ def pair_files(
 def _read_rows(
     root: Path, file: str, header: tuple[str, int] | None, encoding: str = "utf-8"
 ) -> list[tuple[int, str]]:
-    """Number and text of every line after the header, which is checked."""
+    """Return number and text of every line after the header, which is checked."""
     rows = list(enumerate(read_lines(root, file, encoding), start=1))
     if header is None:
         return rows
     begin, width = header
     if not rows or not rows[0][1].startswith(begin) or rows[0][1].count("\t") + 1 != width:
-        names = begin.replace("\t", ", ")
-        raise DataError(
-            "the header line is missing", where=f"{root / file}:1", expected=f"{names}: {width} columns"
-        )
+        expected = f"{', '.join(begin.split())}: {width} columns"
+        raise DataError("the header line is missing", where=f"{root / file}:1", expected=expected)
     return rows[1:]
 
 
@@ -182,14 +163,14 @@ def labelled_files(
     encoding: str = "utf-8",
     header: tuple[str, int] | None = None,
 ) -> TaskFiles:
-    """A task of labelled sentences, or pairs of sentences, an item a line.
+    """Describe a task of labelled sentences, or pairs of sentences, an item a line.
 
     Args:
         task: Its name.
         files: File of each split.
         parse: From a line to its label and sentences; raises DataError.
         encoding: Of all files.
-        header: How their first line begins and how many columns it has; None for files without one.
+        header: Begin and number of columns of their first line; None for files without a header.
     """
 
     def read(root: Path) -> LabelledTask:
@@ -207,7 +188,7 @@ def labelled_files(
 
 
 def _parse_class(row: str, where: str, split: str) -> tuple[str, ...]:
-    """An empty line of CR and MPQA is an (empty) sample, as in SentEval."""
+    """Return label and sentence; an empty line of CR and MPQA is an (empty) sample, as in SentEval."""
     return "1" if split == "positive" else "0", row
 
 
@@ -240,49 +221,30 @@ def _check_label(label: str, allowed: str, where: str) -> str:
     return label
 
 
-SOURCES: dict[str, TaskFiles] = {
-    **{year: _sts_files(year) for year in STS_YEARS},
-    **{
-        task: pair_files(task, f"STS/STSBenchmark/sts-{split}.csv", (5, 6, 4), 7)
-        for task, split in (("STSB", "test"), ("STSB-dev", "dev"), ("STSB-train", "train"))
-    },
-    **{
-        task: pair_files(task, f"SICK/SICK_{file}.txt", (1, 2, 3), 5, SICK_HEADER)
-        for task, file in (("SICKR", "test_annotated"), ("SICKR-dev", "trial"), ("SICKR-train", "train"))
-    },
-    **{
-        task: labelled_files(task, {"positive": positive, "negative": negative}, _parse_class, "latin-1")
-        for task, positive, negative in (
-            ("MR", "MR/rt-polarity.pos", "MR/rt-polarity.neg"),
-            ("CR", "CR/custrev.pos", "CR/custrev.neg"),
-            ("SUBJ", "SUBJ/subj.objective", "SUBJ/subj.subjective"),
-            ("MPQA", "MPQA/mpqa.pos", "MPQA/mpqa.neg"),
-        )
-    },
-    **{
-        task: labelled_files(
-            task, {split: f"SST/{kind}/sentiment-{split}" for split in ("train", "dev", "test")}, parse
-        )
-        for task, kind, parse in (("SST2", "binary", _parse_sst2), ("SST5", "fine", _parse_sst5))
-    },
-    "TREC": labelled_files(
-        "TREC", {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"}, _parse_trec, "latin-1"
-    ),
-    "MRPC": labelled_files(
-        "MRPC",
-        {split: f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")},
-        _parse_mrpc,
-        header=("Quality", 5),
-    ),
-}
+SOURCES: dict[str, TaskFiles] = {year: _sts_files(year) for year in STS_YEARS}
+for _task, _split in (("STSB", "test"), ("STSB-dev", "dev"), ("STSB-train", "train")):
+    SOURCES[_task] = pair_files(_task, f"STS/STSBenchmark/sts-{_split}.csv", (5, 6, 4), 7)
+for _task, _file in (("SICKR", "test_annotated"), ("SICKR-dev", "trial"), ("SICKR-train", "train")):
+    SOURCES[_task] = pair_files(_task, f"SICK/SICK_{_file}.txt", (1, 2, 3), 5, SICK_HEADER)
+for _task, _positive, _negative in (
+    ("MR", "rt-polarity.pos", "rt-polarity.neg"),
+    ("CR", "custrev.pos", "custrev.neg"),
+    ("SUBJ", "subj.objective", "subj.subjective"),
+    ("MPQA", "mpqa.pos", "mpqa.neg"),
+):
+    _classes = {"positive": f"{_task}/{_positive}", "negative": f"{_task}/{_negative}"}
+    SOURCES[_task] = labelled_files(_task, _classes, _parse_class, "latin-1")
+for _task, _kind, _parse in (("SST2", "binary", _parse_sst2), ("SST5", "fine", _parse_sst5)):
+    _files = {split: f"SST/{_kind}/sentiment-{split}" for split in ("train", "dev", "test")}
+    SOURCES[_task] = labelled_files(_task, _files, _parse)
+_files = {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"}
+SOURCES["TREC"] = labelled_files("TREC", _files, _parse_trec, "latin-1")
+_files = {split: f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")}
+SOURCES["MRPC"] = labelled_files("MRPC", _files, _parse_mrpc, header=("Quality", 5))
 
 
 def find_root(data: Path) -> Path:
-    """Return SentEval's ``downstream`` folder at or below ``data``.
-
-    Raises:
-        DataError: no such folder; names the places that were tried.
-    """
+    """Return SentEval's ``downstream`` folder at or below ``data``; raises DataError."""
     for place in (".", "downstream", "senteval/downstream", "data/downstream", "SentEval/data/downstream"):
         folder = data / place
         if any((folder / name).is_dir() for name in ("STS", "SICK", "MR", "TREC")):

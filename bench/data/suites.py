@@ -39,9 +39,12 @@ EVALRANK, MINI_EVALRANK = "evalrank", "mini-evalrank"
 _STSB = ("STSB-train", "STSB-dev", "STSB")
 
 
+def _world_note(name: str) -> str:
+    return f"The world of suite {name} is made up: its figures are no benchmark of the methods."
+
+
 def _make_mini_suite(name: str, suite: MiniSuite, how: str = "") -> Suite:
-    said = f"The world of suite {name} is made up: its figures are no benchmark of the methods."
-    note = " ".join(filter(None, (said, suite.note)))
+    note = " ".join(filter(None, (_world_note(name), suite.note)))
     return Suite(name, f"{suite.summary}{how}", suite.tasks, True, note)
 
 
@@ -64,7 +67,7 @@ for _suite in (
         "test pairs of the embedded world; its figures are no benchmark",
         ("MINI",),
         True,
-        "The world of suite mini is made up: its figures are no benchmark of the methods.",
+        _world_note("mini"),
     ),
     Suite(
         "mini-dev", "dev pairs of the embedded world, for choosing, never for reporting", ("MINI-dev",), True
@@ -120,7 +123,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "sts7": (*SUITES.get("sts7").tasks, "STSB-dev", "STSB-train", "SICKR-dev", "SICKR-train"),
     "transfer7": ("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC"),
 }
-"""What ``bench data fetch`` and ``verify`` treat together: every split of every task."""
+"""Task groups of ``bench data fetch`` and ``verify``: every split of every task."""
 
 
 @cache
@@ -134,53 +137,50 @@ def reference_fingerprints() -> dict[str, dict[str, Any]]:
 def load_suite(
     name: str, source: DataSource = NO_FOLDER, *, where: str = "--suite"
 ) -> tuple[Suite, list[PairTask]]:
-    """Read all tasks of a suite and check them.
+    """Read and check all tasks of a suite, or of local:FILE with scored pairs (a dev set of your own).
 
-    Args:
-        name: Suite name, or local:FILE with scored pairs: a dev set of the user's own.
-        source: Where the data come from.
-        where: What names the suite, for an error.
+    ``where`` names the suite in an error.
 
     Raises:
         InputError: unknown suite, or no data folder.
         DataError: missing or damaged files (file and line), or data that differ from the reference.
     """
     if name.startswith(FILES):
-        own = read_local_task(Path(name.removeprefix(FILES)))
-        return Suite(name, "scored pairs from a file", (own.id,)), [own]
+        local = read_local_task(Path(name.removeprefix(FILES)))
+        return Suite(name, "scored pairs from a file", (local.id,)), [local]
     if is_mteb(name):
-        raise InputError(
-            f"suite '{name}' is measured by mteb",
-            where=where,
-            expected="a suite of pairs here, such as sts7, stsb-dev or mini, or local:FILE",
-        )
+        expected = "a suite of pairs here, such as sts7, stsb-dev or mini, or local:FILE"
+        raise InputError(f"suite '{name}' is measured by mteb", where=where, expected=expected)
     if name not in SUITES.names() and Path(name).is_file():
-        raise InputError(f"no suite is called '{name}'", where=where, hint=f"a file of pairs is local:{name}")
+        raise InputError(f"unknown suite '{name}'", where=where, hint=f"a file of pairs is local:{name}")
     suite = SUITES.get(CONTRAST if is_contrast(name) and name not in SUITES.names() else name, where=where)
     if name == MINI_TRANSFER or name in RANK_SUITES or is_contrast(name):
-        raise InputError(
-            f"suite '{name}' holds {suite.tasks[0]}, which is not a sentence-pair task", where=where
-        )
+        what = f"suite '{name}' holds {suite.tasks[0]}, which is not a sentence-pair task"
+        raise InputError(what, where=where)
     if suite.embedded:
         return suite, [_EMBEDDED[name](source.world)]
     root = _find_data_root(name, source.folder, "transfer7" if name == "transfer7" else "sts7")
     tasks = []
     for task_id in suite.tasks:
-        task = read_task(root, task_id)
+        task = _read_checked(root, task_id, source)
         if not isinstance(task, PairTask):
-            raise InputError(
-                f"suite '{name}' holds {task_id}, which is not a sentence-pair task", where="--suite"
-            )
-        if not source.accept_changed:
-            check_reference(task, root)
+            what = f"suite '{name}' holds {task_id}, which is not a sentence-pair task"
+            raise InputError(what, where="--suite")
         tasks.append(task)
     return suite, tasks
 
 
-def read_local_task(path: Path) -> PairTask:
-    """Read scored pairs of the user's own, see :func:`bench.data.local_tasks.read_local_pairs`.
+def _read_checked(root: Path, task_id: str, source: DataSource) -> Task:
+    task = read_task(root, task_id)
+    if not source.accept_changed:
+        check_reference(task, root)
+    return task
 
-    The name begins with "local:", so that no record takes them for a published set. It isn't part of their
+
+def read_local_task(path: Path) -> PairTask:
+    """Read scored pairs of your own, see :func:`bench.data.local_tasks.read_local_pairs`.
+
+    The name begins with "local:", so that no record takes them for a published set. It stays out of the
     fingerprint: equal pairs under another name are the same dev set.
     """
     name, rows, form = read_local_pairs(path)
@@ -188,17 +188,13 @@ def read_local_task(path: Path) -> PairTask:
 
 
 def make_pair_task(name: str, rows: Sequence[Sequence[str]]) -> PairTask:
-    """Return scored pairs of the user's own as a task, from (sentence1, sentence2, score) rows."""
+    """Return (sentence1, sentence2, score) rows of your own as a task."""
     first, second, scores = zip(*rows, strict=True)
     return PairTask(f"{FILES}{name}", (PairSubset("dev", first, second, tuple(map(parse_decimal, scores))),))
 
 
 def load_transfer(name: str, source: DataSource = NO_FOLDER) -> list[LabelledTask]:
-    """Read all tasks of a transfer suite and check them.
-
-    Args:
-        name: One of TRANSFER_SUITES.
-        source: Where the data come from.
+    """Read and check all tasks of one of TRANSFER_SUITES.
 
     Raises:
         InputError: no data folder.
@@ -208,37 +204,31 @@ def load_transfer(name: str, source: DataSource = NO_FOLDER) -> list[LabelledTas
         return draw_transfer_tasks(source.world)
     root = _find_data_root(name, source.folder, "transfer7")
     tasks: list[LabelledTask] = []
-    failed: list[str] = []
-    for task_id in SUITES.get(name).tasks:
+    faults: list[str] = []
+    names = SUITES.get(name).tasks
+    for task_id in names:
         try:
-            task = read_task(root, task_id)
-            if not source.accept_changed:
-                check_reference(task, root)
+            task = _read_checked(root, task_id, source)
         except DataError as error:
-            failed.append(f"{task_id}: {error}")
+            faults.append(f"{task_id}: {error}")
         else:
             if isinstance(task, LabelledTask):
                 tasks.append(task)
-    if failed:
-        count = f"{len(failed)} of {len(SUITES.get(name).tasks)} tasks"
-        raise DataError(f"suite '{name}' lacks {count}: {' | '.join(failed)}")
+    if faults:
+        raise DataError(f"suite '{name}' lacks {len(faults)} of {len(names)} tasks: {' | '.join(faults)}")
     return tasks
 
 
 def is_contrast(name: str) -> bool:
-    """True for a suite of minimal pairs, of a user's text too."""
+    """Check for a suite of minimal pairs, also of a user's text."""
     return name in (CONTRAST, MINI_CONTRAST) or name.startswith(CONTRAST_TEXT)
 
 
 def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast_items.ContrastTask]:
-    """Make the tasks of a suite of minimal pairs.
-
-    Args:
-        name: One for which :func:`is_contrast` holds.
-        source: Where the sentences of STS-B and the items of ``mini-contrast`` come from.
+    """Make the tasks of a suite of minimal pairs, see :func:`is_contrast`.
 
     Raises:
-        InputError: no data folder, or no such text.
+        InputError: no data folder, or a missing text.
         DataError: missing, damaged or differing data, or a text that gives no item of a phenomenon.
     """
     if name == MINI_CONTRAST:
@@ -253,7 +243,7 @@ def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast_it
 
 
 def load_rank(name: str, source: DataSource = NO_FOLDER) -> list[evalrank.RankTask]:
-    """Make the task of a suite of :data:`RANK_SUITES`; arguments and errors as :func:`load_contrast`."""
+    """Make the task of a suite of :data:`RANK_SUITES`; raises as :func:`load_contrast`."""
     (task,) = SUITES.get(name).tasks
     if name == MINI_EVALRANK:
         return [evalrank.make_rank_task(task, [graded_pairs(source.world, "test")])]
@@ -262,15 +252,9 @@ def load_rank(name: str, source: DataSource = NO_FOLDER) -> list[evalrank.RankTa
 
 
 def _read_pair_tasks(name: str, source: DataSource) -> list[PairTask]:
-    """The pairs that a suite's tasks are made from."""
-    root, tasks = _find_data_root(name, source.folder, "sts7"), []
-    for task_id in SUITES.get(name).reads:
-        task = read_task(root, task_id)
-        if not source.accept_changed:
-            check_reference(task, root)
-        if isinstance(task, PairTask):
-            tasks.append(task)
-    return tasks
+    root = _find_data_root(name, source.folder, "sts7")
+    tasks = [_read_checked(root, task_id, source) for task_id in SUITES.get(name).reads]
+    return [task for task in tasks if isinstance(task, PairTask)]
 
 
 def _find_data_root(suite: str, data: Path | None, group: str) -> Path:
@@ -280,7 +264,7 @@ def _find_data_root(suite: str, data: Path | None, group: str) -> Path:
             expected="--data DIR or BENCH_DATA",
             hint=f"get it with: bench data fetch {group} --data data",
         )
-    from bench.data import senteval  # what only real data need
+    from bench.data import senteval  # only real data need it
 
     return senteval.find_root(data)
 
@@ -293,36 +277,35 @@ def read_task(root: Path, task_id: str) -> Task:
 
 
 def is_reference(task: Task) -> bool:
-    """True if the parsed data equal those the committed fingerprint was taken from."""
+    """Check whether the parsed data match the committed fingerprint."""
     known = reference_fingerprints().get(task.id)
     embedded = any(suite.embedded and task.id in suite.tasks for _, suite in SUITES)
     return embedded or (known is not None and known["sha256"] == task.sha256)
 
 
 def is_accepted(task: Task) -> bool:
-    """True if the data differ from the reference version that there is: the user has accepted them."""
+    """Check for data that differ from their reference version: the user has accepted them."""
     return task.id in reference_fingerprints() and not is_reference(task)
 
 
 def check_reference(task: Task, root: Path) -> None:
-    """Raise DataError if a task differs from its committed fingerprint; says where when it can."""
+    """Raise DataError, with the place if possible, for a task that differs from its committed fingerprint."""
     if is_reference(task):
         return
-    known = reference_fingerprints()[task.id]
+    reference = reference_fingerprints()[task.id]
     hint = "fetch it again with bench data fetch, or pass --accept-data to evaluate your own version"
     parts = task.splits if isinstance(task, LabelledTask) else task.subsets
     for part in parts:
-        count = task.counts[part.name]
-        if count != known["parts"][part.name]:
-            raise DataError(
+        count, expected = task.counts[part.name], reference["parts"][part.name]
+        if count != expected:
+            what, where = (
                 f"{task.id}: {count} items and the file ends here",
-                where=f"{root / part.source}:{part.last_line}",
-                expected=f"{known['parts'][part.name]} items",
-                hint=hint,
+                f"{root / part.source}:{part.last_line}",
             )
+            raise DataError(what, where=where, expected=f"{expected} items", hint=hint)
     raise DataError(
         f"{task.id}: the text or the scores differ from the reference version (sha256 {task.sha256[:12]})",
         where=str(root / parts[0].source),
-        expected=f"sha256 {known['sha256'][:12]} over the parsed items",
+        expected=f"sha256 {reference['sha256'][:12]} over the parsed items",
         hint=hint,
     )

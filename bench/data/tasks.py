@@ -1,4 +1,4 @@
-"""What a task holds once it is read, and the fingerprint of that."""
+"""Tasks and suites in memory, and the fingerprints of tasks."""
 
 from __future__ import annotations
 
@@ -14,43 +14,28 @@ _INVISIBLE = re.compile(
     "[ \u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]+"
 )
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
-"""The byte order mark that some editors put before a UTF-8 text; it is not part of it."""
+"""The byte order mark that some editors put before a UTF-8 text."""
 
 
 @dataclass(frozen=True)
 class PairSubset:
-    """Sentence pairs with a gold score, in the file's order (a year's data set, or a split).
-
-    Args:
-        name: The subset's name.
-        first: First sentences.
-        second: Second sentences.
-        gold: Gold scores, larger is more alike.
-        source: File it was read from, relative to the data folder ("" if made by the program).
-        last_line: Number of the last line read (0 if made by the program).
-    """
+    """Sentence pairs with a gold score, in the file's order (a year's data set, or a split)."""
 
     name: str
     first: tuple[str, ...]
     second: tuple[str, ...]
-    gold: tuple[float, ...]
-    source: str = ""
-    last_line: int = 0
+    gold: tuple[float, ...]  # larger is more alike
+    source: str = ""  # its file, relative to the data folder ("" if made by the program)
+    last_line: int = 0  # number of the last line (0 if made by the program)
 
 
 @dataclass(frozen=True)
 class PairTask:
-    """A semantic-similarity task: the subsets that are scored together.
-
-    Args:
-        id: Its name.
-        subsets: Its parts.
-        form: How its file was read, where that isn't as it stands; for the dry run.
-    """
+    """A semantic-similarity task: the subsets that are scored together."""
 
     id: str
     subsets: tuple[PairSubset, ...]
-    form: str = field(default="", compare=False)
+    form: str = field(default="", compare=False)  # notes on an unusual file, for the dry run
 
     @property
     def pairs(self) -> int:
@@ -126,27 +111,18 @@ Task = PairTask | LabelledTask
 
 @dataclass(frozen=True)
 class Suite:
-    """An ordered list of tasks; the suite's average is the plain mean of their unrounded scores.
+    """An ordered list of tasks; the suite's average is the plain mean of their unrounded scores."""
 
-    Args:
-        name: Name for ``--suite``.
-        summary: One line.
-        tasks: Task ids, in the tables' order.
-        embedded: Made by the program, needs no data folder.
-        note: What every record and table of it must say, or "".
-        reads: Tasks from whose files its own are made; empty where it has files of its own.
-    """
-
-    name: str
+    name: str  # for ``--suite``
     summary: str
-    tasks: tuple[str, ...]
-    embedded: bool = False
-    note: str = ""
-    reads: tuple[str, ...] = ()
+    tasks: tuple[str, ...]  # in the tables' order
+    embedded: bool = False  # made by the program, without a data folder
+    note: str = ""  # stands in every record and table of it
+    reads: tuple[str, ...] = ()  # tasks of other files from which its own are made
 
 
 def suite_average(values: Iterable[float]) -> float:
-    """Mean of the tasks' values, unrounded; raises DataError for no value."""
+    """Return the unrounded mean of the tasks' values; raises DataError without values."""
     numbers = list(values)
     if not numbers:
         raise DataError("a suite without a task has no average")
@@ -154,12 +130,12 @@ def suite_average(values: Iterable[float]) -> float:
 
 
 def normalise_spaces(sentence: str) -> str:
-    """White space as SentEval hands a sentence to an encoder: runs become one blank, none at the ends."""
+    """Normalise white space as SentEval does: runs become one blank, none at the ends."""
     return " ".join(sentence.split())
 
 
 def is_invisible(sentence: str) -> bool:
-    """True for a sentence of zero-width and formatting characters alone, such as U+200B."""
+    """Check for a sentence of only zero-width and formatting characters, such as U+200B."""
     return _INVISIBLE.fullmatch(sentence) is not None
 
 

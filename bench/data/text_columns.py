@@ -1,4 +1,4 @@
-"""Sentences from a column: of a ``.jsonl``, ``.csv``, ``.tsv`` or Parquet file, or of a saved data set."""
+"""Sentences from a column of a ``.jsonl``, ``.csv``, ``.tsv`` or Parquet file, or of a saved data set."""
 
 from __future__ import annotations
 
@@ -16,41 +16,34 @@ from bench.data.text_lines import encoding_error, open_text
 from bench.errors import DataError, InputError, suggest_name
 
 USUAL = ("text", "sentence")
-"""Columns that are read where no other is named."""
+"""Default columns."""
 PARQUET = ".parquet"
 OPTION = "--text-column"
 _SAVED = ("state.json", "dataset_dict.json")
 Rows = Iterator[tuple[int, dict[str, Any]]]
 Texts = Iterator[tuple[int, str]]
 Values = Callable[[str], Iterator[Any]]
-"""The values of a column."""
+"""Reader of a column by its name."""
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column that is open for reading.
-
-    Args:
-        name: Its name.
-        where: What comes before a row's number in a place.
-        texts: Each row's number and text, white space as in the evaluation data.
-        table: The table of a text file.
-    """
+    """A column that is open for reading."""
 
     name: str
-    where: str
-    texts: Texts
-    table: DelimitedTable | None = None
+    where: str  # prefix of a row's number in errors
+    texts: Texts  # each row's number and text, white space as in the evaluation data
+    table: DelimitedTable | None = None  # of a text file
 
     @property
     def form(self) -> str:
-        """How it was read, for the dry run, once all texts are."""
+        """Notes for the dry run, after all texts are read."""
         form = self.table.form if self.table else ""
         return f"column '{self.name}'" + (f", {form}" if form else "")
 
 
 def is_table(path: Path) -> bool:
-    """True for a file or folder whose sentences are a column."""
+    """Check for a file or folder with sentences in a column."""
     return path.suffix.lower() in (*ENDINGS, PARQUET) or any((path / name).is_file() for name in _SAVED)
 
 
@@ -59,12 +52,12 @@ def open_column(path: Path, column: str | None, stack: ExitStack) -> TextColumn:
 
     Args:
         path: A file or folder for which :func:`is_table` holds.
-        column: Its column; by default the only one, else one of USUAL.
+        column: Its column; by default the only one, or one of USUAL.
         stack: Closes the file.
 
     Raises:
-        InputError: pyarrow or datasets is missing; no such column, or several and none of them named.
-        DataError: unreadable or damaged, or with the line or row a value that is no text.
+        InputError: pyarrow or datasets is missing; an unknown column, or several and no default.
+        DataError: unreadable or damaged, or with the line or row a value that isn't text.
     """
     if path.is_dir():
         names, values = _open_dataset(path)
@@ -78,13 +71,12 @@ def open_column(path: Path, column: str | None, stack: ExitStack) -> TextColumn:
 
 
 def column_rows(path: Path, column: str | None) -> Texts:
-    """Yield number and text of every row of a table; arguments and errors as :func:`open_column`."""
+    """Yield number and text of every row of a table; see :func:`open_column`."""
     with ExitStack() as stack:
         yield from open_column(path, column, stack).texts
 
 
 def _open_text_table(path: Path, column: str | None, stack: ExitStack) -> TextColumn:
-    """Open a ``.jsonl``, ``.csv`` or ``.tsv`` file."""
     try:
         stream = stack.enter_context(open_text(path))
         table = open_table(path, stream, blank_rows=True)
@@ -101,35 +93,28 @@ def _open_text_table(path: Path, column: str | None, stack: ExitStack) -> TextCo
 
 def _check_texts(values: Iterable[tuple[int, Any]], column: str, where: str) -> Texts:
     for number, value in values:
+        place = f"{where}{number}"
         if not isinstance(value, str):
-            what = "missing" if value is None else f"{str(value)[:40]}, which is no text"
-            raise DataError(f"{column} is {what}", where=f"{where}{number}", expected="a text")
+            what = "missing" if value is None else f"{str(value)[:40]}, which is not text"
+            raise DataError(f"{column} is {what}", where=place, expected="a text")
         if "\0" in value:
-            raise DataError(
-                f"{column} has the control character U+0000", where=f"{where}{number}", expected="text"
-            )
+            raise DataError(f"{column} has the control character U+0000", where=place, expected="text")
         yield number, normalise_spaces(value)
 
 
 def _choose_column(names: Sequence[str], column: str | None, path: Path) -> str:
-    """The column to read; raises InputError."""
     shown = ", ".join(map(repr, names[:20]))
     if column is not None:
         if column not in names:
-            raise InputError(
-                f"{path.name} has no column '{column}'",
-                where=f"{OPTION} {column}",
-                expected=f"one of {shown}",
-                hint=suggest_name(column, names),
-            )
+            what, near = f"{path.name} has no column '{column}'", suggest_name(column, names)
+            raise InputError(what, where=f"{OPTION} {column}", expected=f"one of {shown}", hint=near)
         return column
     usual = [name for name in USUAL if name in names]
+    if len(usual) == 1:
+        return usual[0]
     if usual or len(names) != 1:
-        if len(usual) == 1:
-            return usual[0]
-        raise InputError(
-            f"the columns are {shown}", where=str(path), expected=f"{OPTION} NAME for one of them"
-        )
+        expected = f"{OPTION} NAME for one of them"
+        raise InputError(f"the columns are {shown}", where=str(path), expected=expected)
     if len(names[0].split()) != 1:  # the first sentence of a file without a header
         raise InputError(
             f"the first row is {shown}, not the name of a column",
@@ -143,12 +128,12 @@ def _choose_column(names: Sequence[str], column: str | None, path: Path) -> str:
 def _read_rows(rows: Rows, path: Path) -> Rows:
     try:
         yield from rows
-    except (OSError, ValueError) as error:  # no UTF-8 among them
+    except (OSError, ValueError) as error:
         raise _read_error(path, error) from error
 
 
 def _open_parquet(path: Path, stack: ExitStack) -> tuple[list[str], Values]:
-    """Columns of a Parquet file, and what reads one."""
+    """Return the columns of a Parquet file, and their reader."""
     parquet: Any = _import_library("pyarrow.parquet", path)
     arrow: Any = _import_library("pyarrow", path)
     try:
@@ -167,23 +152,21 @@ def _open_parquet(path: Path, stack: ExitStack) -> tuple[list[str], Values]:
 
 
 def _open_dataset(path: Path) -> tuple[list[str], Values]:
-    """Columns of a folder that ``save_to_disk`` of datasets wrote, and what reads one."""
+    """Return the columns of a folder that ``save_to_disk`` of datasets wrote, and their reader."""
     datasets: Any = _import_library("datasets", path)
     try:
-        found = datasets.load_from_disk(str(path))
+        dataset = datasets.load_from_disk(str(path))
     except Exception as error:  # of datasets, pyarrow or json
         raise _read_error(path, error) from error
-    if isinstance(found, datasets.DatasetDict):
-        splits = ", ".join(found)
-        raise InputError(
-            f"this data set has the splits {splits}", where=str(path), expected="the folder of one split"
-        )
+    if isinstance(dataset, datasets.DatasetDict):
+        what = f"this data set has the splits {', '.join(dataset)}"
+        raise InputError(what, where=str(path), expected="the folder of one split")
 
     def values(column: str) -> Iterator[Any]:
-        for block in found.select_columns([column]).with_format(None).iter(batch_size=1000):
+        for block in dataset.select_columns([column]).with_format(None).iter(batch_size=1000):
             yield from block[column]
 
-    return list(found.column_names), values
+    return list(dataset.column_names), values
 
 
 def _read_error(path: Path, error: Exception) -> DataError:
@@ -196,8 +179,6 @@ def _import_library(module: str, path: Path) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise InputError(
-            f"{module.partition('.')[0]} is not installed, and this text needs it",
-            where=str(path),
-            hint="pip install 'cse-bench[text]', or give the text as .txt, .jsonl or .csv",
-        ) from error
+        what = f"{module.partition('.')[0]} is not installed, and this text needs it"
+        hint = "pip install 'cse-bench[text]', or give the text as .txt, .jsonl or .csv"
+        raise InputError(what, where=str(path), hint=hint) from error

@@ -1,4 +1,4 @@
-"""A text a sentence a line, read as it comes."""
+"""Texts of a sentence a line, read line by line."""
 
 from __future__ import annotations
 
@@ -26,34 +26,23 @@ _MAGIC = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-"""First bytes of files that are no UTF-8 text, and what these are."""
+"""First bytes of other files than UTF-8 texts, and their kind."""
 LONGEST_MAGIC = 16
-_JSON_LINES = 5
-"""Lines after which a text is a JSON document, if they are the beginning of one."""
+_JSON_LINES = 5  # so many lines that begin a document make the text a JSON document
 
 
 def check_text_kind(head: bytes, path: Path) -> None:
-    """Raise DataError for a file whose first bytes are those of another kind than a UTF-8 text.
-
-    Args:
-        head: At least its first LONGEST_MAGIC bytes.
-        path: The file.
-    """
-    for first, kind in _MAGIC.items():
-        if head.startswith(first):
-            hints = {b"PAR1": "name a Parquet file .parquet", b"\xff\xfe": _AS_UTF8, b"\xfe\xff": _AS_UTF8}
-            raise DataError(
-                f"this is {kind}, not a text",
-                where=str(path),
-                expected="UTF-8",
-                hint=hints.get(first),
-            )
-    if b"\0\0" in (head[0:4:2], head[1:4:2]):
-        raise DataError("this is UTF-16, not a text", where=str(path), expected="UTF-8", hint=_AS_UTF8)
+    """Raise DataError for first bytes (LONGEST_MAGIC of them) of another kind than UTF-8 text."""
+    kinds = [kind for first, kind in _MAGIC.items() if head.startswith(first)]
+    kinds += ["UTF-16"] if b"\0\0" in (head[0:4:2], head[1:4:2]) else []
+    if kinds:
+        hints = {"a Parquet file": "name a Parquet file .parquet", "UTF-16": _AS_UTF8}
+        what = f"this is {kinds[0]}, not a text"
+        raise DataError(what, where=str(path), expected="UTF-8", hint=hints.get(kinds[0]))
 
 
 def open_text(path: Path) -> TextIO:
-    """Open a UTF-8 text whose lines end with a line feed, after :func:`check_text`."""
+    """Open a UTF-8 text with lines that end with a line feed; raises DataError for another kind of file."""
     stream = path.open("rb")
     try:
         check_text_kind(stream.peek(LONGEST_MAGIC), path)
@@ -64,23 +53,19 @@ def open_text(path: Path) -> TextIO:
 
 
 def check_returns(line: str, where: str) -> None:
-    """Raise DataError for a carriage return inside a line: the lines of an old Mac's file are one line."""
+    """Raise DataError for a carriage return inside a line, as in an old Mac's file."""
     if "\r" in line.rstrip("\r\n"):
         raise stray_return_error(where)
 
 
 def stray_return_error(where: str) -> DataError:
-    """Return the error for a carriage return that ends no line."""
-    return DataError(
-        "a carriage return inside the line",
-        where=where,
-        expected="line ends LF or CRLF",
-        hint="save the file with LF or CRLF ends",
-    )
+    """Return the error for a carriage return inside a line."""
+    what, expected = "a carriage return inside the line", "line ends LF or CRLF"
+    return DataError(what, where=where, expected=expected, hint="save the file with LF or CRLF ends")
 
 
 def encoding_error(path: Path) -> DataError:
-    """Return the error for a file that is not UTF-8, with the line of the first byte that is none."""
+    """Return the error for a file that is not UTF-8, with the line of the first wrong byte."""
     raw = path.read_bytes()
     try:
         check_text_kind(raw[:LONGEST_MAGIC], path)
@@ -95,11 +80,9 @@ def encoding_error(path: Path) -> DataError:
 
 
 def number_sentences(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
-    """Yield the number of every line, from 1, and its sentence, white space as in the evaluation data.
+    """Yield the number of every line of a UTF-8 text, from 1, and its sentence with normalised white space.
 
-    Args:
-        lines: The lines of a UTF-8 text, such as a file that is open for reading bytes.
-        where: Its name, for errors.
+    ``where`` names the text in errors.
 
     Raises:
         DataError: a line that is not UTF-8, or has a NUL or a carriage return inside; a text of JSON.
@@ -113,23 +96,22 @@ def number_sentences(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, 
         check_returns(text, f"{where}:{number}")
         sentence = normalise_spaces(text)
         if "\0" in sentence:
-            raise DataError(
-                "this line has the control character U+0000", where=f"{where}:{number}", expected="text"
-            )
+            what = "this line has the control character U+0000"
+            raise DataError(what, where=f"{where}:{number}", expected="text")
         json_so_far.check(sentence)
         yield number, sentence
     json_so_far.check_end()
 
 
 class _JsonLines:
-    """Whether the lines of a text are JSON objects or arrays, or the beginning of one."""
+    """Check of lines for JSON: an object or array each, or the beginning of one document."""
 
     def __init__(self, where: str) -> None:
         self._where, self._head = where, list[str]()
         self._is_lines = self._is_document = True
 
     def check(self, line: str) -> None:
-        """Take the next line; raises DataError once the first ones are the beginning of a document."""
+        """Take the next line; raises DataError for a JSON document."""
         if not line or not (self._is_lines or self._is_document):
             return
         self._is_lines = self._is_lines and _json_kind(line) == "whole"
@@ -140,20 +122,19 @@ class _JsonLines:
             raise self._error("the text is a JSON document")
 
     def check_end(self) -> None:
-        """Raise DataError for a text of JSON alone."""
+        """Raise DataError for a text that is all JSON."""
         if self._head and self._is_lines:
             raise self._error("every line is a JSON object or array")
         if self._head and self._is_document:
             raise self._error("the text is a JSON document")
 
     def _error(self, what: str) -> DataError:
-        return DataError(
-            what, where=self._where, expected="a sentence a line", hint="name a file of JSON lines .jsonl"
-        )
+        hint = "name a file of JSON lines .jsonl"
+        return DataError(what, where=self._where, expected="a sentence a line", hint=hint)
 
 
 def _json_kind(text: str) -> str:
-    """Return "whole" for a JSON object or array, "begun" for the beginning of one, else ""."""
+    """Return "whole" for a JSON object or array, "begun" for the beginning of one, otherwise ""."""
     if text[0] not in "[{":
         return ""
     try:
@@ -166,12 +147,7 @@ def _json_kind(text: str) -> str:
 
 
 def read_sentences(lines: Iterable[bytes], where: str) -> Iterator[str]:
-    """Yield every line's sentence; see :func:`numbered`.
-
-    Raises:
-        DataError: a line without a sentence, as row i of what is made of them belongs to line i, or one that
-            is not UTF-8; no line at all.
-    """
+    """Yield every sentence; raises DataError as :func:`number_sentences`, and for an empty line or text."""
     number = 0
     for number, sentence in number_sentences(lines, where):
         if not sentence:

@@ -1,7 +1,4 @@
-"""The embedded suite ``toy``: 180 pairs graded by construction, for smoke tests without any download.
-
-No figure on it says anything about a method.
-"""
+"""The embedded suite ``toy``: 180 pairs graded by construction, for smoke tests only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the methods that train get: the training text, and the dev set on which checkpoints are selected."""
+"""Training texts, and the dev set on which checkpoints are selected."""
 
 from __future__ import annotations
 
@@ -27,65 +27,59 @@ from bench.stages import PAIRS, SICK, TRAIN, copy_name, is_paired
 class TrainingData:
     """The texts, and the dev set for selecting checkpoints.
 
-    Args:
-        texts: "train", where there are any the round-trip translated copies of it ("a", "b"), and where they
-            are asked for each of these with SICK's unlabelled sentences ("train+sick") and the text together
-            with a copy ("train:a", "train:a+sick": the fingerprint of both, see :meth:`partners`). And
-            "pairs", labelled ones, perhaps alone.
-        dev: The dev set.
+    ``texts`` holds "train" and its round-trip translated copies ("a", "b"); on request each of these with
+    SICK's unlabelled sentences ("train+sick"), the text together with a copy ("train:a", "train:a+sick": the
+    fingerprint of both, see :meth:`partners`); and "pairs", labelled ones, perhaps only these.
     """
 
     texts: Mapping[str, Corpus]
     dev: PairTask
 
     def partners(self, text: str) -> Sequence[str]:
-        """Return the translation of each sentence of a paired text, its positive of pairs, else nothing."""
+        """Return each sentence's translation for a paired text, or its positive for pairs."""
         return self.texts[_copy_text_name(text)].sentences if is_paired(text) else self.texts[text].partners
 
     def for_stage(self, text: str) -> TrainingData:
-        """Return as much of it as a stage on that text needs."""
+        """Return the part that a stage on that text needs."""
         needed = {text, _copy_text_name(text)} if is_paired(text) else {text}
         return TrainingData({name: self.texts[name] for name in sorted(needed)}, self.dev)
 
     def plus(self, texts: Mapping[str, Corpus]) -> TrainingData:
-        """Return it with further texts."""
+        """Return the data with further texts."""
         return replace(self, texts={**self.texts, **texts})
 
     @property
     def corpus(self) -> Corpus:
-        """The training text itself, or the pairs where all that trains here learns from these."""
+        """The training text itself, or the pairs if there is no other text."""
         return self.texts[TRAIN] if TRAIN in self.texts else self.texts[PAIRS]
 
     def text_of(self, names: Collection[str]) -> Corpus:
-        """Return what records call the training text of stages on those texts."""
+        """Return the training text that records name for stages on those texts."""
         return self.texts[PAIRS] if set(names) == {PAIRS} else self.corpus
 
     def notes(self, names: Collection[str]) -> tuple[str, ...]:
-        """What every table of what was trained on those texts must say."""
-        read = {name: self.texts[name] for name in names if name == PAIRS}
-        if set(names) != {PAIRS}:
-            read[TRAIN] = self.corpus
-        return tuple(
-            pins.unpinned_note(text.name) for text in read.values() if text.source.startswith(pins.UNPINNED)
-        )
+        """Return the notes for every table of runs on those texts."""
+        texts = [self.texts[PAIRS]] if PAIRS in names else []
+        texts += [self.corpus] if set(names) != {PAIRS} else []
+        return tuple(pins.unpinned_note(t.name) for t in texts if t.source.startswith(pins.UNPINNED))
 
 
 def read_training_data(
     spec: RunSpec, profile: Profile, training: Sequence[str], texts: Collection[str] = (TRAIN,)
 ) -> TrainingData | None:
-    """Read the profile's training text and dev set, or those the specification names.
+    """Read the profile's training text and dev set, or those of the specification.
 
     Args:
         spec: The specification.
         profile: Its profile.
         training: The methods that train.
-        texts: Names of the texts that they see, as far as that is known.
+        texts: Names of the texts that they see, as far as known.
 
     Returns:
         The data, None where no method trains.
 
     Raises:
-        InputError: no text, one that no method needs, or a dev suite of several tasks.
+        InputError: a missing text, one that no method needs, or a dev suite of several tasks.
         DataError: damaged data.
     """
     if not training:
@@ -99,24 +93,24 @@ def read_training_data(
                 raise InputError("no method here trains", where=f"{option} {given}")
         return None
     source = DataSource.of_run(spec)
-    found = _read_texts(spec, source, profile, training[0]) if set(texts) != {PAIRS} else {}
-    if not found and spec.corpus is not None:
-        raise InputError("all that trains here learns from pairs", where=f"--corpus {spec.corpus}")
+    read = _read_texts(spec, source, profile, training[0]) if set(texts) != {PAIRS} else {}
+    if not read and spec.corpus is not None:
+        raise InputError("all methods here learn from pairs", where=f"--corpus {spec.corpus}")
     if PAIRS in texts:
-        found[PAIRS] = _read_labelled_pairs(spec, source, profile, training[0])
+        read[PAIRS] = _read_labelled_pairs(spec, source, profile, training[0])
     elif spec.pairs is not None:
         raise InputError("no method here learns from pairs", where=f"--pairs {spec.pairs}")
-    # after the text: where both are missing, the plan names the evaluation data for its suites as well
+    # after the text: the plan names missing evaluation data for its suites as well
     dev = spec.dev or profile.dev
     where = "--dev" if spec.dev else f"dev set of profile {profile.name}"
     tasks = load_suite(dev, source, where=where)[1]
     if len(tasks) != 1:
         raise InputError(f"'{dev}' has {len(tasks)} tasks", where=where, expected="a suite of one task")
-    return TrainingData(found, tasks[0])
+    return TrainingData(read, tasks[0])
 
 
 def _read_labelled_pairs(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> Corpus:
-    """The labelled pairs; raises InputError where none are named, DataError for a missing or damaged file."""
+    """Read the labelled pairs; raises InputError without a file name, DataError for a bad file."""
     if spec.pairs is not None:
         return read_pairs(spec.pairs)
     if uses_world(profile):
@@ -132,11 +126,11 @@ def _read_labelled_pairs(spec: RunSpec, source: DataSource, profile: Profile, wh
 
 
 def _read_texts(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> dict[str, Corpus]:
-    """The training text and the copies of it that are at hand."""
+    """Read the training text and its available copies."""
     copies: dict[str, Corpus] = {}
     if spec.text_column is not None and spec.corpus is None:
         where = f"{OPTION} {spec.text_column}"
-        raise InputError("it is of the text of --corpus", where=where, expected="--corpus FILE too")
+        raise InputError("it names a column of --corpus", where=where, expected="--corpus FILE too")
     if spec.corpus is not None:
         corpus = read_corpus(spec.corpus, column=spec.text_column)
     elif uses_world(profile):
@@ -149,17 +143,13 @@ def _read_texts(spec: RunSpec, source: DataSource, profile: Profile, who: str) -
 
 
 def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | None = None) -> Corpus:
-    """Read the training text of a profile that has a file, without the lines that it leaves out.
+    """Read the training text of a profile that names a file, without its excluded lines.
 
-    Args:
-        profile: The profile.
-        data: Data folder.
-        who: Method or command that needs the text, for messages.
-        dev: The dev suite that it needs too, for messages.
+    Messages name ``who`` needs the text (a method or command) and its ``dev`` suite.
 
     Raises:
         InputError: no data folder.
-        DataError: no such file, or a damaged one.
+        DataError: a missing or damaged file.
     """
     file = Path(profile.corpus["file"])
     hint = "docs/data.md says what bench's own texts are, and how to take another"
@@ -179,10 +169,7 @@ def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | Non
 def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
     """Read a translated copy of a training text: line i belongs to sentence i.
 
-    Args:
-        path: The copy. Where bench data rtt left its provenance next to it, that must fit both.
-        corpus: The training text.
-        where: For messages.
+    The provenance that ``bench data rtt`` wrote next to the copy must fit both. ``where`` is for messages.
 
     Raises:
         DataError: missing, another number of lines, an empty line, not UTF-8, or made from another text.
@@ -198,183 +185,150 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
         raise DataError("this line of the copy is empty", where=f"{path}:{sentences.index('') + 1}")
     copy = make_corpus(path.name, sentences)
     facts = read_provenance(path)
-    if facts is not None and facts["corpus"]["sha256"] != corpus.sha256:
-        raise DataError(
-            f"the copy was made from another text (sha256 {facts['corpus']['sha256'][:12]})",
-            where=where,
-            expected=f"{corpus.name}, sha256 {corpus.sha256[:12]}",
-        )
-    if facts is not None and facts["copy"]["sha256"] != copy.sha256:
-        raise DataError(
-            "the copy was changed since it was made",
-            where=where,
-            expected=f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says",
-        )
+    if facts is None:
+        return copy
+    if facts["corpus"]["sha256"] != corpus.sha256:
+        what = f"the copy was made from another text (sha256 {facts['corpus']['sha256'][:12]})"
+        raise DataError(what, where=where, expected=f"{corpus.name}, sha256 {corpus.sha256[:12]}")
+    if facts["copy"]["sha256"] != copy.sha256:
+        expected = f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says"
+        raise DataError("the copy was changed since it was made", where=where, expected=expected)
     return copy
 
 
 def _line_count_error(lines: int, corpus: Corpus, where: str) -> DataError:
-    """The error for a copy of another number of lines; it names the text if that has empty lines."""
-    if corpus.empty and lines == len(corpus.sentences) + corpus.empty:
-        counted = f"{corpus.empty:,} empty line{'s' * (corpus.empty > 1)}"
+    """Return the error for a copy of another number of lines; names the text if that has empty lines."""
+    count = len(corpus.sentences)
+    if corpus.empty and lines == count + corpus.empty:
+        empty = f"{corpus.empty:,} empty line{'s' * (corpus.empty > 1)}"
         return DataError(
-            f"the training text has {counted} from here on, for which the copy has lines too",
+            f"the training text has {empty} from here on, for which the copy has lines too",
             where=corpus.first_empty,
             expected="line i of the copy to be a translation of sentence i",
             hint=f"delete the empty lines, and the same lines of {where}",
         )
     return DataError(
-        f"{lines:,} lines, but the training text {corpus.name} has {len(corpus.sentences):,} sentences",
+        f"{lines:,} lines, but the training text {corpus.name} has {count:,} sentences",
         where=where,
         expected="line i to be a translation of sentence i",
-        hint="lines that the profile leaves out, and empty lines, do not count as sentences",
+        hint="excluded lines of the profile and empty lines do not count as sentences",
     )
 
 
 def add_texts(
     training: TrainingData, names: Collection[str], spec: RunSpec, profile: Profile
 ) -> TrainingData:
-    """Add the texts that stages ask for: further copies, of the mini world or a profile's, SICK's, pairs.
+    """Add the requested texts: further copies, of the mini world or a profile's, SICK's, pairs.
 
-    A text whose copy is not at hand stays out: its stage says so (:func:`bench.plan.job.assign_stage_keys`).
-
-    Args:
-        training: The text itself and the copies that were read.
-        names: Names of all texts that are asked for.
-        spec: The specification.
-        profile: Its profile.
+    A text without its copy is left out: :func:`bench.plan.job.assign_stage_keys` reports it.
 
     Raises:
-        InputError: SICK's sentences are asked for, and the profile has none, or no data folder.
-        DataError: no such file, or a copy that doesn't fit the text.
+        InputError: SICK's sentences are requested, and the profile has none, or there is no data folder.
+        DataError: a missing file, or a copy that doesn't fit the text.
     """
     if spec.corpus is None and uses_world(profile):
         missing = sorted({copy_name(name) for name in names} & set(ALL_COPIES) - training.texts.keys())
         world = DataSource.of_run(spec).world
         training = training.plus({copy: training_copy(world, copy) for copy in missing})
-    files = {name: path for name, path in copy_files(names, spec, profile).items() if path is not None}
-    training = training.plus(
-        {copy: read_copy(path, training.corpus, where=str(path)) for copy, path in files.items()}
-    )
+    for name, path in copy_files(names, spec, profile).items():
+        if path is not None:
+            training = training.plus({name: read_copy(path, training.corpus, where=str(path))})
     if any(name.endswith(SICK) for name in names):
-        training = add_sick(training, spec, profile)
-    return training.plus(
-        {
-            name: _combine_texts(training.texts[_base_text_name(name)], training.texts[_copy_text_name(name)])
-            for name in sorted(names)
-            if is_paired(name) and _copy_text_name(name) in training.texts
-        }
-    )
+        training = _add_sick(training, spec, profile)
+    joint = {}
+    for name in sorted(filter(is_paired, names)):
+        if (copy := training.texts.get(_copy_text_name(name))) is not None:
+            text = training.texts[TRAIN + (SICK if name.endswith(SICK) else "")]
+            both = make_corpus(f"{text.name} with {copy.name}", (text.sha256, copy.sha256), text.world)
+            joint[name] = replace(both, sentences=text.sentences)  # under a fingerprint of both
+    return training.plus(joint)
 
 
 def copy_files(names: Collection[str], spec: RunSpec, profile: Profile) -> dict[str, Path | None]:
-    """File of each copy that the asked texts need and the profile names, None without a data folder."""
+    """Return the file of each requested copy of the profile's text, None without a data folder."""
     if spec.corpus is not None:
-        return {}  # the profile's are of its own text
+        return {}
     named, data = profile.corpus.get("copies", {}), DataSource.of_run(spec).folder
     needed = {copy_name(name) for name in names} - {name for name, _ in spec.copies}
     return {copy: data / named[copy] if data else None for copy in sorted(needed & named.keys())}
 
 
 def missing_texts(names: Collection[str], spec: RunSpec, profile: Profile) -> list[InputError]:
-    """Say which of the profile's files, other than the training text, are asked for and missing.
-
-    Args:
-        names: Names of all texts that are asked for.
-        spec: The specification.
-        profile: Its profile.
-    """
-    found, data = list[InputError](), DataSource.of_run(spec).folder
+    """Return an error for each requested file of the profile that is missing, except the training text."""
+    errors, data = list[InputError](), DataSource.of_run(spec).folder
     files = copy_files(names, spec, profile)
+    folder = data or Path("data")
     if missing := [copy for copy, path in files.items() if path is None or not path.is_file()]:
-        file = Path(profile.corpus["copies"][missing[0]])
-        pivots = [_PIVOT.fullmatch(profile.corpus["copies"][copy]) for copy in missing]
+        copies = [Path(profile.corpus["copies"][copy]) for copy in missing]
+        pivots = [_PIVOT.fullmatch(copy.name) for copy in copies]
         languages = [match[1] for match in pivots if match]
         codes = ",".join(_TARGETS.get(language, language) for language in languages)
-        found.append(
+        models = ", ".join(f"opus-mt-en-{code}, opus-mt-{code}-en" for code in languages)
+        target = folder / copies[0].parent
+        errors.append(
             DataError(
                 f"the round-trip translated copies {', '.join(missing)} of the training text are missing",
-                where=str((data or Path("data")) / file.parent),
-                expected=", ".join(Path(profile.corpus["copies"][copy]).name for copy in missing),
+                where=str(target),
+                expected=", ".join(copy.name for copy in copies),
                 hint=f"make them with: bench data rtt --pivots {codes} --profile {profile.name} "
-                f"--data {data or 'data'} --out {(data or Path('data')) / file.parent}, from "
-                f"{', '.join(f'opus-mt-en-{x}, opus-mt-{x}-en' for x in languages)} (hf download "
-                "Helsinki-NLP/NAME)",
+                f"--data {folder} --out {target}, from {models} (hf download Helsinki-NLP/NAME)",
             )
         )
     sick = profile.corpus.get("sick")
     if sick and any(name.endswith(SICK) for name in names) and not (data and (data / sick).is_file()):
-        found.append(
+        expected = "the sentences of SICK's training split, each once (docs/reproduce.md)"
+        errors.append(
             DataError(
                 "SICK's unlabelled sentences are missing",
-                where=str((data or Path("data")) / sick),
-                expected=("" if data else "--data DIR or BENCH_DATA with ")
-                + "the sentences of SICK's training split, each once (docs/reproduce.md)",
+                where=str(folder / sick),
+                expected=expected if data else f"--data DIR or BENCH_DATA with {expected}",
             )
         )
-    return found
+    return errors
 
 
 _PIVOT = re.compile(r".*\.en-([A-Za-z_]+)-en\.txt")
-_TARGETS = {"zh": "zh:cmn_Hans"}
-"""Pivots whose model translates into several languages."""
-
-
-def _combine_texts(text: Corpus, copy: Corpus) -> Corpus:
-    """The text's sentences under a fingerprint of both."""
-    joint = make_corpus(f"{text.name} with {copy.name}", (text.sha256, copy.sha256), text.world)
-    return replace(joint, sentences=text.sentences)
+_TARGETS = {"zh": "zh:cmn_Hans"}  # pivots with a model for several languages
 
 
 def _copy_text_name(name: str) -> str:
     return copy_name(name) + (SICK if name.endswith(SICK) else "")
 
 
-def _base_text_name(name: str) -> str:
-    return TRAIN + (SICK if name.endswith(SICK) else "")
-
-
-def add_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> TrainingData:
+def _add_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> TrainingData:
     """Add to every text its form with SICK's unlabelled sentences at the end, as TNCSE and JTCSE train.
 
     In the mini world the sentences of its test pairs take their place: like SICK's, they are those of the
-    test set, without the scores. The copies do not translate them.
-
-    Raises:
-        InputError: the profile has none, or no data folder.
-        DataError: no such file.
+    test set, without the scores. The copies do not translate them. Raises InputError and DataError.
     """
     source = DataSource.of_run(spec)
     if uses_world(profile):
         sentences = [s for pair in graded_pairs(source.world, "test").all_pairs() for s in pair]
-        more = make_corpus("test sentences of the mini world", list(dict.fromkeys(sentences)))
+        added = make_corpus("test sentences of the mini world", list(dict.fromkeys(sentences)))
     else:
         data, file = source.folder, profile.corpus.get("sick")
         if data is None or file is None:
             raise InputError(
-                "SICK's unlabelled sentences are asked for",
+                "SICK's unlabelled sentences are requested",
                 where=f"profile {profile.name}",
                 expected="--data DIR or BENCH_DATA" if file else "a profile that names them",
             )
-        more = read_corpus(data / file)
-    return training.plus(
-        {
-            name + SICK: make_corpus(
-                f"{text.name} + {more.name}", (*text.sentences, *more.sentences), text.world
-            )
-            for name, text in training.texts.items()
-            if name != PAIRS
-        }
-    )
+        added = read_corpus(data / file)
+    texts = {}
+    for name, text in training.texts.items():
+        if name != PAIRS:
+            sentences = [*text.sentences, *added.sentences]
+            texts[name + SICK] = make_corpus(f"{text.name} + {added.name}", sentences, text.world)
+    return training.plus(texts)
 
 
 def uses_world(profile: Profile) -> bool:
-    """True if the profile's training text comes from the mini world."""
+    """Check whether the profile's training text comes from the mini world."""
     return "world" in profile.corpus
 
 
 def check_world_seed(spec: RunSpec, profile: Profile, suites: Sequence[str]) -> None:
-    """Raise InputError where the mini world's seed is given and nothing here is of that world."""
+    """Raise InputError for a seed of the mini world without any data of that world."""
     if spec.world_seed is None:
         return
     if not uses_world(profile) and not MINI_SUITES & {spec.dev, *suites}:

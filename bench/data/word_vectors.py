@@ -23,24 +23,19 @@ FORM = "word vectors as text (word2vec or GloVe: a word and its numbers a line),
 _OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _PACKED = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"BZh": ".bz2"}
 _TEXT = (".txt", ".vec")
-_LONGEST = 1 << 20  # bytes of a line: a binary file may have no line end at all
+_LONGEST = 1 << 20  # bytes of a line: a binary file may lack line ends
 _EXPANDS = 100  # times its size that a file may unpack to; text: 2 to 5
-_SMALL = 1 << 28  # bytes that any may
+_SMALL = 1 << 28  # bytes that any file may unpack to
+_BLANKS = "single blanks between a word and its numbers"
 
 
 @dataclass(frozen=True)
 class WordVectors:
-    """All vectors of a file.
+    """All vectors of a file."""
 
-    Args:
-        rows: Row of each word.
-        vectors: float32 (words, dim).
-        repeated: Lines whose word had come before; the first one counts.
-    """
-
-    rows: dict[str, int]
-    vectors: FloatArray
-    repeated: int
+    rows: dict[str, int]  # row of each word
+    vectors: FloatArray  # float32 (words, dim)
+    repeated: int  # lines with a word of an earlier line, which counts
 
     def find(self, token: str) -> int | None:
         """Return a token's row: as it is, lower-cased, without ASCII punctuation at its ends, or both."""
@@ -60,7 +55,7 @@ def check_shape(path: Path) -> None:
     """Check that every line has a word and as many fields as the first, without reading their numbers.
 
     Raises:
-        DataError: as :func:`read_word_vectors`, but for numbers that are none or not finite.
+        DataError: as :func:`read_word_vectors`, except for the numbers themselves.
     """
     for _ in _check_lines(path):
         pass
@@ -73,13 +68,10 @@ def read_word_vectors(path: Path) -> WordVectors:
     fields, separated by single spaces, are the numbers and all before them is the word, which may hold spaces
     except in a first line without header.
 
-    Args:
-        path: The file.
-
     Raises:
-        DataError: with the line: another number of fields, no number, not finite, not UTF-8, a tab, two
-            blanks or a carriage return inside; no vector at all, fewer or more than the header says, a file
-            that can't be read or unpacked, or whose first bytes are those of another kind.
+        DataError: with the line: another number of fields, not a finite number, not UTF-8, a tab, two blanks
+            or a carriage return inside; an empty file, another number of vectors than the header says, a file
+            that can't be read or unpacked, or of another kind.
     """
     rows: dict[str, int] = {}
     values, repeated = array("f"), 0
@@ -93,11 +85,13 @@ def read_word_vectors(path: Path) -> WordVectors:
 
 
 def strip_endings(path: Path) -> str:
-    """File name without .gz, .xz, .txt, .vec; ``glove.840B.300d`` stays whole."""
+    """Return a file name without .gz, .xz, .txt, .vec; ``glove.840B.300d`` stays whole."""
     name = path.name
     for endings in (tuple(_OPEN), _TEXT):
-        ending = next((end for end in endings if name.endswith(end) and name != end), "")
-        name = name.removesuffix(ending)
+        for ending in endings:
+            if name.endswith(ending) and name != ending:
+                name = name.removesuffix(ending)
+                break
     return name
 
 
@@ -107,10 +101,10 @@ def _read_entries(path: Path) -> Iterator[tuple[str, FloatArray]]:
 
 
 def _check_lines(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
-    """Yield number, fields, dimension and what is expected of each line; raises DataError for other sizes."""
+    """Yield number, fields, dimension and expected form of each line; raises DataError for other sizes."""
     dim: int | None = None
     promised: int | None = None
-    found = 0
+    count = 0
     for number, line in enumerate(_read_lines(path), start=1):
         where = f"{path}:{number}"
         fields = _split_fields(line.removeprefix(BOM_UTF8) if number == 1 else line, where)
@@ -118,37 +112,27 @@ def _check_lines(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
             promised, dim = header
         elif fields != [b""]:
             dim = len(fields) - 1 if dim is None else dim
-            found += 1
-            expected = FORM if found == 1 else f"{dim} numbers, as the first line says"
+            count += 1
+            expected = FORM if count == 1 else f"{dim} numbers, as the first line says"
             if dim < 1 or len(fields) <= dim:
                 raise _size_error(fields, where, expected)
-            if found == 1 and not any(map(_is_number, fields[1:])):
-                raise DataError(
-                    "the first line has no numbers",
-                    where=where,
-                    expected=FORM,
-                    hint="delete a header of column names, as R's write.table writes",
-                )
+            if count == 1 and not any(map(_is_number, fields[1:])):
+                hint = "delete a header of column names, as R's write.table writes"
+                raise DataError("the first line has no numbers", where=where, expected=FORM, hint=hint)
             yield number, fields, dim, expected
-    if not found:
+    if not count:
         raise DataError("it contains no word vector", where=str(path), expected=FORM)
-    if promised is not None and found != promised:
-        raise DataError(
-            f"{found:,} word vectors, but the first line says {promised:,}",
-            where=str(path),
-            expected="the whole file",
-        )
+    if promised is not None and count != promised:
+        what = f"{count:,} word vectors, but the first line says {promised:,}"
+        raise DataError(what, where=str(path), expected="the whole file")
 
 
 def _split_fields(line: bytes, where: str) -> list[bytes]:
-    """Split a line at its single blanks; raises DataError for a tab or a carriage return inside."""
     bare = line.rstrip()
     if b"\r" in bare:
         raise stray_return_error(where)
     if b"\t" in bare:
-        raise DataError(
-            "a tab inside the line", where=where, expected="single blanks between a word and its numbers"
-        )
+        raise DataError("a tab inside the line", where=where, expected=_BLANKS)
     return bare.split(b" ")
 
 
@@ -160,9 +144,8 @@ def _read_lines(path: Path) -> Iterator[bytes]:
             while line := stream.readline(_LONGEST):
                 left -= len(line)
                 if left < 0:
-                    raise DataError(
-                        f"it unpacks to more than {_EXPANDS} times its size", where=str(path), expected=FORM
-                    )
+                    what = f"it unpacks to more than {_EXPANDS} times its size"
+                    raise DataError(what, where=str(path), expected=FORM)
                 if len(line) == _LONGEST:
                     raise DataError("a line of more than a megabyte", where=str(path), expected=FORM)
                 yield line
@@ -173,15 +156,11 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 
 def _check_kind(head: bytes, path: Path) -> None:
-    """Raise DataError for a file whose first bytes are those of another kind."""
     for first, ending in _PACKED.items():
         if head.startswith(first):
-            raise DataError(
-                f"this is a {ending} file by its first bytes",
-                where=str(path),
-                expected=FORM,
-                hint=f"name it {ending}" if ending in _OPEN else "unpack it",
-            )
+            hint = f"name it {ending}" if ending in _OPEN else "unpack it"
+            what = f"this is a {ending} file by its first bytes"
+            raise DataError(what, where=str(path), expected=FORM, hint=hint)
     check_text_kind(head, path)
 
 
@@ -194,9 +173,7 @@ def _parse_header(fields: Sequence[bytes]) -> tuple[int, int] | None:
 def _parse_entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[str, FloatArray]:
     extra = len(fields) - 1 - dim
     if b"" in fields[max(extra, 1) :]:
-        raise DataError(
-            "two blanks in a row", where=where, expected="single blanks between a word and its numbers"
-        )
+        raise DataError("two blanks in a row", where=where, expected=_BLANKS)
     if extra and _is_number(fields[extra]):
         raise _size_error(fields, where, expected)
     try:
@@ -206,7 +183,7 @@ def _parse_entry(fields: list[bytes], dim: int, where: str, expected: str) -> tu
     try:
         if b"_" in b" ".join(fields[extra + 1 :]):  # numpy takes 1_0 for 10
             raise ValueError
-        with np.errstate(over="ignore"):  # it becomes an infinity, which is refused below
+        with np.errstate(over="ignore"):  # infinities are refused below
             row = np.array(fields[extra + 1 :], dtype=np.float32)
     except ValueError as error:
         wrong = next(field for field in fields[extra + 1 :] if not _is_number(field))

@@ -89,10 +89,9 @@ def read_campaign_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
         expected = f"the folder of one: {', '.join(root.name for root in roots)}"
         raise InputError(f"{len(roots)} campaigns", where=str(folder), expected=expected)
     store = ResultStore(roots[0].parent, roots[0].name)
-    failed, finished = [], []
-    for record in store.records():
-        (finished if record.status == "ok" else failed).append(record)
-    files = _result_files(store, finished)
+    records = store.records()
+    failed = [record for record in records if record.status != "ok"]
+    files = _result_files(store, [record for record in records if record.status == "ok"])
     hashes = "".join(f"{name}\0{sha256(files[name]).hexdigest()}\n" for name in sorted(files))
     names = [store.path(record.place).relative_to(store.root).as_posix() for record in failed]
     return archive.Bundle(store.campaign, files, sha256(hashes.encode()).hexdigest()), names

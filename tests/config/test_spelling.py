@@ -118,12 +118,12 @@ def test_commands_take_them(cli: Callable[..., tuple[int, str, str]], tmp_path: 
     ):
         code, out, err = cli(*command)
         assert (code, fact in out) == (0, True), err
-    for command, facts in (
+    for refused, facts in (
         (("compare", f"{typed}#4", "b", "--seeds-only"), (name, "seed 4")),
         (("compare", "b", "--against", f"{name},{typed}", "--seeds-only"), ("twice",)),
         (("report", "--baseline", "c"), ("--baseline", "'c'", "one of a[")),
     ):
-        assert not missing_facts(refusal(cli, *command), *facts)
+        assert not missing_facts(refusal(cli, *refused), *facts)
 
 
 def test_a_folder_s_row_is_known_by_the_path_that_was_typed(cli: Cli, zoo: Callable[[str], Path]) -> None:

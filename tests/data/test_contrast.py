@@ -1,4 +1,4 @@
-"""Minimal pairs: every rule one by one, the words they use, a user's text, and the embedded world's items."""
+"""Minimal pairs: the rules and their words, a user's text, and the embedded world's items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from bench.baselines.word_overlap import WordOverlapScorer, split_words
 from bench.data.contrast_items import (
@@ -183,17 +182,15 @@ def test_paraphrase(text: str, expected: str | None) -> None:
     assert replace_synonym(Sentence(text)) == expected
 
 
-def test_a_paraphrase_takes_the_place_that_is_asked_for_else_any() -> None:
-    sentence = Sentence("The large dog chased a man.")
-    assert replace_synonym(sentence, 1) == "The big dog chased a man."
-    found = {
-        replace_synonym(Sentence(f"The large dog {verb} a man."))
-        for verb in ("chased", "saw", "met", "fed", "bit")
-    }
+def test_a_paraphrase_takes_the_given_place_or_any() -> None:
+    assert replace_synonym(Sentence("The large dog chased a man."), 1) == "The big dog chased a man."
+    changed = set()
     for verb in ("chased", "saw", "met", "fed", "bit"):
         item = make_triple("antonym", f"The large dog {verb} a man.")
         assert item == tuple(f"The {size} dog {verb} a man." for size in ("large", "big", "small"))
-    assert len({tuple(Counter(text.split()) - Counter(["The", "a"])) for text in found if text}) > 1
+        text = replace_synonym(Sentence(f"The large dog {verb} a man.")) or ""
+        changed.add((" large " in text, " dog " in text, " man" in text))
+    assert len(changed) > 1
 
 
 @pytest.mark.parametrize(
@@ -205,16 +202,16 @@ def test_other_sentences_are_left_alone(text: str) -> None:
 
 
 def test_the_lists_hold_together() -> None:
-    """No word stands for itself, no synonym is an antonym, and who changes a word raises RULES."""
-    known = load_word_lists()
-    for name, entries in (("synonyms", known.synonyms), ("antonyms", known.antonyms)):
+    """No word replaces itself, no synonym is an antonym, and a changed word raises RULES."""
+    lists = load_word_lists()
+    for name, entries in (("synonyms", lists.synonyms), ("antonyms", lists.antonyms)):
         assert len(entries) > 150, name
-        for old, found in entries.items():
+        for old, words in entries.items():
             assert old.islower() or not old.isalpha()
-            assert old not in {word.new for word in found}
-            assert len({word.new for word in found}) == len(found), old
-    for old, found in known.antonyms.items():
-        assert not {word.new for word in found} & {word.new for word in known.synonyms.get(old, ())}, old
+            assert old not in {word.new for word in words}
+            assert len({word.new for word in words}) == len(words), old
+    for old, words in lists.antonyms.items():
+        assert not {word.new for word in words} & {word.new for word in lists.synonyms.get(old, ())}, old
     text = resources.files("bench.data").joinpath("contrast.toml").read_bytes()
     assert (RULES, hashlib.sha256(text).hexdigest()) == (1, WORDS)
 
@@ -245,21 +242,19 @@ def test_a_text_that_lacks_a_phenomenon_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "own.txt"
     file.write_text("\n".join((*TEXT[1:], "", "  Two  hens sleep here. ")))
     assert read_contrast_text(file)[3] == "Two hens sleep here."
-    with pytest.raises(
-        DataError, match=r"4 distinct sentences give no item of swap.*every rule surely applies"
-    ):
+    with pytest.raises(DataError, match=r"4 distinct sentences .* swap"):
         load_contrast(f"contrast:{file}")
     file.write_bytes(b"Two hens sleep.\n\xff\n")
-    with pytest.raises(DataError, match=r"own\.txt:2: these bytes are not utf-8"):
+    with pytest.raises(DataError, match=r"own\.txt:2: .*utf-8"):
         load_contrast(f"contrast:{file}")
     for name in ("none.txt", "own.csv"):
-        with pytest.raises(InputError, match=r"expected a \.txt, a sentence a line"):
+        with pytest.raises(InputError, match=r"expected a \.txt"):
             load_contrast(f"contrast:{tmp_path / name}")
 
 
 def test_it_is_no_suite_of_pairs() -> None:
     for name in ("contrast", "mini-contrast", "contrast:own.txt", "evalrank", "mini-evalrank"):
-        with pytest.raises(InputError, match=f"suite '{name}' holds .*, which is not a sentence-pair task"):
+        with pytest.raises(InputError, match=f"'{name}' .* sentence-pair task"):
             load_suite(name)
 
 
@@ -270,7 +265,7 @@ def mini() -> dict[str, ContrastTask]:
 
 @pytest.mark.slow
 def test_the_worlds_items_are_frozen(mini: dict[str, ContrastTask]) -> None:
-    """Whoever changes these raises GENERATOR."""
+    """A change of these raises GENERATOR."""
     assert CONTRAST_SUITE.tasks == SUITES.get("contrast").tasks == PHENOMENA
     assert hashlib.sha256(" ".join(t.sha256 for t in mini.values()).encode()).hexdigest() == FROZEN
     assert draw_contrast_task("swap", 2).sha256 != mini["swap"].sha256
@@ -294,16 +289,13 @@ def test_the_worlds_items_change_what_they_say(mini: dict[str, ContrastTask]) ->
             assert count_changes(text, same) == (1, 1)
             assert count_changes(text, changed) == expected[name]
             assert text != changed
-            (old,), (new,) = (tuple(c) for c in _apart(text, same))
+            (old,), (new,) = differing_words(text, same)
             assert any({old, new} <= forms_of for forms_of in known), (old, new)
-            lost, gained = _apart(text, changed)
+            lost, gained = differing_words(text, changed)
             if name == "negation":
                 assert gained == ["not"]
             if name == "antonym":
-                pair = {
-                    next(i for i, words in enumerate(opposites) if side[0] in words)
-                    for side in (lost, gained)
-                }
+                pair = {i for i, words in enumerate(opposites) if {lost[0], gained[0]} & {*words}}
                 assert pair in ({0, 1}, {2, 3})
 
 
@@ -318,17 +310,11 @@ def test_word_overlap_never_explains_a_score_above_chance(mini: dict[str, Contra
     for task in (*mini.values(), *make_contrast_tasks(TEXT, "x")):
         anchors, same, changed = (list(side) for side in zip(*task.triples, strict=True))
         better = scorer.score_pairs(anchors, same) > scorer.score_pairs(anchors, changed) + 1e-6
-        repeated = [
-            len(split_words(text)) < len(text.split()) for text in anchors
-        ]  # a word that stands there twice
-        assert not (better & ~_array(repeated)).any(), task.id
+        repeated = np.array([len(split_words(text)) < len(text.split()) for text in anchors])  # words twice
+        assert not (better & ~repeated).any(), task.id
         assert better.mean() < 0.05
 
 
-def _apart(one: str, other: str) -> tuple[list[str], list[str]]:
+def differing_words(one: str, other: str) -> tuple[list[str], list[str]]:
     first, second = (Counter(text.lower().rstrip(".").split()) for text in (one, other))
     return list((first - second).elements()), list((second - first).elements())
-
-
-def _array(values: list[bool]) -> NDArray[np.bool_]:
-    return np.array(values)

@@ -14,6 +14,7 @@ from bench.data import hub, senteval
 from bench.data.suites import GROUPS, reference_fingerprints
 from bench.errors import BenchError, DataError, InputError
 from tests.support.hub import Hub, small_sts_files, tar_of, unsafe
+from tests.support.messages import missing_facts
 
 
 @pytest.fixture
@@ -35,17 +36,12 @@ def small_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str
 def test_fetch_puts_known_files_in_place(
     server: Hub, small_reference: dict[str, bytes], tmp_path: Path, prefix: str
 ) -> None:
-    server.files[hub.ARCHIVE] = tar_of(
-        {**small_reference, "STS/other.py": b"print()", "readme": b"x"}, prefix
-    )
+    others = {"STS/other.py": b"print()", "readme": b"x"}
+    server.files[hub.ARCHIVE] = tar_of(small_reference | others, prefix)
     data = tmp_path / "data"
-    assert hub.fetch_data("sts7", data) == [data / "senteval" / "downstream"]
-    files = {
-        p.relative_to(data / "senteval" / "downstream").as_posix()
-        for p in data.rglob("*.*")
-        if "senteval/" in str(p)
-    }
-    assert {f for f in files if (data / "senteval" / "downstream" / f).is_file()} == set(small_reference)
+    root = data / "senteval" / "downstream"
+    assert hub.fetch_data("sts7", data) == [root]
+    assert {path.relative_to(root).as_posix() for path in root.rglob("*.*")} == set(small_reference)
     assert not list(data.glob(".unpack-*"))
     server.served.clear()
     hub.fetch_data("sts7", data)
@@ -58,7 +54,7 @@ def test_an_interrupted_download_goes_on(
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the library waits between its tries
     server.files[hub.ARCHIVE] = tar_of({**small_reference, "unknown.bin": bytes(24 << 20)})
     server.break_after = 15 << 20  # the library writes 10 MB at a time
-    with pytest.raises(BenchError, match="it goes on where it stopped"):
+    with pytest.raises(BenchError, match="same command again"):
         hub.fetch_data("sts7", tmp_path / "data")
     assert not (tmp_path / "data" / "senteval").exists()
     server.break_after = None
@@ -104,7 +100,7 @@ def test_the_task_that_differs_is_named_and_nothing_is_put_in_place(
 ) -> None:
     changed = {**small_reference, "STS/STS14-en-test/STS.gs.images.txt": b"1.0\n4.5\n"}
     server.files[hub.ARCHIVE] = tar_of(changed)
-    with pytest.raises(DataError, match="STS14: the text or the scores differ from the reference version"):
+    with pytest.raises(DataError, match=r"STS14: .*differ"):
         hub.fetch_data("sts7", tmp_path / "data")
     assert not (tmp_path / "data" / "senteval").exists()
 
@@ -122,13 +118,9 @@ def test_a_damaged_download_is_thrown_away(
 def test_no_hub_is_one_clear_line(server: Hub, tmp_path: Path) -> None:
     with pytest.raises(BenchError) as caught:
         hub.fetch_data("sts7", tmp_path / "data")
-    text = str(caught.value)
-    assert text.startswith("senteval.tar could not be fetched from princeton-nlp/datasets-for-simcse: ")
-    assert text.endswith("run the same command again: it goes on where it stopped")
-    with pytest.raises(
-        InputError,
-        match=r"unknown data set 'sts' .did you mean 'sts7'.*; expected one of nli, probing, sts7, transfer7",
-    ):
+    facts = ("senteval.tar", "princeton-nlp/datasets-for-simcse", "same command again")
+    assert not missing_facts(caught.value, *facts)
+    with pytest.raises(InputError, match=r"'sts' .*'sts7'.* nli, probing, sts7, transfer7"):
         hub.fetch_data("sts", tmp_path / "data")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="can't be written"):
@@ -150,23 +142,22 @@ def test_unsafe_archives_are_refused_whole(tmp_path: Path, member: tarfile.TarIn
     archive = tmp_path / "a.tar"
     archive.write_bytes(tar_of(small_sts_files(), extra=[member]))
     target = tmp_path / "target"
-    with pytest.raises(DataError, match="the archive is not safe"):
+    with pytest.raises(DataError, match="not safe"):
         hub.unpack_archive(archive, target, ["SICK/SICK_train.txt"])
     assert not target.exists()
 
 
 def test_incomplete_or_broken_archives_are_refused(tmp_path: Path) -> None:
     archive = tmp_path / "a.tar"
-    archive.write_bytes(tar_of({"SICK/SICK_train.txt": b"x"}))
-    with pytest.raises(DataError, match=r"1 file\(s\) are not in it, the first is SICK/SICK_trial.txt"):
-        hub.unpack_archive(archive, tmp_path / "t", ["SICK/SICK_train.txt", "SICK/SICK_trial.txt"])
-    archive.write_bytes(b"no tar at all" * 100)
-    with pytest.raises(DataError, match="not a whole tar file"):
-        hub.unpack_archive(archive, tmp_path / "t", ["SICK/SICK_train.txt"])
-    both = {"a/SICK/SICK_train.txt": b"x", "b/SICK/SICK_train.txt": b"y"}
-    archive.write_bytes(tar_of(both))
-    with pytest.raises(DataError, match="is in it twice"):
-        hub.unpack_archive(archive, tmp_path / "t", ["SICK/SICK_train.txt"])
+    train, trial = "SICK/SICK_train.txt", "SICK/SICK_trial.txt"
+    for content, files, fault in (
+        (tar_of({train: b"x"}), [train, trial], rf"1 file.* {trial}"),
+        (b"no tar at all" * 100, [train], "whole tar file"),
+        (tar_of({f"a/{train}": b"x", f"b/{train}": b"y"}), [train], "twice"),
+    ):
+        archive.write_bytes(content)
+        with pytest.raises(DataError, match=fault):
+            hub.unpack_archive(archive, tmp_path / "t", files)
 
 
 def test_the_corpus_is_checked_by_its_lines(

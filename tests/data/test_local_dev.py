@@ -1,4 +1,4 @@
-"""A dev set of one's own: scored pairs from a file, under their own name."""
+"""A dev set of your own: scored pairs from a file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from bench.data.suites import load_suite, read_local_task
 from bench.errors import BenchError
 from tests.support.cli import Cli, records, refusal
+from tests.support.messages import missing_facts
 
 PAIRS = [("a dog runs", "a dog is running", 5), ("a cat sleeps", "the sun is hot", 0), ("x y", "x z", 3)]
 SIMCSE = ("--methods", "simcse", "--seeds", "1", "--suite", "toy", "--set", "simcse.steps=2")
@@ -44,16 +45,14 @@ def test_checkpoints_are_chosen_on_it_and_another_name_of_it_is_the_same_run(
     code, _, err = cli("run", *SIMCSE, "--dev", "local:pairs.tsv", as_is=True)
     assert code == 0, err
     (record,) = records(tmp_path).values()
-    assert record.training["dev"] == {
-        "task": "local:pairs",
-        "sha256": read_local_task(Path("pairs.tsv")).sha256,
-    }
+    sha256 = read_local_task(Path("pairs.tsv")).sha256
+    assert record.training["dev"] == {"task": "local:pairs", "sha256": sha256}
     code, out, _ = cli("run", *SIMCSE, "--dev", "local:other.tsv", "--dry-run", as_is=True)
-    assert (code, "0 of 1 cells to run" in out) == (0, True)
+    assert (code, "0 of 1 cells" in out) == (0, True)
     code, out, _ = cli("run", *SIMCSE, "--dev", "toy", "--dry-run", "--campaign", "other", as_is=True)
-    assert "1 of 1 cells to run" in out
+    assert "1 of 1 cells" in out
     code, out, err = cli("verify", "results")
-    assert (code, "nothing wrong" in out) == (0, True), out + err
+    assert code == 0, out + err
 
 
 def test_tables_name_it_and_say_if_a_suite_has_the_same_pairs(cli: Cli, tmp_path: Path) -> None:
@@ -63,8 +62,7 @@ def test_tables_name_it_and_say_if_a_suite_has_the_same_pairs(cli: Cli, tmp_path
     run = ("run", "--methods", "simcse,untrained", "--seeds", "1", *short, "--dev", "local:pairs.tsv")
     code, out, err = cli(*run, "--suite", "local:own.toml", as_is=True)
     assert code == 0, err
-    assert "Checkpoints were chosen on a custom dev set: local:pairs (sha256" in out
-    assert "Checkpoints were chosen on what is evaluated here, which flatters them: own (simcse" in out
+    assert not missing_facts(out, "local:pairs (sha256", "flatters", "own (simcse")
     code, out, err = cli(*run, "--suite", "toy", as_is=True)
     assert "flatters" not in out
 
@@ -73,17 +71,15 @@ def test_the_dry_run_counts_its_pairs_and_what_the_text_has_of_them(cli: Cli, tm
     write(tmp_path)
     lines = [*(sentence for pair in PAIRS[:1] for sentence in pair[:2]), *(f"line {n}" for n in range(80))]
     (tmp_path / "text.txt").write_text("\n".join(map(str, lines)))
-    _, out, _ = cli(
-        "run", *SIMCSE, "--dev", "local:pairs.tsv", "--corpus", "text.txt", "--dry-run", as_is=True
-    )
-    assert "3 pairs, 2 of their 6 sentences in the training text" in out
-    said = refusal(cli, "run", *SIMCSE, "--dev", "pairs.tsv", "--dry-run")
-    assert "no suite is called 'pairs.tsv'; a file of pairs is local:pairs.tsv" in said
+    run = ("run", *SIMCSE, "--dry-run", "--dev")
+    _, out, _ = cli(*run, "local:pairs.tsv", "--corpus", "text.txt", as_is=True)
+    assert "3 pairs, 2 of their 6 sentences" in out
+    assert not missing_facts(refusal(cli, *run, "pairs.tsv"), "'pairs.tsv'", "local:pairs.tsv")
 
 
 def test_a_named_pipe_is_refused(cli: Cli, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.tsv")
-    with pytest.raises(BenchError, match="no regular file"):
+    with pytest.raises(BenchError, match="not a regular file"):
         read_local_task(tmp_path / "pipe.tsv")
 
 
@@ -92,7 +88,7 @@ def test_a_named_pipe_is_refused(cli: Cli, tmp_path: Path) -> None:
     [
         ("sentence1\tsentence2\tscore\na\ta\t1\nb\tb\t2\n", "of equal sentences"),
         ("sentence1\tsentence2\tscore\na\tb\t1\nb\ta\t2\n", "are the same"),
-        ("sentence1\tsentence2\na\tb\n", "no column is named score; the header is sentence1, sentence2"),
+        ("sentence1\tsentence2\na\tb\n", "named score"),
         ("sentence1\tsentence2\tscore\na\tb\t1\n", ": 1 pair;"),
         ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "all scores are equal"),
         ("sentence1\tsentence2\tscore\na\tb\tgood\nc\td\t1\n", "score is 'good'"),
@@ -117,11 +113,9 @@ def test_a_dev_set_that_differs_from_its_reference_is_named_everywhere(cli: Cli,
     rows = (f"g\tf\ty\t{number}\t{score}\t{a}\t{b}" for number, (a, b, score) in enumerate(PAIRS))
     (folder / "sts-dev.csv").write_text("\n".join(rows) + "\n")
     line = ("run", *SIMCSE, "--dev", "stsb-dev", "--data", "data")
-    assert "differ" in refusal(cli, *line, code=2) or "3 items" in refusal(cli, *line, code=2)
+    assert "3 items" in refusal(cli, *line)
     code, out, err = cli(*line, "--accept-data", "--dry-run", as_is=True)
-    assert code == 0, err
-    assert "STSB-dev" in out
-    assert "not the reference version" in out
+    assert (code, missing_facts(out, "STSB-dev", "reference version")) == (0, []), err
     assert cli(*line, "--accept-data", as_is=True)[0] == 0
     (record,) = records(tmp_path).values()
     assert record.training["dev"]["reference"] is False
@@ -137,7 +131,7 @@ def test_the_dry_run_counts_sentences_and_exact_duplicates(cli: Cli, tmp_path: P
     (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")
     _, out, _ = cli("run", *SIMCSE, "--corpus", "text.txt", "--dry-run", as_is=True)
     (line,) = (line for line in out.splitlines() if "training text" in line)
-    assert line.endswith("200 sentences, 50 of them exact duplicates")
+    assert line.partition("200 sentences, ")[2].startswith("50 ")
 
 
 def test_a_text_whose_name_no_record_can_keep_is_refused_before_it_is_trained_on(

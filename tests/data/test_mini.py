@@ -19,7 +19,6 @@ from bench.data.mini.lexicon import load_lexicon
 from bench.data.mini.ship import FOLDER, generate_files
 from bench.data.mini.world_text import graded_pairs, pretraining_text, training_copy, training_text
 from bench.data.source import COPIES, World
-from bench.data.tasks import PairTask
 
 SEEDS = (1, 2, pytest.param(3, marks=pytest.mark.slow))  # the first one's text is shipped
 FROZEN = {
@@ -53,14 +52,10 @@ def key(sentence: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_world_is_frozen(seed: int) -> None:
-    """Whoever changes these raises GENERATOR or SPLIT: records of the old world are not comparable."""
+    """A change of these raises GENERATOR or SPLIT: records of the old world are not comparable."""
     world = World(seed)
-    found = (
-        training_text(world).sha256,
-        graded_pairs(world, "dev").sha256,
-        graded_pairs(world, "test").sha256,
-    )
-    assert found == FROZEN[world.seed]
+    texts = (training_text(world), graded_pairs(world, "dev"), graded_pairs(world, "test"))
+    assert tuple(text.sha256 for text in texts) == FROZEN[world.seed]
 
 
 @pytest.mark.slow
@@ -77,7 +72,7 @@ atexit.register(lambda: print(*sys.modules, file=sys.stderr))
 main("run --methods jtcse,tncse --seeds 1-5 --dry-run --results".split() + [{str(tmp_path)!r}])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert "10 of 10 cells to run" in done.stdout, done.stderr
+    assert "10 of 10 cells" in done.stdout, done.stderr
     modules = set(done.stderr.split())
     assert "bench.data.source" in modules
     assert not modules & {"torch", "transformers", "scipy", "pandas", "sklearn", "mteb", "jinja2"}
@@ -109,21 +104,17 @@ def test_dev_test_and_training_share_no_sentence(world: World) -> None:
     dev, test = (
         {key(s) for pair in graded_pairs(world, split).all_pairs() for s in pair} for split in ("dev", "test")
     )
-    training = {key(sentence) for sentence in pretraining_text(world).sentences}
     assert not dev & test
-    assert not training & (dev | test)
-
-
-def grades(task: PairTask) -> np.ndarray:
-    return np.array(task.subsets[0].gold)
+    assert (dev | test).isdisjoint(map(key, pretraining_text(world).sentences))
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
 def test_pairs_are_graded_evenly_and_word_overlap_says_little(world: World, split: str) -> None:
     task = graded_pairs(world, split)
-    assert Counter(task.subsets[0].gold) == dict.fromkeys(map(float, range(6)), task.pairs // 6)
+    gold = task.subsets[0].gold
+    assert Counter(gold) == dict.fromkeys(map(float, range(6)), task.pairs // 6)
     values = [word_cosine(first, second) for first, second in task.all_pairs()]
-    assert abs(spearmanr(values, grades(task))[0]) < 0.25
+    assert abs(spearmanr(values, gold)[0]) < 0.25
 
 
 def test_unknown_split_and_copy_are_errors() -> None:
@@ -162,11 +153,11 @@ def test_an_event_is_said_in_every_order() -> None:
         "nominal": "The mending of 2 cycles by the repairman took place in the garage on Monday.",
     }
     assert tuple(expected) == ORDERS
-    found = {order: wordings(MECHANIC, form=(order, "")) for order in ORDERS}
+    texts = {order: wordings(MECHANIC, form=(order, "")) for order in ORDERS}
     for order, sentence in expected.items():
-        assert sentence in found[order], order
-    for one, other in combinations(ORDERS, 2):
-        assert not found[one] & found[other]
+        assert sentence in texts[order], order
+    for first, second in combinations(ORDERS, 2):
+        assert not texts[first] & texts[second]
     opened = wordings(MECHANIC, form=("active", "to be short,"))
     assert "To be short, the mechanic repaired two bicycles in the garage on Monday." in opened
 
@@ -176,11 +167,7 @@ def test_an_event_is_said_in_every_order() -> None:
     [
         ({"negated": True}, "active", "did not (repair|mend|fix)"),
         ({"negated": True, "past": False}, "active", "does not (repair|mend|fix)"),
-        (
-            {"negated": True, "past": False, "agents": True},
-            "active",
-            "(mechanics|repairmen) do not (repair|mend|fix)",
-        ),
+        ({"negated": True, "past": False, "agents": True}, "active", "(mechanics|repairmen) do not (re|m|f)"),
         ({"negated": True}, "passive", "were not (repaired|mended|fixed) by"),
         ({"number": 0, "past": False}, "passive", "is (repaired|mended|fixed) by"),
         ({"negated": True}, "nominal", "did not take place"),
@@ -190,13 +177,13 @@ def test_an_event_is_said_in_every_order() -> None:
     ],
 )
 def test_tense_number_and_negation_agree(changes: dict[str, object], order: str, expected: str) -> None:
-    found = wordings(replace(MECHANIC, **changes), form=(order, ""))  # type: ignore[arg-type]
-    assert all(re.search(expected, sentence) for sentence in found), sorted(found)[:3]
+    texts = wordings(replace(MECHANIC, **changes), form=(order, ""))  # type: ignore[arg-type]
+    assert all(re.search(expected, text) for text in texts), sorted(texts)[:3]
 
 
 def test_more_general_words_replace_agent_and_object() -> None:
-    found = wordings(MECHANIC, general=1.0)
-    assert all("technician" in text and re.search(r"vehicles?\b", text) for text in found)
+    texts = wordings(MECHANIC, general=1.0)
+    assert all("technician" in text and re.search(r"vehicles?\b", text) for text in texts)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Fetching SentEval's probing tasks from a small server on this machine, and reading them."""
+"""SentEval's probing tasks: fetched from a small server, and read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder that a server gives out, with ten small files that are the pinned ones."""
+    """A server's folder with ten small files, which are pinned."""
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
@@ -72,9 +72,10 @@ def test_the_ten_files_come_and_are_checked(files: Path, tmp_path: Path) -> None
     verified = command("verify", "probing", "--data", str(data))
     assert verified.output.count(" ok  git blob ") == 10
     (place / "tree_depth.txt").write_text("x")
-    assert "tree_depth.txt             BAD" in command("verify", "probing", "--data", str(data)).output
+    verified = command("verify", "probing", "--data", str(data))
+    assert [line.split()[0] for line in verified.output.splitlines() if "BAD" in line] == ["tree_depth.txt"]
     hub.fetch_data("probing", data)
-    assert Quiet.served[10:] == [Quiet.served[2]]  # the damaged one alone
+    assert Quiet.served[10:] == [Quiet.served[2]]  # only the damaged one
     assert probing_files.check_probing_file("tree_depth.txt", place) == probing_files.BLOBS["tree_depth.txt"]
 
 
@@ -83,12 +84,12 @@ def test_they_stand_beside_the_downstream_folder(files: Path, tmp_path: Path) ->
     (place,) = hub.fetch_data("probing", tmp_path / "SentEval" / "data")
     assert place == tmp_path / "SentEval" / "data" / "probing"
     assert probing_files.find_probing_folder(tmp_path) == place
-    (tmp_path / "deep" / "senteval" / "downstream" / "STS").mkdir(parents=True)
-    assert (
-        probing_files.choose_probing_folder(tmp_path / "deep") == tmp_path / "deep" / "senteval" / "probing"
-    )
-    (tmp_path / "flat" / "STS").mkdir(parents=True)
-    assert probing_files.choose_probing_folder(tmp_path / "flat") == tmp_path / "flat" / "probing"
+    for data, tasks, probing in (
+        ("deep", "senteval/downstream", "senteval/probing"),
+        ("flat", ".", "probing"),
+    ):
+        (tmp_path / data / tasks / "STS").mkdir(parents=True)
+        assert probing_files.choose_probing_folder(tmp_path / data) == tmp_path / data / probing
     assert probing_files.find_probing_folder(tmp_path / "SentEval" / "data" / "downstream").resolve() == place
 
 
@@ -98,12 +99,10 @@ def test_a_damaged_or_missing_file_leaves_nothing(files: Path, tmp_path: Path) -
         hub.fetch_data("probing", tmp_path / "data")
     (files / "tree_depth.txt").unlink()
     Quiet.served.clear()
-    with pytest.raises(
-        BenchError, match=r"tree_depth.txt could not be fetched from facebookresearch/SentEval: .*404"
-    ):
+    with pytest.raises(BenchError, match=r"tree_depth.txt .* facebookresearch/SentEval: .*404"):
         hub.fetch_data("probing", tmp_path / "data")
     assert not list(tmp_path.glob("data/**/probing"))
-    assert len(Quiet.served) == 1  # what had come before is kept
+    assert len(Quiet.served) == 1  # earlier files are kept
 
 
 def test_parts_are_taken_up(files: Path, tmp_path: Path) -> None:
@@ -118,18 +117,15 @@ def test_parts_are_taken_up(files: Path, tmp_path: Path) -> None:
 
 def test_a_plain_address_is_refused(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCH_PROBING_ADDRESS", "http://example.org")
-    with pytest.raises(
-        InputError, match=r"BENCH_PROBING_ADDRESS: 'http://example\.org' is not an https address"
-    ):
+    with pytest.raises(InputError, match=r"BENCH_PROBING_ADDRESS: 'http://example\.org' .*https"):
         hub.fetch_data("probing", tmp_path / "data")
 
 
 def test_what_is_missing_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=rf"no probing data here; .*; bench data fetch probing --data {tmp_path} gets"
-    ):
+    hint = f"bench data fetch probing --data {tmp_path}"
+    with pytest.raises(DataError, match=f"no probing data.*{hint}"):
         probing_files.find_probing_folder(tmp_path)
-    with pytest.raises(DataError, match=rf"missing; bench data fetch probing --data {tmp_path} gets them"):
+    with pytest.raises(DataError, match=f"missing; {hint}"):
         probing_files.check_probing_file("tree_depth.txt", tmp_path / "probing")
 
 

@@ -1,4 +1,4 @@
-"""The quotes of a .tsv file: a CSV writer's where the file proves it, else text; or refused with the line."""
+"""The quotes of a .tsv file: a CSV writer's with a proof, otherwise text; or refused with the line."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bench.data.local_tasks import read_local_pairs, read_local_suite
 from bench.data.suites import read_local_task
 from bench.errors import DataError
 from tests.support.cli import Cli
+from tests.support.messages import numbers_in
 
 HEADER = ("sentence1", "sentence2", "score")
 ROWS = [
@@ -52,14 +53,13 @@ def test_what_a_csv_writer_wrote_is_read_as_it_was(
 ) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(written([HEADER, *rows], quoting, end), encoding="utf-8", newline="")
-    name, found, form = read_local_pairs(path)
-    assert (name, found) == ("pairs", tuple(tuple(map(str, row)) for row in rows))
-    breaks = sum("\n" in cell for row in found for cell in row)
-    form_expected = f"{QUOTED}, 1 cell of 2 lines" if breaks else QUOTED
-    assert form == form_expected
+    name, read, form = read_local_pairs(path)
+    assert (name, read) == ("pairs", tuple(tuple(map(str, row)) for row in rows))
+    breaks = any("\n" in cell for row in read for cell in row)
+    assert form == (f"{QUOTED}, 1 cell of 2 lines" if breaks else QUOTED)
     (tmp_path / "own.toml").write_text('[[task]]\nname = "t"\ntype = "sts"\nfile = "pairs.tsv"\n')
     (task,) = read_local_suite(tmp_path / "own.toml")
-    assert (task.table("file"), task.forms) == (found, (f"pairs.tsv: {form_expected}",))
+    assert (task.table("file"), task.forms) == (read, (f"pairs.tsv: {form}",))
     comma = path.with_suffix(".csv")
     comma.write_text(path.read_text().replace("\t", ","))
     if "a\tb" not in rows[0]:
@@ -84,35 +84,31 @@ def test_without_a_proof_quotes_are_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "line", "proof"),
     [
-        (
-            '"a ""b"""\tc\n5" wide\td\n',
-            "x.tsv:2: a quote here is text, and a quote in line 1 is a CSV writer's",
-        ),
-        ('a\t5"\n\n"a ""b"""\tc\n', "x.tsv:1: a quote here is text, and a quote in line 3 is a CSV"),
-        ('"a ""b"""\tc\n"d\te\nf\tg\n', "x.tsv:2: a quote here is text"),  # it stays open
-        ('"a ""b"""\tc\n"d\te"\nf\tg\n', "x.tsv:2: a quote here is text"),  # the row would be too short
+        ('"a ""b"""\tc\n5" wide\td\n', 2, 1),
+        ('a\t5"\n\n"a ""b"""\tc\n', 1, 3),
+        ('"a ""b"""\tc\n"d\te\nf\tg\n', 2, 1),  # it stays open
+        ('"a ""b"""\tc\n"d\te"\nf\tg\n', 2, 1),  # the row would be too short
     ],
 )
-def test_quotes_of_both_kinds_are_refused_with_both_lines(text: str, said: str) -> None:
+def test_quotes_of_both_kinds_are_refused_with_both_lines(text: str, line: int, proof: int) -> None:
     with pytest.raises(DataError) as caught:
         has_csv_quotes(text, Path("x.tsv"))
-    assert str(caught.value).startswith(said)
+    assert caught.value.where == f"x.tsv:{line}"
+    assert f"line {proof}" in caught.value.what
 
 
 def test_pairs_are_read_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "own.tsv"
     path.write_text(written([("anchor", "positive"), *(row[:2] for row in ROWS)]), newline="")
-    found = read_pairs(path)
-    assert found.sentences == ('She said "yes" to him.', "A plain line.", "It rains.")
-    assert found.partners == ("She agreed.", 'The "plain" line.', "The sun is hot.")
-    assert found.form == "quotes read as a CSV writer's, 1 cell of 2 lines"
+    pairs = read_pairs(path)
+    assert pairs.sentences == ('She said "yes" to him.', "A plain line.", "It rains.")
+    assert pairs.partners == ("She agreed.", 'The "plain" line.', "The sun is hot.")
+    assert pairs.form == f"{QUOTED}, 1 cell of 2 lines"
     path.write_text('"Yes", he said.\tHe "agreed".\n')
-    assert (read_pairs(path).sentences, read_pairs(path).form) == (
-        ('"Yes", he said.',),
-        "its first row is a pair too",
-    )
+    assert read_pairs(path).sentences == ('"Yes", he said.',)
+    assert QUOTED not in read_pairs(path).form
 
 
 def test_the_dry_run_says_so(cli: Cli, tmp_path: Path) -> None:
@@ -123,20 +119,20 @@ def test_the_dry_run_says_so(cli: Cli, tmp_path: Path) -> None:
     run = ("run", "--methods", "sup_simcse", "--seeds", "1", "--pairs", "own.tsv", "--dry-run")
     code, out, err = cli(*run, "--suite", "local:own.toml", "--dev", "local:dev.tsv", as_is=True)
     assert code == 0, err
-    rows = [
-        line.split(":")[0].strip() for line in out.splitlines() if "quotes read as a CSV writer's" in line
-    ]
-    assert rows == ["reads text pairs", "reads dev set", "reads task t"], out
-    assert f"reads task t: rows: 3, dev.tsv: {QUOTED}, 1 cell of 2 lines" in out
+    lines = [line.strip() for line in out.splitlines() if QUOTED in line]
+    assert [line.split(":")[0] for line in lines] == ["reads text pairs", "reads dev set", "reads task t"], (
+        out
+    )
+    assert numbers_in(lines[2]) == [3, 1, 2]
 
 
 def test_cells_in_quotes_are_counted_where_these_are_text(tmp_path: Path) -> None:
-    """A spreadsheet quotes cells with a comma alone, which proves nothing."""
+    """A spreadsheet quotes only cells with a comma, which is no proof."""
     text = '"Yes, it is."\tIt is.\nNo.\t"No, it isn\'t."\n'
-    assert count_quoted_cells(text).startswith("2 cells begin and end with a quote")
+    assert numbers_in(count_quoted_cells(text)) == [2]
     path = tmp_path / "own.tsv"
     path.write_text(text)
-    assert read_pairs(path).form.startswith("2 cells begin and end with a quote")
+    assert read_pairs(path).form.startswith(count_quoted_cells(text))
     assert count_quoted_cells('a "b" c\td\n') == ""
 
 

@@ -1,4 +1,4 @@
-"""The papers' profiles: their settings, what they read, what is missing, how long they take."""
+"""The papers' profiles: settings, inputs, missing inputs, time and costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from bench.papers import flops as scale
 from bench.plan.cells import profile_options
 from bench.registry import METHODS, discover
 from bench.stages import Stage, TrainedMethod
-from tests.support.cli import Cli
+from tests.support.cli import Cli, refusal
+from tests.support.messages import missing_facts, numbers_in
 from tests.support.rank_work import Gradients, Stop
 from tests.support.released import hub_folder
 from tests.support.whole import plainly
@@ -143,26 +144,17 @@ def test_the_papers_profiles_pass_a_dry_run_that_lists_all_they_read(
     cells = {line.split(" ")[0].partition("[")[0] for line in out.splitlines() if line.endswith(" to do")}
     assert cells >= SETTINGS.keys() | {"tncse_uc", "jtcse_uc", "whitening", "untrained", "word_overlap"}
     assert len([line for line in out.splitlines() if line.startswith("simcse seed ")]) == 5
-    found = [line.removeprefix("reads ") for line in out.splitlines() if line.startswith("reads ")]
-    read = dict(line.split(": ", 1) for line in found)
+    inputs = [line.removeprefix("reads ") for line in out.splitlines() if line.startswith("reads ")]
+    read = {what: names.split(", sha256 ")[0] for what, names in (line.split(": ", 1) for line in inputs)}
     backbone, generator = MODELS[profile]
     copies = [f"wiki1m_for_simcse.en-{language}-en.txt" for language in LANGUAGES[profile]]
-    texts = {"a+sick": f"{copies[0]} + sick_unlabelled.txt", "b+sick": f"{copies[1]} + sick_unlabelled.txt"}
-    texts |= {
-        f"train:{name}": f"wiki1m_for_simcse.txt with {c}" for name, c in zip("abcdef", copies, strict=True)
-    }
-    assert {what: which.split(", sha256 ")[0] for what, which in read.items()} == {
-        "backbone": backbone.split("/")[-1],
-        "diffcse.generator": generator,
-        "denosent.mlm_head": backbone.split("/")[-1],
-        "infocse.mlm_head": backbone.split("/")[-1],
-        "training text": "wiki1m_for_simcse.txt",
-        "text pairs": "nli_for_simcse.csv",
-        "text train+sick": "wiki1m_for_simcse.txt + sick_unlabelled.txt",
-        **{f"text {name}": which for name, which in texts.items()},
-        "dev set": "TOY",
-        "suite": "toy: TOY",
-    }
+    text, sick_text = "wiki1m_for_simcse.txt", "sick_unlabelled.txt"
+    texts = {"train+sick": f"{text} + {sick_text}", "pairs": "nli_for_simcse.csv"}
+    texts |= {f"{name}+sick": f"{copy} + {sick_text}" for name, copy in zip("ab", copies, strict=False)}
+    texts |= {f"train:{name}": f"{text} with {copy}" for name, copy in zip("abcdef", copies, strict=True)}
+    heads = dict.fromkeys(("backbone", "denosent.mlm_head", "infocse.mlm_head"), backbone.split("/")[-1])
+    others = {"diffcse.generator": generator, "training text": text, "dev set": "TOY", "suite": "toy: TOY"}
+    assert read == {**heads, **others, **{f"text {name}": names for name, names in texts.items()}}
 
 
 @pytest.mark.parametrize("profile", PAPERS)
@@ -174,29 +166,20 @@ def test_without_any_of_it_one_line_names_all(profile: str, cli: Cli, hub: Path,
     lines = err.removeprefix("error: 6 inputs are missing or wrong: ").rstrip("\n").split(" | ")
     backbone, generator = MODELS[profile]
     languages = LANGUAGES[profile]
-    files = ", ".join(f"wiki1m_for_simcse.en-{language}-en.txt" for language in languages)
+    files = [f"wiki1m_for_simcse.en-{language}-en.txt" for language in languages]
     pivots = ",".join("zh:cmn_Hans" if language == "zh" else language for language in languages)
-    models = ", ".join(f"opus-mt-en-{language}, opus-mt-{language}-en" for language in languages)
-    lacking = "is neither a folder nor a model in the local cache; download it first with: hf download"
-    assert lines[:3] == [
-        f"profile {profile}: '{backbone}' {lacking} {backbone}",
-        "d/corpus/wiki1m_for_simcse.txt: the training text is missing; "
-        "get it with: bench data fetch wiki1m --data d",
-        f"diffcse.generator: '{generator}' {lacking} {generator}",
-    ]
-    assert lines[3] == (
-        "d/corpus: the round-trip translated copies a, b, c, d, e, f of the training text are missing; "
-        f"expected {files}; make them with: bench data rtt --pivots {pivots} --profile {profile} --data d "
-        f"--out d/corpus, from {models} (hf download Helsinki-NLP/NAME)"
+    models = [model for code in languages for model in (f"opus-mt-en-{code}", f"opus-mt-{code}-en")]
+    wanted = (
+        (f"profile {profile}: '{backbone}'", f"hf download {backbone}"),
+        ("d/corpus/wiki1m_for_simcse.txt: ", "bench data fetch wiki1m --data d"),
+        (f"diffcse.generator: '{generator}'", f"hf download {generator}"),
+        ("d/corpus: ", "copies a, b, c, d, e, f", f"--pivots {pivots}", "--out d/corpus", *files, *models),
+        ("d/corpus/sick_unlabelled.txt: ", "SICK's training split", "docs/reproduce.md"),
+        ("d: ", "senteval/downstream/", "bench data fetch sts7"),
     )
-    assert lines[4] == (
-        "d/corpus/sick_unlabelled.txt: SICK's unlabelled sentences are missing; "
-        "expected the sentences of SICK's training split, each once (docs/reproduce.md)"
-    )
-    assert lines[5] == (
-        "d: no SentEval data here; expected a folder STS, SICK, MR or TREC in it, or in downstream/ or "
-        "senteval/downstream/ below it; bench data fetch sts7 gets it"
-    )
+    for line, facts in zip(lines, wanted, strict=True):
+        assert not missing_facts(line, *facts)
+        assert line.startswith(facts[0])
 
 
 def test_what_is_named_or_not_asked_for_is_not_missing(
@@ -211,35 +194,24 @@ def test_what_is_named_or_not_asked_for_is_not_missing(
     base = ("run", *where, "--suite", "toy", "--dev", "toy", "--dry-run", "--seeds", "1", "--methods")
     code, out, err = cli(*base, "tncse", "--copy", f"b={data / 'mine.txt'}")
     assert code == 0, err
-    assert "reads text a: wiki1m_for_simcse.en-fr-en.txt, sha256" in out
-    assert "reads text b: mine.txt, sha256" in out
-    code, _, err = cli(*base, "tncse,bsl,simcse")
-    assert (code, "the round-trip translated copies b of the training text are missing" in err) == (2, True)
+    assert not missing_facts(out, "text a: wiki1m_for_simcse.en-fr-en.txt", "text b: mine.txt")
     assert cli(*base, "bsl,simcse,tncse[rtt=none]")[0] == 0
-    code, _, err = cli(*base, "simcse[text=train+sick]")
-    assert (code, "sick_unlabelled.txt: SICK's unlabelled sentences are missing" in err) == (2, True)
-    code, _, err = cli(*base, "bsl", "--corpus", str(corpus / "wiki1m_for_simcse.txt"))
-    # the profile's copy is one of another text
-    assert (code, "and none is at hand; name it with --copy a=FILE" in err) == (2, True)
+    for command, facts in (
+        (("tncse,bsl,simcse",), ("copies b", "missing")),
+        (("simcse[text=train+sick]",), ("sick_unlabelled.txt", "missing")),
+        # the profile's copy is one of another text
+        (("bsl", "--corpus", str(corpus / "wiki1m_for_simcse.txt")), ("--copy a=FILE",)),
+    ):
+        assert not missing_facts(refusal(cli, *base, *command), *facts)
 
 
-# estimates
-
-
-def test_times_and_costs_as_one_reads_them() -> None:
-    assert [format_duration(seconds) for seconds in (0.4, 99.4, 100, 5999, 6000, 36_000)] == [
-        "0 s",
-        "99 s",
-        "2 min",
-        "100 min",
-        "1.7 h",
-        "10.0 h",
-    ]
+def test_times_and_costs() -> None:
+    durations = [format_duration(seconds) for seconds in (0.4, 99.4, 100, 5999, 6000, 36_000)]
+    assert durations == ["0 s", "99 s", "2 min", "100 min", "1.7 h", "10.0 h"]
     assert format_cost(1800, 3.0, 8) == "12.00"
-    found = TimeEstimate("simcse", 2, training=7200.0, evaluation=720.0)
-    line = f"{'simcse':40} 2 cell(s) of about 66 min: 60 min training, 6 min evaluation"
-    assert format_estimate(found, None, 1) == line
-    assert format_estimate(found, 2.5, 4) == f"{line}; cost 11.00"
+    estimate = TimeEstimate("simcse", 2, training=7200.0, evaluation=720.0)
+    assert numbers_in(format_estimate(estimate, None, 1)) == [2, 66, 60, 6]
+    assert numbers_in(format_estimate(estimate, 2.5, 4)) == [2, 66, 60, 6, 11]
 
 
 def short(model: Path, corpus: Path, methods: str, stages: tuple[str, ...], steps: int) -> tuple[str, ...]:
@@ -250,9 +222,8 @@ def short(model: Path, corpus: Path, methods: str, stages: tuple[str, ...], step
 
 
 def test_a_price_without_an_estimate_is_refused(cli: Cli) -> None:
-    code, out, err = cli("run", "--methods", "word_overlap", "--suite", "toy", "--price-per-hour", "3")
-    assert (code, out) == (2, "")
-    assert "--price-per-hour: a price needs an estimate; expected --estimate" in err
+    err = refusal(cli, "run", "--methods", "word_overlap", "--suite", "toy", "--price-per-hour", "3")
+    assert not missing_facts(err, "--price-per-hour", "expected --estimate")
 
 
 @pytest.mark.long
@@ -260,15 +231,15 @@ def test_a_price_without_an_estimate_is_refused(cli: Cli) -> None:
 def test_an_estimate_times_a_step_of_every_stage_and_says_what_a_cell_costs(
     cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = StageCache.facts
+    read_facts = StageCache.facts
     times = {"sub1": (36.0, 0.0), "sub2": (36.0, 0.0), "joint": (72.0, 3.6)}
     times |= {"simcse": (3.6, 0.0), "distill": (1.8, 0.0)}
 
     def facts(cache: StageCache, stage: Stage) -> dict[str, Any]:
-        found, (step, dev) = kept(cache, stage), times[stage.spec.role]
-        assert found["step_seconds"] > 0
-        assert found["dev_seconds"] > 0
-        return found | {"step_seconds": step, "dev_seconds": dev}
+        measured, (step, dev) = read_facts(cache, stage), times[stage.spec.role]
+        assert measured["step_seconds"] > 0
+        assert measured["dev_seconds"] > 0
+        return measured | {"step_seconds": step, "dev_seconds": dev}
 
     monkeypatch.setattr(StageCache, "facts", facts)
     stages = ("tncse", "tncse.sub1", "tncse.sub2", "tncse_d", "simcse")
@@ -276,12 +247,14 @@ def test_an_estimate_times_a_step_of_every_stage_and_says_what_a_cell_costs(
     more = ("--set", "tncse.rtt=none", "--seeds", "1-2", "--workers", "2", "--price-per-hour", "1")
     code, out, err = cli(*run, *more, "--dry-run")
     assert (code, err) == (0, "")
-    assert [re.sub(r"\[.*?\] +", " ", line) for line in out.splitlines()[-5:]] == [
-        f"{'untrained':40} 1 cell(s) of about 0 s: 0 s training, 0 s evaluation; cost 0.00",
-        "simcse 2 cell(s) of about 6 min: 6 min training, 0 s evaluation; cost 0.10",
-        "tncse 2 cell(s) of about 4.0 h: 4.0 h training, 0 s evaluation; cost 4.02",  # half the dev pairs
-        "tncse_d 2 cell(s) of about 3 min: 3 min training, 0 s evaluation; cost 0.05",
-        "about 4.2 h with 2 worker(s), start-up not counted; cost 8.34",
+    lines = [re.sub(r"\[.*?\] +", " ", line) for line in out.splitlines()[-5:]]
+    assert [line.split()[0] for line in lines] == ["untrained", "simcse", "tncse", "tncse_d", "about"]
+    assert [numbers_in(line) for line in lines] == [
+        [1, 0, 0, 0, 0],
+        [2, 6, 6, 0, 0.1],
+        [2, 4, 4, 0, 4.02],  # half the dev pairs
+        [2, 3, 3, 0, 0.05],
+        [4.2, 2, 8.34],
     ]
 
 
@@ -293,14 +266,10 @@ def test_what_is_trained_already_costs_no_training_and_one_method_without_an_est
     monkeypatch.setattr(EncoderBuilder, "_train_stage", lambda *_: pytest.fail("trained again"))
     code, out, _ = cli(*run, "--campaign", "other", "--estimate")
     assert code == 0
-    found = [re.sub(r"\[.*?\] +", " ", line) for line in out.splitlines()[-4:]]
-    assert found[0] == "simcse 1 cell(s) of about 0 s: 0 s training, 0 s evaluation"
-    assert found[1].startswith("no estimate: broken: RuntimeError: no luck with ")
-    assert found[2] == f"{'noise':40} 1 cell(s) of about 0 s: 0 s training, 0 s evaluation"
-    assert found[3] == "about 0 s without those with 1 worker(s), start-up not counted"
-
-
-# the arithmetic of docs/scale.md
+    simcse, broken, noise, total = (re.sub(r"\[.*?\] +", " ", line) for line in out.splitlines()[-4:])
+    assert numbers_in(simcse) == numbers_in(noise) == [1, 0, 0, 0]
+    assert numbers_in(total) == [0, 1]
+    assert not missing_facts(broken, "broken: RuntimeError")
 
 
 def test_the_page_says_what_the_arithmetic_gives() -> None:
@@ -313,14 +282,12 @@ def test_the_page_says_what_the_arithmetic_gives() -> None:
         ("the same, RoBERTa-base", grids["roberta-base"]),
         ("both", sum(grids.values())),
     ):
-        spread = (hours / 8, max(hours / 64, alone))
-        assert f"| {name} | {hours:.0f} h | {spread[0]:.0f} h | {spread[1]:.0f} h |" in text
+        assert f"| {name} | {hours:.0f} h | {hours / 8:.0f} h | {max(hours / 64, alone):.0f} h |" in text
     assert f"one seed of `{method}`, {alone:.1f} h" in text
     assert f"about {round(3 * sum(grids.values()), -1):.0f}" in text
     for name in trained:
-        assert scale.training_hours(name, "roberta-base") == pytest.approx(
-            scale.training_hours(name, "bert-base"), rel=0.03
-        )
+        bert, roberta = (scale.training_hours(name, profile) for profile in PAPERS)
+        assert roberta == pytest.approx(bert, rel=0.03)
     assert f"{scale.token_operations(32) / 1e6:.0f} million at 32" in text
     assert f"sustains {scale.SUSTAINED / 1e12:.0f} TFLOP/s" in text
 
@@ -329,23 +296,13 @@ def test_the_page_says_what_the_arithmetic_gives() -> None:
 @pytest.mark.parametrize(
     ("method", "role", "passes"),
     [
-        ("simcse", "simcse", None),
-        ("whitenedcse", "whitenedcse", None),
-        ("rankcse", "rankcse", None),
-        ("dclr", "dclr", None),
-        ("pcl", "pcl", None),
-        ("tncse", "joint", None),
-        ("jtcse", "joint", None),
+        *((name, name, None) for name in ("simcse", "whitenedcse", "rankcse", "dclr", "pcl")),
+        *((name, "joint", None) for name in ("tncse", "jtcse")),
         ("tncse_d", "distill", 4.0),  # of a teacher of one tower
     ],
 )
-def test_the_passes_are_those_that_torch_counts_and_what_no_loss_reads_is_not_computed(
-    method: str,
-    role: str,
-    passes: float | None,
-    tiny_bert: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_torch_counts_the_passes_of_the_cards(
+    method: str, role: str, passes: float | None, tiny_bert: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")
     work = Gradients({}, tiny_bert, tiny_bert, tmp_path / "sub", ("the doctor is reading a book",) * 8)

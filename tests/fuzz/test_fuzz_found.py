@@ -368,10 +368,10 @@ DAMAGED: dict[str, tuple[tuple[str, str], ...]] = {
     ".csv": (  # rows are never lost
         (
             'text,label\none,good\ntwo,bad\nthree,"good\nfour,bad\n',
-            "a.csv:4: this row can't be read: unexpected end",
+            "a.csv:4: can't read this row: unexpected end",
         ),
         ("text,label,label\none,good,bad\n", "a.csv:1: columns text, label, label; expected distinct"),
-        ('text,label\none,"good"x\n', "a.csv:2: this row can't be read"),
+        ('text,label\none,"good"x\n', "a.csv:2: can't read this row"),
     ),
     ".jsonl": (
         ('{"text": "a", "label": "x", "label": "y"}\n', ":1: no JSON: a name is given twice"),

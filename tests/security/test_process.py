@@ -96,7 +96,7 @@ def test_a_plug_in_among_records_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "link.py").symlink_to(results / "evil.py")
     for file in ("results/local/evil.py", "link.py", "./results/../results/local/evil.py"):
         said = refusal(cli, "run", "--methods", "noise", *TOY, "--plugin", file)
-        assert "lies in the results folder, and code that came with records is never run" in said
+        assert "lies in the results folder" in said
     assert not list(tmp_path.rglob(MARKER))
 
 

@@ -1,8 +1,4 @@
-"""Makes a world's text: which events happen, how each is said, and graded pairs of them.
-
-Everything follows from the world's seed. The default world's text comes with the package, so a default run
-never gets here; other worlds are generated when they are asked for.
-"""
+"""Generator of a world's texts: events, sentences and graded pairs, all determined by the world's seed."""
 
 from __future__ import annotations
 
@@ -28,13 +24,13 @@ _TEMPLATES = (
 )
 _GENERAL = 0.08  # share of more general words in running text
 _FRAMED = 0.06  # share of sentences inside a quotation or a prompt
-_CANDIDATES = 24  # wordings of a pair's second sentence, from which one is chosen by its word overlap
-_WIDEST = 0.7  # largest overlap that is aimed at
+_CANDIDATES = 24  # wordings of a pair's second sentence, of which the word overlap selects one
+_WIDEST = 0.7  # largest target overlap
 
 
-@dataclass(frozen=True, eq=False)  # one object a seed, see customs
+@dataclass(frozen=True, eq=False)  # one object a seed
 class Customs:
-    """What the agents of a world prefer to do, and where: that is how their words get their meaning."""
+    """Actions and places that the agents of a world prefer: the source of their words' meaning."""
 
     seed: int
     lexicon: Lexicon
@@ -68,13 +64,12 @@ _event_parts = attrgetter(*(field.name for field in fields(Event)[:-2]))  # all 
 
 
 def event_split(world: Customs, event: Event) -> str:
-    """Train (8 of 10), dev or test: by a hash of who does what to how many, where and when."""
+    """Return train (8 of 10), dev or test: by a hash of who does what to how many, where and when."""
     return _split_by_hash(world, _event_parts(event))
 
 
-def _split_by_hash(world: Customs, said: tuple[int | None, ...]) -> str:
-    """The split of all events of the same parts, past or present, negated or not."""
-    identity = f"{SPLIT}/{world.seed}/{(*said, True, False)}"
+def _split_by_hash(world: Customs, parts: tuple[int | None, ...]) -> str:
+    identity = f"{SPLIT}/{world.seed}/{(*parts, True, False)}"  # the same for all tenses and negations
     bucket = hashlib.sha256(identity.encode()).digest()[0] % 10
     return "dev" if bucket == 8 else "test" if bucket == 9 else "train"
 
@@ -87,7 +82,7 @@ def sample_event(world: Customs, draw: Draw, split: str, topic: int | None = Non
         words = lexicon.topics[t]
         agent = draw.below(len(words.agents))
         frame = draw.weighted(world.actions[t][agent])
-        said = (
+        parts = (
             t,
             agent,
             draw.chance(0.2),
@@ -99,20 +94,20 @@ def sample_event(world: Customs, draw: Draw, split: str, topic: int | None = Non
             draw.below(len(lexicon.times)) if draw.chance(0.35) else None,
         )
         past, negated = draw.chance(0.7), draw.chance(0.1)
-        if _split_by_hash(world, said) == split:
-            return Event(*said, past, negated)
+        if _split_by_hash(world, parts) == split:
+            return Event(*parts, past, negated)
 
 
 @dataclass(frozen=True)
 class _TrainingLine:
-    """A line of the training text: the event, what surrounds its sentence, its wordings so far."""
+    """A line of the training text: the event, the frame around its sentence, its wordings so far."""
 
     event: Event
     frame: Callable[[str], str]
     texts: tuple[str, ...]
 
     def reworded(self, world: Customs, draw: Draw) -> _TrainingLine:
-        """The line with one more wording, different from all before."""
+        """Add a new wording."""
         while True:
             text = self.frame(realise(self.event, world.lexicon, draw, general=_GENERAL))
             if text not in self.texts:
@@ -121,7 +116,7 @@ class _TrainingLine:
 
 @cache
 def _draw_lines(seed: int) -> tuple[_TrainingLine, ...]:
-    """Every line with its first wordings, which differ: the sentence and COPIES."""
+    """Draw every line with its first wordings, all different: the sentence and COPIES."""
     world, draw = draw_customs(seed), Draw(f"mini/{GENERATOR}/{seed}/training")
     rows: dict[str, _TrainingLine] = {}
     while len(rows) < TRAINING_SENTENCES:
@@ -136,13 +131,13 @@ def _draw_lines(seed: int) -> tuple[_TrainingLine, ...]:
 
 
 def draw_training_rows(seed: int) -> list[tuple[str, ...]]:
-    """(sentence, copy a, copy b) of TRAINING_SENTENCES train events; the sentences are distinct."""
+    """Draw (sentence, copy a, copy b) of TRAINING_SENTENCES train events; the sentences are distinct."""
     return [line.texts for line in _draw_lines(seed)]
 
 
 @cache
 def draw_copy_rows(seed: int) -> list[tuple[str, ...]]:
-    """The same followed by FURTHER_COPIES; all wordings of a line differ."""
+    """Draw the same rows with FURTHER_COPIES; all wordings of a line differ."""
     lines = list(_draw_lines(seed))
     for copy in FURTHER_COPIES:
         draw = Draw(f"mini/{GENERATOR}/{seed}/training/{copy}")
@@ -151,7 +146,7 @@ def draw_copy_rows(seed: int) -> list[tuple[str, ...]]:
 
 
 def _draw_frame(world: Customs, draw: Draw, event: Event) -> Callable[[str], str]:
-    """What surrounds a sentence: mostly nothing, else a speaker or a prompt as PromptBERT's."""
+    """Draw the frame of a sentence: mostly none, otherwise a speaker or a prompt as PromptBERT's."""
     if not draw.chance(_FRAMED):
         return str
     template = draw.pick(_TEMPLATES)
@@ -162,10 +157,10 @@ def _draw_frame(world: Customs, draw: Draw, event: Event) -> Callable[[str], str
 
 
 def draw_triplets(seed: int) -> list[tuple[str, str, str]]:
-    """(sentence, positive, hard negative) of TRIPLETS train events; the sentences are distinct.
+    """Draw (sentence, positive, hard negative) of TRIPLETS train events; the sentences are distinct.
 
-    The positive says the same in other words. The hard negative contradicts it: another agent or place, or
-    negated, which is a pair's grade 3.
+    The positive says the same in other words. The hard negative contradicts it, as in a pair of grade 3:
+    another agent or place, or negated.
     """
     world, draw = draw_customs(seed), Draw(f"mini/{GENERATOR}/{seed}/triplets")
     rows: dict[str, tuple[str, str, str]] = {}
@@ -174,22 +169,19 @@ def draw_triplets(seed: int) -> list[tuple[str, str, str]]:
         other = draw_partner(world, draw, "train", event, 3)
         if other is None:
             continue
-        said = (event, event, other[0])
-        first, positive, negative = (realise(each, world.lexicon, draw, general=_GENERAL) for each in said)
-        if len({first, positive, negative}) == len(said):
+        events = (event, event, other[0])
+        first, positive, negative = (realise(e, world.lexicon, draw, general=_GENERAL) for e in events)
+        if len({first, positive, negative}) == 3:
             rows.setdefault(first, (first, positive, negative))
     return list(rows.values())
 
 
 def draw_pairs(seed: int, split: str) -> list[tuple[str, str, float]]:
-    """The graded pairs of ``dev`` or ``test``, as many of each grade.
+    """Draw the (first sentence, second sentence, grade) rows of ``dev`` or ``test``, as many of each grade.
 
     5 the same in other words; 4 another number or time, or a more general word; 3 another agent or place, or
-    negated; 2 the same action with another agent and object; 1 the same topic; 0 another topic. The second
-    sentence's wording is chosen by a target overlap that doesn't depend on the grade.
-
-    Returns:
-        (first sentence, second sentence, grade) of every pair.
+    negated; 2 the same action with another agent and object; 1 the same topic; 0 another topic. A target
+    overlap that is independent of the grade selects the second sentence's wording.
     """
     world, draw = draw_customs(seed), Draw(f"mini/{GENERATOR}/{seed}/pairs/{split}")
     rows: dict[tuple[str, str], float] = {}
@@ -210,7 +202,7 @@ def draw_pairs(seed: int, split: str) -> list[tuple[str, str, float]]:
 
 
 def word_cosine(first: str, second: str) -> float:
-    """Cosine of the two sentences' sets of blank-separated words, within [0, 1]."""
+    """Return the cosine of the two sentences' sets of blank-separated words, within [0, 1]."""
     a, b = (set(text.lower().rstrip(".").split()) for text in (first, second))
     return float(len(a & b) / (len(a) * len(b)) ** 0.5)
 
@@ -218,7 +210,7 @@ def word_cosine(first: str, second: str) -> float:
 def draw_partner(
     world: Customs, draw: Draw, split: str, event: Event, grade: int
 ) -> tuple[Event, float] | None:
-    """An event whose likeness to ``event`` has this grade, and the share of more general words."""
+    """Draw an event with a likeness of this grade, and the share of more general words."""
     for _ in range(50):
         changed, general = _change_event(world, draw, split, event, grade)
         if changed is not None and event_split(world, changed) == split and (changed != event or grade >= 4):
@@ -244,7 +236,7 @@ def _change_event(
 
 
 def _minor_change(world: Customs, draw: Draw, event: Event) -> tuple[Event | None, float]:
-    """Another number or time, or the more general words."""
+    """Change number or time, or take more general words."""
     lexicon = world.lexicon
     kind = draw.pick(("number", "time", "general"))
     if kind == "number":
@@ -255,7 +247,7 @@ def _minor_change(world: Customs, draw: Draw, event: Event) -> tuple[Event | Non
 
 
 def _major_change(world: Customs, draw: Draw, event: Event) -> Event | None:
-    """Another agent or place, or the opposite."""
+    """Change agent or place, or negate."""
     topic = world.lexicon.topics[event.topic]
     kind = draw.pick(("agent", "place", "negation"))
     if kind == "agent":
@@ -266,7 +258,7 @@ def _major_change(world: Customs, draw: Draw, event: Event) -> Event | None:
 
 
 def _same_action(world: Customs, draw: Draw, split: str, event: Event) -> Event | None:
-    """Another agent does the same to another object, and all else is drawn again."""
+    """Keep the action, change agent and object, and draw the rest again."""
     topic = world.lexicon.topics[event.topic]
     objects = len(topic.frames[event.frame].objects)
     if objects < 2:
@@ -280,5 +272,5 @@ def _same_action(world: Customs, draw: Draw, split: str, event: Event) -> Event 
 
 
 def _draw_other(draw: Draw, count: int, index: int) -> int:
-    """Another index than this one."""
+    """Draw another index."""
     return (index + 1 + draw.below(count - 1)) % count

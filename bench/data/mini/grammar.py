@@ -1,4 +1,4 @@
-"""From an event to a sentence: choice of words, number, tense, negation and word order."""
+"""Grammar of the mini world: words, number, tense, negation and word order of an event's sentence."""
 
 from __future__ import annotations
 
@@ -11,44 +11,24 @@ from bench.data.mini.lexicon import Concept, Lexicon
 
 T = TypeVar("T")
 ORDERS = (
-    "active",
-    "time first",
-    "place first",
-    "passive",
-    "progressive",
-    "cleft agent",
-    "cleft object",
-    "nominal",
+    *("active", "time first", "place first", "passive", "progressive"),
+    *("cleft agent", "cleft object", "nominal"),
 )
-_OPENED = 0.6  # share of sentences that begin with words which add nothing
+_OPENED = 0.6  # share of sentences that begin with filler words
 
 
 @dataclass(frozen=True)
 class Event:
-    """What a sentence says. Indices point into the lexicon; None leaves a part out.
-
-    Args:
-        topic: Topic.
-        agent: Agent of the topic.
-        agents: True for more than one.
-        frame: Action of the topic.
-        object: Object of the frame.
-        number: Index into the numbers, 0 for one.
-        quality: Quality of the object.
-        place: Place of the topic.
-        time: Time.
-        past: Past or present.
-        negated: It did not happen.
-    """
+    """The meaning of a sentence. Indices point into the lexicon; None leaves a part out."""
 
     topic: int
-    agent: int
-    agents: bool
-    frame: int
-    object: int
-    number: int
-    quality: int | None
-    place: int | None
+    agent: int  # of the topic
+    agents: bool  # more than one
+    frame: int  # action of the topic
+    object: int  # of the frame
+    number: int  # 0 for one
+    quality: int | None  # of the object
+    place: int | None  # of the topic
     time: int | None
     past: bool
     negated: bool
@@ -62,19 +42,19 @@ class Draw:
         self._random = Random(int.from_bytes(digest[:8], "big"))  # noqa: S311 - no secret
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """Return True with this probability."""
         return self._random.random() < probability
 
     def below(self, count: int) -> int:
-        """A whole number from 0 to count - 1."""
+        """Draw a whole number from 0 to count - 1."""
         return int(self._random.random() * count)
 
     def pick(self, items: tuple[T, ...] | list[T]) -> T:
-        """One item, all alike."""
+        """Draw one item, all with equal probability."""
         return items[self.below(len(items))]
 
     def weighted(self, weights: tuple[float, ...]) -> int:
-        """An index, by its weight (they add to 1)."""
+        """Draw an index by its weight (they add to 1)."""
         rest = self._random.random()
         for index, weight in enumerate(weights):
             rest -= weight
@@ -86,13 +66,13 @@ class Draw:
 def realise(
     event: Event, lexicon: Lexicon, draw: Draw, *, form: tuple[str, str] | None = None, general: float = 0.0
 ) -> str:
-    """Say an event in one of its ways.
+    """Draw a sentence for an event.
 
     Args:
-        event: What to say.
+        event: The meaning.
         lexicon: The words.
-        draw: Where the choices come from.
-        form: One of ORDERS, and words at the beginning that add nothing, "" for none; None for any.
+        draw: The stream.
+        form: One of ORDERS, and filler words at the begin ("" for none); None for any.
         general: Probability of the more general word for the agent and for the object.
     """
     topic = lexicon.topics[event.topic]
@@ -114,7 +94,7 @@ def realise(
 
 
 def noun_phrases(event: Event, lexicon: Lexicon, draw: Draw, general: float) -> tuple[str, str]:
-    """The noun phrases of a sentence: who does it, and to what."""
+    """Draw the noun phrases of agent and object."""
     topic = lexicon.topics[event.topic]
     noun = _draw_noun(topic.agents[event.agent], draw, general)
     agent = f"the {lexicon.plural(noun) if event.agents else noun}"
@@ -144,9 +124,8 @@ def _build_clause(order: str, event: Event, lexicon: Lexicon, verb: str, agent: 
     if order == "cleft object":
         return ["it", was, what, "that", agent, _active_verb(event, lexicon, verb)]
     if order == "nominal":
-        said = ("takes place", "does not take place"), ("took place", "did not take place")
-        happened = said[event.past][event.negated]
-        return ["the", lexicon.gerund(verb), "of", what, "by", agent, happened]
+        forms = ("takes place", "does not take place"), ("took place", "did not take place")
+        return ["the", lexicon.gerund(verb), "of", what, "by", agent, forms[event.past][event.negated]]
     return [agent, _active_verb(event, lexicon, verb), what]
 
 

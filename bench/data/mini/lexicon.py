@@ -11,12 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Concept:
-    """Words that mean the same.
-
-    Args:
-        words: Synonyms, base forms or whole phrases.
-        general: A more general word, "" for none.
-    """
+    """Words that mean the same: synonyms, base forms or whole phrases; perhaps a more general word."""
 
     words: tuple[str, ...]
     general: str = ""
@@ -24,7 +19,7 @@ class Concept:
 
 @dataclass(frozen=True)
 class Frame:
-    """An action and what it can be done to."""
+    """An action and its possible objects."""
 
     verb: Concept
     objects: tuple[Concept, ...]
@@ -32,7 +27,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Topic:
-    """Who does what where in one part of the world."""
+    """Agents, actions and places of one part of the world."""
 
     name: str
     subjects: tuple[str, ...]
@@ -57,26 +52,16 @@ class Lexicon:
     plurals: dict[str, str]
 
     def plural(self, noun: str) -> str:
-        """Plural of a noun."""
-        if noun in self.plurals:
-            return self.plurals[noun]
-        if noun.endswith(("s", "x", "z", "ch", "sh")):
-            return noun + "es"
-        if noun.endswith("y") and noun[-2] not in "aeiou":
-            return noun[:-1] + "ies"
-        return noun + "s"
+        """Return the plural of a noun."""
+        return self.plurals.get(noun) or _add_s(noun)
 
     def third(self, verb: str) -> str:
-        """Third person singular present."""
+        """Return the third person singular present."""
         head, particle = _split_particle(verb)
-        if head.endswith(("s", "x", "z", "ch", "sh")):
-            return head + "es" + particle
-        if head.endswith("y") and head[-2] not in "aeiou":
-            return head[:-1] + "ies" + particle
-        return head + "s" + particle
+        return _add_s(head) + particle
 
     def gerund(self, verb: str) -> str:
-        """The -ing form."""
+        """Return the -ing form."""
         head, particle = _split_particle(verb)
         if head in self.doubled:
             return head + head[-1] + "ing" + particle
@@ -85,11 +70,11 @@ class Lexicon:
         return head + "ing" + particle
 
     def preterite(self, verb: str) -> str:
-        """Simple past."""
+        """Return the simple past."""
         return self._past_form(verb, 0)
 
     def participle(self, verb: str) -> str:
-        """Past participle."""
+        """Return the past participle."""
         return self._past_form(verb, 1)
 
     def _past_form(self, verb: str, form: int) -> str:
@@ -127,15 +112,11 @@ def load_lexicon() -> Lexicon:
 
 
 def _parse_topic(name: str, table: dict[str, Any]) -> Topic:
-    return Topic(
-        name,
-        tuple(table["subjects"].split()),
-        tuple(map(_parse_words, table["agents"])),
-        tuple(map(_parse_phrases, table["places"])),
-        tuple(
-            Frame(_parse_words(f["verbs"]), tuple(map(_parse_words, f["objects"]))) for f in table["frames"]
-        ),
-    )
+    frames = [
+        Frame(_parse_words(f["verbs"]), tuple(map(_parse_words, f["objects"]))) for f in table["frames"]
+    ]
+    agents, places = map(_parse_words, table["agents"]), map(_parse_phrases, table["places"])
+    return Topic(name, tuple(table["subjects"].split()), tuple(agents), tuple(places), tuple(frames))
 
 
 def _parse_words(line: str) -> Concept:
@@ -145,6 +126,14 @@ def _parse_words(line: str) -> Concept:
 
 def _parse_phrases(line: str) -> Concept:
     return Concept(tuple(phrase.strip() for phrase in line.split("|")))
+
+
+def _add_s(word: str) -> str:
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return word + "es"
+    if word.endswith("y") and word[-2] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + "s"
 
 
 def _split_particle(verb: str) -> tuple[str, str]:

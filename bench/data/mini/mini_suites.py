@@ -1,7 +1,6 @@
-"""The world's suites other than its graded pairs: which tasks each has, and what it says of itself.
+"""The world's suites, except its graded pairs.
 
-They stand in for suites whose data a run of the world can't have; the profile says which for which. The tasks
-are drawn by :mod:`bench.data.mini.mini_tasks` when they are asked for.
+They stand in for suites whose data a run of the world can't have, as the profile says.
 """
 
 from __future__ import annotations
@@ -19,19 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MiniSuite:
-    """A suite of the world.
-
-    Args:
-        summary: One line.
-        tasks: Names of its tasks, in the tables' order.
-        score: mteb's name of the score that is reported, "" for each task's main score.
-        note: What else every record and table of it must say, or "".
-    """
+    """A suite of the world."""
 
     summary: str
-    tasks: tuple[str, ...]
-    score: str = ""
-    note: str = ""
+    tasks: tuple[str, ...]  # in the tables' order
+    score: str = ""  # mteb's name of the reported score, "" for each task's main score
+    note: str = ""  # added to the note of every record and table
 
 
 MTEB_SUITES = {
@@ -71,28 +63,26 @@ MTEB_SUITES = {
         ),
     ),
 }
-"""Suites that mteb measures."""
 TRANSFER_SUITE = MiniSuite(
     "topic, negation and paraphrase in the embedded world: accuracy of logistic regression",
     ("MINI-topic", "MINI-negation", "MINI-same"),
 )
-"""The suite ``mini-transfer``."""
+
 CONTRAST_SUITE = MiniSuite(
     "minimal pairs of the embedded world: a paraphrase against a distractor, accuracy",
     ("negation", "swap", "number", "antonym", "order"),
     note="Chance is 50, a tie counts half.",
 )
-"""The suite ``mini-contrast``."""
+
 RANK_SUITE = MiniSuite(
     "EvalRank on suite mini: the partner of each of its best pairs among all its sentences, MRR",
     ("EvalRank",),
 )
-"""The suite ``mini-evalrank``."""
 
 
 def draw_mteb_tasks(suite: str, world: World) -> list[LocalTask]:
     """Return the tasks of one of :data:`MTEB_SUITES`."""
-    from bench.data.mini.mini_tasks import draw_mteb_task  # it generates, which few runs need
+    from bench.data.mini.mini_tasks import draw_mteb_task  # few runs need the generator
 
     return [draw_mteb_task(name, world.seed) for name in MTEB_SUITES[suite].tasks]
 

@@ -1,7 +1,6 @@
-"""Draws the world's tasks, of mteb's kinds and SentEval's, from its test events; each from its own stream.
+"""Tasks of the world, of mteb's kinds and SentEval's, drawn from its test events, each from its own stream.
 
-Likeness of sentences is graded as in :func:`bench.data.mini.generator.draw_pairs`. Whoever changes what is
-drawn raises GENERATOR.
+Likeness is graded as in :func:`bench.data.mini.generator.draw_pairs`. A change of the draws raises GENERATOR.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _STS_PAIRS = 200
 
 
 class _EventSource:
-    """Test events of a world and their wordings, none of which comes twice."""
+    """Test events of a world and their distinct wordings."""
 
     def __init__(self, seed: int, task: str) -> None:
         self.seed, self.world = seed, draw_customs(seed)
@@ -43,20 +42,20 @@ class _EventSource:
                 return text
 
     def around(self, grades: Sequence[int]) -> tuple[Event, list[str]]:
-        """An event, and a sentence of each likeness to it."""
+        """Draw an event, and a sentence of each likeness to it."""
         while True:
             event = self.event()
-            found = [draw_partner(self.world, self.draw, "test", event, grade) for grade in grades]
-            if all(found):
-                return event, [self.say(*other) for other in found if other]
+            partners = [draw_partner(self.world, self.draw, "test", event, grade) for grade in grades]
+            if all(partners):
+                return event, [self.say(*partner) for partner in partners if partner]
 
-    def labelled(self, label: Label, labels: int, each: int, topic: int | None = None) -> Rows:
-        """Rows of sentence and label, as many of each of so many labels."""
+    def labelled(self, label: Label, labels: int, count: int, topic: int | None = None) -> Rows:
+        """Draw rows of sentence and label, ``count`` of each label."""
         rows: list[Row] = []
         counts: Counter[str] = Counter()
-        while len(rows) < labels * each:
+        while len(rows) < labels * count:
             event = self.event(topic)
-            if counts[label(event)] < each:
+            if counts[label(event)] < count:
                 counts[label(event)] += 1
                 rows.append((self.say(event), label(event)))
         return tuple(rows)
@@ -78,7 +77,7 @@ def _draw_topic_rows(source: _EventSource, sizes: dict[str, int]) -> Tables:
 
 
 def _draw_action_rows(source: _EventSource) -> Tables:
-    """The actions of one topic."""
+    """Draw sentences of one topic, labelled with their action."""
     topic = source.draw.below(len(source.world.lexicon.topics))
     count = len(source.world.lexicon.topics[topic].frames)
     return {split: source.labelled(source.action, count, 20, topic) for split in ("train", "test")}
@@ -93,7 +92,7 @@ def _draw_topic_clusters(source: _EventSource) -> Tables:
 
 
 def _draw_paraphrase_retrieval(source: _EventSource) -> Tables:
-    """Its other wording among sentences that say nearly the same."""
+    """Draw queries with another wording among near misses."""
     corpus: list[Row] = []
     queries: list[Row] = []
     qrels: list[Row] = []
@@ -106,7 +105,7 @@ def _draw_paraphrase_retrieval(source: _EventSource) -> Tables:
 
 
 def _draw_action_retrieval(source: _EventSource) -> Tables:
-    """All sentences of the same action."""
+    """Draw queries whose relevant documents have the same action."""
     documents = [source.event() for _ in range(300)]
     corpus = tuple((f"d{i}", source.say(event)) for i, event in enumerate(documents))
     queries: list[Row] = []
@@ -121,7 +120,7 @@ def _draw_action_retrieval(source: _EventSource) -> Tables:
 
 
 def _draw_reranking(source: _EventSource, relevant: Sequence[int], others: Sequence[int]) -> Tables:
-    """Candidates of some likenesses before those of others; they stand in the order of a shuffle."""
+    """Draw candidates of the relevant grades and of others, shuffled."""
     rows: list[Row] = []
     for _ in range(60):
         event, texts = source.around((*relevant, *others))
@@ -138,7 +137,7 @@ def _draw_bitext(source: _EventSource, general: float) -> Tables:
 
 
 def _draw_sentence_pairs(source: _EventSource, each: int) -> Rows:
-    """Pairs that say the same (1), and as many that say nearly the same (0)."""
+    """Draw pairs that say the same (1), and as many near misses (0)."""
     rows: list[Row] = []
     for _ in range(each):
         for grade, label in ((5, "1"), (source.draw.pick((3, 2, 1)), "0")):
@@ -148,7 +147,7 @@ def _draw_sentence_pairs(source: _EventSource, each: int) -> Rows:
 
 
 def _draw_summaries(source: _EventSource) -> Tables:
-    """A text of three sentences; its summary is the first in general words, others go wrong by degrees."""
+    """Draw texts of three sentences; the summary is the first in general words, others get worse."""
     references: list[Row] = []
     summaries: list[Row] = []
     for _ in range(50):
@@ -161,14 +160,13 @@ def _draw_summaries(source: _EventSource) -> Tables:
 
 
 def _draw_sts(source: _EventSource, third: int | None) -> Tables:
-    """Test pairs of suite mini, of all word overlaps or of one third of them."""
+    """Return test pairs of suite mini, of all word overlaps or of one third of them."""
     (subset,) = graded_pairs(World(source.seed), "test").subsets
     rows = [*zip(subset.first, subset.second, map("{:g}".format, subset.gold), strict=True)]
     if third is not None:
-        rows.sort(key=lambda row: word_cosine(row[0], row[1]))  # equal ones stay in their order
-        rows = rows[
-            third * len(rows) // 3 : (third + 1) * len(rows) // 3 : max(1, len(rows) // (3 * _STS_PAIRS))
-        ]
+        rows.sort(key=lambda row: word_cosine(row[0], row[1]))
+        count = len(rows)
+        rows = rows[third * count // 3 : (third + 1) * count // 3 : max(1, count // (3 * _STS_PAIRS))]
     return {"file": tuple(rows[:_STS_PAIRS])}
 
 
@@ -197,24 +195,14 @@ _MTEB: dict[str, tuple[str, Callable[[_EventSource], Tables]]] = {
 
 @cache
 def draw_mteb_task(name: str, seed: int) -> LocalTask:
-    """Draw a task that mteb measures.
-
-    Args:
-        name: One of a suite in :data:`bench.data.mini.mini_suites.MTEB_SUITES`.
-        seed: The world's seed.
-    """
+    """Draw a task of :data:`bench.data.mini.mini_suites.MTEB_SUITES`."""
     kind, draw = _MTEB[name]
     return LocalTask(name, kind, "eng-Latn", "test", tuple(draw(_EventSource(seed, name)).items()))
 
 
 @cache
 def draw_transfer_task(name: str, seed: int) -> LabelledTask:
-    """Draw a task of suite ``mini-transfer``: topic as TREC has it, negation in folds, pairs as MRPC's.
-
-    Args:
-        name: One of :data:`bench.data.mini.mini_suites.TRANSFER_SUITE`.
-        seed: The world's seed.
-    """
+    """Draw a task of suite ``mini-transfer``: topic as TREC's, negation in folds, pairs as MRPC's."""
     source = _EventSource(seed, name)
     if name == "MINI-topic":
         tables = _draw_topic_rows(source, {"train": 20, "test": 15})

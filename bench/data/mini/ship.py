@@ -1,7 +1,6 @@
-"""Make ``shipped/`` again: ``python -m bench.data.mini.ship``.
+"""Regenerate ``shipped/``: ``python -m bench.data.mini.ship``.
 
-Needed after a change of lexicon, grammar or sampling. Such a change raises GENERATOR, and the backbone must
-then be pretrained on the new text.
+A change of lexicon, grammar or sampling needs it, raises GENERATOR, and needs a newly pretrained backbone.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ FOLDER = Path(__file__).parent / "shipped"
 
 
 def generate_files() -> Iterator[tuple[str, str]]:
-    """Yield name and text of every file, as the generator makes it."""
+    """Yield name and text of every file."""
     columns = zip(*draw_copy_rows(DEFAULT_SEED), strict=True)
     for name, column in zip(("train", *ALL_COPIES), columns, strict=True):
         yield f"{name}.txt", "".join(f"{sentence}\n" for sentence in column)

@@ -1,7 +1,6 @@
-"""A world's text: the training text, its paraphrased copies, labelled triplets, and graded pairs.
+"""Texts of a world: the training text, its paraphrased copies, labelled triplets, and graded pairs.
 
-That of the SHIPPED worlds comes with the package, compressed, in ``shipped/`` (made by
-:mod:`bench.data.mini.ship`); that of any other is generated when it is asked for.
+``shipped/`` holds those of the SHIPPED worlds (made by :mod:`bench.data.mini.ship`); others are generated.
 """
 
 from __future__ import annotations
@@ -20,51 +19,41 @@ _TASKS = {"dev": "MINI-dev", "test": "MINI"}
 
 @cache
 def training_text(world: World) -> Corpus:
-    """The training text: distinct sentences of train events."""
+    """Return the training text: distinct sentences of train events."""
     return make_corpus(f"mini-{world.seed}.txt", _world_sentences(world, 0), world.facts)
 
 
 @cache
 def training_copy(world: World, copy: str) -> Corpus:
-    """A paraphrased copy of the training text, line by line: other words, another order, the same event.
-
-    Args:
-        world: The world.
-        copy: One of ALL_COPIES.
-    """
+    """Return one of ALL_COPIES, line by line: other words, another order, the same event."""
     sentences = _world_sentences(world, 1 + ALL_COPIES.index(copy))
     return make_corpus(f"mini-{world.seed}-{copy}.txt", sentences, world.facts)
 
 
 @cache
 def training_pairs(world: World) -> Corpus:
-    """Labelled triplets of train events (see :func:`bench.data.mini.generator.draw_triplets`).
-
-    They are few enough to be generated for the embedded world too.
-    """
+    """Return labelled triplets of train events (see :func:`bench.data.mini.generator.draw_triplets`)."""
     from bench.data.mini.generator import draw_triplets
 
     return make_pairs(f"mini-{world.seed}-pairs.tsv", draw_triplets(world.seed), world.facts)
 
 
 def pretraining_text(world: World) -> Corpus:
-    """What the backbone is pretrained on: the training text, and documents that say a thing twice.
+    """Return the backbone's pretraining text: the training text, and documents of two wordings.
 
-    A document is a sentence of the training text or of a copy followed by its other wording, as texts
-    repeat themselves in other words: there a masked word has its synonym in sight.
+    A document is a sentence of the training text or of a copy, then its other wording. As in real texts a
+    masked word then has its synonym in sight.
     """
     columns = [training_text(world).sentences, *(training_copy(world, copy).sentences for copy in COPIES)]
-    documents = [
-        f"{text} {other}"
-        for column, following in zip(columns, [*columns[1:], columns[0]], strict=True)
-        for text, other in zip(column, following, strict=True)
-    ]
+    documents: list[str] = []
+    for column, following in zip(columns, [*columns[1:], columns[0]], strict=True):
+        documents += map(" ".join, zip(column, following, strict=True))
     return make_corpus(f"mini-{world.seed}-pretraining.txt", [*documents, *columns[0]], world.facts)
 
 
 @cache
 def graded_pairs(world: World, split: str) -> PairTask:
-    """The graded pairs of ``dev`` or ``test`` (grades: :func:`bench.data.mini.generator.draw_pairs`)."""
+    """Return the graded pairs of ``dev`` or ``test``, see :func:`bench.data.mini.generator.draw_pairs`."""
     name = _TASKS[split]
     if world.seed in SHIPPED:
         cells = [line.split("\t") for line in _read_shipped(f"{split}.tsv")]
@@ -78,7 +67,7 @@ def graded_pairs(world: World, split: str) -> PairTask:
 
 
 def _world_sentences(world: World, column: int) -> list[str]:
-    """The training text (0) or the copy of this number (from 1, in the order of ALL_COPIES)."""
+    """Return the training text (0) or the copy of this number (from 1, in the order of ALL_COPIES)."""
     if world.seed in SHIPPED:
         return _read_shipped(f"{('train', *ALL_COPIES)[column]}.txt")
     from bench.data.mini.generator import draw_copy_rows, draw_training_rows
@@ -88,8 +77,8 @@ def _world_sentences(world: World, column: int) -> list[str]:
 
 
 def _read_shipped(name: str) -> list[str]:
-    """The lines of a file that comes with the package."""
-    import lzma  # not every build of Python has it; only the embedded world needs it
+    """Return the lines of a file that comes with the package."""
+    import lzma  # some builds of Python lack it; only the embedded world needs it
 
     raw = resources.files(__package__).joinpath("shipped", f"{name}.xz").read_bytes()
     return lzma.decompress(raw).decode("utf-8").splitlines()
