@@ -28,8 +28,8 @@ from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.verify import archive
 from bench.verify import record_checks as verification
-from bench.verify.bundle_reruns import repeat_bundle_cells
 from bench.verify.findings import Verification
+from bench.verify.rerun_sample import repeat_bundle_cells
 from bench.verify.sentence_checks import check_sentences
 
 STAGING = ".merge"  # folder below the results where bundles are verified; the next merge clears it

@@ -1,8 +1,7 @@
-"""The file itself: a zip of stored entries whose bytes follow from its contents alone, and nothing else.
+"""Write and read bundles: zips of stored entries whose bytes follow from their contents.
 
-What is read is not trusted. It is parsed by this simple form, entry by entry, and then has to be, to the
-byte, what :func:`pack` makes of the entries: links, other dates, hidden or overlapping entries, comments and
-everything else that a zip can hold beside its files make a difference.
+A read file is untrusted. It is parsed in this simple form, and then compared, to the byte, with
+:func:`pack_files` of its entries. So links, dates, hidden or overlapping entries and comments are refused.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SCHEMA = 1
 MOST_FILES, MOST_BYTES, LARGEST_FILE = 10_000, 256 * 2**20, 64 * 2**20
 MANIFEST, ENVIRONMENT, VERIFIED = "manifest.json", "environment.txt", "verify.json"
 REPORTS = {"report.txt": "text", "report.html": "html"}
-"""Rendered reports by the format that ``bench report`` calls them."""
+"""Rendered reports, with their formats."""
 ALWAYS = frozenset({ENVIRONMENT, VERIFIED, *REPORTS})
 RECORDS, PLUGINS, PROFILES, SWEEPS = "records/", "plugins/", "profiles/", "sweeps/"
 _PART = r"[A-Za-z0-9_+=,\[\]@-][A-Za-z0-9._+=,\[\]@-]{0,99}"
@@ -47,17 +46,18 @@ _MANIFEST = Block(
     closed=True,
 )
 ASK_AGAIN = "ask its sender for the file that bench bundle wrote"
+_BUNDLE = "a file that bench bundle wrote"
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle as it was read.
+    """A bundle.
 
     Args:
-        campaign: The campaign's name where it was made.
+        campaign: The campaign's name at its sender.
         files: Contents by name, without the manifest.
         sha256: Of the whole file.
-        by: Who sends it, by the sender's own word; empty for a bundle that doesn't say.
+        by: The sender by ``--by``, or "".
     """
 
     campaign: str
@@ -66,17 +66,14 @@ class Bundle:
     by: str = ""
 
     def below(self, folder: str) -> dict[str, bytes]:
-        """Contents of the files in a folder such as ``RECORDS``, by their names in it."""
-        return {
-            name.removeprefix(folder): content
-            for name, content in self.files.items()
-            if name.startswith(folder)
-        }
+        """Return the contents of the files in a folder such as ``RECORDS``, by their names in it."""
+        names = (name for name in self.files if name.startswith(folder))
+        return {name.removeprefix(folder): self.files[name] for name in names}
 
 
-def check_sender(said: str) -> str:
-    """Return what ``--by`` says, without blanks around it; raises InputError where that can name nobody."""
-    by = said.strip(" ")
+def check_sender(text: str) -> str:
+    """Return the name of ``--by``, stripped; raises InputError for an unprintable, empty or long one."""
+    by = text.strip(" ")
     if not is_byline(by):
         raise InputError(
             f"{by[:LONGEST_BYLINE]!r} of {len(by):,} characters",
@@ -87,50 +84,38 @@ def check_sender(said: str) -> str:
 
 
 def assemble_bundle(campaign: str, files: Mapping[str, bytes], by: str = "") -> bytes:
-    """Return the bundle of a campaign.
-
-    Args:
-        campaign: Its name.
-        files: Contents by name, without the manifest.
-        by: Who sends it, see :func:`sender`; empty to leave it out.
+    """Return the bundle of a campaign's files, without or with its sender (:func:`check_sender`).
 
     Raises:
-        InputError: a name that has no place in a bundle, or more than a bundle may hold.
+        InputError: a file of another name, or more files or bytes than a bundle may hold.
     """
     return pack_files({**files, MANIFEST: _render_manifest(campaign, __version__, files, by)})
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Read a bundle that may have come from anybody; nothing is written.
-
-    Raises:
-        InputError: it can't be read, is too large, or is not what ``bench bundle`` wrote.
-    """
+    """Read an untrusted bundle; raises InputError for a large or damaged file, or another one."""
     where = str(path)
     if not path.is_file():
-        raise InputError("no such file", where=where, expected="a file that bench bundle wrote")
+        raise InputError("no such file", where=where, expected=_BUNDLE)
     with path.open("rb") as stream:
         payload = stream.read(MOST_BYTES + 1)
     files = _unpack_files(payload, where)
-    said = _read_manifest(files, where)
+    manifest = _read_manifest(files, where)
     del files[MANIFEST]
     if missing := sorted(ALWAYS - files.keys()):
         raise InputError(f"it lacks {', '.join(missing)}", where=where, hint=ASK_AGAIN)
-    return Bundle(said["campaign"], files, hashlib.sha256(payload).hexdigest(), said.get("by", ""))
+    return Bundle(manifest["campaign"], files, hashlib.sha256(payload).hexdigest(), manifest.get("by", ""))
 
 
 def pack_files(files: Mapping[str, bytes]) -> bytes:
-    """Return the zip: names sorted, stored, no date, owner or comment.
-
-    Raises:
-        InputError: as :func:`make`.
-    """
-    if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
-        raise InputError(
-            f"{len(files):,} files of {sum(map(len, files.values())):,} bytes",
-            where="the bundle",
-            expected=f"at most {MOST_FILES:,} files and {MOST_BYTES:,} bytes",
+    """Return the zip: names sorted, stored, no date, owner or comment; raises as :func:`assemble_bundle`."""
+    size = sum(map(len, files.values()))
+    if len(files) > MOST_FILES or size > MOST_BYTES:
+        what, expected = (
+            f"{len(files):,} files of {size:,} bytes",
+            f"{MOST_FILES:,} files and {MOST_BYTES:,} bytes",
         )
+        raise InputError(what, where="the bundle", expected=f"at most {expected}")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
@@ -146,7 +131,7 @@ def _unpack_files(payload: bytes, where: str) -> dict[str, bytes]:
     if len(payload) > MOST_BYTES:
         raise InputError("it is too large", where=where, expected=f"at most {MOST_BYTES:,} bytes")
     if not payload.startswith(b"PK\3\4"):
-        raise InputError("this is not a bundle", where=where, expected="a file that bench bundle wrote")
+        raise InputError("this is not a bundle", where=where, expected=_BUNDLE)
     files: dict[str, bytes] = {}
     place = 0
     while payload.startswith(b"PK\3\4", place) and len(payload) >= place + _HEADER.size:
@@ -158,9 +143,7 @@ def _unpack_files(payload: bytes, where: str) -> dict[str, bytes]:
         if name in files:
             raise InputError(f"it holds '{name}' twice", where=where, hint=ASK_AGAIN)
         if method != zipfile.ZIP_STORED or packed != size:
-            raise InputError(
-                f"'{name}' is compressed, so that it could unpack to anything", where=where, hint=ASK_AGAIN
-            )
+            raise InputError(f"'{name}' is compressed", where=where, hint=ASK_AGAIN)
         if len(files) == MOST_FILES:
             raise InputError("it holds too many files", where=where, expected=f"at most {MOST_FILES:,}")
         if start + size > len(payload):
@@ -168,11 +151,8 @@ def _unpack_files(payload: bytes, where: str) -> dict[str, bytes]:
         files[name] = payload[start : start + size]
         place = start + size
     if pack_files(files) != payload:
-        raise InputError(
-            "it holds a link, or something else that bench bundle doesn't write, or is damaged",
-            where=where,
-            hint=ASK_AGAIN,
-        )
+        what = "it holds a link, or something else that bench bundle doesn't write, or is damaged"
+        raise InputError(what, where=where, hint=ASK_AGAIN)
     return files
 
 
@@ -181,55 +161,58 @@ def _check_file(name: str, size: int, where: str) -> None:
     if not _LAYOUT.fullmatch(name):
         raise InputError(f"'{name}' has no place in a bundle", where=where)
     if size > LARGEST_FILE:
-        raise InputError(
-            f"'{name}' has {size:,} bytes", where=where, expected=f"at most {LARGEST_FILE:,} a file"
-        )
+        what, expected = f"'{name}' has {size:,} bytes", f"at most {LARGEST_FILE:,} a file"
+        raise InputError(what, where=where, expected=expected)
+
+
+def _file_facts(content: bytes) -> dict[str, Any]:
+    return {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
 
 
 def _render_manifest(campaign: str, version: str, files: Mapping[str, bytes], by: str) -> bytes:
-    listed = {
-        name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-        for name, content in files.items()
-    }
+    listed = {name: _file_facts(content) for name, content in files.items()}
     facts = {"schema": SCHEMA, "bench": version, "campaign": campaign, "files": listed}
     facts |= {"by": by} if by else {}
     return (json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def _read_manifest(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
-    """Return what the manifest says, checked against the files beside it.
-
-    Raises:
-        InputError: no manifest, a newer one, or one of other files.
-    """
+    """Return the checked manifest; raises InputError for a missing or newer one, or one of other files."""
     where = f"{where}, {MANIFEST}"
     try:
-        said: dict[str, Any] = json.loads(files[MANIFEST])
-        if not isinstance(said, dict):
+        manifest: dict[str, Any] = json.loads(files[MANIFEST])
+        if not isinstance(manifest, dict):
             raise ValueError("it is no mapping")
-        if is_count(said.get("schema")) and said["schema"] > SCHEMA:
-            raise InputError(
-                f"bundle schema {said['schema']} is newer than this bench",
-                where=where,
-                expected=f"schema {SCHEMA}",
-                hint="upgrade cse-bench",
+        if is_count(manifest.get("schema")) and manifest["schema"] > SCHEMA:
+            what, expected = (
+                f"bundle schema {manifest['schema']} is newer than this bench",
+                f"schema {SCHEMA}",
             )
-        if place := find_fault(said, _MANIFEST):
+            raise InputError(what, where=where, expected=expected, hint="upgrade cse-bench")
+        if place := find_fault(manifest, _MANIFEST):
             raise ValueError(f"'{place}' is missing, unknown or isn't what it should be")
     except KeyError as error:
         raise InputError("it has no manifest", where=where, hint=ASK_AGAIN) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"this is no manifest: {error}", where=where, hint=ASK_AGAIN) from error
+    _check_listed_files(manifest, files, where)
+    return manifest
+
+
+def _check_listed_files(manifest: Mapping[str, Any], files: Mapping[str, bytes], where: str) -> None:
+    """Raise InputError unless the manifest is the one of these files."""
     others = {name: content for name, content in files.items() if name != MANIFEST}
-    listed = said["files"]
+    listed = manifest["files"]
     for name in sorted(listed.keys() | others.keys()):
-        content = others.get(name)
-        if name not in listed or content is None:
-            what = "isn't there" if content is None else "isn't named here"
+        what = ""
+        if name not in others:
+            what = "is missing"
+        elif name not in listed:
+            what = "isn't named here"
+        elif listed[name] != _file_facts(others[name]):
+            what = "is not the file that is named here"
+        if what:
             raise InputError(f"'{name}' {what}", where=where, hint=ASK_AGAIN)
-        if listed[name] != {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}:
-            raise InputError(f"'{name}' is not the file that is named here", where=where, hint=ASK_AGAIN)
-    again = _render_manifest(said["campaign"], said["bench"], others, said.get("by", ""))
-    if said["schema"] != SCHEMA or again != files[MANIFEST]:
+    rendered = _render_manifest(manifest["campaign"], manifest["bench"], others, manifest.get("by", ""))
+    if manifest["schema"] != SCHEMA or rendered != files[MANIFEST]:
         raise InputError("it isn't written as bench bundle writes it", where=where, hint=ASK_AGAIN)
-    return said

@@ -1,4 +1,4 @@
-"""What verification found: findings that fail it, notes on what couldn't be checked."""
+"""Findings of verification, and notes on unchecked facts."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ CHECKS = {
     "stray": "nothing lies in the folder that no record names",
     "rerun": "trained again, the result is the same to the last digit, on other hardware within bounds",
 }
-"""What verification checks, by the name that findings carry."""
+"""Passed checks, by the name in findings."""
 Problem = tuple[str, str, str]
-"""Check, what is wrong, what to do about it."""
+"""Check, fault, remedy."""
 MAKE_READABLE = "give yourself the right to read it"
 REPORT_BUG = "keep it: it may be whole, and the fault bench's; please report this"
 
 
 @dataclass(frozen=True)
 class RecordFinding:
-    """One thing that is wrong.
+    """A failed check.
 
     Args:
-        where: The file, relative to the folder that was asked for.
+        where: The file, relative to the verified folder.
         check: One of ``CHECKS``.
-        what: In words.
-        hint: What to do about it, or "".
+        what: The fault.
+        hint: The remedy, or "".
     """
 
     where: str
@@ -55,16 +55,16 @@ class RecordFinding:
 
 @dataclass
 class Verification:
-    """What was verified, in the order of the paths.
+    """Results of a verification, in the order of the paths.
 
     Args:
-        records: Files that were looked at.
-        scores: Scores that were computed again from predictions.
-        findings: What is wrong.
-        unchecked: What couldn't be checked, in words, and for how many records or scores.
-        sealed: Files that were sealed now.
-        repeated: Files whose cells were trained again.
-        drawn: How many cells were drawn to be.
+        records: Verified files.
+        scores: Number of scores computed again from predictions.
+        findings: Failed checks.
+        unchecked: Unchecked facts, each with its number of records or scores.
+        sealed: Newly sealed files.
+        repeated: Files of repeated cells.
+        drawn: Number of cells drawn for repetition.
     """
 
     records: list[str] = field(default_factory=list)
@@ -77,13 +77,13 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        """1 if anything is wrong."""
+        """1 with findings, else 0."""
         return int(bool(self.findings))
 
     def of(self, record: str) -> list[RecordFinding]:
-        """Findings on one file."""
+        """Return the findings on one file."""
         return [finding for finding in self.findings if finding.where == record]
 
-    def add(self, where: str, found: Iterable[Problem]) -> None:
-        """Add findings on one file: (check, what, hint)."""
-        self.findings += [RecordFinding(where, *each) for each in found]
+    def add(self, where: str, problems: Iterable[Problem]) -> None:
+        """Add findings on one file."""
+        self.findings += [RecordFinding(where, *problem) for problem in problems]

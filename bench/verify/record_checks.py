@@ -35,9 +35,8 @@ from bench.verify.record_paths import (
     side_files,
     unchecked_folders,
 )
-from bench.verify.stage_checks import PlannedRerun, plan_rerun, replace_stage_keys
+from bench.verify.stage_checks import PlannedRerun, check_training, plan_rerun, replace_stage_keys
 from bench.verify.sweep_checks import verify_grids
-from bench.verify.training_checks import check_training
 
 SIDE_SCORES = "scores beside a suite's own, of which no predictions are kept:"
 NOTES = "notes of records:"
@@ -45,20 +44,20 @@ TRAININGS = "what trainings gave beside the encoder:"
 PROBES = "what probes found"
 SIDE_FILES = "files of other commands beside the records:"
 SIDE_PREFIXES = (SIDE_SCORES, NOTES, TRAININGS, PROBES, SIDE_FILES)
-"""What lines begin with that leave no score of a suite in doubt."""
+"""Beginnings of unchecked facts that leave every suite score confirmed."""
 _EDITED = "the record was edited, or scored by another program: run the cell again"
 
 
 @dataclass(frozen=True)
 class VerifySettings:
-    """How records are verified.
+    """Settings of a verification.
 
     Args:
         data: Evaluation data; default BENCH_DATA, then ./data.
-        seal: Seal what has no seal and no fault.
-        plugins: sha256 of the plug-in files at hand, by the files' names.
-        progress: Called with finished records.
-        inputs: What is read of the data, once for all records.
+        seal: Seal correct records without a seal.
+        plugins: sha256 of given plug-in files, by their names.
+        progress: Called with the number of finished records.
+        inputs: Data read once for all records.
     """
 
     data: Path | None = None
@@ -71,64 +70,59 @@ class VerifySettings:
 def verify_records(
     target: Path, settings: VerifySettings
 ) -> tuple[Verification, list[tuple[str, RunRecord]]]:
-    """Verify every record at or below a path.
-
-    Args:
-        target: A results folder, a campaign, a folder below it, or a record's file.
-        settings: How.
+    """Verify every record at or below a path: a results folder, a campaign, a folder below it, or a record.
 
     Returns:
-        What was found; and the finished records without a finding, by their files' names.
+        The verification, and the finished records without a finding, with their files' names.
 
     Raises:
         InputError: no records.
     """
-    verified, readable = Verification(), dict[str, RunRecord]()
+    verified, sound = Verification(), list[tuple[str, RunRecord]]()
     base = target.absolute() if target.is_dir() else target.absolute().parent
-    campaigns, there = find_record_files(target)
-    for path, wrong in unchecked_folders(there):
-        verified.add(path.absolute().relative_to(base).as_posix(), [wrong])
+    campaigns, contents = find_record_files(target)
+    for path, problem in unchecked_folders(contents):
+        verified.add(path.absolute().relative_to(base).as_posix(), [problem])
     for root, files in campaigns.items():
         store = ResultStore(root.parent, root.name)
-        of_campaign: dict[str, RunRecord] = {}
+        records: dict[str, RunRecord] = {}
         for file in files:
             where = file.relative_to(base).as_posix()
             verified.records.append(where)
             record = _verify_file(store, file, where, settings, verified)
             if record is not None:
-                of_campaign[where] = record
+                records[where] = record
             settings.progress(1)
-        _check_copies(of_campaign, verified)
+        names = {id(record): where for where, record in records.items()}
+        for first, second, why in find_record_copies(list(records.values())):
+            what = f"this and {names[id(first)]} {why}"
+            verified.add(names[id(second)], [("copy", what, "delete the copy: it is no further result")])
         if base in (root, *root.parents):
-            external = (record.place for record in of_campaign.values() if record.name in EXTERNAL)
+            external = (record.place for record in records.values() if record.name in EXTERNAL)
             kept = {find_encoder_folder(store, place) for place in external}
             for stray in find_stray_files(root, files, kept):
-                hint = "delete it, or move it out of the results folder"
-                name = stray.relative_to(base).as_posix()
-                verified.add(name, [("stray", "no record names this file", hint)])
+                problem = (
+                    "stray",
+                    "no record names this file",
+                    "delete it, or move it out of the results folder",
+                )
+                verified.add(stray.relative_to(base).as_posix(), [problem])
             verify_grids(root, base, verified)
             for name in side_files(root):
                 verified.unchecked[f"{SIDE_FILES} {name}"] += 1
-        readable |= of_campaign
-    found = {finding.where for finding in verified.findings}
-    return verified, [(where, r) for where, r in readable.items() if where not in found and r.status == "ok"]
-
-
-def _check_copies(records: Mapping[str, RunRecord], verified: Verification) -> None:
-    names = {id(record): where for where, record in records.items()}
-    for first, second, why in find_record_copies(list(records.values())):
-        what = f"this and {names[id(first)]} {why}"
-        verified.add(names[id(second)], [("copy", what, "delete the copy: it is no further result")])
+        sound += [(where, record) for where, record in records.items() if record.status == "ok"]
+    failed = {finding.where for finding in verified.findings}
+    return verified, [(where, record) for where, record in sound if where not in failed]
 
 
 def _verify_file(
     store: ResultStore, file: Path, where: str, settings: VerifySettings, verified: Verification
 ) -> RunRecord | None:
-    """Check one file; None where it can't be read at all, or not be checked to the end."""
+    """Check one file; return None if it is unreadable, or a check fails."""
     try:
         return _verify_record(store, file, where, settings, verified)
-    except Exception as error:  # what nobody foresaw of one record hides no finding on another
-        if storage_reason(error):  # no record's fault: it can't be sealed
+    except Exception as error:  # an unforeseen one of one record hides no finding on another
+        if storage_reason(error):  # sealing failed, no record's fault
             raise
         what = f"checking it failed, {type(error).__name__}: {error}"
         verified.add(where, [("shape", what, REPORT_BUG)])
@@ -138,30 +132,24 @@ def _verify_file(
 def _verify_record(
     store: ResultStore, file: Path, where: str, settings: VerifySettings, verified: Verification
 ) -> RunRecord | None:
-    try:
-        if odd := describe_non_file(file):
-            raise BenchError(odd)
-        text = file.read_text(encoding="utf-8")
-        record = parse_record(text, str(file))
-    except OSError as error:  # it may be whole
-        verified.add(where, [("shape", f"it can't be read: {error.strerror}", MAKE_READABLE)])
+    parsed = _read_record(file)
+    if len(parsed) == 3:
+        verified.add(where, [parsed])
         return None
-    except UnicodeDecodeError as error:
-        verified.add(where, [("shape", str(error), AGAIN)])
-        return None
-    except BenchError as error:
-        what = str(BenchError(error.what, expected=error.expected))
-        verified.add(where, [("shape", what, error.hint or AGAIN)])
-        return None
+    text, record = parsed
     wrong = [
         *_check_place(store, file, record),
         *check_metadata(record, verified),
         *_check_plugin_files(record, settings, verified),
+        *_check_encoder(find_encoder_folder(store, record.place), record),
+        *check_training(record),
     ]
-    wrong += [*_check_encoder(find_encoder_folder(store, record.place), record), *check_training(record)]
-    _count_unverifiable(record, verified)
+    if record.training.get("stages"):  # only training again confirms these, and only probing again probes
+        verified.unchecked[f"{TRAININGS} losses, dev scores, seconds"] += 1
+    if record.probes:
+        verified.unchecked[PROBES] += 1
     scores = verified.scores
-    if not any(check == "place" for check, *_ in wrong):  # else its predictions are not those next to it
+    if not any(check == "place" for check, *_ in wrong):  # else the predictions are another record's
         wrong += _check_scores(store, record, settings, verified)
     seal = find_seal_fault(record, text)
     run = None
@@ -169,7 +157,7 @@ def _verify_record(
         run = _plan_record_rerun(record, settings, verified) if not wrong else None
     except DataError as error:
         wrong.append(("method", error.what, error.hint or AGAIN))
-    sound = not wrong and verified.scores > scores  # never sealed without a look at its scores
+    sound = not wrong and verified.scores > scores  # sealed only with checked scores
     if settings.seal and seal is not None and seal.check == "unsealed" and sound:
         store.seal(replace_stage_keys(record, run.keys) if run and run.keys else record)
         verified.sealed.append(where)
@@ -182,8 +170,23 @@ def _verify_record(
     return record
 
 
+def _read_record(file: Path) -> tuple[str, RunRecord] | Problem:
+    """A record with its text, or its problem."""
+    try:
+        if kind := describe_non_file(file):
+            raise BenchError(kind)
+        text = file.read_text(encoding="utf-8")
+        return text, parse_record(text, str(file))
+    except OSError as error:  # it may be whole
+        return "shape", f"it can't be read: {error.strerror}", MAKE_READABLE
+    except UnicodeDecodeError as error:
+        return "shape", str(error), AGAIN
+    except BenchError as error:
+        return "shape", str(BenchError(error.what, expected=error.expected)), error.hint or AGAIN
+
+
 def _check_place(store: ResultStore, file: Path, record: RunRecord) -> Iterator[Problem]:
-    """What a record says against itself and its place."""
+    """Contradictions of a record in itself, and with its place."""
     for fault in find_record_faults(record):
         yield fault.check, fault.what, fault.hint or AGAIN
     if store.path(record.place) != file:
@@ -193,24 +196,16 @@ def _check_place(store: ResultStore, file: Path, record: RunRecord) -> Iterator[
         yield "score", f"the cell failed: {record.reason}", AGAIN
 
 
-def _count_unverifiable(record: RunRecord, verified: Verification) -> None:
-    """Count what a record says and nothing in it shows: only training again, or probing again, would."""
-    if record.training.get("stages"):
-        verified.unchecked[f"{TRAININGS} losses, dev scores, seconds"] += 1
-    if record.probes:
-        verified.unchecked[PROBES] += 1
-
-
 def _check_plugin_files(
     record: RunRecord, settings: VerifySettings, verified: Verification
 ) -> Iterator[Problem]:
-    """What the plug-in files at hand say against a record that came from some."""
+    """Other hashes of given plug-in files than the record's."""
     for method, sha256 in plugin_file_hashes(record.provenance).items():
         file = str(record.provenance["plugins"][method]["file"])
-        at_hand = settings.plugins.get(file)
-        if at_hand is None:
+        given = settings.plugins.get(file)
+        if given is None:
             verified.unchecked[f"plug-in {file} of {method}: not at hand, name it with --plugin"] += 1
-        elif at_hand != sha256:
+        elif given != sha256:
             what = f"{file} at hand is not the file that {method} came from (sha256 {sha256[:12]})"
             yield "method", what, "name that file with --plugin"
         else:
@@ -219,22 +214,22 @@ def _check_plugin_files(
 
 
 def _check_encoder(folder: Path, record: RunRecord) -> Iterator[Problem]:
-    """What the encoder that is kept next to a record says against it."""
+    """Another encoder next to a record than its own."""
     if not folder.is_dir() or record.name not in EXTERNAL:
         return
     try:
-        found = hash_model(folder)
+        sha256 = hash_model(folder)
     except BenchError as error:
         yield "weights", error.what, error.hint or AGAIN
         return
-    if found != (record.backbone or {}).get("sha256"):
+    if sha256 != (record.backbone or {}).get("sha256"):
         yield "weights", "the encoder next to it is not the one that it is of", AGAIN
 
 
 def _check_scores(
     store: ResultStore, record: RunRecord, settings: VerifySettings, verified: Verification
 ) -> Iterator[Problem]:
-    """What predictions and gold scores say against a record."""
+    """Contradictions of scores with predictions and gold scores."""
     if record.status != "ok":
         return
     predictions = _read_predictions(store, record)
@@ -253,31 +248,32 @@ def _check_scores(
     yield from _check_item_counts(record, tasks)
     if record.suite in SUITES.names() and list(predictions) != list(tasks):
         yield "predictions", "their tasks are in another order than the suite's", AGAIN
-    found = rescore_record(record, tasks, predictions)
-    verified.scores += found.checked
-    for kind in found.unchecked:
+    rescoring = rescore_record(record, tasks, predictions)
+    verified.scores += rescoring.checked
+    for kind in rescoring.unchecked:
         verified.unchecked[f"scores of {record.suite} of which no predictions are kept: {kind}"] += 1
-    for kind in found.beside:
+    for kind in rescoring.beside:
         verified.unchecked[f"{SIDE_SCORES} {record.suite} {kind}"] += 1
-    yield from (("score", wrong, _EDITED) for wrong in found.wrong)
+    yield from (("score", wrong, _EDITED) for wrong in rescoring.wrong)
 
 
 def _check_item_counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Problem]:
-    """How many items its tasks are said to have, which the hash of their data doesn't show to a reader."""
+    """Other numbers of items than the tasks have."""
     counted = measure_of(record.suite).counted
     for name, task in tasks.items():
-        said = {unit: record.tasks[name][unit] for unit in ("pairs", "items") if unit in record.tasks[name]}
-        if said != {counted: task.items}:
-            stated = " and ".join(f"{number} {unit}" for unit, number in said.items()) or "nothing counted"
+        facts = record.tasks[name]
+        counts = {unit: facts[unit] for unit in ("pairs", "items") if unit in facts}
+        if counts != {counted: task.items}:
+            stated = " and ".join(f"{number} {unit}" for unit, number in counts.items()) or "nothing counted"
             yield "tasks", f"{name} is said to have {stated}, and has {task.items} {counted}", AGAIN
 
 
 def _read_predictions(store: ResultStore, record: RunRecord) -> dict[str, FloatArray] | Problem:
-    """A record's predictions, or what is wrong with them."""
+    """A record's predictions, or their problem."""
     if record.predictions is None:
         return "predictions", "it names no predictions, so nothing shows its scores", AGAIN
-    if odd := describe_non_file(store.path(record.place).with_suffix(".npz")):
-        return "predictions", f"beside it is {odd}", AGAIN
+    if kind := describe_non_file(store.path(record.place).with_suffix(".npz")):
+        return "predictions", f"beside it is {kind}", AGAIN
     try:
         return store.predictions(record)
     except UnreadableRecordError as error:
@@ -289,15 +285,16 @@ def _read_predictions(store: ResultStore, record: RunRecord) -> dict[str, FloatA
 def _plan_record_rerun(
     record: RunRecord, settings: VerifySettings, verified: Verification
 ) -> PlannedRerun | None:
-    """The run that repeats a record, None where that can't be told; raises DataError as :func:`planned`."""
-    if record.name not in METHODS.names():  # that is said already
+    """The run that repeats a record, or None; raises DataError as :func:`plan_rerun`."""
+    if record.name not in METHODS.names():  # check_metadata reports it
         return None
     try:
         return plan_rerun(record, settings.data, settings.inputs)
     except DataError:
         raise
     except BenchError as error:
-        untrained = NOTES if isinstance(error, InputError) else "specification of records:"
-        about = "keys of training stages:" if record.training.get("stages") else untrained
-        verified.unchecked[f"{about} {error.what}"] += 1
+        subject = NOTES if isinstance(error, InputError) else "specification of records:"
+        if record.training.get("stages"):
+            subject = "keys of training stages:"
+        verified.unchecked[f"{subject} {error.what}"] += 1
         return None

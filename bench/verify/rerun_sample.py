@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from bench.config.plugins import load_plugin
+from bench.config.spec import Plugin
 from bench.errors import BenchError, printable
 from bench.execution.repetition import RerunDifference, rerun_record
+from bench.records.environment import plugin_file_hashes
 from bench.records.fingerprint import machine_warnings
 from bench.records.record import AVERAGE, RunRecord
 from bench.verify.findings import REPORT_BUG, Verification
 
 UNTRAINED_BOUND, COARSE_BOUND, TRAINED_BOUND = 0.001, 0.05, 0.5
-"""By how much a score may differ on other versions or hardware.
+"""Largest differences of a score on other versions or hardware.
 
-What is trained may come out as of another seed, so that its average alone is held to a bound. Else a
-correlation has the narrowest; counts, lower precision and a backbone that was made anew have more. Between
-two CPUs, or a CPU and a GPU, at most 0.00002 was seen of what isn't trained and 0.2 of what is; between two
-seeds 0.35.
+Training may end as with another seed, so only its average has a bound. Otherwise a correlation has the
+narrowest; counts, lower precision and a recreated backbone have more. Between two CPUs, or a CPU and a GPU,
+at most 0.00002 was seen without training and 0.2 with it; between two seeds 0.35.
 """
 _BY_ITSELF = "repeat one by itself: bench rerun takes the model and the texts that it needs"
 _HINT = "repeat it with the versions and on the hardware that the record names"
@@ -32,77 +35,76 @@ def repeat_sample(
     say: Callable[[str], None],
     seed: int | None = None,
 ) -> None:
-    """Add what the repetition of some cells found.
+    """Add the findings of repeated cells.
 
     Args:
-        verified: Gets the findings, and what couldn't be repeated.
+        verified: Receives the findings, and failed repetitions.
         sound: Finished records without a finding, with their files' names.
-        count: How many; all of them if there are fewer.
+        count: Number of cells, at most all.
         data: Evaluation data.
-        say: Gets a line before and after each repetition, without a character that steers a terminal.
-        seed: Of the choice; None for another one each time, so that nobody can know it beforehand.
+        say: Receives a printable line before and after each repetition.
+        seed: Of the choice; None for an unpredictable one.
     """
-
-    def tell(line: str) -> None:  # it quotes records
-        say(printable(line))
-
     chooser = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - no secret
     drawn = chooser.sample(list(sound), min(count, len(sound)))
     verified.drawn += len(drawn)
     for where, record in drawn:
-        tell(f"{where}: {'training' if record.training.get('stages') else 'computing'} it again")
-        try:
-            differences, now = rerun_record(record, data=data)
-        except BenchError as error:
-            verified.unchecked[f"repetition of {where}: {error.what}"] += 1
-            tell(f"{where}: can't be repeated here: {error.what}")
-            continue
-        except Exception as error:  # what nobody foresaw of one record stops no other's repetition
-            what = f"repeating it failed, {type(error).__name__}: {error}"
-            verified.add(where, [("rerun", what, REPORT_BUG)])
-            tell(f"{where}: {what}")
-            continue
-        verified.repeated.append(where)
-        if not differences:
-            tell(f"{where}: equal to the last digit")
-            continue
-        what = _describe_differences(differences)
-        if other := machine_warnings([record], [now]):
-            what += f", on other versions or hardware: {'; '.join(other)}"
-            if beyond := _excess_difference(differences, record, now):
-                what = f"{beyond} ({what})"
-                verified.add(where, [("rerun", what, _HINT)])
-            else:
-                verified.unchecked[f"digits of {where}: {what}"] += 1
-        else:
-            what += ", on equal versions and CPU"
-            verified.add(where, [("rerun", what, "")])
-        tell(f"{where}: {what}")
+        say(printable(f"{where}: {'training' if record.training.get('stages') else 'computing'} it again"))
+        say(printable(f"{where}: {_repeat_record(where, record, data, verified)}"))  # it quotes records
     if drawn and not (verified.repeated or verified.findings):
-        verified.add(
-            drawn[-1][0], [("rerun", f"of the cells drawn none could run here ({len(drawn)})", _BY_ITSELF)]
-        )
+        what = f"of the cells drawn none could run here ({len(drawn)})"
+        verified.add(drawn[-1][0], [("rerun", what, _BY_ITSELF)])
+
+
+def _repeat_record(where: str, record: RunRecord, data: Path | None, verified: Verification) -> str:
+    """Repeat a record, add its finding, and return the outcome."""
+    try:
+        differences, now = rerun_record(record, data=data)
+    except BenchError as error:
+        verified.unchecked[f"repetition of {where}: {error.what}"] += 1
+        return f"can't be repeated here: {error.what}"
+    except Exception as error:  # an unforeseen one of one record stops no other's repetition
+        what = f"repeating it failed, {type(error).__name__}: {error}"
+        verified.add(where, [("rerun", what, REPORT_BUG)])
+        return what
+    verified.repeated.append(where)
+    if not differences:
+        return "equal to the last digit"
+    what = _describe_differences(differences)
+    machines = machine_warnings([record], [now])
+    if not machines:
+        what += ", on equal versions and CPU"
+        verified.add(where, [("rerun", what, "")])
+        return what
+    what += f", on other versions or hardware: {'; '.join(machines)}"
+    if excess := _excess_difference(differences, record, now):
+        what = f"{excess} ({what})"
+        verified.add(where, [("rerun", what, _HINT)])
+    else:
+        verified.unchecked[f"digits of {where}: {what}"] += 1
+    return what
 
 
 def _excess_difference(differences: Sequence[RerunDifference], then: RunRecord, now: RunRecord) -> str:
-    """Say which score differs by more than other versions or hardware excuse, "" where none does."""
-    scores = [each for each in differences if each.of == "scores"]
-    if alone := [each for each in scores if None in (each.then, each.now)]:
-        return f"{alone[0].name} is in the {'repetition' if alone[0].then is None else 'record'} alone"
-    trained = bool(now.training.get("stages") or now.provenance.get("plugins"))  # a plug-in may do so unsaid
-    coarse = now.evaluation.get("precision", "fp32") != "fp32" or _backbone_hash(then) != _backbone_hash(now)
-    for each in sorted(scores, key=_absolute_difference, reverse=True):
-        correlation = each.name.rpartition(" ")[2].startswith("spearman")
-        bound = TRAINED_BOUND if trained else UNTRAINED_BOUND if correlation and not coarse else COARSE_BOUND
-        if _absolute_difference(each) > bound and (each.name.startswith(f"{AVERAGE} ") or not trained):
-            size = f"{_absolute_difference(each):.2g}"
-            return f"{each.name} differs by {size}, and other versions or hardware excuse {bound}"
+    """The score whose difference exceeds that of other versions or hardware, or ""."""
+    scores = [difference for difference in differences if difference.of == "scores"]
+    for difference in scores:
+        if None in (difference.then, difference.now):
+            return (
+                f"{difference.name} is in the {'repetition' if difference.then is None else 'record'} alone"
+            )
+    trained = bool(now.training.get("stages") or now.provenance.get("plugins"))  # a plug-in may train too
+    hashes = {(record.backbone or {}).get("sha256") for record in (then, now)}  # differ if recreated
+    coarse = now.evaluation.get("precision", "fp32") != "fp32" or len(hashes) > 1
+    for difference in sorted(scores, key=_absolute_difference, reverse=True):
+        correlation = difference.name.rpartition(" ")[2].startswith("spearman")
+        bound = UNTRAINED_BOUND if correlation and not coarse else COARSE_BOUND
+        bound = TRAINED_BOUND if trained else bound
+        size = _absolute_difference(difference)
+        if size > bound and (difference.name.startswith(f"{AVERAGE} ") or not trained):
+            excuse = f"other versions or hardware excuse {bound}"
+            return f"{difference.name} differs by {size:.2g}, and {excuse}"
     return ""
-
-
-def _backbone_hash(record: RunRecord) -> str | None:
-    """The bytes of its backbone: one that is made on first use has others on another machine."""
-    return (record.backbone or {}).get("sha256")
 
 
 def _absolute_difference(difference: RerunDifference) -> float:
@@ -110,10 +112,47 @@ def _absolute_difference(difference: RerunDifference) -> float:
 
 
 def _describe_differences(differences: Sequence[RerunDifference]) -> str:
-    """Say how many scores differ and by how much, how many one side lacks, and what else differs."""
-    scores = [each for each in differences if each.of == "scores"]
-    both = [each for each in scores if None not in (each.then, each.now)]
-    others = [each.name for each in differences if each.of != "scores"]
-    said = [f"{len(both)} scores differ, by up to {max(map(_absolute_difference, both)):.2g}"] if both else []
-    said += [f"{len(scores) - len(both)} scores are on one side alone"] if len(both) < len(scores) else []
-    return "; ".join([*said, f"{', '.join(others)} differ"] if others else said)
+    """Numbers of differing and of unmatched scores, the largest difference, and other differing facts."""
+    sizes, unmatched, others = [], 0, []
+    for difference in differences:
+        if difference.of != "scores":
+            others.append(difference.name)
+        elif None in (difference.then, difference.now):
+            unmatched += 1
+        else:
+            sizes.append(_absolute_difference(difference))
+    parts = [f"{len(sizes)} scores differ, by up to {max(sizes):.2g}"] if sizes else []
+    if unmatched:
+        parts.append(f"{unmatched} scores are on one side alone")
+    if others:
+        parts.append(f"{', '.join(others)} differ")
+    return "; ".join(parts)
+
+
+def repeat_bundle_cells(
+    verified: Verification,
+    sound: Sequence[tuple[str, RunRecord]],
+    sources: Mapping[str, bytes],
+    count: int,
+    data: Path | None,
+    say: Callable[[str], None],
+    seed: int | None = None,
+) -> None:
+    """Repeat cells of a bundle as :func:`repeat_sample`, after every other check, as this may run its code.
+
+    ``sources`` are the plug-in files of ``--run-plugin``; raises InputError for one that fails to load.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-plugin-") as folder:  # writable only by this user
+        for name, source in sources.items():
+            path = Path(folder, name)
+            path.write_bytes(source)
+            load_plugin(Plugin(name, str(path), source))
+        runnable = []
+        for where, record in sound:
+            methods = plugin_file_hashes(record.provenance)
+            files = {str(record.provenance["plugins"][method]["file"]) for method in methods}
+            if missing := ", ".join(sorted(files - sources.keys())):
+                verified.unchecked[f"repetition of cells of {missing}: --run-plugin names what may run"] += 1
+            else:
+                runnable.append((where, record))
+        repeat_sample(verified, runnable, count, data, say, seed)

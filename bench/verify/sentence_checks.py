@@ -1,4 +1,4 @@
-"""No sentence of an evaluation data set travels in a bundle, nor gets into a repository with one."""
+"""Keep sentences of evaluation data out of bundles, and out of repositories that merge them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from bench.eval.suite_measures import measure_of
 from bench.records.record import RunRecord
 
 LEAST_WORDS = 6
-"""Shorter sentences stand in texts of every kind."""
+"""Shorter sentences occur in all kinds of text."""
 _WORD = re.compile(r"\w+")
 
 
 def check_sentences(
     files: Mapping[str, bytes], records: Sequence[RunRecord], data: Path | None, where: str
 ) -> None:
-    """Check that no text file quotes a sentence of the records' suites, of those that are at hand.
+    """Check that no text file quotes a sentence of the records' suites, as far as their data are here.
 
     Args:
-        files: Contents by name; predictions are numbers and are left out.
-        records: Records, which say the suites.
+        files: Contents by name, without .npz.
+        records: Records of the suites.
         data: Evaluation data; default BENCH_DATA, then ./data.
-        where: For messages.
+        where: Place in errors.
 
     Raises:
-        DataError: a file that quotes one, or that is no text.
+        DataError: a file that quotes one, or holds no UTF-8 text.
     """
     known = _suite_sentences(records, data)
     for name, content in files.items():
@@ -39,33 +39,32 @@ def check_sentences(
             text = content.decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(f"'{name}' is no UTF-8 text", where=where) from error
-        found = list(_WORD.finditer(text))
-        words = [word[0].lower() for word in found]
+        matches = list(_WORD.finditer(text))
+        words = [match[0].lower() for match in matches]
         for first in range(len(words) - LEAST_WORDS + 1):
             for sentence in known.get(tuple(words[first : first + LEAST_WORDS]), ()):
                 if words[first : first + len(sentence)] == sentence:
-                    line = text.count("\n", 0, found[first].start()) + 1
-                    raise DataError(
-                        f"'{name}' quotes a test sentence in line {line}",
-                        where=where,
-                        expected="no sentence of an evaluation data set",
-                    )
+                    line = text.count("\n", 0, matches[first].start()) + 1
+                    what, expected = f"'{name}' quotes a test sentence in line {line}", "text without any"
+                    raise DataError(what, where=where, expected=expected)
 
 
 def _suite_sentences(
     records: Sequence[RunRecord], data: Path | None
 ) -> dict[tuple[str, ...], list[list[str]]]:
     """Words of the sentences of all suites, by their first words."""
-    own = (record for record in records if not is_mteb(record.suite))  # the others have none that are known
-    suites = {(r.suite, tuple(sorted((r.world or {}).items()))): r for r in own}
-    found: dict[tuple[str, ...], list[list[str]]] = {}
+    suites: dict[object, RunRecord] = {}
+    for record in records:
+        if not is_mteb(record.suite):  # whose sentences bench doesn't read
+            suites[record.suite, tuple(sorted((record.world or {}).items()))] = record
+    sentences: dict[tuple[str, ...], list[list[str]]] = {}
     for record in suites.values():
         try:
             tasks = load_record_tasks(record, data)
-        except BenchError:  # not at hand, which verification says
+        except BenchError:  # verification lists missing data as unchecked
             continue
         for sentence in dict.fromkeys(measure_of(record.suite).sentences(list(tasks.values()))):
             words = [word.lower() for word in _WORD.findall(sentence)]
             if len(words) >= LEAST_WORDS:
-                found.setdefault(tuple(words[:LEAST_WORDS]), []).append(words)
-    return found
+                sentences.setdefault(tuple(words[:LEAST_WORDS]), []).append(words)
+    return sentences

@@ -1,4 +1,4 @@
-"""Verify the grids that sweeps left: each cell stands for the method that its sweep has there."""
+"""Verify grids of sweeps: each cell has its sweep's method."""
 
 from __future__ import annotations
 
@@ -23,15 +23,10 @@ _HINT = "delete it and run bench sweep again: finished cells are kept"
 
 
 def verify_grids(root: Path, base: Path, verified: Verification) -> None:
-    """Add what is wrong with the grids of a campaign.
+    """Add findings on the grids of a campaign, with file names relative to ``base``.
 
-    A grid may lack cells that the sweep has: another bench knew fewer methods, another backbone has fewer
-    layers. Suites and seeds can't be checked, nor options that ``--set`` gave to all cells.
-
-    Args:
-        root: The campaign's folder.
-        base: The folder that files are named from.
-        verified: Gets the findings, and the profiles that are unknown here.
+    A grid may lack cells of the sweep: another bench knew fewer methods, another backbone has fewer layers.
+    Suites, seeds and options that ``--set`` gave to all cells stay unchecked.
     """
     for path in sorted((root / FOLDER).glob("*.json")):
         where = path.relative_to(base).as_posix()
@@ -47,49 +42,44 @@ def verify_grids(root: Path, base: Path, verified: Verification) -> None:
             profile = profiles.load_profile(manifest.profile.partition("@")[0])
         except InputError:
             profile = None
-            verified.unchecked[
-                f"defaults in grids of sweeps: profile {manifest.profile} is unknown here"
-            ] += 1
+            what = f"defaults in grids of sweeps: profile {manifest.profile} is unknown here"
+            verified.unchecked[what] += 1
         verified.add(where, _check_cells(manifest, profile))
 
 
 def _check_cells(manifest: Manifest, profile: Profile | None) -> Iterator[Problem]:
-    grid = SWEEPS[manifest.sweep].points
-    known = {
-        (point.row, point.column): point.method
-        for layers in range(1, _MOST_LAYERS + 1)
-        for point in grid(Backbone(layers, pooler=True))
-    }
+    known: dict[tuple[str, str], str] = {}
+    for layers in range(1, _MOST_LAYERS + 1):
+        points = SWEEPS[manifest.sweep].points(Backbone(layers, pooler=True))
+        known |= {(point.row, point.column): point.method for point in points}
     for row, column, method in manifest.points:
-        asked = known.get((row, column))
-        if asked is None:
+        wanted = known.get((row, column))
+        if wanted is None:
             yield "grid", f"sweep {manifest.sweep} has no cell '{row}', '{column}'", _HINT
-        elif not _matches_cell(method, asked, profile):
-            what = f"cell '{row}', '{column}' of sweep {manifest.sweep} is of {asked}, not of {method}"
+        elif not _matches_cell(method, wanted, profile):
+            what = f"cell '{row}', '{column}' of sweep {manifest.sweep} is of {wanted}, not of {method}"
             yield "grid", what, _HINT
 
 
-def _matches_cell(method: str, asked: str, profile: Profile | None) -> bool:
-    """True if a method's id is of what a sweep asks for; an id leaves out what the profile gives anyway."""
-    (wanted,) = parse_methods(asked)
+def _matches_cell(method: str, text: str, profile: Profile | None) -> bool:
+    """True if a method's id, which omits the profile's defaults, is of the sweep's method."""
+    (wanted,) = parse_methods(text)
     try:
-        (found,) = parse_methods(method, recorded=True)
-        if (found.name, found.argument, found.alias) != (wanted.name, wanted.argument, None):
+        (recorded,) = parse_methods(method, recorded=True)
+        if (recorded.name, recorded.argument, recorded.alias) != (wanted.name, wanted.argument, None):
             return False
-        given = _wanted_options(wanted, wanted)
-        said = _wanted_options(found, wanted)
+        given, own = _wanted_options(wanted, wanted), _wanted_options(recorded, wanted)
         card = discover().get(wanted.name).card
-        base = profile_options(card, profile, said) if profile else given
-    except (InputError, ValueError):  # no method's id, or several
+        base = profile_options(card, profile, own) if profile else given
+    except (InputError, ValueError):  # another text, or several methods
         return False
-    return all((base | said)[name] == value for name, value in given.items())
+    return all((base | own)[name] == value for name, value in given.items())
 
 
 def _wanted_options(request: MethodRequest, wanted: MethodRequest) -> dict[str, OptionValue]:
-    """Values of a request's options, of those that the wanted one names."""
-    card, names = discover().get(wanted.name).card, dict(wanted.options)
-    return {
-        name: card.option(name, request.text).parse(value, request.text)
-        for name, value in request.options
-        if name in names
-    }
+    """Values of a request's options that the wanted one has too."""
+    card, names, values = discover().get(wanted.name).card, dict(wanted.options), {}
+    for name, value in request.options:
+        if name in names:
+            values[name] = card.option(name, request.text).parse(value, request.text)
+    return values

@@ -1,4 +1,4 @@
-"""What verification found, as text, JSON and JUnit XML."""
+"""Results of verification as text, JSON and JUnit XML."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from bench.verify.findings import CHECKS, Verification
 
 
 def verification_text(verified: Verification) -> str:
-    """Return findings by file, what couldn't be checked, and one line that sums up."""
+    """Return findings by file, unchecked facts, and a summary in the last line."""
     lines = []
     for finding in verified.findings:
         hint = f"; {finding.hint}" if finding.hint else ""
-        lines.append(printable(f"{finding.where}: {finding.check}: {finding.what}{hint}"))
-    lines += [printable(f"{where}: sealed") for where in verified.sealed]
-    for what, count in verified.unchecked.items():
-        lines.append(printable(f"not checked: {what}" + (f" ({count:,})" if count > 1 else "")))
+        lines.append(f"{finding.where}: {finding.check}: {finding.what}{hint}")
+    lines += [f"{where}: sealed" for where in verified.sealed]
+    for fact, count in verified.unchecked.items():
+        lines.append(f"not checked: {fact} ({count:,})" if count > 1 else f"not checked: {fact}")
     by_check = Counter(finding.check for finding in verified.findings)
-    found = ", ".join(f"{count} {check}" for check, count in by_check.items())
+    failed = ", ".join(f"{count} {check}" for check, count in by_check.items())
     summary = f"{len(verified.records):,} records, {verified.scores:,} scores computed again from predictions"
     if verified.drawn:
         summary += f", {len(verified.repeated)} of {verified.drawn} cells repeated"
-    lines.append(f"{summary}: {'FAILED, ' + found if found else 'nothing wrong'}")
-    return "\n".join(lines)
+    lines.append(f"{summary}: {'FAILED, ' + failed if failed else 'nothing wrong'}")
+    return "\n".join(map(printable, lines))
 
 
 def verification_json(verified: Verification) -> str:
-    """Return everything, with what each check means."""
+    """Return all results, with the meaning of each check."""
     facts = asdict(verified) | {"checks": CHECKS, "unchecked": dict(verified.unchecked)}
     return json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -39,19 +39,17 @@ def verification_json(verified: Verification) -> str:
 def verification_junit(verified: Verification) -> str:
     """Return JUnit XML: a record is a test case, its findings one failure."""
     root = ElementTree.Element("testsuites")
-    wrong = {finding.where for finding in verified.findings}
-    names = dict.fromkeys([*verified.records, *(finding.where for finding in verified.findings)])
-    suite = ElementTree.SubElement(
-        root, "testsuite", name="bench verify", tests=str(len(names)), failures=str(len(wrong)), errors="0",
-        skipped="0",
-    )  # fmt: skip
-    for name in names:
-        folder, _, file = name.rpartition("/")
-        case = ElementTree.SubElement(
-            suite, "testcase", classname=replace_invalid_xml(folder), name=replace_invalid_xml(file)
-        )
-        if name in wrong:
-            text = replace_invalid_xml("\n".join(f"{f.check}: {f.what}" for f in verified.of(name)))
+    failures: dict[str, list[str]] = {name: [] for name in verified.records}
+    for finding in verified.findings:
+        failures.setdefault(finding.where, []).append(f"{finding.check}: {finding.what}")
+    counts = {"tests": len(failures), "failures": len(list(filter(None, failures.values()))), "errors": 0}
+    attributes = {name: str(count) for name, count in (counts | {"skipped": 0}).items()}
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "bench verify"} | attributes)
+    for name, texts in failures.items():
+        folder, _, file = map(replace_invalid_xml, name.rpartition("/"))
+        case = ElementTree.SubElement(suite, "testcase", classname=folder, name=file)
+        if texts:
+            text = replace_invalid_xml("\n".join(texts))
             ElementTree.SubElement(case, "failure", type="finding", message=text).text = text
     lines = [f"not checked: {what} ({count})" for what, count in verified.unchecked.items()]
     ElementTree.SubElement(suite, "system-out").text = replace_invalid_xml("\n".join(lines))

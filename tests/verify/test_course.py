@@ -15,7 +15,7 @@ import pytest
 from bench.records.record import RunRecord, parse_record
 from bench.stages import planned_sentences
 from bench.training.loop import order_batches
-from bench.verify.training_checks import check_training
+from bench.verify.stage_checks import check_training
 from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.verified import found_by_verify

@@ -11,8 +11,8 @@ import pytest
 
 from bench.records.record import RunRecord
 from bench.registry import METHODS, discover
+from bench.verify.card_checks import check_method_id
 from bench.verify.findings import Verification
-from bench.verify.method_id_checks import check_method_id
 from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.verified import found_by_verify
