@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.actions import ACTION, PINNED, WORKFLOWS, Runner, evaluate, read
 from tests.support.docs_commands import ROOT, TEXTS, Command, blocks, commands, parsed
+from tests.support.messages import missing_facts
 
 TEXT = ACTION.read_text()
 FACTS = read(TEXT)
@@ -31,7 +32,7 @@ def steps_of(facts: dict[Any, Any]) -> list[dict[str, Any]]:
 
 
 def checked(runner: Runner) -> list[str]:
-    """The arguments of the one ``bench check``."""
+    """Return the arguments of the only ``bench check``."""
     (words,) = (words for words in runner.called("bench") if words[0] == "check")
     return words[1:]
 
@@ -137,9 +138,10 @@ def test_bench_check_knows_what_it_gets(inputs: dict[str, str], tmp_path: Path) 
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
 def test_the_build_ends_as_bench_check_does_with_files_and_summary_kept(code: int, tmp_path: Path) -> None:
     runner = Runner(tmp_path, summary="## bench check\n\nits table\n", bench=code)
-    (tmp_path / "step summary.md").write_text("what stood there\n")
+    summary = tmp_path / "step summary.md"
+    summary.write_text("before\n")
     assert runner.run({}) == code
-    assert (tmp_path / "step summary.md").read_text() == "what stood there\n## bench check\n\nits table\n"
+    assert summary.read_text().split("\n\n") == ["before\n## bench check", "its table\n"]
     (upload,) = (given for use, given in runner.used if "upload-artifact" in use)
     assert (upload["name"], upload["path"]) == ("bench-check", "bench-check/")
     assert runner.called("gh") == []
@@ -168,7 +170,7 @@ def test_the_first_s_verdict_is_gone_before_the_second_can_fail(tmp_path: Path) 
 def test_a_wrong_switch_is_refused(strict: str, tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     assert runner.run({"strict": strict}) == 2
-    assert "::error title=bench check::strict is neither true nor false" in runner.output
+    assert missing_facts(runner.output, "::error title=bench check::strict", "true", "false") == []
     assert runner.called("bench") == []
 
 
@@ -183,8 +185,7 @@ def test_pip_installs_what_is_asked_for_under_the_constraints(name: str, tmp_pat
     ]
     lines = (runner.workspace / "bench-check" / "requirements.txt").read_text().splitlines()
     assert [line for line in lines if not line.startswith("#")] == ["cse-bench==0.1.0", "."]
-    assert "# torch==2.13.0" in lines  # so that pip's cache is another one after a change
-    assert '# name = "cse-bench"' in lines
+    assert {"# torch==2.13.0", '# name = "cse-bench"'} <= set(lines)  # a change makes another pip cache
     use, setup = runner.used[0]
     assert use.startswith("actions/setup-python@")
     assert (setup["cache"], setup["cache-dependency-path"]) == ("pip", "bench-check/requirements.txt")
@@ -262,7 +263,6 @@ def test_a_long_table_is_cut_to_what_a_comment_may_have(tmp_path: Path) -> None:
     assert runner.run({"comment": "true"}, github__event__pull_request__number=5) == 0, runner.output
     (body,) = runner.bodies()
     assert 20_000 < len(body) < 65_536
-    assert "\nThe page has the rest.\n" in body
     assert all(line in rows for line in body.splitlines() if line.startswith("| row"))
 
 
@@ -273,7 +273,7 @@ def test_a_comment_that_can_t_be_written_changes_no_verdict(
 ) -> None:
     runner = Runner(tmp_path, bench=code, gh=1)
     assert runner.run({"comment": "true"}, github__event__pull_request__number=number) == code
-    assert ("::warning title=bench check::No comment" in runner.output) == (number is not None)
+    assert ("::warning title=bench check::" in runner.output) == (number is not None)
     assert len(runner.called("gh")) == (number is not None)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.cli import Cli, refusal
 from tests.support.conformance import RIGHT
+from tests.support.messages import missing_facts, numbers_in
 
 RUN = 'methods = ["noise"]\nseeds = [1, 2]\nsuite = "toy"\nset = ["noise.scale=2"]\ncampaign = "c"\n'
 
@@ -21,7 +22,7 @@ def test_a_file_gives_options_and_the_command_line_wins(cli: Cli, tmp_path: Path
     ]  # fmt: skip
     out = cli("run", "--seeds", "7", "--config", "run.toml", "--set", "noise.scale=3")[1]
     assert [line.split()[:3] for line in out.splitlines()[:1]] == [["noise[scale=3.0]", "seed", "7"]]
-    assert "1 of 1 cells to run" in out
+    assert numbers_in(out.splitlines()[1])[:2] == [1, 1]
     assert not (tmp_path / "results").exists()
 
 
@@ -59,34 +60,33 @@ def test_the_sweep_takes_one_too(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "facts"),
     [
-        ('method = "x"', "run has no option 'method' (did you mean 'methods'?); expected one of accept-data"),
-        ('config = "run.toml"', "run has no option 'config'"),
-        ("workers = true", "True is not a value for 'workers'; expected a whole number"),
-        ('workers = "2"', "'2' is not a value for 'workers'; expected a whole number"),
-        ("workers = 1.5", "1.5 is not a value for 'workers'; expected a whole number"),
-        ('force = "yes"', "'yes' is not a value for 'force'; expected true or false"),
-        ('set = "a.b=1"', "'a.b=1' is not a value for 'set'; expected an array of texts"),
-        ("set = [1]", "[1] is not a value for 'set'; expected an array of texts"),
-        ("[set]\na = 1", "a table is not a value for 'set'; expected an array of texts"),
-        ("seeds = true", "True is not a value for 'seeds'; expected a text, or an array of texts or numbers"),
-        ("methods = []", "[] is not a value for 'methods'"),
-        ("profile = 3", "3 is not a value for 'profile'; expected a text in quotes"),
-        ('deadline = "1"', "'1' is not a value for 'deadline'; expected a number"),
-        ('"\\u001b[31m" = 1', "run has no option '\\x1b[31m'"),
-        ("methods = [", "it is not TOML: "),
-        ('methods = "noise"\ndeadline = 0', "Invalid value for '--deadline': 0.0 is not in the range"),
-        ('seeds = "1"', "Missing option '--methods'"),
+        ('method = "x"', ("'method'", "'methods'?", "accept-data")),
+        ('config = "run.toml"', ("'config'",)),
+        ("workers = true", ("True", "'workers'", "a whole number")),
+        ('workers = "2"', ("'2'", "'workers'", "a whole number")),
+        ("workers = 1.5", ("1.5", "'workers'", "a whole number")),
+        ('force = "yes"', ("'yes'", "'force'", "true or false")),
+        ('set = "a.b=1"', ("'a.b=1'", "'set'", "array of texts")),
+        ("set = [1]", ("[1]", "'set'", "array of texts")),
+        ("[set]\na = 1", ("a table", "'set'", "array of texts")),
+        ("seeds = true", ("True", "'seeds'", "a text", "array", "numbers")),
+        ("methods = []", ("[]", "'methods'")),
+        ("profile = 3", ("3", "'profile'", "text in quotes")),
+        ('deadline = "1"', ("'1'", "'deadline'", "a number")),
+        ('"\\u001b[31m" = 1', ("'\\x1b[31m'",)),
+        ("methods = [", ("--config run.toml", "not TOML")),
+        ('methods = "noise"\ndeadline = 0', ("'--deadline'", "0.0")),
+        ('seeds = "1"', ("'--methods'",)),
     ],
 )
-def test_a_wrong_file_is_one_line(cli: Cli, tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_file_is_one_line(cli: Cli, tmp_path: Path, text: str, facts: tuple[str, ...]) -> None:
     (tmp_path / "run.toml").write_text(text)
-    assert said in refusal(cli, "run", "--config", "run.toml")
+    assert missing_facts(refusal(cli, "run", "--config", "run.toml"), *facts) == []
 
 
 def test_a_file_that_cant_be_read(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_bytes(b"\xff")
-    assert "it is not TOML: 'utf-8' codec" in refusal(cli, "run", "--config", "run.toml")
-    assert "--config no.toml: it can't be read: No such file" in refusal(cli, "run", "--config", "no.toml")
-    assert "is a directory" in refusal(cli, "run", "--config", ".")
+    for file, *facts in (("run.toml", "TOML", "utf-8"), ("no.toml", "No such file"), (".", "directory")):
+        assert missing_facts(refusal(cli, "run", "--config", file), "--config", *facts) == []

@@ -18,8 +18,7 @@ from bench.errors import InputError
 from bench.records.environment import collect_provenance
 from bench.records.fingerprint import FACTS
 from tests.support.cli import Cli, every_option
-
-MISSING = "error: --device mps: torch sees no MPS device; expected a Mac's GPU; use --device cpu\n"
+from tests.support.messages import missing_facts
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +44,9 @@ def without_mps(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_machine_without_mps_is_one_clear_line_and_exit_2(cli: Cli, command: str) -> None:
     Path("text.txt").write_text("A dog.\nA cat.\n" * 40)
-    assert cli(*shlex.split(command), "--device", "mps", as_is=True) == (2, "", MISSING)
+    code, out, err = cli(*shlex.split(command), "--device", "mps", as_is=True)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert missing_facts(err, "--device mps: ", "no MPS device", "--device cpu") == []
 
 
 def test_load_checks_the_device_first(tmp_path: Path) -> None:
@@ -59,29 +60,31 @@ def test_an_mps_device_that_is_there_is_accepted(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("command", "message"),
+    ("command", "expected"),
     [
-        ("run --train-precision bf16", "--train-precision bf16: MPS computes in fp32; expected fp32"),
-        ("run --train-precision tf32", "--train-precision tf32: MPS computes in fp32; expected fp32"),
-        ("run --train-precision bf16-weights", "--train-precision bf16-weights: MPS computes in fp32"),
-        ("run --precision bf16", "--precision bf16: MPS computes in fp32; expected fp32"),
-        ("run --precision fp16", "--precision fp16: MPS computes in fp32; expected fp32"),
-        ("run --compile inductor", "--compile inductor: MPS can't compile steps; expected none"),
-        ("run --compile graphs", "--compile graphs: MPS can't compile steps; expected none"),
-        ("run --ranks 2", "--ranks 2: MPS is one GPU, for one process; expected --ranks 1"),
-        (
-            "run --executor ray",
-            "--executor ray --device mps: Ray has no MPS devices; expected --executor local, or --device cpu",
-        ),
-        ("run --per-gpu 2", "--per-gpu: it is for GPUs of a Ray cluster"),
-        ("pretrain --profile mini --out model --precision bf16", "--precision bf16: MPS computes in fp32"),
+        ("run --train-precision bf16", "fp32"),
+        ("run --train-precision tf32", "fp32"),
+        ("run --train-precision bf16-weights", "fp32"),
+        ("run --precision bf16", "fp32"),
+        ("run --precision fp16", "fp32"),
+        ("run --compile inductor", "none"),
+        ("run --compile graphs", "none"),
+        ("run --ranks 2", "--ranks 1"),
+        ("run --executor ray", "--executor local, or --device cpu"),
+        ("pretrain --profile mini --out model --precision bf16", "fp32"),
     ],
 )
-def test_what_mps_does_not_have_is_one_clear_line_and_exit_2(cli: Cli, command: str, message: str) -> None:
+def test_what_mps_does_not_have_is_one_clear_line_and_exit_2(cli: Cli, command: str, expected: str) -> None:
+    option = command.partition("--")[2] if command.startswith("run") else "precision bf16"
     given = [] if command.startswith("pretrain") else ["--methods", "noise", "--suite", "toy"]
     code, out, err = cli(*shlex.split(command), *given, "--device", "mps", as_is=True)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"error: {message}")
+    assert missing_facts(err, f"error: --{option}", "MPS", f"expected {expected}") == []
+
+
+def test_per_gpu_is_for_a_ray_cluster(cli: Cli) -> None:
+    _, _, err = cli("run", "--methods", "noise", "--per-gpu", "2", "--device", "mps")
+    assert missing_facts(err, "--per-gpu", "Ray", "--workers") == []
 
 
 def spec_of(*arguments: str) -> RunSpec:

@@ -35,7 +35,7 @@ def test_run_report_compare_and_the_same_command_again(cli: Cli, tmp_path: Path,
     assert method.startswith("my_folder_v=2_-")
     assert method.endswith("[pooling=avg]")
     assert {r.backbone["name"] for r in records(tmp_path).values() if r.backbone} == {NAME}
-    assert "4 of 4 cells are done already" in cli("run", "--methods", methods, *TOY)[2]
+    assert "4 of 4 cells" in cli("run", "--methods", methods, *TOY)[2]
     for asked in (f'word_overlap,{method},A=hf:"{NAME}"', f"A,{method.replace('[pooling=avg]', ':avg')}"):
         code, out, err = cli("report", "--methods", asked)
         assert (code, method in out) == (0, True), err
@@ -139,21 +139,21 @@ def test_a_path_that_may_lack_quotes(cli: Cli, folder: Path, text: str, typed: s
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("hf:~nobody-of-this-name/x", "is neither a folder nor a model in the local cache"),
-        (f"hf:{'a' * 300}", "is neither a folder nor a model in the local cache"),
-        (f"vectors:{'a' * 300}", "is not a file"),
-        (r"hf:C:\models\x", r"'C:\models\x' is neither a folder nor a model in the local cache"),
-        ('hf:"no,where"', "'no,where' is neither a folder"),
-        (r"distill[of=a\,b]", "'a,b' names 2 methods; expected one method"),
-        (r"static[of=a\,b]", "'a,b' names 2 methods; expected one method"),
-        ("untrained,simcsee", "unknown method 'simcsee' (did you mean 'simcse'?)"),
-        ("diffcse[generator=a,b]", r"write a comma of a value as \,"),
+        ("hf:~nobody-of-this-name/x", "neither a folder"),
+        (f"hf:{'a' * 300}", "neither a folder"),
+        (f"vectors:{'a' * 300}", "not a file"),
+        (r"hf:C:\models\x", r"'C:\models\x' is neither"),
+        ('hf:"no,where"', "'no,where' is neither"),
+        (r"distill[of=a\,b]", "'a,b' names 2"),
+        (r"static[of=a\,b]", "'a,b' names 2"),
+        ("untrained,simcsee", "'simcse'?"),
+        ("diffcse[generator=a,b]", r"as \,"),
     ],
 )
 def test_what_stays_wrong_is_said_in_one_line(cli: Cli, text: str, part: str) -> None:
     said = refusal(cli, "run", "--methods", text, *TOY, "--dry-run")
     assert part in said
-    assert "if this is one path" not in said
+    assert "one path" not in said
 
 
 def test_the_command_that_goes_on_is_quoted_for_a_shell(cli: Cli, folder: Path) -> None:

@@ -29,6 +29,7 @@ from bench.stats.inputs import make_generator
 from bench.stats.resampling import spearman_draws
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
+from tests.support.messages import missing_facts
 
 FEW = ("--draws", "100")
 METHODS = "noise,word_overlap"
@@ -77,39 +78,29 @@ def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds
     code, out, err = cli("stats", *FEW)
     assert (code, err) == (0, "")
     average = f"{100 * overlap['mean']:.2f}"
-    assert "word_overlap mini toy no seeds " + f"{average} - - {average}" in " ".join(out.split())
-    assert (
-        "percentile interval of that checkpoint's average, allowing for other test items (100 draws)" in out
-    )
-    assert "The toy suite is a smoke test; its figures say nothing about a method." in out
+    assert f"{average} - - {average}" in " ".join(out.split())
+    assert missing_facts(out, "percentile interval", "(100 draws)", "smoke test") == []
 
 
 def test_it_says_which_methods_are_pairs(cli: Cli, tmp_path: Path) -> None:
-    """Of the same sentences in the same order; the third method sees other ones."""
+    """Methods with equal batches are pairs; the third sees others."""
     store = ResultStore(tmp_path / "results", "local")
-    sizes = {"a": 64, "b": 64, "c": 32}
-    for method, size in sizes.items():
+
+    def add(method: str, size: int) -> None:
         for seed in (1, 2):
-            made = make_record(method, seed, {"T": 0.5 + seed / 100}, options={"batch_size": size})
-            store.write(made.place, made, {"T": np.linspace(0, seed or 1, 10, dtype=np.float32)})
-    order = "see the same sentences in the same order"
-    found = json.loads(cli("stats", "--format", "json", *FEW)[1])
-    assert found["pairs"] == [
-        {"profile": "mini", "suite": "sts7", "first": "a", "second": "b", "shared": order}
-    ]
-    notes = (
-        "Two of these intervals don't tell whether two methods differ: bench compare A B does, or bench "
-        "report --table significance for all. Runs of one seed are pairs for a and b, which "
-        f"{order}: what the seed decides cancels in their difference."
-    )
-    assert notes in " ".join(cli("stats", *FEW)[1].split())
+            record = make_record(method, seed, {"T": 0.5 + seed / 100}, options={"batch_size": size})
+            store.write(record.place, record, {"T": np.linspace(0, seed, 10, dtype=np.float32)})
+
+    for method, size in {"a": 64, "b": 64, "c": 32}.items():
+        add(method, size)
+    (pair,) = json.loads(cli("stats", "--format", "json", *FEW)[1])["pairs"]
+    shared = pair.pop("shared")
+    assert pair == {"profile": "mini", "suite": "sts7", "first": "a", "second": "b"}
+    facts = ("bench compare A B", "--table significance", f"a and b, which {shared}")
+    assert missing_facts(cli("stats", *FEW)[1], *facts) == []
     for method in map(str, range(3)):
-        for seed in (1, 2):
-            made = make_record(method, seed, {"T": 0.5 + seed / 100}, options={"batch_size": 64})
-            store.write(made.place, made, {"T": np.linspace(0, seed or 1, 10, dtype=np.float32)})
-    assert "Runs of one seed are pairs for 10 pairs of methods: what" in " ".join(
-        cli("stats", *FEW)[1].split()
-    )
+        add(method, 64)
+    assert "10 pairs of methods" in " ".join(cli("stats", *FEW)[1].split())
 
 
 def test_draws_are_computed_once_and_equal_in_any_company(
@@ -172,15 +163,15 @@ def pickled(payload: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda payload: payload[:-50], "these draws are damaged; they are computed again"),
-        (lambda payload: payload[:400] + b"\x00\xff" + payload[402:], "they are computed again"),
-        (lambda payload: b"", "these draws are damaged; they are computed again"),
-        (pickled, "ValueError, so these draws are damaged; they are computed again"),
-        (edited(lambda a: {"draws": a["draws"]}), "KeyError, so these draws are damaged"),
-        (edited(lambda a: a | {"draws": a["draws"] * 0}), "these are not the draws of"),
-        (edited(lambda a: a | {"draws": a["draws"][:50]}), "these are not the draws of"),
-        (edited(lambda a: a | {"draws": np.zeros((90_000, 1))}), "ValueError, so these draws are damaged"),
-        ("other", "these are not the draws of"),
+        (lambda payload: payload[:-50], "draws are damaged"),
+        (lambda payload: payload[:400] + b"\x00\xff" + payload[402:], "computed again"),
+        (lambda payload: b"", "draws are damaged"),
+        (pickled, "ValueError"),
+        (edited(lambda a: {"draws": a["draws"]}), "KeyError"),
+        (edited(lambda a: a | {"draws": a["draws"] * 0}), "not the draws"),
+        (edited(lambda a: a | {"draws": a["draws"][:50]}), "not the draws"),
+        (edited(lambda a: a | {"draws": np.zeros((90_000, 1))}), "ValueError"),
+        ("other", "not the draws"),
     ],
 )
 def test_damaged_and_foreign_draws_are_never_trusted(
@@ -191,8 +182,7 @@ def test_damaged_and_foreign_draws_are_never_trusted(
     path.write_bytes(other.read_bytes() if damage == "other" else damage(path.read_bytes()))
     code, out, err = cli("stats", "--format", "json", *FEW)
     assert (code, json.loads(out)) == (0, expected)
-    assert err.startswith(str(Path("results/local/stats") / path.name))
-    assert message in err
+    assert missing_facts(err, f"results/local/stats/{path.name}", message) == []
     assert err.count("\n") == 1
     assert kept(tmp_path) == before
 
@@ -204,7 +194,7 @@ def test_a_campaign_that_cannot_be_written_costs_only_time(
     code, out, err = cli("stats", "--format", "json", *FEW)
     assert code == 0
     assert all(one["intervals"] for one in json.loads(out)["records"])
-    assert err.count("the draws can't be kept") == len(runs)
+    assert err.count("can't be kept") == len(runs)
 
 
 def test_what_has_no_items_says_so_and_keeps_its_seeds(
@@ -215,19 +205,18 @@ def test_what_has_no_items_says_so_and_keeps_its_seeds(
     assert code == 0
     missing = [one for one in json.loads(out)["records"] if one["intervals"] is None]
     assert [(one["method"], one["seed"]) for one in missing] == [("noise", 1)]
-    assert "noise/seed-1/toy.json: items left out, its predictions are missing" in err
+    assert missing_facts(err, "noise/seed-1/toy.json: ", "predictions are missing") == []
     for run in runs:
         tasks = {"TOY": {**run.record.tasks["TOY"], "sha256": "0" * 64}}
         run.path.write_text(
             record_to_json(seal_record(replace(parse_record(run.path.read_text(), ""), tasks=tasks)))
         )
     code, out, err = cli("stats", *FEW)
-    assert code == 0
-    assert "items left out: suite toy: TOY differs from the version" in err
-    assert "noise mini toy seeds 1-3 " in " ".join(out.split())
+    assert (code, missing_facts(err, "left out", "suite toy", "TOY differs")) == (0, [])
+    assert missing_facts(out, "noise", "seeds 1-3") == []
     store = runs[1].store
     changed = [CampaignRun(store, record) for record in store.records()]
-    with pytest.raises(NotComparableError, match="TOY differs from the version that noise was measured on"):
+    with pytest.raises(NotComparableError, match=r"TOY differs .* noise"):
         list(draw_items(changed, draws=100))
 
 
@@ -238,7 +227,7 @@ def test_an_undefined_correlation_is_one_line(runs: list[CampaignRun]) -> None:
     scores = score_suite([task], predictions)
     runs[0].store.write(runs[0].record.place, replace(runs[0].record, scores=scores), predictions)
     run = CampaignRun(runs[0].store, runs[0].store.records()[0])
-    with pytest.raises(BenchError, match="suite toy: no draws of TOY: all predictions of a run are equal"):
+    with pytest.raises(BenchError, match=r"toy: no draws of TOY: .* equal"):
         list(draw_items([run], draws=100))
 
 
