@@ -106,7 +106,7 @@ def bundle_command(
     help="For --rerun: also cells of this plug-in of the bundle. RUNS ITS CODE: read it first. Repeatable.",
 )
 def merge_command(bundles: tuple[Path, ...], into: Path, data_dir: Path | None, **settings: Any) -> None:
-    """Verify a BUNDLE, whoever made it, and add its records to a results folder.
+    """Verify bundles and add their records to a results folder.
 
     A FOLDER of your own records, such as that of a shard, works too. Several are added one by one, each
     checked as a whole first. Existing records stay as they are; lost predictions are restored. No code of a
@@ -206,10 +206,10 @@ _LEFT_OUT = {
     help="Exit code 1 if the folder is larger.",
 )
 def pack_command(out: Path, weights: str, limit: float | None, **options: Any) -> None:
-    """Make one FOLDER that runs on a machine without network or pip, but with Python and torch.
+    """Make a folder that runs without network or pip.
 
-    It holds the code, the data of the named suites, the training text, the models, and run.sh with the
-    command. Its records name the commit that it was made from.
+    The machine needs Python and torch. The folder holds the code, the data of the named suites, the training
+    text, the models, and run.sh with the command. Its records name the commit that it was made from.
     """
     from bench.exchange.offline_package import pack_run
     from bench.plan.plan import check_folder_names, make_plan

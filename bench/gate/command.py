@@ -112,11 +112,12 @@ class _Judgement(NamedTuple):
     "--workers", type=click.IntRange(1, 256), default=1, envvar="BENCH_WORKERS", help="Cells side by side."
 )
 def check_command(plugins: tuple[str, ...], **options: Any) -> None:
-    """Compare today's code or weights with a reference; fail where a drop is real.
+    """Compare today's code or weights with a reference.
 
-    It asks, in order: do the reference's predictions get the same scores, do its deterministic cells and kept
-    encoders give the same similarities, do its seeds, trained again, score as before? Cells run in a
-    temporary folder. With --results it compares records that are there, with --encoder an encoder.
+    It fails where a drop is real. It asks, in order: do the reference's predictions get the same scores, do
+    its deterministic cells and kept encoders give the same similarities, do its seeds, trained again, score
+    as before? Cells run in a temporary folder. With --results it compares records that are there, with
+    --encoder an encoder.
 
     Exit codes: 0 passed; 1 an average fell by more than the tolerance and its seeds or items show it, scores
     of stored predictions changed, with --strict any number that was due to be equal, or a cell failed or is
@@ -369,7 +370,7 @@ def _exit_with_verdict(gate: Gate) -> None:
 )
 @format_option("text", "markdown", "html", "csv", "json")
 def history_command(folder: Path, methods: str | None, form: str) -> None:
-    """Print scores over builds, with the limits of the gate, from the verdicts that a folder keeps.
+    """Print scores over builds, with the limits of the gate.
 
     FOLDER has files of `bench check --json`, at any depth. Builds stand in the order of their dates. html is
     one file with a chart a cell; csv and json have scores in the metric's unit, other formats in points.

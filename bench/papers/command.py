@@ -59,9 +59,10 @@ def reproduce_command(
     form: str,
     **options: Any,
 ) -> None:
-    """Run a table or figure of a paper, and print it in the paper's layout with the printed figures beside.
+    """Run a table or figure of a paper.
 
-    Without a name: all items, what is done of each, and what the rest costs.
+    It is printed in the paper's layout, next to the printed figures. Without a name: all items, what is done
+    of each, and what the rest costs.
     """
     from bench.papers.paper_items import load_items, select_items
 

@@ -53,10 +53,11 @@ def verify_command(
     junit: Path | None,
     plugins: tuple[str, ...],
 ) -> None:
-    """Check every record below FOLDER: seal, key, place, predictions, scores, averages, data, copies.
+    """Check every record below FOLDER.
 
-    Scores are computed again from predictions and gold scores. Who edits predictions, scores, key and seal
-    alike is found only by training again: --rerun N. Exit codes: 0 nothing wrong, 1 findings, 2 bad input.
+    It checks seal, key, place, predictions, scores, averages, data and copies. Scores are computed again from
+    predictions and gold scores. Who edits predictions, scores, key and seal alike is found only by training
+    again: --rerun N. Exit codes: 0 nothing wrong, 1 findings, 2 bad input.
     """
     from bench.config.plugins import read_plugin
     from bench.registry import discover
