@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from bench.data.corpus import Corpus, make_corpus
+from bench.data.toy import make_toy_task
+from bench.training.pretraining import PretrainSettings
 from tests.support.rank_work import Found, Gradients, alone
 from tests.support.ranks import CASES, largest
+
+SETTINGS = PretrainSettings(
+    layers=2, hidden=16, heads=2, vocabulary=150, max_length=24, steps=12, batch_size=8, lr=1e-3, warmup=0.25,
+    mask=0.2, weight_decay=0.01,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +35,7 @@ def found_alone(objectives: Gradients) -> dict[str, list[Found]]:
 
 
 def check_equal(found: dict[str, list[Found]], expected: dict[str, list[Found]]) -> None:
-    """Check that losses and gradients are the same up to rounding, and that there are some."""
+    """Check that losses and gradients are equal up to rounding, and that there are some."""
     assert found.keys() == expected.keys() == CASES.keys()
     for name, steps in expected.items():
         assert len(steps) == len(found[name]) == 3
@@ -37,3 +45,9 @@ def check_equal(found: dict[str, list[Found]], expected: dict[str, list[Found]])
             assert own.keys() == gradients.keys(), (name, step)
             apart = {parameter: own[parameter] - gradient for parameter, gradient in gradients.items()}
             assert largest(apart) < 1e-10 * max(1.0, largest(gradients)), (name, step)
+
+
+@pytest.fixture(scope="session")
+def text() -> Corpus:
+    """The toy task's sentences, to pretrain on."""
+    return make_corpus("toy.txt", sorted({s for pair in make_toy_task().all_pairs() for s in pair}))
