@@ -1,10 +1,10 @@
-"""Contrast suites: what an item counts, and records that can be checked, compared and looked at."""
+"""Contrast suites: the credit of an item, and records that can be checked, compared and shown."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +17,9 @@ from bench.eval.measure import MeasureContext
 from bench.eval.suite_measures import measure_of
 from bench.stats.inputs import make_generator
 from tests.support.cli import Cli, records
+from tests.support.encoders import FunctionEncoder
 from tests.support.forge import forge
+from tests.support.messages import missing_facts
 
 TASK = ContrastTask(
     "number",
@@ -29,6 +31,7 @@ TASK = ContrastTask(
     ),
     ("rules", 4, "0" * 64),
 )
+NAMES = {"negation", "swap", "number", "antonym", "order"}
 SETTING = MeasureContext("exact", "m", "i", Path())
 SENTENCES = (
     "A tall man is peeling a pear with a spoon.",
@@ -39,25 +42,17 @@ SENTENCES = (
 )
 
 
-class Vectors:
-    """Angles by hand: the first sentence stands at 0 degrees."""
+ANGLES = {"a b c": 0, "a b d": 10, "a x y": 20, "a y z": -20, "a b e": -10, "q r": 0, "s": 90}
 
-    dim = 2
-    angles: ClassVar = {"a b c": 0, "a b d": 10, "a x y": 20, "a y z": -20, "a b e": -10, "q r": 0, "s": 90}
 
-    def __init__(self) -> None:
-        self.facts: dict[str, str | int] = {}
-        self.calls: list[list[str]] = []
-
-    def encode(self, sentences: Any, batch_tokens: Any = None, progress: Any = None) -> Any:
-        self.calls.append(list(sentences))
-        radians = np.deg2rad([self.angles[sentence] for sentence in sentences])
-        return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+def place_on_circle(sentences: Any) -> Any:
+    radians = np.deg2rad([ANGLES[sentence] for sentence in sentences])
+    return np.stack([np.cos(radians), np.sin(radians)], axis=1)
 
 
 def test_by_hand() -> None:
     """Nearer to the paraphrase, to the distractor, as near to both, equal to the paraphrase."""
-    encoder = Vectors()
+    encoder = FunctionEncoder(place_on_circle)
     found = ContrastSuite("contrast").measure(encoder, [TASK], SETTING)
     expected = np.cos(np.deg2rad([[10, 20], [20, 10], [10, 10], [0, 90]])) @ [1, -1]
     assert found.predictions is not None
@@ -67,7 +62,7 @@ def test_by_hand() -> None:
         ("avg", "accuracy", 0.625, 1),
     ]
     assert found.facts["contrast"]["number"]["ties"] == 1
-    assert [len(call) for call in encoder.calls] == [len(set(sum(TASK.triples, ())))]  # each once
+    assert [len(call) for call in encoder.asked] == [len(set(sum(TASK.triples, ())))]  # each once
 
 
 def test_a_method_without_vectors_compares_by_its_own_similarity() -> None:
@@ -77,14 +72,12 @@ def test_a_method_without_vectors_compares_by_its_own_similarity() -> None:
     assert found.scores[0].value == 0.625
 
 
-def test_what_cannot_be_scored_again() -> None:
-    assert credit_items(TASK, np.array([[1, -1, 1e-7, -1e-7]], dtype=np.float32)).tolist() == [
-        [1, 0, 0.5, 0.5]
-    ]
-    with pytest.raises(BenchError, match="3 predictions for 4 items"):
-        credit_items(TASK, np.zeros(3, dtype=np.float32))
-    with pytest.raises(BenchError, match="a prediction is not finite"):
-        credit_items(TASK, np.array([1, np.nan, 0, 0], dtype=np.float32))
+def test_credit_of_items() -> None:
+    credit = credit_items(TASK, np.array([[1, -1, 1e-7, -1e-7]], dtype=np.float32))
+    assert credit.tolist() == [[1, 0, 0.5, 0.5]]
+    for margins, fact in (([0, 0, 0], "3 predictions for 4"), ([1, np.nan, 0, 0], "not finite")):
+        with pytest.raises(BenchError, match=fact):
+            credit_items(TASK, np.array(margins, dtype=np.float32))
 
 
 def test_draws_are_of_items() -> None:
@@ -106,43 +99,38 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_records_of_a_users_text(cli: Cli, text: Path, tmp_path: Path) -> None:
-    code, out, err = cli(
-        "run", "--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", f"contrast:{text}"
-    )
+    options = ("--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", f"contrast:{text}")
+    code, out, err = cli("run", *options)
     assert code == 0, err
-    assert "Chance is 50, a tie counts half." in out
-    assert all(name in out for name in ("negation", "swap", "number", "antonym", "order", "word_overlap"))
+    assert not missing_facts(out, "Chance is 50", *NAMES, "word_overlap")
     found = records(tmp_path)
     (record,) = (r for r in found.values() if r.method == "word_overlap")
-    assert (record.suite, record.metric, sorted(record.tasks)) == (
-        "contrast:own", "accuracy", ["antonym", "negation", "number", "order", "swap"],
-    )  # fmt: skip
+    assert (record.suite, record.metric, set(record.tasks)) == ("contrast:own", "accuracy", NAMES)
     assert record.tasks["number"]["items"] == 2
     assert record.provenance["contrast"]["swap"]["sentences"] == len(SENTENCES)
 
 
 def better(record: dict[str, Any]) -> None:
-    """A tenth more of one phenomenon, and on average what follows."""
+    """A tenth more of one phenomenon, and a fiftieth of the average."""
     for score in record["scores"]:
         score["value"] += {"swap": 0.1, "avg": 0.02}.get(score["task"], 0)
 
 
 def test_a_users_text_is_verified_where_it_may_be_read(cli: Cli, text: Path, tmp_path: Path) -> None:
     assert cli("run", "--methods", "noise", "--seeds", "1-2", "--suite", f"contrast:{text}")[0] == 0
-    code, out, _ = cli("compare", "noise#1", "noise#2", "--data", str(text.parent))
-    assert code == 0
-    assert "McNemar" in out
-    code, out, _ = cli("stats", "--data", str(text.parent), "--format", "json")
-    first, _ = json.loads(out)["records"]
-    assert set(first["intervals"]) == {"negation", "swap", "number", "antonym", "order", "avg"}
-    code, out, err = cli("verify", "--data", str(text.parent))
+    data = ("--data", str(text.parent))
+    code, out, _ = cli("compare", "noise#1", "noise#2", *data)
+    assert (code, "McNemar" in out) == (0, True)
+    first, _ = json.loads(cli("stats", *data, "--format", "json")[1])["records"]
+    assert set(first["intervals"]) == {*NAMES, "avg"}
+    code, out, err = cli("verify", *data)
     assert code == 0, out + err
     (path,) = Path("results").glob("*/*/noise/seed-1/*.json")
     forge(path, better)
-    code, out, _ = cli("verify", "--data", str(text.parent))
-    assert (code, "swap all accuracy is" in out) == (1, True)
+    code, out, _ = cli("verify", *data)
+    assert (code, "swap all accuracy" in out) == (1, True)
 
 
 def test_notes_name_chance() -> None:
     for name in ("contrast", "contrast:own.txt", "mini-contrast"):
-        assert "Chance is 50, a tie counts half." in measure_of(name).notes[-1]
+        assert "Chance is 50" in measure_of(name).notes[-1]

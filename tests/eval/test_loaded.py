@@ -1,11 +1,10 @@
-"""A bench encoder is a model of mteb, its results in the layout that the public ones have to have."""
+"""A bench encoder as a model of mteb, with results in the public layout; data sets that mteb declares."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from bench.errors import InputError
 from bench.eval import mteb_cache
 from bench.eval.mteb_cache import check_cached_data, check_declared_data, declared_data_sets
 from bench.eval.mteb_run import evaluate_mteb
-from bench.eval.mteb_setup import import_mteb, silence_mteb
+from bench.eval.mteb_setup import silence_mteb
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task, load_mteb_suite
 from bench.eval.public_encoder import LoadedEncoder
 from bench.nn.backbone import TransformerEncoder
@@ -28,18 +27,10 @@ from bench.nn.encoder_folder import export_encoder
 from bench.nn.model_metadata import read_model_card
 from bench.nn.sum_encoder import SumEncoder
 from tests.support.local_suite import write_local_suite
+from tests.support.messages import missing_facts
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("mteb")]
 TEXTS = ["A man is here.", "", "The doctor and the river"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Importing mteb makes its cache folder, which must not be the user's."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MTEB_CACHE", str(tmp_path_factory.mktemp("mteb")))
-        import_mteb()
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +71,10 @@ def check_public_layout(results: Path) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["one", "twin"])
 def test_an_exported_encoder_is_a_model_of_mteb(
-    kind: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
+    kind: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path, mteb: Any
 ) -> None:
-    mteb = import_mteb()
     part = TransformerEncoder(tiny_bert, "avg")
-    other = TransformerEncoder(tiny_bert, "cls")
-    encoder = part if kind == "one" else SumEncoder([part, other])
+    encoder = part if kind == "one" else SumEncoder([part, TransformerEncoder(tiny_bert, "cls")])
     about = {"license": "apache-2.0", "training_datasets": ["wiki.txt"]}
     export_encoder(encoder, tmp_path / "exp", "# A card\n", about)
     loaded = bench.load(tmp_path / "exp")
@@ -100,16 +89,14 @@ def test_an_exported_encoder_is_a_model_of_mteb(
     found = evaluate_mteb(encoder, tasks, name="bench/exp", folder=tmp_path / "ours", about=about)
     ours = {score.task: score.value for score in found.scores if score.metric == "main_score"}
     assert theirs == pytest.approx({task.id: ours[task.id] for task in tasks}, abs=1e-6)
-    size = sum(weight.numel() for weight in part.model.parameters()) - sum(
-        weight.numel() for weight in part.model.pooler.parameters()
-    )
+    whole, pooler = (sum(w.numel() for w in m.parameters()) for m in (part.model, part.model.pooler))
     for folder in (tmp_path / "cache" / "results", tmp_path / "ours" / "results"):
         meta = check_public_layout(folder)
         assert (meta.name, meta.embed_dim, meta.max_tokens) == ("bench/exp", 16, 40)
         assert (meta.license, meta.training_datasets) == ("apache-2.0", {"wiki.txt"})
         assert (meta.similarity_fn_name.value, meta.use_instructions) == ("cosine", False)
         if folder.parent.name == "cache":  # without the pooler, which isn't exported
-            assert meta.n_parameters == size * (1 + (kind == "twin"))
+            assert meta.n_parameters == (whole - pooler) * (1 + (kind == "twin"))
             table = part.model.get_input_embeddings().weight
             assert meta.n_embedding_parameters == table.numel() * (1 + (kind == "twin"))
 
@@ -119,11 +106,11 @@ def test_a_loaded_encoder_leaves_mteb_alone_until_it_is_asked(tiny_bert: Path, t
     loaded = bench.load(tmp_path / "a model")
     assert "_model" not in vars(loaded)
     assert (loaded.dim, loaded.facts["pooling_from"], loaded.pooling) == (16, "bench.json", "cls")
-    with pytest.raises(TypeError, match="unexpected keyword argument 'batch'"):
+    with pytest.raises(TypeError, match="'batch'"):
         loaded.encode(TEXTS, batch=3)
-    with pytest.raises(TypeError, match="takes a list of sentences, and item 1 is a NoneType"):
+    with pytest.raises(TypeError, match="item 1 is a NoneType"):
         loaded.encode(["a", None])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="takes a list of sentences, not a single one"):
+    with pytest.raises(TypeError, match="not a single"):
         loaded.encode(TEXTS[0])
     np.testing.assert_array_equal(loaded.encode(np.array(TEXTS)), loaded.encode(TEXTS))
     with pytest.raises(AttributeError, match="nothing"):
@@ -143,10 +130,7 @@ def test_a_loaded_encoder_leaves_mteb_alone_until_it_is_asked(tiny_bert: Path, t
 @pytest.mark.parametrize(
     ("card", "expected"),
     [
-        (
-            "---\nlicense: mit\ndatasets:\n- a\n- b\n---\ntext",
-            {"license": "mit", "training_datasets": ["a", "b"]},
-        ),
+        ("---\nlicense: mit\ndatasets: [a, b]\n---\nx", {"license": "mit", "training_datasets": ["a", "b"]}),
         ("---\nlicense: [mit]\ndatasets: a\n---\n", {}),
         ("---\nlicense: 'a\n---\n", {}),
         ("---\n- a\n---\n", {}),
@@ -168,13 +152,12 @@ def test_missing_data_sets_are_told_from_folders(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     suite = "mteb:STS17,BIOSSES,CQADupstackRetrieval"
     tasks = load_mteb_suite(suite)
-    said = (
-        r"^--suite mteb:STS17,BIOSSES,CQADupstackRetrieval: 14 data sets of mteb are not in the local cache: "
-        r"mteb/sts17-crosslingual-sts, mteb/biosses-sts, .* and 9 more; with HF_HUB_OFFLINE=0 before"
-    )
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError) as caught:
         check_cached_data(suite, tasks)
-    check_declared_data(suite)  # one is made of others: mteb has to say of which
+    names = ("mteb/sts17-crosslingual-sts", "mteb/biosses-sts")
+    facts = (f"--suite {suite}", "14 data sets", *names, "and 9 more", "HF_HUB_OFFLINE=0")
+    assert not missing_facts(caught.value, *facts)
+    check_declared_data(suite)  # only mteb has the parts of an aggregated task
     with pytest.raises(InputError, match="2 data sets"):
         check_declared_data("mteb:STS17,BIOSSES")
     (tmp_path / "sets" / "mteb___sts17-crosslingual-sts" / "en-en").mkdir(parents=True)

