@@ -43,35 +43,23 @@ _ADDED_SQUARE = 1e-4
 
 @dataclass(frozen=True)
 class ModifiedSteps:
-    """The three steps, and their constants.
+    """The three steps, and their constants."""
 
-    Args:
-        gd: Drop anchors whose positive is far nearer than any negative.
-        w: Exponential weights of the negatives (MHS keeps its own).
-        r: A static ratio of the positive.
-        m: Margin of gd.
-        tau: Temperature of w, above 0.
-        ratio: Ratio of r.
-        nu: Weight of the negatives until step w (MHS: until step r).
-        factor: Row whose distance weights MHS's positive with r in the paper form: "nearest", so that the
-            gradient is eq. 17, or "farthest" as eq. 15's factor is printed.
-        nu_after: The same from that step on.
-        kernel: Weights of step w in barlow and vicreg by the cosine s: "exponential", e^(s/tau), or "power",
-            max(s, 1e-4)^kernel_power.
-        kernel_power: Exponent of "power".
-    """
-
-    gd: bool = False
-    w: bool = False
-    r: bool = False
-    m: float = 0.3
-    tau: float = 0.05
-    ratio: float = 1.0
-    nu: float = 1.0
+    gd: bool = False  # drop anchors whose positive is far nearer than any negative
+    w: bool = False  # exponential weights of the negatives (MHS keeps its own)
+    r: bool = False  # a static ratio of the positive
+    m: float = 0.3  # margin of gd
+    tau: float = 0.05  # temperature of w, above 0
+    ratio: float = 1.0  # ratio of r
+    nu: float = 1.0  # weight of the negatives until step w (MHS: until step r)
+    # row whose distance weights MHS's positive with r in the paper form: "nearest", so that the gradient is
+    # eq. 17, or "farthest" as eq. 15's factor is printed
     factor: str = "nearest"
-    nu_after: float = 1.0
+    nu_after: float = 1.0  # the same from that step on
+    # weights of step w in barlow and vicreg by the cosine s: "exponential", e^(s/tau), or "power", max(s,
+    # 1e-4)^kernel_power
     kernel: str = "exponential"
-    kernel_power: float = 4.0
+    kernel_power: float = 4.0  # exponent of "power"
 
 
 def mhe(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "released") -> Tensor:

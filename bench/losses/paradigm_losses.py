@@ -30,31 +30,18 @@ LEAST_BASE = 1e-4
 
 @dataclass(frozen=True)
 class Paradigm:
-    """Components of :func:`paradigm_loss`; the defaults are the paper's baseline (section 3.2).
+    """Components of :func:`paradigm_loss`; the defaults are the paper's baseline (section 3.2)."""
 
-    Args:
-        gd: Gradient dissipation, see :func:`gradient_dissipation`.
-        w: Weights of the negatives, see :func:`negative_weights`.
-        r: Ratio of the positive, see :func:`positive_ratio`.
-        m: Margin of gd "indicator".
-        mpt_m: Margin of gd "mpt".
-        met_m: Margin of gd "met".
-        tau: Temperature, above 0.
-        ratio: Value of r "static".
-        u: ArcCon's margin in radians.
-        power: Exponent of w "power".
-    """
-
-    gd: str = "indicator"
-    w: str = "softmax"
-    r: str = "static"
-    m: float = 0.3
-    mpt_m: float = 0.23
-    met_m: float = 0.45
-    tau: float = 0.05
-    ratio: float = 1.0
-    u: float = ANGLE
-    power: float = 1.0
+    gd: str = "indicator"  # gradient dissipation, see :func:`gradient_dissipation`
+    w: str = "softmax"  # weights of the negatives, see :func:`negative_weights`
+    r: str = "static"  # ratio of the positive, see :func:`positive_ratio`
+    m: float = 0.3  # margin of gd "indicator"
+    mpt_m: float = 0.23  # margin of gd "mpt"
+    met_m: float = 0.45  # margin of gd "met"
+    tau: float = 0.05  # temperature, above 0
+    ratio: float = 1.0  # value of r "static"
+    u: float = ANGLE  # ArcCon's margin in radians
+    power: float = 1.0  # exponent of w "power"
 
 
 def unit_info_nce(anchors: Tensor, positives: Tensor, tau: float = 0.05) -> Tensor:

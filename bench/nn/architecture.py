@@ -26,17 +26,11 @@ _INSTEAD = ("eos_token", "bos_token", "unk_token")
 
 
 class ModelTraits(NamedTuple):
-    """A model's traits, measured on a few tokens.
+    """A model's traits, measured on a few tokens."""
 
-    Args:
-        dim: Components of a state of its last layer.
-        causal: The first token's state depends on that token only.
-        sees_padding: Masked padding changes a sentence's states.
-    """
-
-    dim: int
-    causal: bool
-    sees_padding: bool
+    dim: int  # components of a state of its last layer
+    causal: bool  # the first token's state depends on that token only
+    sees_padding: bool  # masked padding changes a sentence's states
 
 
 def select_auto_class(kind: object) -> Any:

@@ -32,19 +32,13 @@ CROSS_STREAMS = ("carry", "last")
 
 
 class TwinStates(NamedTuple):
-    """States of both towers for a batch.
+    """States of both towers for a batch."""
 
-    Args:
-        first: Last hidden states of the first tower, (B, T, H).
-        second: Those of the second.
-        cross_first: [CLS] of the first tower's cross stream after the last CAEL, (B, H); None without CAELs.
-        cross_second: That of the second.
-    """
-
-    first: Tensor
-    second: Tensor
+    first: Tensor  # last hidden states of the first tower, (B, T, H)
+    second: Tensor  # those of the second
+    # [CLS] of the first tower's cross stream after the last CAEL, (B, H); None without CAELs
     cross_first: Tensor | None
-    cross_second: Tensor | None
+    cross_second: Tensor | None  # that of the second
 
 
 class LayerRecord(NamedTuple):

@@ -28,17 +28,11 @@ def check_positions(model: Any) -> None:
 
 
 class BareTemplates(NamedTuple):
-    """A template without a sentence, once for each length of a sentence.
+    """A template without a sentence, once for each length of a sentence."""
 
-    Args:
-        ids: Token ids, (K, L), all rows alike.
-        places: Position of each token, (K, L).
-        lengths: Row of each sentence, (B,): those of one length share one.
-    """
-
-    ids: Tensor
-    places: Tensor
-    lengths: Tensor
+    ids: Tensor  # token ids, (K, L), all rows alike
+    places: Tensor  # position of each token, (K, L)
+    lengths: Tensor  # row of each sentence, (B,): those of one length share one
 
 
 def build_bare_templates(

@@ -79,19 +79,13 @@ IMPLEMENTATIONS = ("eager", "sdpa")
 
 
 class AttentionInput(NamedTuple):
-    """Input of a layer's self-attention.
+    """Input of a layer's self-attention."""
 
-    Args:
-        states: HD, the hidden states that enter the layer, (B, T, H).
-        query: Q HD, (B, T, H), heads concatenated; ``key`` and ``value`` likewise.
-        mask: (B, 1, 1, T), bool (sdpa) or float (eager); None where everything is attended.
-    """
-
-    states: Tensor
-    query: Tensor
+    states: Tensor  # HD, the hidden states that enter the layer, (B, T, H)
+    query: Tensor  # Q HD, (B, T, H), heads concatenated; ``key`` and ``value`` likewise
     key: Tensor
     value: Tensor
-    mask: Tensor | None
+    mask: Tensor | None  # (B, 1, 1, T), bool (sdpa) or float (eager); None where everything is attended
 
 
 def is_layered(model: Any) -> bool:

@@ -39,47 +39,26 @@ def list_model_types(name: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class FolderFacts:
-    """Facts from a model folder's files; None where these leave a fact open.
+    """Facts from a model folder's files; None where these leave a fact open."""
 
-    Args:
-        kind: Its ``model_type``, "" by default.
-        layers: Number of layers.
-        positions: Tokens that it has positions for.
-        layered: Its layers can be called one by one.
-        causal: A token's state is independent of later tokens.
-        first_token: A special token precedes a sentence, or any token would do.
-        mask_token: Its tokenizer has a mask token.
-        pooler: The checkpoint has a pooler.
-        pooler_layer: Its architecture has a pooler of one dense layer.
-        masked_lm: The checkpoint has a masked-LM head.
-        mlm_head: The head is of BERT's or RoBERTa's kind.
-        embeddings: It has a layer called embeddings.
-        position_ids: It takes position ids.
-        own_layers: Every layer has its own weights.
-        drops: It has dropout.
-        masks_padding: Masked padding leaves states unchanged.
-        reads_ids: Token ids suffice for states.
-        dropout: MODULES or ARCHITECTURE.
-    """
-
-    kind: str
-    layers: int | None
-    positions: int | None
-    layered: bool
-    causal: bool | None
-    first_token: bool | None
-    mask_token: bool | None
-    pooler: bool | None
-    pooler_layer: bool | None
-    masked_lm: bool | None
-    mlm_head: bool | None
-    embeddings: bool | None
-    position_ids: bool | None
-    own_layers: bool
-    drops: bool | None
-    masks_padding: bool | None
-    reads_ids: bool | None
-    dropout: str
+    kind: str  # its ``model_type``, "" by default
+    layers: int | None  # number of layers
+    positions: int | None  # tokens that it has positions for
+    layered: bool  # its layers can be called one by one
+    causal: bool | None  # a token's state is independent of later tokens
+    first_token: bool | None  # a special token precedes a sentence, or any token would do
+    mask_token: bool | None  # its tokenizer has a mask token
+    pooler: bool | None  # the checkpoint has a pooler
+    pooler_layer: bool | None  # its architecture has a pooler of one dense layer
+    masked_lm: bool | None  # the checkpoint has a masked-LM head
+    mlm_head: bool | None  # the head is of BERT's or RoBERTa's kind
+    embeddings: bool | None  # it has a layer called embeddings
+    position_ids: bool | None  # it takes position ids
+    own_layers: bool  # every layer has its own weights
+    drops: bool | None  # it has dropout
+    masks_padding: bool | None  # masked padding leaves states unchanged
+    reads_ids: bool | None  # token ids suffice for states
+    dropout: str  # MODULES or ARCHITECTURE
 
 
 def find_dropout_scope(folder: Path) -> str:
@@ -211,30 +190,19 @@ _PARTS = (*_WEIGHTS, "*.json", "vocab.txt", "merges.txt", "*.model", *_LATER_PAR
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A model on this machine. Records hold its name and hash, and omit the path.
+    """A model on this machine. Records hold its name and hash, and omit the path."""
 
-    Args:
-        path: The folder, or the file of word vectors.
-        name: Hub name, the folder's last name, or the file's without its endings.
-        sha256: Over the names and bytes of weights, configuration and tokenizer files, or over the file.
-    """
-
-    path: Path
-    name: str
-    sha256: str
+    path: Path  # the folder, or the file of word vectors
+    name: str  # hub name, the folder's last name, or the file's without its endings
+    sha256: str  # over the names and bytes of weights, configuration and tokenizer files, or over the file
 
 
 @dataclass(frozen=True)
 class RecipeModel(ModelFolder):
-    """A backbone that ``bench pretrain`` makes on first use; its ``sha256`` is "" until then.
+    """A backbone that ``bench pretrain`` makes on first use; its ``sha256`` is "" until then."""
 
-    Args:
-        recipe: Digest of its settings and text. Its bytes depend on the processor's kind too.
-        command: The words after ``bench`` that make it, except ``--out``.
-    """
-
-    recipe: str
-    command: tuple[str, ...]
+    recipe: str  # digest of its settings and text. Its bytes depend on the processor's kind too
+    command: tuple[str, ...]  # the words after ``bench`` that make it, except ``--out``
 
 
 def resolve_folder(reference: str, *, where: str, name: str | None = None) -> ModelFolder:

@@ -17,37 +17,23 @@ class UntraceableError(BenchError):
 
 
 class ObservedTower(NamedTuple):
-    """One transformer of an encoder.
-
-    Args:
-        model: The transformer.
-        tokenizer: Its tokenizer.
-        pooling: Name of the states that are pooled, "" where unknown.
-        has_pooler: Its pooler has trained weights.
-    """
+    """One transformer of an encoder."""
 
     model: PreTrainedModel
     tokenizer: Any
-    pooling: str
-    has_pooler: bool
+    pooling: str  # name of the states that are pooled, "" where unknown
+    has_pooler: bool  # its pooler has trained weights
 
 
 class LayerView(NamedTuple):
-    """One attention layer on one batch.
+    """One attention layer on one batch."""
 
-    Args:
-        tower: Number of the tower, from 0.
-        layer: Number of the layer, from 0.
-        mask: True on tokens, False on padding, (B, T).
-        context: softmax(Q K^T / sqrt(d_head)) V, heads concatenated, before the output's dense layer, (B, T,
-            H).
-        weights: Computes the attention weights, (B, heads, T, T); rows sum to 1, padded columns are 0.
-    """
-
-    tower: int
-    layer: int
-    mask: Tensor
+    tower: int  # number of the tower, from 0
+    layer: int  # number of the layer, from 0
+    mask: Tensor  # True on tokens, False on padding, (B, T)
+    # softmax(Q K^T / sqrt(d_head)) V, heads concatenated, before the output's dense layer, (B, T, H)
     context: Tensor
+    # computes the attention weights, (B, heads, T, T); rows sum to 1, padded columns are 0
     weights: Callable[[], Tensor]
 
 

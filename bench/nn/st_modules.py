@@ -21,19 +21,12 @@ _ROUTER_SETTINGS = ("router_config.json", "config.json")
 
 
 class ModulePart(NamedTuple):
-    """A module of a model.
-
-    Args:
-        module: The module.
-        folder: Folder of its files.
-        kind: Class that the folder names, without its package.
-        route: Names of the routes that lead to it, "" for all texts.
-    """
+    """A module of a model."""
 
     module: Any
-    folder: Path
-    kind: str
-    route: str
+    folder: Path  # folder of its files
+    kind: str  # class that the folder names, without its package
+    route: str  # names of the routes that lead to it, "" for all texts
 
 
 def match_modules(model: Any, folder: Path) -> list[ModulePart]:

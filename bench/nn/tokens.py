@@ -75,30 +75,20 @@ def _look_up_shared(known: torch.Tensor, table: torch.Tensor, ids: torch.Tensor)
 
 
 class Chunk(NamedTuple):
-    """Rows padded on the right to one length.
+    """Rows padded on the right to one length."""
 
-    Args:
-        ids: Token ids, (b, L).
-        mask: 1 on tokens and 0 on padding, (b, L).
-        attention: The mask as a boolean attention mask, (b, 1, 1, L), made on the host; None without padding.
-    """
-
-    ids: torch.Tensor
-    mask: torch.Tensor
+    ids: torch.Tensor  # token ids, (b, L)
+    mask: torch.Tensor  # 1 on tokens and 0 on padding, (b, L)
+    # the mask as a boolean attention mask, (b, 1, 1, L), made on the host; None without padding
     attention: torch.Tensor | None
 
 
 class TokenBatch(NamedTuple):
-    """Rows in chunks of similar length.
-
-    Args:
-        chunks: The chunks.
-        place: Row i of the batch is row ``place[i]`` of the concatenated chunks, (B,).
-        known: The ids that occur, ascending, for one lookup of their embeddings; None: a lookup a chunk.
-    """
+    """Rows in chunks of similar length."""
 
     chunks: tuple[Chunk, ...]
-    place: torch.Tensor
+    place: torch.Tensor  # row i of the batch is row ``place[i]`` of the concatenated chunks, (B,)
+    # the ids that occur, ascending, for one lookup of their embeddings; None: a lookup a chunk
     known: torch.Tensor | None
 
 

@@ -36,19 +36,12 @@ TwinClsStates = TwinStates
 
 
 class ChunkShapes(NamedTuple):
-    """The shapes of chunks for the device's half.
+    """The shapes of chunks for the device's half."""
 
-    Args:
-        budget: Padded tokens a chunk may hold; 0 keeps the batch whole, in its order.
-        multiple: Padded lengths are multiples of this.
-        masked: A chunk always has its attention mask: one graph for both cases.
-        once: One lookup of embeddings serves all chunks; otherwise each chunk looks up its own.
-    """
-
-    budget: int
-    multiple: int
-    masked: bool
-    once: bool
+    budget: int  # padded tokens a chunk may hold; 0 keeps the batch whole, in its order
+    multiple: int  # padded lengths are multiples of this
+    masked: bool  # a chunk always has its attention mask: one graph for both cases
+    once: bool  # one lookup of embeddings serves all chunks; otherwise each chunk looks up its own
 
 
 def choose_chunk_shapes(device: torch.device | str) -> ChunkShapes:

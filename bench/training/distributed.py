@@ -34,19 +34,12 @@ _PATIENCE = timedelta(minutes=30)
 
 @dataclass
 class Ranks:
-    """This process among those that train together.
+    """This process among those that train together."""
 
-    Args:
-        rank: Its number, from 0.
-        size: Number of processes.
-        device: "cpu" or "cuda".
-        draws: States of the generators of its own share's dropout.
-    """
-
-    rank: int
-    size: int
-    device: str
-    draws: list[Tensor] = field(default_factory=list)
+    rank: int  # its number, from 0
+    size: int  # number of processes
+    device: str  # "cpu" or "cuda"
+    draws: list[Tensor] = field(default_factory=list)  # states of the generators of its own share's dropout
 
     @property
     def where(self) -> str:
@@ -106,15 +99,10 @@ def seed_draws(seed: int, stream: str) -> None:
 
 @dataclass(frozen=True)
 class RowDeal:
-    """This process's share of rows, and the places of all rows' vectors.
+    """This process's share of rows, and the places of all rows' vectors."""
 
-    Args:
-        own: Numbers of the rows of this process's share.
-        place: Row i is row ``place[i]`` of the concatenated shares of all processes.
-    """
-
-    own: tuple[int, ...]
-    place: tuple[int, ...]
+    own: tuple[int, ...]  # numbers of the rows of this process's share
+    place: tuple[int, ...]  # row i is row ``place[i]`` of the concatenated shares of all processes
 
 
 def deal_rows(lengths: Sequence[int]) -> RowDeal:

@@ -29,34 +29,22 @@ DevScore = Callable[[], float]
 class TrainSettings:
     """Length, rates and batches of a training.
 
-    Args:
-        lr: Peak learning rate.
-        batch_size: Sentences a step; the last batch of an epoch may be shorter.
-        steps: Optimiser steps; every epoch permutes the corpus.
-        eval_every: Steps between dev evaluations; a shorter run selects its last step.
-        weight_decay: AdamW's.
-        decay_all: Decay all parameters; otherwise spare biases and LayerNorms.
-        clip: Largest global gradient norm, 0 for none.
-        schedule: "linear" (to 0 over all steps) or "constant".
-        warmup: Share of the steps over which the rate rises from 0, 0 to 1.
-        drop_last: Leave out an epoch's last batch where it is short.
-        adam_eps: transformers' AdamW adds it to the root of the second moment before its bias is corrected:
-            relative to the corrected root eps / sqrt(1 - 0.999^t). None: torch's 1e-8, added to that.
-
     Raises:
         InputError: a warm-up outside [0, 1].
     """
 
-    lr: float
-    batch_size: int
-    steps: int
-    eval_every: int
+    lr: float  # peak learning rate
+    batch_size: int  # sentences a step; the last batch of an epoch may be shorter
+    steps: int  # optimiser steps; every epoch permutes the corpus
+    eval_every: int  # steps between dev evaluations; a shorter run selects its last step
     weight_decay: float = 0.0
-    decay_all: bool = True
-    clip: float = 1.0
-    schedule: str = "linear"
-    warmup: float = 0.0
-    drop_last: bool = False
+    decay_all: bool = True  # decay all parameters; otherwise spare biases and LayerNorms
+    clip: float = 1.0  # largest global gradient norm, 0 for none
+    schedule: str = "linear"  # "linear" (to 0 over all steps) or "constant"
+    warmup: float = 0.0  # share of the steps over which the rate rises from 0, 0 to 1
+    drop_last: bool = False  # leave out an epoch's last batch where it is short
+    # transformers' AdamW adds it to the root of the second moment before its bias is corrected: relative to
+    # the corrected root eps / sqrt(1 - 0.999^t). None: torch's 1e-8, added to that
     adam_eps: float | None = None
 
     def __post_init__(self) -> None:
@@ -67,30 +55,18 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Result of a training.
+    """Result of a training."""
 
-    Args:
-        curve: (step, dev score) of every evaluation.
-        losses: Loss of every step.
-        best_step: Step of the strictly best dev score, the earliest of equals; the last by default.
-        best: Weights of the evaluated encoder at that step.
-        last: Its weights after the last step.
-        sentences: Sentences seen, each view of a sentence counted once.
-        step_seconds: Mean wall clock of a step, the first excepted.
-        dev_seconds: Mean wall clock of a dev evaluation; 0 for none.
-        evaluations: Of each dev evaluation: step, loss and rate of that step, its gradient's norm before
-            clipping
-            (None without clipping), and the score as "dev".
-    """
-
-    curve: tuple[tuple[int, float], ...]
-    losses: tuple[float, ...]
-    best_step: int
-    best: State
-    last: State
-    sentences: int
-    step_seconds: float
-    dev_seconds: float
+    curve: tuple[tuple[int, float], ...]  # (step, dev score) of every evaluation
+    losses: tuple[float, ...]  # loss of every step
+    best_step: int  # step of the strictly best dev score, the earliest of equals; the last by default
+    best: State  # weights of the evaluated encoder at that step
+    last: State  # its weights after the last step
+    sentences: int  # sentences seen, each view of a sentence counted once
+    step_seconds: float  # mean wall clock of a step, the first excepted
+    dev_seconds: float  # mean wall clock of a dev evaluation; 0 for none
+    # of each dev evaluation: step, loss and rate of that step, its gradient's norm before clipping (None
+    # without clipping), and the score as "dev"
     evaluations: tuple[Mapping[str, Any], ...] = ()
 
 

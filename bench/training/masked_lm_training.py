@@ -29,25 +29,15 @@ _POOL = 16  # batches whose sentences are sorted by length together: less paddin
 
 @dataclass(frozen=True)
 class MlmSettings:
-    """Settings of training a masked language model.
+    """Settings of training a masked language model."""
 
-    Args:
-        max_length: Tokens a line keeps, specials included.
-        steps: Optimiser steps.
-        batch_size: Sentences a step.
-        lr: Peak learning rate; linear warm-up, then linear decay to 0.
-        warmup: Share of the steps in which the rate rises.
-        mask: Share of the tokens to predict; of these 80% are masked, 10% replaced, 10% kept.
-        weight_decay: AdamW's, on all parameters.
-    """
-
-    max_length: int
+    max_length: int  # tokens a line keeps, specials included
     steps: int
-    batch_size: int
-    lr: float
-    warmup: float
-    mask: float
-    weight_decay: float
+    batch_size: int  # sentences a step
+    lr: float  # peak learning rate; linear warm-up, then linear decay to 0
+    warmup: float  # share of the steps in which the rate rises
+    mask: float  # share of the tokens to predict; of these 80% are masked, 10% replaced, 10% kept
+    weight_decay: float  # AdamW's, on all parameters
 
 
 class MlmObjective(Objective):

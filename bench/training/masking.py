@@ -11,17 +11,11 @@ from bench.nn.tokens import Chunk
 
 
 class MaskedText(NamedTuple):
-    """A masked text and its targets.
+    """A masked text and its targets."""
 
-    Args:
-        inputs: (B, L) token ids.
-        places: The chosen tokens, as positions in the flattened (B L), ascending, (K,).
-        targets: Their ids before, (K,).
-    """
-
-    inputs: Tensor
-    places: Tensor
-    targets: Tensor
+    inputs: Tensor  # (B, L) token ids
+    places: Tensor  # the chosen tokens, as positions in the flattened (B L), ascending, (K,)
+    targets: Tensor  # their ids before, (K,)
 
 
 def mask_text(
@@ -67,14 +61,8 @@ def mask_tokens(
 
 
 class MaskedRows(NamedTuple):
-    """Rows with masked tokens, padded to the longest.
+    """Rows with masked tokens, padded to the longest."""
 
-    Args:
-        chunk: Input of the frozen half, (2B, L).
-        places: The masked tokens, as positions in the flattened (2B L), (K,).
-        targets: Their ids, (K,).
-    """
-
-    chunk: Chunk
-    places: Tensor
-    targets: Tensor
+    chunk: Chunk  # input of the frozen half, (2B, L)
+    places: Tensor  # the masked tokens, as positions in the flattened (2B L), (K,)
+    targets: Tensor  # their ids, (K,)

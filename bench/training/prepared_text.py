@@ -31,23 +31,16 @@ _FACTS, _ROWS = "prepared.json", "rows.safetensors"
 
 @dataclass(frozen=True)
 class PreparedText:
-    """Training input of a new BERT.
+    """Training input of a new BERT."""
 
-    Args:
-        tokenizer: A WordPiece tokenizer, trained on the text.
-        rows: Token ids, specials included: lists or arrays.
-        embeddings: First word embeddings, (vocabulary, width) float32; zeros for a token that doesn't occur.
-        text: The text's name, fingerprint, number of lines, and synthetic world.
-        cut: Numbers of lines that were cut, of all lines, and of tokens left out; {} for none.
-        sizes: max_length, vocabulary, hidden and split.
-    """
-
-    tokenizer: Any
-    rows: Sequence[Any]
+    tokenizer: Any  # a WordPiece tokenizer, trained on the text
+    rows: Sequence[Any]  # token ids, specials included: lists or arrays
+    # first word embeddings, (vocabulary, width) float32; zeros for a token that doesn't occur
     embeddings: NDArray[np.float32]
-    text: Mapping[str, Any]
+    text: Mapping[str, Any]  # the text's name, fingerprint, number of lines, and synthetic world
+    # numbers of lines that were cut, of all lines, and of tokens left out; {} for none
     cut: Mapping[str, int]
-    sizes: Mapping[str, Any]
+    sizes: Mapping[str, Any]  # max_length, vocabulary, hidden and split
 
     def check(self, sizes: Mapping[str, Any], *, where: str) -> None:
         """Raise InputError unless the text was prepared for these sizes."""

@@ -46,19 +46,12 @@ _UNSEEN = 512  # lines for the masked accuracy
 
 @dataclass(frozen=True)
 class PretrainSettings(MlmSettings):
-    """Settings of a new BERT, with as many positions as a row keeps tokens, and its sizes.
+    """Settings of a new BERT, with as many positions as a row keeps tokens, and its sizes."""
 
-    Args:
-        layers: Transformer layers.
-        hidden: Width; the feed-forward layers are four times as wide.
-        heads: Attention heads.
-        vocabulary: Largest number of WordPiece tokens.
-    """
-
-    layers: int
-    hidden: int
-    heads: int
-    vocabulary: int
+    layers: int  # transformer layers
+    hidden: int  # width; the feed-forward layers are four times as wide
+    heads: int  # attention heads
+    vocabulary: int  # largest number of WordPiece tokens
 
 
 def pretrain(

@@ -17,22 +17,14 @@ KEPT_BYTES = 2**28
 
 
 class TeacherQuery(NamedTuple):
-    """A step's query to a teacher.
+    """A step's query to a teacher."""
 
-    Args:
-        new: The K sentences of the batch that lack a kept vector, this process's share, prepared; None for
-            none.
-        place: New sentence i is row ``place[i]`` of the shares of all processes, (K,).
-        keep: Rows of the table that keep the first of the new ones.
-        rows: Row of the table, or among the new ones, of each sentence of the batch, (B,).
-        old: True for a row of the table, (B,); None where all are new.
-    """
-
+    # the K sentences of the batch that lack a kept vector, this process's share, prepared; None for none
     new: Any
-    place: Tensor
-    keep: Tensor
-    rows: Tensor
-    old: Tensor | None
+    place: Tensor  # new sentence i is row ``place[i]`` of the shares of all processes, (K,)
+    keep: Tensor  # rows of the table that keep the first of the new ones
+    rows: Tensor  # row of the table, or among the new ones, of each sentence of the batch, (B,)
+    old: Tensor | None  # True for a row of the table, (B,); None where all are new
 
 
 class Teacher:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
 from tests.support.architectures import tiny
 from tests.support.cli import Cli
+from tests.support.messages import missing_facts
 
 SENTENCES = [
     "The doctor is reading a book.",
@@ -66,6 +68,14 @@ def twin(*folders: Path, weights: tuple[float, ...] | None = None) -> SumEncoder
     return SumEncoder([TransformerEncoder(folder, "cls") for folder in folders], weights)
 
 
+def sentence_transformer(folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+
+def readme(folder: Path) -> str:
+    return (folder / "README.md").read_text("utf-8")
+
+
 def check_equal(found: FloatArray, expected: FloatArray) -> None:
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
@@ -73,8 +83,7 @@ def check_equal(found: FloatArray, expected: FloatArray) -> None:
 
 def front(folder: Path) -> list[str]:
     """Lines of the front matter; it must be the first thing in the file."""
-    _, matter, _ = (folder / "README.md").read_text("utf-8").split("---\n", 2)
-    return matter.splitlines()
+    return readme(folder).split("---\n", 2)[1].splitlines()
 
 
 def known(encoder: Encoder) -> dict[str, Any]:
@@ -95,16 +104,15 @@ def test_every_loader_gives_the_same_vectors(tiny_bert: Path, tmp_path: Path, po
     assert known(loaded) == {**known(encoder), "pooling_from": "bench.json"}
     check_equal(loaded.encode(SENTENCES), expected)
 
-    other = SentenceTransformer(str(tmp_path / "out"), device="cpu", local_files_only=True)
+    other = sentence_transformer(tmp_path / "out")
     assert other.max_seq_length == 40
     alone = encoder.encode(SENTENCES, batch_tokens=1)  # padding moves the last digits
     check_equal(other.encode(SENTENCES, batch_size=1), alone)
 
     model = AutoModel.from_pretrained(tmp_path / "out").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
-    batch = tokenizer(SENTENCES[0], truncation=True, return_tensors="pt")
     with torch.no_grad():
-        states = model(**batch).last_hidden_state[0]
+        states = model(**tokenizer(SENTENCES[0], return_tensors="pt")).last_hidden_state[0]
     check_equal((states[0] if pooling == "cls" else states.mean(0)).numpy(), alone[0])
     assert len(tokenizer(SENTENCES[4], truncation=True)["input_ids"]) == 40
 
@@ -117,7 +125,7 @@ def test_poolings_that_sentence_transformers_has_not(tiny_bert: Path, tmp_path: 
     check_equal(load_encoder(tmp_path / "out").encode(SENTENCES), encoder.encode(SENTENCES))
     settings = json.loads((tmp_path / "out" / "bench.json").read_text())
     assert (settings["pooling"], settings["first_layer"]) == (pooling, "layer1")
-    assert "silently take the mean" in (tmp_path / "out" / "README.md").read_text()
+    assert "silently" in readme(tmp_path / "out")
     assert "library_name: transformers" in front(tmp_path / "out")
 
 
@@ -126,7 +134,7 @@ def test_poolings_that_sentence_transformers_has_not(tiny_bert: Path, tmp_path: 
 def test_decoders_and_prompts_in_every_loader(
     tmp_path: Path, kind: str, pooling: str, prompted: bool
 ) -> None:
-    """A tokenizer without padding gets one, one that pads on the left pads on the right."""
+    """A tokenizer gets a padding token, and pads on the right."""
     encoder: Any = TransformerEncoder(tiny(kind, tmp_path / kind), pooling)
     if prompted:
         encoder = PrefixedEncoder(encoder, 'an "', "query: ", "")
@@ -135,11 +143,9 @@ def test_decoders_and_prompts_in_every_loader(
     other: Any = SentenceTransformerEncoder(tmp_path / "out")
     check_equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
     np.testing.assert_allclose(other.encode(SENTENCES), encoder.encode(SENTENCES), rtol=1e-4, atol=1e-6)
+    assert isinstance(loaded, PromptedEncoder) is prompted
     if not prompted:
-        assert not isinstance(loaded, PromptedEncoder)
         return
-    found: object = loaded
-    assert isinstance(found, PromptedEncoder)
     assert loaded.facts == {**encoder.facts, "pooling_from": "bench.json", "prompt_from": "bench.json"}
     assert other.facts["prompt"] == encoder.facts["prompt"]
     for side in ("query", "document"):
@@ -152,7 +158,7 @@ def test_decoders_and_prompts_in_every_loader(
 @pytest.mark.parametrize("made", [OneWordEncoder, EchoEncoder])
 def test_templates_around_a_sentence_are_refused(tmp_path: Path, made: Any) -> None:
     encoder = made(tiny("gpt2", tmp_path / "gpt2"))
-    with pytest.raises(InputError, match=r"can't keep the template '.*\{sentence\}.*' around a sentence"):
+    with pytest.raises(InputError, match=r"template '.*\{sentence\}.*'"):
         export_encoder(encoder, tmp_path / "out", CARD)
     assert not (tmp_path / "out").exists()
 
@@ -167,56 +173,46 @@ def test_a_template_of_ones_own(tiny_bert: Path, tmp_path: Path, template: str) 
 
 
 def test_the_files(tiny_bert: Path, tmp_path: Path) -> None:
-    encoder = TransformerEncoder(tiny_bert, "cls")
-    export_encoder(encoder, tmp_path / "one", CARD)
+    encoder, one, two = TransformerEncoder(tiny_bert, "cls"), tmp_path / "one", tmp_path / "two"
+    export_encoder(encoder, one, CARD)
     encoder.encode(SENTENCES)
-    (tmp_path / "two").mkdir()  # an empty folder is taken
-    export_encoder(encoder, tmp_path / "two", CARD)
-    files = {p.relative_to(tmp_path / "one"): p for p in (tmp_path / "one").rglob("*") if p.is_file()}
+    two.mkdir()  # an empty folder is taken
+    export_encoder(encoder, two, CARD)
+    files = {p.relative_to(one): p for p in one.rglob("*") if p.is_file()}
     settings = ("1_Pooling/config", "bench", "config", "modules", "sentence_bert_config")
     others = ("README.md", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     assert {str(name) for name in files} == {*(f"{name}.json" for name in settings), *others}
     for name, path in files.items():
-        assert path.read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+        assert path.read_bytes() == (two / name).read_bytes(), name
         assert str(tiny_bert.parent).encode() not in path.read_bytes(), name
     assert sorted(p.name for p in tmp_path.iterdir()) == ["one", "two"]
     assert len({path.stat().st_mode for path in files.values()}) == 1  # who may read one may read all
-    assert (tmp_path / "one").stat().st_mode == (tmp_path / "one" / "1_Pooling").stat().st_mode
-    assert json.loads((tmp_path / "one" / "bench.json").read_text()) == {
-        "schema": 1,
-        "kind": "transformer",
-        "pooling": "cls",
-        "first_layer": "embedding",
-        "template": None,
-        "max_length": 40,
-        "dim": 16,
-    }
-    assert CARD in (tmp_path / "one" / "README.md").read_text()
-    assert "library_name: sentence-transformers" in front(tmp_path / "one")
-
-
-def test_an_unused_pooler_is_left_out(tiny_bert: Path, tmp_path: Path) -> None:
-    export_encoder(TransformerEncoder(tiny_bert, "cls"), tmp_path / "cls", CARD)
-    assert not any("pooler" in name for name in load_file(tmp_path / "cls" / "model.safetensors"))
-    with pytest.raises(InputError, match="has no pooler weights"):
-        TransformerEncoder(tmp_path / "cls", "pooler")
+    assert one.stat().st_mode == (one / "1_Pooling").stat().st_mode
+    kind = {"schema": 1, "kind": "transformer", "pooling": "cls", "first_layer": "embedding"}
+    written = json.loads((one / "bench.json").read_text())
+    assert written == {**kind, "template": None, "max_length": 40, "dim": 16}
+    assert CARD in readme(one)
+    assert "library_name: sentence-transformers" in front(one)
+    assert not any("pooler" in name for name in load_file(one / "model.safetensors"))
+    with pytest.raises(InputError, match="pooler"):
+        TransformerEncoder(one, "pooler")
 
 
 @pytest.mark.parametrize("pooling", ["avg", "mask"])
 def test_roberta_keeps_its_longest_input(tiny_roberta: Path, tmp_path: Path, pooling: str) -> None:
     """Positions start behind the padding id, and the tokenizer knows no longest input."""
-    folder = shutil.copytree(tiny_roberta, tmp_path / "roberta")
+    folder, out = shutil.copytree(tiny_roberta, tmp_path / "roberta"), tmp_path / "out"
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     del settings["model_max_length"]
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     encoder = TransformerEncoder(folder, pooling)
-    export_encoder(encoder, tmp_path / "out", CARD)
-    loaded = load_encoder(tmp_path / "out")
+    export_encoder(encoder, out, CARD)
+    loaded = load_encoder(out)
     assert loaded.facts["max_length"] == encoder.max_length == 40
     check_equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
-    assert len(AutoTokenizer.from_pretrained(tmp_path / "out")("a " * 99, truncation=True)["input_ids"]) == 40
+    assert len(AutoTokenizer.from_pretrained(out)("a " * 99, truncation=True)["input_ids"]) == 40
     if pooling == "avg":
-        other = SentenceTransformer(str(tmp_path / "out"), device="cpu", local_files_only=True)
+        other = sentence_transformer(out)
         assert other.max_seq_length == 40
         check_equal(other.encode([SENTENCES[4]])[0], encoder.encode([SENTENCES[4]])[0])
 
@@ -226,7 +222,7 @@ def test_a_shorter_longest_input_survives(tiny_bert: Path, tmp_path: Path) -> No
     encoder.max_length = 12
     export_encoder(encoder, tmp_path / "out", CARD)
     check_equal(load_encoder(tmp_path / "out").encode(SENTENCES), encoder.encode(SENTENCES))
-    other = SentenceTransformer(str(tmp_path / "out"), device="cpu", local_files_only=True)
+    other = sentence_transformer(tmp_path / "out")
     check_equal(other.encode([SENTENCES[4]])[0], encoder.encode([SENTENCES[4]])[0])
 
 
@@ -268,39 +264,36 @@ def test_a_sums_progress_counts_every_sentence_once(tiny_bert: Path, second_bert
 
 
 def test_a_sum_refuses_what_cant_be_added(tiny_bert: Path) -> None:
-    encoder = TransformerEncoder(tiny_bert, "cls")
-    wider = TransformerEncoder(tiny_bert, "cls")
+    encoder, wider = TransformerEncoder(tiny_bert, "cls"), TransformerEncoder(tiny_bert, "cls")
     wider.dim = 17
-    with pytest.raises(InputError, match=r"embeddings of 16 and 17 dimensions can't be added"):
+    with pytest.raises(InputError, match="16 and 17"):
         SumEncoder([encoder, wider])
-    with pytest.raises(InputError, match=r"a sum of 1 encoder\(s\); expected at least two"):
+    with pytest.raises(InputError, match="at least two"):
         SumEncoder([encoder])
     for weights in ([1.0], [1.0, 2.0, 3.0], [float("nan"), 1.0], [float("inf"), 1.0], [0.0, 0.0]):
-        with pytest.raises(InputError, match=r"weights \[.*; expected 2 finite numbers"):
+        with pytest.raises(InputError, match=r"weights \[.*2 finite numbers"):
             SumEncoder([encoder, encoder], weights)
 
 
-@pytest.mark.parametrize("weights", [None, (0.7, 0.3)])
+@pytest.mark.parametrize(
+    ("weights", "terms"), [(None, "1 x part-1 + 1 x part-2"), ((0.7, 0.3), "0.7 x part-1 + 0.3 x part-2")]
+)
 def test_a_twin_comes_back(
-    tiny_bert: Path, second_bert: Path, tmp_path: Path, weights: tuple[float, ...] | None
+    tiny_bert: Path, second_bert: Path, tmp_path: Path, weights: tuple[float, ...] | None, terms: str
 ) -> None:
-    encoder = twin(tiny_bert, second_bert, weights=weights)
-    export_encoder(encoder, tmp_path / "out", CARD)
-    loaded = bench.load(tmp_path / "out")
+    encoder, out = twin(tiny_bert, second_bert, weights=weights), tmp_path / "out"
+    export_encoder(encoder, out, CARD)
+    loaded = bench.load(out)
     assert isinstance(loaded, SumEncoder)
     assert loaded.weights == encoder.weights
     assert known(loaded) == {**known(encoder), "pooling_from": "bench.json"}
     check_equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
-    names = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert names == ["README.md", "part-1", "part-2", "twin.json"]
-    text = (tmp_path / "out" / "README.md").read_text()
-    assert ("1 x part-1 + 1 x part-2" if weights is None else "0.7 x part-1 + 0.3 x part-2") in text
-    assert "library_name: cse-bench" in front(tmp_path / "out")
-    part = SentenceTransformer(str(tmp_path / "out" / "part-2"), device="cpu", local_files_only=True)
+    assert sorted(p.name for p in out.iterdir()) == ["README.md", "part-1", "part-2", "twin.json"]
+    assert terms in readme(out)
+    assert "library_name: cse-bench" in front(out)
+    part = sentence_transformer(out / "part-2")
     check_equal(part.encode(SENTENCES[:1]), encoder.parts[1].encode(SENTENCES[:1]))
-    check_equal(
-        load_encoder(tmp_path / "out" / "part-1").encode(SENTENCES), encoder.parts[0].encode(SENTENCES)
-    )
+    check_equal(load_encoder(out / "part-1").encode(SENTENCES), encoder.parts[0].encode(SENTENCES))
 
 
 # folders that are there, writes that fail, encoders that don't fit
@@ -311,10 +304,12 @@ def test_a_used_folder_is_refused(tiny_bert: Path, tmp_path: Path) -> None:
     (tmp_path / "out" / "precious").write_text("text")
     (tmp_path / "file").write_text("text")
     for name in ("out", "file"):
-        with pytest.raises(InputError, match=r"--out .*: the folder is not empty; expected a new folder"):
+        with pytest.raises(InputError, match=r"--out .*not empty"):
             export_encoder(TransformerEncoder(tiny_bert, "cls"), tmp_path / name, CARD)
     left = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*"))
     assert left == ["file", "out", "out/precious"]
+    with pytest.raises(BenchError, match="can't be written"):
+        export_encoder(TransformerEncoder(tiny_bert, "cls"), tmp_path / "file" / "out", CARD)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
@@ -327,30 +322,25 @@ def test_a_failed_write_leaves_nothing(
 
     monkeypatch.setattr(module, step, fail)
     expected = BenchError if isinstance(error, OSError) else KeyboardInterrupt
-    with pytest.raises(expected) as caught:
+    with pytest.raises(expected, match="No space left" if isinstance(error, OSError) else None):
         export_encoder(TransformerEncoder(tiny_bert, "cls"), tmp_path / "new" / "out", CARD)
-    if isinstance(error, OSError):
-        assert str(caught.value).endswith("out: the export can't be written: No space left on device")
     assert list((tmp_path / "new").iterdir()) == []
-
-
-def test_a_folder_that_cant_be_written_is_one_line(tiny_bert: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BenchError, match="the export can't be written: "):
-        export_encoder(TransformerEncoder(tiny_bert, "cls"), tmp_path / "file" / "out", CARD)
 
 
 def test_an_encoder_that_its_files_dont_determine_is_refused(tiny_bert: Path, tmp_path: Path) -> None:
     changed = TransformerEncoder(tiny_bert, "cls")
     changed.model.encoder.layer[1].register_forward_hook(lambda _module, _args, output: output * 2)
-    with pytest.raises(
-        InputError, match=r"reloading it changes its vectors by .*; its files don't determine"
-    ):
-        export_encoder(changed, tmp_path / "out", CARD)
     without = TransformerEncoder(tiny_bert, "cls")
     without.model.encoder.layer[2].output.LayerNorm = torch.nn.Identity()
-    with pytest.raises(InputError, match=r"can't be exported: 2 weight\(s\) are missing"):
-        export_encoder(SumEncoder([without, without]), tmp_path / "out", CARD)
+    refused: list[tuple[Encoder, str]] = [
+        (changed, "changes its vectors"),
+        (SumEncoder([without, without]), r"2 weight\(s\) are missing"),
+        (Constant(), "Constant"),
+        (SumEncoder([TransformerEncoder(tiny_bert, "cls"), Constant()]), "Constant"),
+    ]
+    for encoder, message in refused:
+        with pytest.raises(InputError, match=message):
+            export_encoder(encoder, tmp_path / "out", CARD)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -360,13 +350,6 @@ class Constant:
 
     def encode(self, sentences: Any, batch_tokens: int | None = None, progress: Any = None) -> FloatArray:
         return np.ones((len(sentences), 16), dtype=np.float32)
-
-
-def test_other_kinds_of_encoders_are_refused(tiny_bert: Path, tmp_path: Path) -> None:
-    for encoder in (Constant(), SumEncoder([TransformerEncoder(tiny_bert, "cls"), Constant()])):
-        with pytest.raises(InputError, match="an encoder of the kind Constant can't be exported; expected a"):
-            export_encoder(encoder, tmp_path / "out", CARD)
-    assert list(tmp_path.iterdir()) == []
 
 
 # damaged and hostile folders
@@ -380,43 +363,39 @@ def exported(tiny_bert: Path, second_bert: Path, tmp_path_factory: pytest.TempPa
     return folder
 
 
+TYPE = "a value of its type"
 BENCH_DAMAGES: list[tuple[dict[str, Any], str]] = [
     ({"schema": 2}, "schema 2; expected schema 1; another bench wrote it: upgrade cse-bench"),
-    ({"schema": True}, "schema True; expected schema 1"),
-    ({"schema": None}, "schema None; expected schema 1"),
+    *(({"schema": schema}, f"schema {schema}; expected schema 1") for schema in (True, None)),
     ({"kind": "sum"}, "kind 'sum'; expected kind 'transformer'"),
     ({"pooling": "max"}, "pooling 'max'; expected one of cls, avg"),
-    ({"pooling": ["cls"]}, "pooling ['cls']; expected a value of its type"),
+    ({"pooling": ["cls"]}, f"pooling ['cls']; expected {TYPE}"),
     ({"pooling": "mask"}, "template None; expected text for pooling 'mask'"),
     ({"template": "{sentence}{mask}"}, "template '{sentence}{mask}'; expected text for pooling 'mask'"),
     ({"pooling": "mask", "template": "\ud800"}, "template '\\ud800'; expected text"),
     ({"pooling": "mask", "template": "{sentence}"}, "the template '{sentence}' can't be used"),
-    ({"pooling": "pooler"}, "the checkpoint has no pooler weights"),
+    ({"pooling": "pooler"}, "pooler weights"),
     ({"first_layer": "layer9"}, "first_layer 'layer9'; expected one of embedding, layer1"),
-    ({"max_length": 41}, "max_length 41; expected 40, as model and tokenizer say"),
-    ({"max_length": "\x1b[2J"}, "max_length '\\x1b[2J'; expected a value of its type"),
-    ({"dim": True}, "dim True; expected a value of its type"),
-    ({"dim": 15}, "dim 15; expected 16, as model and tokenizer say"),
+    ({"max_length": 41}, "max_length 41; expected 40"),
+    ({"max_length": "\x1b[2J"}, f"max_length '\\x1b[2J'; expected {TYPE}"),
+    ({"dim": True}, f"dim True; expected {TYPE}"),
+    ({"dim": 15}, "dim 15; expected 16"),
     ({"code": "x"}, "fields ['code', 'dim', "),
     ({"prompts": {"": "a"}}, "prompts {'': 'a'}; expected a text for each of '', 'query' and 'document'"),
     ({"prompts": {"": 1, "query": "", "document": ""}}, "expected a text for each of"),
-    ({"prompts": None}, "prompts None; expected a value of its type"),
+    ({"prompts": None}, f"prompts None; expected {TYPE}"),
 ]
 TWIN_DAMAGES: list[tuple[dict[str, Any], str]] = [
     ({"schema": "1"}, "schema '1'; expected schema 1"),
     ({"kind": "transformer"}, "kind 'transformer'; expected kind 'sum'"),
-    ({"parts": ["part-1", "../one"]}, "parts ['part-1', '../one']; expected the names"),
-    ({"parts": ["part-1", ".."]}, "parts ['part-1', '..']"),
-    ({"parts": ["part-1", "."]}, "parts ['part-1', '.']"),
-    ({"parts": ["part-1", "part-1/../../one"]}, "expected the names"),
-    ({"parts": ["part-1", "/part-1"]}, "parts ['part-1', '/part-1']"),
-    ({"parts": ["part-1", "part-2\n"]}, "expected the names"),
-    ({"parts": ["part-1", ""]}, "parts ['part-1', '']"),
-    ({"parts": ["part-1", 2]}, "parts ['part-1', 2]"),
+    *(
+        ({"parts": ["part-1", part]}, f"parts ['part-1', {part!r}]; expected the names")
+        for part in ("../one", "..", ".", "part-1/../../one", "/part-1", "part-2\n", "", 2)
+    ),
     ({"parts": ["part-1", "link"]}, "part 'link' leads out of the folder"),
     ({"parts": ["part-1", "part-9"]}, "part-9/bench.json: it can't be read; expected JSON"),
     ({"parts": ["part-1"], "weights": [1.0]}, "parts ['part-1']"),
-    ({"parts": "part-1"}, "parts 'part-1'; expected a value of its type"),
+    ({"parts": "part-1"}, f"parts 'part-1'; expected {TYPE}"),
     ({"parts": ["x" * 5000, "y"]}, "..."),
     ({"weights": [1.0]}, "weights [1.0]; expected a finite number for each part"),
     ({"weights": [1.0, True]}, "weights [1.0, True]"),
@@ -459,7 +438,7 @@ def test_folders_that_are_no_export(exported: Path, tiny_bert: Path, tmp_path: P
     shutil.copytree(exported / "twin", tmp_path / "both")
     shutil.copy(exported / "one" / "bench.json", tmp_path / "both" / "bench.json")
     for folder in (tmp_path / "missing", tiny_bert, tmp_path / "both"):
-        with pytest.raises(InputError, match=r"was not written by bench export; expected bench.json"):
+        with pytest.raises(InputError, match=r"expected bench.json"):
             bench.load(folder)
 
 
@@ -491,21 +470,15 @@ def run(cli: Cli, monkeypatch: pytest.MonkeyPatch, tiny_bert: Path) -> Cli:
 def test_export_of_a_deterministic_method(run: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     code, out, err = run("untrained:avg", "--out", "out")
     assert (code, out.startswith("out: untrained")) == (0, True)
-    assert "no finished record of untrained" in err
-    assert "campaign local: the card holds no scores" in err
+    assert not missing_facts(err, "no finished record", "campaign local", "no scores")
     expected = TransformerEncoder(tiny_bert, "avg").encode(SENTENCES)
     check_equal(bench.load(tmp_path / "out").encode(SENTENCES), expected)
-    text = (tmp_path / "out" / "README.md").read_text()
-    card = discover().get("untrained").card
+    text, card = readme(tmp_path / "out"), discover().get("untrained").card
     for line in (card.summary, card.paper, card.code, *card.equations, *card.deviations):
         assert escape_all_markdown(line) in text
-    assert "Option pooling: avg" in text
-    assert f"tiny-bert, sha256 {hash_model(tiny_bert)}" in text
-    assert "Seed" not in text
-    assert "Scores" not in text
-    assert str(tmp_path) not in text
-    assert "whose licence holds for them: check it" in text
-    assert 'SentenceTransformer("DIR")' in text
+    facts = ("Option pooling: avg", f"tiny-bert, sha256 {hash_model(tiny_bert)}", "licence")
+    assert not missing_facts(text, *facts, 'SentenceTransformer("DIR")')
+    assert missing_facts(text, "Seed", "Scores", tmp_path) == ["Seed", "Scores", str(tmp_path)]
     assert run("untrained:avg", "--out", "out")[0] == 2
     assert run("untrained:pooler", "--out", "pooler")[0] == 0
     code, out, _ = run(f"hf:{tmp_path / 'out'}:avg", "--out", "again")
@@ -513,8 +486,8 @@ def test_export_of_a_deterministic_method(run: Cli, tmp_path: Path, tiny_bert: P
     check_equal(bench.load(tmp_path / "again").encode(SENTENCES), expected)
 
 
-TRAIN = ("--dev", "toy", "--set", "simcse.steps=3", "--set", "simcse.eval_every=2",
-         "--set", "simcse.batch_size=4", "--set", "simcse.lr=1e-3")  # fmt: skip
+SHORT = ("steps=3", "eval_every=2", "batch_size=4", "lr=1e-3")
+TRAIN = ("--dev", "toy", *(word for each in SHORT for word in ("--set", f"simcse.{each}")))
 
 
 @pytest.fixture
@@ -529,13 +502,10 @@ def test_export_of_a_trained_method(
 ) -> None:
     options = (*TRAIN, "--corpus", str(corpus))
     code, _, err = run("simcse", "--out", "out", *options)
-    assert (code, err.endswith("bench export: 'simcse' has one encoder per seed; expected --seed N\n")) == (
-        2,
-        True,
-    )
+    assert (code, missing_facts(err, "'simcse'", "--seed N")) == (2, [])
     code, out, err = run("simcse", "--seed", "3", "--out", "first", *options)
     assert (code, "seed 3, 16 dimensions" in out) == (0, True)
-    assert "seed 3 is trained first: stage simcse is not in results/.stages" in err
+    assert not missing_facts(err, "seed 3", "stage simcse", "results/.stages")
     base = ("--suite", "toy", "--backbone", str(tiny_bert))
     assert cli("run", "--methods", "simcse", "--seeds", "3", *base, *options)[0] == 0
     for checkpoint, metric in (("selected", "spearman"), ("last", "spearman_last")):
@@ -544,24 +514,21 @@ def test_export_of_a_trained_method(
         (stage,) = (p for p in (tmp_path / "results" / ".stages").iterdir() if not p.name.startswith("."))
         expected = TransformerEncoder(stage / checkpoint, "cls")  # step 2, and step 3 without a dev score
         check_equal(bench.load(tmp_path / checkpoint).encode(SENTENCES), expected.encode(SENTENCES))
-        text = (tmp_path / checkpoint / "README.md").read_text()
         (path,) = (tmp_path / "results" / "local").rglob("toy.json")
         record = json.loads(path.read_text())
-        (value,) = (
-            s["value"]
-            for s in record["scores"]
-            if (s["task"], s["subset"], s["metric"]) == ("TOY", "all", metric)
-        )
-        assert f"- TOY: {100 * value:.2f}\n" in text
+        scores = {(s["task"], s["subset"], s["metric"]): s["value"] for s in record["scores"]}
         facts = record["training"]["stages"]["simcse"]
-        assert f"best at step {facts['selected_step']} with dev Spearman x 100 of " in text
-        assert f"{100 * facts['selected_dev']:.2f}" in text
-        for note in record["notes"]:
-            assert f"- Note: {escape_all_markdown(note)}\n" in text
-        assert record["training"]["corpus"]["sha256"] in text
-        assert r"text\_of\_\[mine\].txt, 20 sentences" in text
-        assert f"- Checkpoint: {checkpoint}\n" in text
-        assert "- Seed: 3\n" in text
+        lines = [
+            f"- TOY: {100 * scores['TOY', 'all', metric]:.2f}",
+            f"best at step {facts['selected_step']} ",
+            f"{100 * facts['selected_dev']:.2f}",
+            *(f"- Note: {escape_all_markdown(note)}" for note in record["notes"]),
+            record["training"]["corpus"]["sha256"],
+            r"text\_of\_\[mine\].txt, 20 sentences",
+            f"- Checkpoint: {checkpoint}",
+            "- Seed: 3",
+        ]
+        assert not missing_facts(readme(tmp_path / checkpoint), *lines)
 
 
 @pytest.mark.slow
@@ -572,22 +539,21 @@ def test_the_card_names_a_suites_own_metric(run: Cli, cli: Cli, tmp_path: Path, 
     assert (code, err) == (0, "")
     (path,) = (tmp_path / "results" / "local").rglob("mini-contrast.json")
     scores = {s["task"]: s for s in json.loads(path.read_text())["scores"] if s["subset"] == "all"}
-    text = (tmp_path / "out" / "README.md").read_text()
-    assert "Accuracy x 100; record " in text
-    assert f"- avg: {100 * scores['avg']['value']:.2f}\n" in text
+    assert not missing_facts(
+        readme(tmp_path / "out"), "Accuracy x 100", f"- avg: {100 * scores['avg']['value']:.2f}"
+    )
 
 
 def test_export_of_what_learns_from_pairs(run: Cli, tmp_path: Path) -> None:
     pairs = list(make_toy_task().all_pairs())[:20]
     (tmp_path / "own.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))
-    sets = ("steps=2", "eval_every=2", "batch_size=4")
-    given = [word for each in sets for word in ("--set", f"angle.{each}")]
+    given = [
+        word for each in ("steps=2", "eval_every=2", "batch_size=4") for word in ("--set", f"angle.{each}")
+    ]
     texts = ("--dev", "toy", "--pairs", str(tmp_path / "own.tsv"))
     code, _, err = run("angle", "--seed", "1", "--out", "out", *texts, *given)
-    assert (code, "card holds no scores" in err) == (0, True), err
-    text = (tmp_path / "out" / "README.md").read_text()
-    assert "- Training text: own.tsv, 20 pairs, sha256 " in text
-    assert "- Stage angle: 2 steps, " in text
+    assert (code, "no scores" in err) == (0, True), err
+    assert not missing_facts(readme(tmp_path / "out"), "own.tsv, 20 pairs, sha256", "Stage angle: 2 steps")
 
 
 def test_export_of_an_ensemble_that_nothing_trained(run: Cli, tmp_path: Path, tiny_bert: Path) -> None:
@@ -595,9 +561,8 @@ def test_export_of_an_ensemble_that_nothing_trained(run: Cli, tmp_path: Path, ti
     assert (code, "16 dimensions" in out) == (0, True), err
     parts = [TransformerEncoder(tiny_bert, pooling).encode(SENTENCES) for pooling in ("cls", "avg")]
     check_equal(bench.load(tmp_path / "out").encode(SENTENCES), parts[0] + parts[1])
-    text = (tmp_path / "out" / "README.md").read_text()
-    assert "Training text" not in text
-    assert "Checkpoint" not in text
+    absent = ["Training text", "Checkpoint"]
+    assert missing_facts(readme(tmp_path / "out"), *absent) == absent
 
 
 def test_a_record_of_something_else_is_not_quoted(
@@ -606,36 +571,29 @@ def test_a_record_of_something_else_is_not_quoted(
     base = ("--suite", "toy", "--backbone", str(tiny_bert))
     assert cli("run", "--methods", "untrained", *base, "--threads", "2")[0] == 0
     assert run("untrained", "--out", "one", "--threads", "2")[2] == ""
-    assert "the card holds no scores" in run("untrained", "--out", "two")[2]
+    assert "no scores" in run("untrained", "--out", "two")[2]
     (record,) = (tmp_path / "results" / "local").rglob("toy.json")
     record.write_text("{")
-    assert "the card holds no scores" in run("untrained", "--out", "three", "--threads", "2")[2]
-    assert "## Scores" in (tmp_path / "one" / "README.md").read_text()
-    assert "## Scores" not in (tmp_path / "two" / "README.md").read_text()
+    assert "no scores" in run("untrained", "--out", "three", "--threads", "2")[2]
+    assert "## Scores" in readme(tmp_path / "one")
+    assert "## Scores" not in readme(tmp_path / "two")
 
 
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        ("word_overlap", "bench export: 'word_overlap' compares two sentences directly: it has no vectors"),
-        ("st:there", "bench export: 'st:there' is a sentence-transformers folder already; copy it"),
-        ("untrained,simcse", "bench export: 'untrained,simcse' names 2 methods; expected one method"),
-        ("untrainde", "bench export: unknown method 'untrainde'"),
-        ("noise", "bench export: 'noise' has one encoder per seed; expected --seed N"),
+        ("word_overlap", "'word_overlap' compares two sentences"),
+        ("st:there", "'st:there'.*copy it"),
+        ("untrained,simcse", "2 methods; expected one"),
+        ("untrainde", "unknown method 'untrainde'"),
+        ("noise", "'noise'.*--seed N"),
+        ("noise --seed 1", "expected a transformer with a pooling"),
     ],
 )
 def test_what_cant_be_exported(run: Cli, tmp_path: Path, method: str, message: str) -> None:
-    code, out, err = run(method, "--out", "out")
+    code, out, err = run(*method.split(), "--out", "out")
     assert (code, out) == (2, "")
-    assert err.startswith(f"error: {message}")
-    assert err.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_plug_ins_encoder_is_refused(run: Cli, tmp_path: Path) -> None:
-    code, _, err = run("noise", "--seed", "1", "--out", "out")
-    assert code == 2
-    assert err.endswith("expected a transformer with a pooling, or a sum of such encoders\n")
+    assert re.search(f"^error: .*{message}.*\n$", err, re.M)
     assert not (tmp_path / "out").exists()
 
 
@@ -651,7 +609,7 @@ def test_the_card_is_inert(
     backbone = shutil.copytree(tiny_bert, tmp_path / "a](b) `<b>*")
     assert run("untrained", "--out", "out", "--backbone", str(backbone))[0] == 0
     assert "license: mit" not in front(tmp_path / "out")
-    text = (tmp_path / "out" / "README.md").read_text()
+    text = readme(tmp_path / "out")
     assert "".join(text.split("\n")).isprintable()
     assert "<" not in text
     assert r"a\](b) \`&lt;b&gt;\*, sha256" in text
