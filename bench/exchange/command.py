@@ -51,7 +51,7 @@ _folder_option = partial(strict_option, type=PATH, required=True, metavar="FOLDE
 def bundle_command(
     campaign: str, out: Path, plugins: tuple[str, ...], by: str | None, results: Path, data_dir: Path | None
 ) -> None:
-    """Put a CAMPAIGN into one file that others can verify and merge.
+    """Put a campaign into one file that others can merge.
 
     The bundle holds the records with their predictions, the source of plug-in methods, the profile, the
     versions of all installed packages, the report and the output of bench verify. Any finding of bench
