@@ -24,11 +24,10 @@ from bench.registry import METHODS, discover
 from tests.support.architectures import tiny
 from tests.support.conformance import RIGHT
 from tests.support.folders import sentence_transformers_folder
+from tests.support.messages import missing_facts
 from tests.support.modules import left_out
 
 Cli = Callable[..., tuple[int, str, str]]
-
-
 TRAINED = RIGHT.replace("needs_backbone=False,\n", "").replace(
     "    def build(self, context):\n        return Hashed(context.seed)\n",
     """
@@ -45,20 +44,10 @@ def fit(context):
             "cpu_seconds": 0.1}
 """,
 )
-
-
 ROWS = "        rows = [self.row(sentence) for sentence in sentences]\n"
-
-
 RETURN = "        return np.asarray(rows, dtype=np.float32).reshape(len(rows), self.dim)\n"
-
-
 BUILD = "return Hashed(context.seed)"
-
-
 CARD = 'summary="hashed sentences"'
-
-
 OPTION = 'Option("scale", 1.0, "no effect", minimum=0)'
 
 
@@ -254,8 +243,6 @@ def test_a_check_finds_what_is_wrong_in_training(case: str, tmp_path: Path) -> N
 
 
 CHEAP = ("untrained", "word_overlap")
-
-
 MADE = (
     "ensemble:untrained+untrained:avg",
     "distill:untrained",
@@ -365,7 +352,7 @@ def test_the_pytest_entry_has_a_test_for_every_check_and_trains_once(
             failed.append(str(failure))
     assert skipped == {"mine": 3, "word_overlap": 6}
     (reason,) = failed
-    assert reason.startswith("mine, other seed: expected another seed to give another output;")
+    assert reason.startswith("mine, other seed: expected ")
     assert trained == ["mine", "word_overlap"]
     parametrize._run_checks.cache_clear()
 
@@ -384,10 +371,9 @@ def test_the_command_says_what_passed(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, RIGHT)
     code, out, err = cli("conformance", "mine.py", "--json", "found.json")
     assert (code, err) == (0, "")
-    assert out.startswith("mine\n\n check             verdict\n")
-    assert "\n card               passed\n" in out
-    assert "\n training facts    no case\n" in out
-    assert out.endswith("\n\nPASSED, 1 method\n")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert (lines[0], lines[2], lines[-1]) == ("mine", "check verdict", "PASSED, 1 method")
+    assert {"card passed", "training facts no case"} <= set(lines)
     data = json.loads((tmp_path / "found.json").read_text())
     assert (data["passed"], data["failed"], len(data["findings"])) == (True, [], len(CHECKS))
     assert data["findings"][0] == {"check": "card", "method": "mine", "reason": "", "verdict": "passed"}
@@ -397,15 +383,12 @@ def test_the_command_says_what_failed_and_what_to_do(cli: Cli, tmp_path: Path) -
     write(tmp_path, RIGHT.replace(BUILD, "return Hashed(0)"))
     code, out, err = cli("conformance", "mine.py", "word_overlap", "--json", "found.json")
     assert (code, err) == (1, "")
-    assert out.startswith("Conformance\n\n method         passed   failed   no case\n")
-    assert "\n word_overlap       22        0         6\n" in out
-    assert "\n mine               24        1         3\n" in out
-    assert "\n other seed         FAILED\n" in out
-    line = (
-        "other seed: expected another seed to give another output; seen: the same result from seeds 1 and 2; "
-        "use context.seed, or declare deterministic=True on the card"
-    )
-    assert f"\n{line}\n" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[2] == ["method", "passed", "failed", "no", "case"]
+    assert {("word_overlap", "22", "0", "6"), ("mine", "24", "1", "3")} <= set(map(tuple, rows))
+    assert ["other", "seed", "FAILED"] in rows
+    (note,) = (line for line in out.splitlines() if line.startswith("other seed: "))
+    assert missing_facts(note, "expected another seed", "seen: ", "1 and 2", "context.seed") == []
     assert out.endswith("\n\nFAILED, 1 of 2 methods: mine\n")
     data = json.loads((tmp_path / "found.json").read_text())
     assert (data["passed"], data["failed"]) == (False, ["mine"])
@@ -414,23 +397,23 @@ def test_the_command_says_what_failed_and_what_to_do(cli: Cli, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["simcsee"], "bench conformance: the package 'simcsee' is not installed; expected FILE.py, or the import "
-         "name of an installed package; did you mean 'simcse'?"),
-        (["mime.py"], "bench conformance: 'mime.py' can't be read: No such file or directory; expected "
-         "FILE.py, or the import name of an installed package; did you mean 'mine.py'?"),
-        (["untrained[k=1]"], "bench conformance untrained[k=1]: untrained has no option 'k'; expected one "),
-        (["hf"], "bench conformance hf: 'hf' needs a model; expected hf:PATH"),
-        (["ensemble"], "'ensemble' needs what it is made of; expected ensemble:METHODS"),
-        (["word_overlap,untrained"], "bench conformance: 'word_overlap,untrained' is not a Python file"),
-        (["mine.py", "--level", "0.9"], "bench conformance: No such option '--level'"),
-        ([], "bench conformance: Missing argument"),
-        (["word_overlap", "--json", "file/x.json"], "--json: file/x.json can't be written: "),
+        (["simcsee"], ("bench conformance: ", "'simcsee'", "FILE.py", "'simcse'?")),
+        (["mime.py"], ("bench conformance: ", "'mime.py'", "No such file", "FILE.py", "'mine.py'?")),
+        (["untrained[k=1]"], ("bench conformance untrained[k=1]: ", "'k'")),
+        (["hf"], ("bench conformance hf: ", "'hf'", "hf:PATH")),
+        (["ensemble"], ("'ensemble'", "ensemble:METHODS")),
+        (["word_overlap,untrained"], ("bench conformance: ", "'word_overlap,untrained'")),
+        (["mine.py", "--level", "0.9"], ("bench conformance: ", "'--level'")),
+        ([], ("bench conformance: ", "argument")),
+        (["word_overlap", "--json", "file/x.json"], ("--json: ", "file/x.json", "can't be written")),
     ],
-)  # fmt: skip
-def test_bad_input_is_one_line(arguments: list[str], expected: str, cli: Cli, tmp_path: Path) -> None:
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], expected: tuple[str, ...], cli: Cli, tmp_path: Path
+) -> None:
     write(tmp_path, "")
     (tmp_path / "file").write_text("")
     code, out, err = cli("conformance", *arguments)
     assert (code, err.count("\n")) == (2, 1)
-    assert err.startswith(f"error: {expected}")
+    assert missing_facts(err, "error: ", *expected) == []
     assert ("PASSED" in out) == ("--json" in arguments)

@@ -18,6 +18,7 @@ from bench.probes import training_overlap
 from tests.support.cli import Cli, refusal
 from tests.support.hostile import everything
 from tests.support.hub import Hub, small_sts_files, tar_of, unsafe
+from tests.support.messages import missing_facts
 
 WANTED = ["SICK/SICK_train.txt"]
 
@@ -109,18 +110,8 @@ def test_headers_without_end_are_no_recursion(tmp_path: Path, kind: bytes) -> No
 @pytest.mark.parametrize(
     "content",
     [
-        b"1" * 4096,
-        b"5 a=",
-        b"99 a=b\n",
-        b"0 a=b\n",
-        b"-6 a=b\n",
-        b"6_0 a=b\n",
-        b" a=b\n",
-        b"6 a=b",
-        b"4 ab\n",
-        b"11 size=-1\n",
-        b"12 size=1_0\n",
-        b"11 size=\xc2\xb2\n",
+        *(b"1" * 4096, b"5 a=", b"99 a=b\n", b"0 a=b\n", b"-6 a=b\n", b"6_0 a=b\n", b" a=b\n", b"6 a=b"),
+        *(b"4 ab\n", b"11 size=-1\n", b"12 size=1_0\n", b"11 size=\xc2\xb2\n"),
         b"27 size=" + b"9" * 18 + b"\n",
     ],
 )
@@ -204,7 +195,8 @@ def test_nothing_is_fetched_over_an_open_line(
     monkeypatch.setenv("HF_ENDPOINT", address)
     with pytest.raises(InputError) as caught:
         hub.fetch_data("sts7", tmp_path / "data")
-    assert str(caught.value) == f"HF_ENDPOINT: '{address}' is not an https address; expected https://HOST"
+    assert (caught.value.where, caught.value.expected) == ("HF_ENDPOINT", "https://HOST")
+    assert address in caught.value.what
 
 
 def test_a_file_that_the_hub_has_no_hash_of_is_not_fetched(server: Hub, tmp_path: Path) -> None:
@@ -264,5 +256,5 @@ def test_an_export_writes_over_nothing(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "full")
     for out in ("full", "link", "full/file", "link/../full"):
         said = refusal(cli, "export", "noise", "--seed", "1", "--suite", "toy", "--out", out)
-        assert f"--out {out}: the folder is not empty; expected a new folder" in said
+        assert missing_facts(said, f"--out {out}: ", "a new folder") == []
     assert everything(tmp_path) == {"full/file": b"kept"}

@@ -19,6 +19,7 @@ from bench.cli.main import _set_environment
 from tests.conftest import Bench
 from tests.support.cli import Cli, refusal
 from tests.support.hostile import EVIL, MARKER, everything
+from tests.support.messages import missing_facts
 
 TOY = ("--suite", "toy", "--workers", "1")
 SHADOWS = ("bench", "click", "jinja2", "json", "matplotlib", "multiprocessing", "numpy", "pandas", "typing")
@@ -75,9 +76,8 @@ def test_nothing_in_a_results_folder_is_executed(cli: Cli, tmp_path: Path) -> No
     assert run.returncode == 0, run.stderr
     (results / "matplotlibrc").write_bytes(b"\xff\xfe\x1b[2J")
     refused = console(results, *figures, "again", *here)
-    assert refused.returncode == 2
-    assert refused.stderr.count("\n") == 1
-    assert "if there is a file matplotlibrc in this folder, run the command in another" in refused.stderr
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "matplotlibrc" in refused.stderr
     assert not list(tmp_path.rglob(MARKER))
 
 
@@ -156,8 +156,8 @@ def test_no_command_connects_anywhere(
         assert code == 0, (arguments, err)
     for reference in ("hf:org/name", "st:org/name", "hf:gpt2:avg", "released:simcse_bert"):
         said = refusal(cli, "run", "--methods", reference, *TOY)
-        assert "is neither a folder nor a model in the local cache" in said
-        assert ("download it first with: hf download" in said) is ("gpt2" not in reference)
+        assert "local cache" in said
+        assert ("hf download" in said) is ("gpt2" not in reference)
     assert attempts == []
     assert cli("data", "fetch", "sts7", "--data", "data")[0] == 1
     assert "huggingface.co" in str(attempts)
@@ -169,10 +169,9 @@ def test_a_task_of_the_hub_is_not_fetched_unasked(tmp_path: Path) -> None:
     environment = {"HF_HUB_OFFLINE": "", "HF_HOME": str(tmp_path / "hf"), "BENCH_TEST_ATTEMPTS": str(log)}
     asked = ("run", "--methods", "noise", "--seeds", "1", "--suite", "mteb:STS17[en-en]")
     run = console(tmp_path, *asked, **environment)
-    assert run.returncode == 2
-    assert "is not in the local cache: mteb/sts17-crosslingual-sts" in run.stderr
+    facts = ("local cache", "mteb/sts17-crosslingual-sts", "HF_HUB_OFFLINE=0")
+    assert (run.returncode, missing_facts(run.stderr, *facts)) == (2, [])
     assert not log.exists()
-    assert "with HF_HUB_OFFLINE=0 before the command mteb fetches them" in run.stderr
     assert not list(tmp_path.glob("results/*/*"))  # refused before anything ran
 
 
@@ -183,16 +182,16 @@ def test_odd_data_folders(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BENCH_DATA", value)
     for arguments in (("run", "--methods", "noise", "--suite", "sts7"), ("data", "verify")):
-        assert "no SentEval data here; expected a folder STS" in refusal(cli, *arguments)
+        assert missing_facts(refusal(cli, *arguments), "SentEval data", "folder STS") == []
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("BENCH_WORKERS", "many", "Invalid value for '--workers'"),
-        ("BENCH_WORKERS", "\x1b[2J", "Invalid value for '--workers'"),
-        ("BENCH_CHECKPOINTS", "/dev/null", "is neither a folder nor a model in the local cache"),
-        ("HF_HUB_CACHE", "/dev/null/x", "is neither a folder nor a model in the local cache"),
+        ("BENCH_WORKERS", "many", "'--workers'"),
+        ("BENCH_WORKERS", "\x1b[2J", "'--workers'"),
+        ("BENCH_CHECKPOINTS", "/dev/null", "local cache"),
+        ("HF_HUB_CACHE", "/dev/null/x", "local cache"),
     ],
 )
 def test_odd_variables(

@@ -18,6 +18,7 @@ from tests.support.campaigns import make_record
 from tests.support.cli import Cli, records, refusal
 from tests.support.forge import forge
 from tests.support.hostile import MARKER, PICKLE, Hostile, as_zip, everything
+from tests.support.messages import missing_facts
 from tests.support.training import arguments
 
 RUN = ("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy")
@@ -49,17 +50,17 @@ def change(campaign: Path, seal: str = "recomputed", **values: Any) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--campaign", "../evil"), "--campaign: '../evil' is not a campaign name"),
-        (("--campaign", ".."), "--campaign: '..' is not a campaign name"),
+        (("--campaign", "../evil"), "--campaign: '../evil'"),
+        (("--campaign", ".."), "--campaign: '..'"),
         (("--methods", "../../x=noise"), "is no"),
         (("--methods", "x/../y=noise"), "is no"),
-        (("--suite", "../../toy"), "unknown suite '../../toy'"),
-        (("--suite", "local:\x1b[2J.toml"), "'local:\\x1b[2J.toml' has a character that can't be printed"),
-        (("--profile", "../../mini"), "unknown profile '../../mini'"),
+        (("--suite", "../../toy"), "suite '../../toy'"),
+        (("--suite", "local:\x1b[2J.toml"), "'local:\\x1b[2J.toml'"),
+        (("--profile", "../../mini"), "profile '../../mini'"),
         (("--probes", "../x"), "../x"),
-        (("--methods", "hf:a/../../b"), "is neither a folder nor a model in the local cache"),
-        (("--methods", "hf:https://evil.example/x"), "is neither a folder nor a model in the local cache"),
-        (("--methods", "released:../../x"), "unknown released checkpoint '../../x'"),
+        (("--methods", "hf:a/../../b"), "local cache"),
+        (("--methods", "hf:https://evil.example/x"), "local cache"),
+        (("--methods", "released:../../x"), "'../../x'"),
     ],
 )
 def test_names_are_no_paths(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -72,7 +73,8 @@ def test_names_are_no_paths(cli: Cli, tmp_path: Path, arguments: tuple[str, ...]
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "a/b", "..", "a\x00b", "\x1b[2J"])
 def test_a_local_task_is_no_path(cli: Cli, tmp_path: Path, name: str) -> None:
     (tmp_path / "x.toml").write_text(f'[[task]]\nname = {json.dumps(name)}\ntype = "sts"\nfile = "x.tsv"\n')
-    assert "x.toml, task 1: name = " in refusal(cli, *RUN, "--suite", "local:x.toml")
+    said = refusal(cli, *RUN, "--suite", "local:x.toml")
+    assert missing_facts(said, "x.toml, task 1", "name = ") == []
 
 
 @pytest.mark.parametrize(
@@ -96,8 +98,8 @@ def test_a_record_stands_where_it_says_or_is_refused(
     change(campaign, seal, **values)
     before = everything(tmp_path)
     said = refusal(cli, *command, code=1 if command[0] == "report" else 2)
-    assert "seed-1/toy.json: this " in said
-    assert ("is in another's place" if seal == "recomputed" else "is not a run record: ") in said
+    assert "seed-1/toy.json: " in said
+    assert ("another's place" if seal == "recomputed" else "not a run record") in said
     assert everything(tmp_path) == before
 
 
@@ -108,7 +110,7 @@ def test_predictions_are_read_beside_their_record_alone(cli: Cli, campaign: Path
     digest = hashlib.sha256(outside.read_bytes()).hexdigest()
     change(campaign, predictions={"file": "../../../../../outside.npz", "sha256": digest})
     said = refusal(cli, "diff", "noise#1", "noise#2")
-    assert "seed-1/toy.npz: the predictions are missing or don't belong to their record" in said
+    assert missing_facts(said, "seed-1/toy.npz: ", "belong to") == []
 
 
 @pytest.mark.parametrize("kind", ["pickle", "bomb"])
@@ -123,7 +125,7 @@ def test_predictions_are_never_unpickled_nor_unpacked(
         np.savez_compressed(file, TOY=np.zeros(10_000_000, dtype=np.float32))
     change(campaign, predictions={"file": "toy.npz", "sha256": hashlib.sha256(file.read_bytes()).hexdigest()})
     said = refusal(cli, "diff", "noise#1", "noise#2")
-    assert "seed-1/toy.npz: these are no predictions: ValueError; run the cell again" in said
+    assert missing_facts(said, "seed-1/toy.npz: ", "ValueError") == []
     assert not (tmp_path / MARKER).exists()
 
 
@@ -146,7 +148,7 @@ def test_a_farm_of_links_is_read_as_what_it_is(cli: Cli, campaign: Path, tmp_pat
     before = everything(away)
     assert cli("report", "--format", "html")[0] == 0
     (campaign / "mini" / "other").symlink_to(away / "noise")
-    assert cli("report")[2].count("this record of noise is in another's place") == 2
+    assert cli("report")[2].count("another's place") == 2
     (away / "other").unlink()
     assert everything(away) == before
 
@@ -180,15 +182,15 @@ def test_figures_stay_in_their_folder(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"suite": "local:/etc/hostname"}, "came from a file that only its bench run named"),
-        ({"suite": "local:x"}, "repeat that bench run, with --suite local:FILE.toml"),
-        ({"provenance": {"device": "evil", "threads": 1}}, "says device 'evil'; expected one of cpu"),
-        ({"provenance": {"device": "cpu", "threads": 10**9}}, "threads '1000000000'; expected 1 to 256"),
+        ({"suite": "local:/etc/hostname"}, "came from a file"),
+        ({"suite": "local:x"}, "--suite local:FILE.toml"),
+        ({"provenance": {"device": "evil", "threads": 1}}, "device 'evil'"),
+        ({"provenance": {"device": "cpu", "threads": 10**9}}, "expected 1 to 256"),
         ({"provenance": {"device": "cpu"}}, "threads 'None'"),
         ({"provenance": {}}, "device 'None'"),
         ({"name": "hf", "method": "hf:/etc"}, "expected --model FOLDER"),
         ({"name": "os.system"}, "os.system"),
-        ({"profile": "../../mini"}, "it was run with a profile from a file, '../../mini'"),
+        ({"profile": "../../mini"}, "'../../mini'"),
     ],
 )
 def test_a_record_names_no_file_to_read(

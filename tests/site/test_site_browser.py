@@ -15,6 +15,7 @@ import pytest
 from bench.records.store import ResultStore
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.chromium import Page, PageLeftError, chromium
+from tests.support.messages import numbers_in
 from tests.support.site import add, hostile, make_site, taken
 
 pytestmark = pytest.mark.slow
@@ -96,9 +97,8 @@ def test_every_page_at_every_width(browser: Page, site: Path, width: int, theme:
         wide = browser.run("document.documentElement.scrollWidth")
         assert wide <= width, f"{where}: {wide}"
         assert browser.run("document.title") != "owned", where
-        assert (
-            browser.run("document.querySelectorAll('img, iframe, object, [style], [onerror]').length") == 0
-        ), where
+        active = browser.run("document.querySelectorAll('img, iframe, object, [style], [onerror]').length")
+        assert active == 0, where
         assert browser.run("document.styleSheets.length") == 1, where
         assert browser.run("typeof bench") == "object", where  # the script ran
         ground = browser.run("getComputedStyle(document.body).backgroundColor")
@@ -122,7 +122,7 @@ def test_search_by_keyboard(browser: Page, site: Path) -> None:
     browser.call("Input.insertText", text="no such thing")
     wait(browser, "!document.getElementById('found').hidden")
     assert browser.run(names) == []
-    assert "nothing has all these words" in browser.run("document.getElementById('found').textContent")
+    assert "nothing" in browser.run("document.getElementById('found').textContent")
     browser.run("document.getElementById('search').select()")
     browser.call("Input.insertText", text="mhe")
     wait(browser, f"{names}[0] === 'mhe'")
@@ -158,13 +158,15 @@ def test_the_slider_shows_fewer_seeds(browser: Page, site: Path) -> None:
     browser.run(f"{place}.querySelector('input').focus()")
     browser.press("ArrowLeft", 37)
     two = browser.run(text)
-    assert browser.run(STATUS) == " 2 of 3: 1, 2"
+    assert numbers_in(browser.run(STATUS)) == [2, 3, 1, 2]
     browser.press("ArrowLeft", 37)
     one = browser.run(text)
     assert len({whole, two, one}) == 3
-    assert browser.run(STATUS) == " 1 of 3: 1"
-    assert "Nothing can be tested" in browser.run(f"{place}.innerText")
-    assert browser.run(f"{place}.querySelector('input').getAttribute('aria-valuetext')") == " 1 of 3: 1"
+    assert numbers_in(browser.run(STATUS)) == [1, 3, 1]
+    assert "Nothing can be tested" not in whole
+    assert "can be tested" in browser.run(f"{place}.innerText")
+    value = browser.run(f"{place}.querySelector('input').getAttribute('aria-valuetext')")
+    assert numbers_in(value) == [1, 3, 1]
     assert HOSTILE[0] in one
     data = browser.run(f"JSON.parse({place}.querySelector('script').textContent)")
     averages = browser.run(f"[...{place}.querySelectorAll('tbody tr')].map(r => r.cells[1].textContent)")
@@ -202,7 +204,8 @@ def test_two_methods_by_address(browser: Page, site: Path, other: str) -> None:
     shown = browser.run("[...document.querySelectorAll('#compared .verdict')].map(p => p.textContent)")
     assert sorted(shown) == sorted(said)
     assert browser.run("document.title") != "owned"
-    assert browser.run("document.querySelectorAll('#compared img, #compared script').length") == 0
+    active = browser.run("document.querySelectorAll('#compared img, #compared script').length")
+    assert active == 0
 
 
 def test_names_in_an_address_that_nobody_has(browser: Page, site: Path) -> None:

@@ -26,9 +26,10 @@ from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import make_leaderboard
 from bench.reports.tables.pairwise_tests import run_pairwise_tests
 from bench.reports.unreadable_records import scan_campaign
-from bench.site.method_pairs import compare_method_pairs
 from bench.site.campaign_page import rank_by_seed_count
+from bench.site.method_pairs import compare_method_pairs
 from tests.support.campaigns import HOSTILE, make_record
+from tests.support.messages import missing_facts
 from tests.support.site import (
     RESULTS,
     add,
@@ -105,9 +106,8 @@ def test_files_of_tables_are_what_the_report_prints(made: tuple[Path, Path]) -> 
             assert len(rows) > 1
             assert json.loads((folder / f"{table}.json").read_text())
         assert (folder / "records.csv").read_text() == render_report(campaign, "csv")
-    said = call(
-        "report", "--results", str(results), "--campaign", "real", "--table", "neighbours", "--format", "csv"
-    )
+    where = ("--results", str(results), "--campaign", "real")
+    said = call("report", *where, "--table", "neighbours", "--format", "csv")
     assert said == (0, (site / "campaigns/real/tables/neighbours.csv").read_text(), "")
     for stem in ("campaigns", "methods", "published"):
         table_rows = list(csv.DictReader(io.StringIO((site / f"{stem}.csv").read_text())))
@@ -116,9 +116,8 @@ def test_files_of_tables_are_what_the_report_prints(made: tuple[Path, Path]) -> 
         assert stem == "published" or len(found) == len(table_rows)
     listed = list(csv.DictReader(io.StringIO((site / "methods.csv").read_text())))
     assert {line["method"] for line in listed} >= {"simcse", "untrained"}
-    assert [
-        line["mean"] for line in listed if line["campaign"] == "hostile" and line["method"] == "esimcse"
-    ] == [""]
+    (failed,) = (line for line in listed if (line["campaign"], line["method"]) == ("hostile", "esimcse"))
+    assert failed["mean"] == ""
 
 
 def test_a_seed_less_is_the_leaderboard_of_those_seeds(tmp_path: Path) -> None:
@@ -166,13 +165,12 @@ def test_of_two_methods_it_says_what_compare_says(made: tuple[Path, Path]) -> No
     assert block["rows"] == ["simcse", "tncse", "untrained"]
     for i, j, first, *_, last in block["pairs"]:
         a, b = block["rows"][i], block["rows"][j]
-        code, out, err = call(
-            "compare", a, b, "--results", str(results), "--campaign", "real", "--seeds-only"
-        )
+        where = ("--results", str(results), "--campaign", "real")
+        code, out, err = call("compare", a, b, *where, "--seeds-only")
         assert (code, err) == (0, "")
         (said,) = (line for line in out.splitlines() if line.startswith("For further seeds"))
         assert block["texts"][first] == said
-        assert block["texts"][last].startswith("Among all pairs the two ")
+        assert missing_facts(block["texts"][last], "Among all pairs", f"{a} - {b}") == []
     assert len(block["pairs"]) == 3
 
 
@@ -188,7 +186,7 @@ def test_pairs_agree_with_the_leaderboard(tmp_path: Path) -> None:
         one = ranking.pair(block["rows"][i], block["rows"][j])
         said = block["texts"][last]
         assert ("two differ:" in said) == one.differs
-        assert ("are not shown to differ:" in said) == (not one.differs)
+        assert ("not shown" in said) == (not one.differs)
         open_ += not one.differs and one.p is not None and one.p < 0.05
     assert open_ > 0
 
@@ -276,11 +274,11 @@ def test_a_file_that_quotes_real_data_is_refused(
             (store.root / "gradient/b").mkdir()
             (store.root / "gradient/b/gradient.json").write_text("{}")
     code, _, err = make_site(tmp_path / "results", tmp_path / "site", "--data", str(data_dir))
-    assert (code, "quotes a test sentence" in err) == (1, True), err
+    assert (code, "test sentence" in err) == (1, True), err
     words = re.findall(r"\w+", sentence.lower())
     for content in contents(tmp_path / "site").values():
         assert " ".join(words) not in " ".join(re.findall(r"\w+", content.decode().lower()))
-    assert "quotes a test sentence" in read(tmp_path / "site/campaigns/camp/index.html").text
+    assert "test sentence" in read(tmp_path / "site/campaigns/camp/index.html").text
 
 
 def test_history_is_a_page_where_it_is_asked_for(made: tuple[Path, Path], tmp_path: Path) -> None:
