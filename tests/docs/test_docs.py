@@ -35,6 +35,7 @@ from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.render.grid import SCALE
 from tests.support.chromium import chromium
+from tests.support.cli import every_option
 from tests.support.docs_commands import (
     NOT_RUN,
     OWN_TEST,
@@ -50,8 +51,7 @@ from tests.support.docs_commands import (
     spans,
     why_not_run,
 )
-
-DOCS = ROOT / "docs"
+from tests.support.messages import missing_facts
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,12 @@ def made(tables: ModuleType, what: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
+def rows_of(page: str) -> list[list[str]]:
+    """The cells of every line of a page's tables."""
+    lines = [line for line in page.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
 @pytest.fixture(scope="module")
 def pages(generate: ModuleType) -> dict[str, str]:
     """The pages of the methods."""
@@ -86,20 +92,24 @@ def pages(generate: ModuleType) -> dict[str, str]:
 
 def shown(*, slow: bool) -> list[Any]:
     """Command and quoted lines of every output in a page; fast are those that draw no items."""
-    found = [
-        (page, command, quoted) for page, text in TEXTS.items() for command, quoted in SHOWN.findall(text)
-    ]
     fast = ("--seeds-only", "--dry-run", "bench report")
-    return [
-        pytest.param(*one, id=f"{one[0]}-{i}")
-        for i, one in enumerate(found)
-        if any(f in one[1] for f in fast) != slow
-    ]
+    found = []
+    for page, text in TEXTS.items():
+        for number, (command, quoted) in enumerate(SHOWN.findall(text)):
+            if any(word in command for word in fast) != slow:
+                found.append(pytest.param(page, command, quoted, id=f"{page}-{number}"))
+    return found
+
+
+def cloned(folders: pytest.TempPathFactory) -> Path:
+    """A folder with the committed records as a clone has them: no draws of the items are stored."""
+    folder, ignored = folders.mktemp("clone"), shutil.ignore_patterns("stats", "local", ".*")
+    shutil.copytree(ROOT / "results", folder / "results", ignore=ignored)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the committed records as a clone has them: no draws of the items are stored."""
     return cloned(tmp_path_factory)
 
 
@@ -107,14 +117,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drawing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One more, in which commands store draws."""
     return cloned(tmp_path_factory)
-
-
-def cloned(folders: pytest.TempPathFactory) -> Path:
-    folder = folders.mktemp("clone")
-    shutil.copytree(
-        ROOT / "results", folder / "results", ignore=shutil.ignore_patterns("stats", "local", ".*")
-    )
-    return folder
 
 
 @cache
@@ -135,12 +137,9 @@ def test_commands_are_found() -> None:
     found = [command for page in PAGES for command in commands(page)]
     assert len([command for command in found if command.in_block]) > 60
     assert {command.words[1] for command in found} >= set(group.commands)
-    page = Path("x.md")
     text = "```sh\nbench run \\\n    --methods simcse  # why\n```\nSee `bench\nlist methods`.\n"
-    assert [" ".join(c.words) for c in commands(page, text)] == [
-        "bench run --methods simcse",
-        "bench list methods",
-    ]
+    block, span = (c.words for c in commands(Path("x.md"), text))
+    assert (block, span) == (["bench", "run", "--methods", "simcse"], ["bench", "list", "methods"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -176,37 +175,20 @@ def test_a_wrong_command_is_seen(text: str, error: type[Exception]) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_in_the_text_exist(page: Path) -> None:
-    known = {"--help", "--version", "--debug"}
-    known |= {
-        name for command in group.commands.values() for option in command.params for name in option.opts
-    }
-    data = group.commands["data"]
-    known |= {name for command in data.commands.values() for option in command.params for name in option.opts}  # type: ignore[attr-defined]
-    foreign = {"--depth"}
-    named = {
-        word.split("=")[0]
-        for span in spans(TEXTS[page.name])
-        if not span.startswith("python -m ")  # scripts have options of their own
-        for word in span.split()
-        if word.startswith("--")
-    }
-    assert named - known - foreign == set()
+    known = {"--help", "--version", "--debug", "--depth"}  # the last one is git's
+    known |= {name for option in every_option() for name in option.opts}
+    own = [span for span in spans(TEXTS[page.name]) if not span.startswith("python -m ")]  # no scripts
+    words = {word.split("=")[0] for span in own for word in span.split() if word.startswith("--")}
+    assert words - known == set()
 
 
 def test_methods_with_options_in_the_text_exist() -> None:
-    checked = 0
-    for text in TEXTS.values():
-        for span in spans(text):
-            if (
-                re.fullmatch(r"[a-z_]+\[[^ ]+\]", span)
-                and "METHOD" not in span
-                and "..." not in span
-                and "st:" not in span
-            ):
-                for request in parse_methods(span):
-                    check_method(request)
-                    checked += 1
-    assert checked > 8
+    named = {span for text in TEXTS.values() for span in spans(text)}
+    methods = [span for span in named if re.fullmatch(r"[a-z_]+\[[^ ]+\]", span)]
+    methods = [span for span in methods if not re.search(r"METHOD|\.\.\.|st:", span)]
+    for request in (request for span in methods for request in parse_methods(span)):
+        check_method(request)
+    assert len(methods) > 8
 
 
 def test_profiles_in_the_text_exist() -> None:
@@ -227,18 +209,19 @@ def test_every_method_has_a_page_with_equations_options_and_defaults(
         assert all(line in page for line in card.equations)
         assert page.count("\n| `") == len(card.options), card.name
         assert all(f"| `{option.name}` |" in page for option in card.options)
-        assert card.deviations == () or "## Differences from the paper" in page
+        assert card.deviations == () or "## Differences" in page
     for name in ("simcse", "whitening", "untrained", "tncse_d", "jtcse", "esimcse", "infonce", "m_mhe"):
-        assert "## Published scores\n\nsts7" in pages[f"methods/{name}.md"], name
+        assert pages[f"methods/{name}.md"].split("## Published scores")[1].startswith("\n\nsts7"), name
 
 
 def test_a_method_page_has_each_backbone_s_values(pages: dict[str, str]) -> None:
     page = pages["methods/simcse.md"]
     others = [name for name in profiles.profile_names() if name not in ("bert-base", "minilm-mlm")]
-    backbones = " | ".join(f"`{name}`" for name in others)
-    assert f"| option | default | {backbones} | what it is |" in page
-    assert "| `lr` | `3e-05` | `0.0001` |" in page
-    assert "As the default in `bert-base`." in page
+    (head,) = (row for row in rows_of(page) if row[:2] == ["option", "default"])
+    (rate,) = (row for row in rows_of(page) if row[0] == "`lr`")
+    assert head[2:-1] == [f"`{name}`" for name in others]
+    assert rate[1:3] == ["`3e-05`", "`0.0001`"]
+    assert missing_facts(page, "in `bert-base`") == []
     assert "76.25" in page.split("## Published scores")[1]
 
 
@@ -274,8 +257,9 @@ def test_every_mark_has_its_end(tables: ModuleType) -> None:
 @pytest.mark.campaigns
 def test_a_table_comes_between_its_marks(tables: ModuleType) -> None:
     page = tables.filled(f"a\n{marked('leaderboard: mini')}b\n{marked('cost')}c\n")
-    assert "| tncse | 5 | 63.69±0.68 |" in page
-    assert "| `simcse` | 1.0 | 125 |" in page
+    rows = [row[:3] for row in rows_of(page)]
+    assert ["tncse", "5", "63.69±0.68"] in rows
+    assert ["`simcse`", "1.0", "125"] in rows
     assert tables.filled(page) == page
     assert [line for line in page.splitlines() if len(line) == 1] == ["a", "b", "c"]
     with pytest.raises(SystemExit, match="no leaderboard of nothing"):
@@ -399,17 +383,10 @@ def test_leads_and_spreads_of_the_twins_in_the_text_are_the_records() -> None:
     longer = f"{plain[:-1]},sub1.steps=120,sub2.steps=120]"
     part = among(longer, plain)
     whole = [of["tncse"][seed] - of[plain][seed] for seed in of[longer]]
-    assert f"{fmean(part):.1f} of the {fmean(whole):.1f} points over eight seeds" in text
-    assert len(part) == 8
-    leads = among("tncse", plain)
-    assert f"TNCSE in each seed by {leads[0]:.1f} to {leads[-1]:.1f} points" in text
-    behind = among("tncse", "jtcse")
-    assert behind[0] > 0
-    assert f"by {fmean(behind):.1f} points on average and in each of eight seeds" in text
-    assert len(leads) == len(behind) == 8
+    leads, behind = among("tncse", plain), among("tncse", "jtcse")
     matched = among("simcse[match=tncse]", "jtcse")
-    assert len(matched) == 8
-    assert f"in each of eight seeds, by {matched[0]:.1f} to {matched[-1]:.1f} points" in text
+    assert len(part) == len(leads) == len(behind) == len(matched) == 8
+    assert behind[0] > 0
     single, two = (
         sorted(round(stdev(of[name].values()), 1) for name in names)
         for names in (
@@ -417,16 +394,24 @@ def test_leads_and_spreads_of_the_twins_in_the_text_are_the_records() -> None:
             ("tncse", "jtcse", plain, longer),
         )
     )
-    assert f"SimCSE's three rows spread by {single[0]} to {single[-1]} over seeds" in text
     assert two[0] == two[-1]
-    assert f"ensembles of two by {two[0]}." in text
+    facts = (
+        f"{fmean(part):.1f} of the {fmean(whole):.1f} points",
+        f"by {leads[0]:.1f} to {leads[-1]:.1f} points",
+        f"by {fmean(behind):.1f} points on average",
+        f"by {matched[0]:.1f} to {matched[-1]:.1f} points",
+        f"by {single[0]} to {single[-1]} over seeds",
+        f"ensembles of two by {two[0]}.",
+    )
+    assert missing_facts(text, *facts) == []
 
 
 @pytest.mark.usefixtures("generate")
 def test_a_quote_is_made_anew_only_where_it_no_longer_holds() -> None:
     quoted = importlib.import_module("refresh").quoted
-    assert quoted("a 1\nb 2\n\na 3\nb 4\n", "a 1\nb 2\n") == "a 1\nb 2\n"  # not on to the last like b 2
-    assert quoted("a 5\nb 2\n", "a 1\nb 2\n") == "a 5\nb 2\n"
+    old = "a 1\nb 2\n"
+    assert quoted(f"{old}\na 3\nb 4\n", old) == old  # not on to the last like b 2
+    assert quoted("a 5\nb 2\n", old) == old.replace("1", "5")
 
 
 @pytest.mark.campaigns
@@ -435,22 +420,21 @@ def test_questions_are_answered_together(
 ) -> None:
     monkeypatch.chdir(clone)
     asked = "questions: mini\njtcse vs tncse: Better?\ntncse_d vs tncse: Is the student?\n"
-    _, _, first, second = made(tables, asked)
-    assert first.startswith("| Better? | `jtcse` - `tncse` | 5 pairs | 4 of 5 | +0.13 |")
-    assert first.endswith("| equal within 0.5 |")
-    assert second.startswith("| Is the student? | `tncse_d` - `tncse` | 5 pairs | 5 of 5 | +3.28 |")
-    assert second.endswith("| yes |")
+    _, _, first, second = rows_of("\n".join(made(tables, asked)))
+    assert first[:5] == ["Better?", "`jtcse` - `tncse`", "5 pairs", "4 of 5", "+0.13"]
+    assert second[:5] == ["Is the student?", "`tncse_d` - `tncse`", "5 pairs", "5 of 5", "+3.28"]
+    assert ("equal" in first[-1], "0.5" in first[-1], second[-1]) == (True, True, "yes")
     alone = output_of("bench compare tncse_d tncse --campaign mini --seeds-only").split("p = ")[1]
-    assert float(second.split(" | ")[6]) == pytest.approx(2 * float(alone[:6]), abs=2e-4)  # Holm's, of two
-    _, _, equal, open_ = made(
-        tables,
+    assert float(second[6]) == pytest.approx(2 * float(alone[:6]), abs=2e-4)  # Holm's, of two
+    asked = (
         "questions: mini-equal\n"
-        "tncse vs tncse[icnce=False,ictn=False,nce=False]: Better?\nesimcse vs simcse: Better?\n",
+        "tncse vs tncse[icnce=False,ictn=False,nce=False]: Better?\nesimcse vs simcse: Better?\n"
     )
-    assert equal.endswith("| no, the second is ahead; equal within 0.5 |")
-    assert open_.endswith("| not shown |")
-    unpaired = made(tables, "questions: mini\nsimcse vs untrained: Does it learn?\n")[-1]
-    assert "| 3 and 1 |  |" in unpaired  # no pairs to be ahead in
+    _, _, equal, open_ = rows_of("\n".join(made(tables, asked)))
+    assert missing_facts(equal[-1], "no, ", "second is ahead", "0.5") == []
+    assert open_[-1] == "not shown"
+    unpaired = rows_of(made(tables, "questions: mini\nsimcse vs untrained: Does it learn?\n")[-1])[0]
+    assert unpaired[2:4] == ["3 and 1", ""]  # no pairs to be ahead in
     with pytest.raises(ValueError, match="'jtcse tncse' is no question"):
         made(tables, "questions: mini\njtcse tncse\n")
 
@@ -459,15 +443,15 @@ def test_claims_are_held_against_the_records_together(
     tables: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path
 ) -> None:
     monkeypatch.chdir(clone)
-    rows = made(tables, "claims: mini")[2:]
-    (row,) = (row for row in rows if row.startswith("| `tncse` |"))
-    assert row.startswith("| `tncse` | +3.33 | -0.24 |")  # 79.58 and 76.25 are printed
-    assert row.endswith("| contradicted |")
+    rows = rows_of("\n".join(made(tables, "claims: mini")[2:]))
+    (row,) = (row for row in rows if row[0] == "`tncse`")
+    assert row[1:3] == ["+3.33", "-0.24"]  # 79.58 and 76.25 are printed
+    assert row[-1] == "contradicted"
     command = "bench compare tncse simcse --campaign mini --seeds-only --claim 3.33"
     together = f"{command} --level {1 - 0.05 / len(rows):.6f}"
     (said,) = (line for line in output_of(together).splitlines() if "contradict a lead" in line)
-    assert f"at most {row.split(' | ')[5]} points" in said
-    leads = [float(row.split(" | ")[1]) for row in rows]
+    assert f"at most {row[5]} points" in said
+    leads = [float(row[1]) for row in rows]
     assert leads == sorted(leads, reverse=True)
     assert min(leads) > 0
 
@@ -484,11 +468,12 @@ def test_a_method_of_one_seed_has_no_claim(tmp_path: Path) -> None:
 
 
 def test_the_steps_of_language_modelling_are_those_of_the_records(tables: ModuleType) -> None:
-    table = made(tables, "mlm steps")
-    assert "| 0 | 79.73 | 86.72 | 83.48 and 83.88 |" in table
-    assert "| 360 | 72.45 | 63.42 | 78.54 and 79.21 |" in table
-    rates = "\n".join(made(tables, "rates: minilm-lm"))
-    assert re.search(r"\| `simcse` \| `lr` \|.* 77.34 \| 79.10 \| \*\*81.44\*\* \| 81.30 \|", rates)
+    table = {row[0]: row[1:] for row in rows_of("\n".join(made(tables, "mlm steps")))}
+    assert table["0"] == ["79.73", "86.72", "83.48 and 83.88"]
+    assert table["360"] == ["72.45", "63.42", "78.54 and 79.21"]
+    rates = rows_of("\n".join(made(tables, "rates: minilm-lm")))
+    (simcse,) = (row for row in rates if row[:2] == ["`simcse`", "`lr`"])
+    assert "77.34,79.10,**81.44**,81.30" in ",".join(simcse)
 
 
 DIFFERENCES = (
@@ -586,8 +571,8 @@ def look_up(site: Path) -> None:
         assert any(path.endswith("/methods/whitening.html") for path in page.run(found))
         page.open(site / "methods" / "tncse.html")
         words = "[...document.querySelectorAll('article table code')].filter(c => !/\\s/.test(c.textContent))"
-        assert page.run(f"{words}.length") > 20
-        assert page.run(f"{words}.filter(c => c.getClientRects().length > 1).length") == 0
+        broken = f"{words}.filter(c => c.getClientRects().length > 1).length"
+        assert (page.run(f"{words}.length") > 20, page.run(broken)) == (True, 0)
         assert {address.split(":")[0] for address in page.requests()} <= {"file", "data"}
 
 

@@ -46,11 +46,11 @@ def test_a_line_is_a_procedure_in_a_setting(evidence: ModuleType) -> None:
     assert head == ["procedure", "scores", "speaks for", "promised", *numbers, "others"]
     assert rule == ["---"] * 3 + ["---:"] * 5 + ["---"]
     assert {line[0] for line in lines} == {"Welch's interval", "paired t interval"}
-    assert [line[1] for line in lines[:2]] == ["normal", "normal, r = 0"]
+    assert [line[1].split(", ") for line in lines[:2]] == [["normal"], ["normal", "r = 0"]]
     assert {line[2] for line in lines} == {"further seeds"}
     first = [find_coverage("welch", n, n).measured for n in (2, 3, 5, 10)]
     assert lines[0][3:8] == ["95", *(f"{100 * share:.1f}" for share in first)]
-    assert f"; 5 v 10: {100 * find_coverage('welch', 5, 10).measured:.1f}" in lines[0][8]
+    assert f"10: {100 * find_coverage('welch', 5, 10).measured:.1f}" in lines[0][8]
 
 
 def test_bold_breaks_a_promise(evidence: ModuleType) -> None:
