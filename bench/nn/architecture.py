@@ -39,13 +39,10 @@ def select_auto_class(kind: object) -> Any:
 
 
 def inspect_model(model: Any, where: str) -> ModelTraits:
-    """Measure a model's state size, causality and sensitivity to padding.
+    """Measure state size, causality and sensitivity to padding on a few tokens.
 
-    Encodes a row padded next to a longer one with the same start. A bidirectional model also encodes the row
-    unpadded.
-
-    Raises:
-        InputError: it needs more than token ids, gives fewer states than tokens, or can't avoid padding.
+    Raises InputError for a model that needs more than token ids, gives fewer states than tokens, or needs
+    padding.
     """
     if is_layered(model):
         return ModelTraits(int(model.config.hidden_size), causal=False, sees_padding=False)
@@ -124,11 +121,7 @@ def check_first_token(model: Any, tokenizer: Any, *, causal: bool, where: str) -
 
 
 def find_special_ids(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Return the ids that a tokenizer puts before and after a sentence.
-
-    Raises:
-        InputError: it changes the sentence's own tokens.
-    """
+    """Return the ids that a tokenizer puts before and after a sentence, which must stay whole."""
     bare: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole: list[int] = tokenizer("a")["input_ids"]
     for start in range(len(whole) - len(bare) + 1):

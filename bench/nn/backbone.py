@@ -108,11 +108,7 @@ def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
-    """Turn off the norms of the last ``count`` layers; their weights stay, so that the model can be saved.
-
-    Raises:
-        InputError: more layers than there are, or layers that share their weights.
-    """
+    """Turn off the norms of the last ``count`` layers; their weights stay, for saving the model."""
     if not count:
         return
     layers = transformer_layers(model)
@@ -157,14 +153,7 @@ class IndexedRows(Protocol):
 
 
 class TokenRows:
-    """The rows of :func:`tokenize_rows`, each made on request: a run sees a part of a long text.
-
-    Args:
-        tokenizer: The tokenizer, which is copied.
-        sentences: The text.
-        max_length: Tokens a row keeps, specials included.
-        numbered: Give (number, row).
-    """
+    """The rows of :func:`tokenize_rows`, or (number, row), made on request by a copy of the tokenizer."""
 
     def __init__(
         self, tokenizer: Any, sentences: Sequence[str], max_length: int, *, numbered: bool = False
@@ -365,14 +354,9 @@ def load_folder(
 ) -> tuple[Any, Any, list[str], list[str]]:
     """Load a folder in float32, quietly: (model, tokenizer, missing weights, weights that nothing reads).
 
-    Args:
-        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
-        kind: transformers' class for the model.
-        what: Subject of the error.
-        expected: Accepted folders, for the error.
-
-    Raises:
-        InputError: it can't be loaded, would run or fetch something, or has quantised or unread weights.
+    ``kind`` is transformers' class for the model. InputError, with ``what`` and ``expected`` in its words,
+    refuses a
+    folder that can't be loaded, would run or fetch something, or has quantised or unread weights.
     """
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     check_folder(folder)

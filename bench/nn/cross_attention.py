@@ -49,11 +49,7 @@ class LayerRecord(NamedTuple):
 
 
 def list_cael_layers(layers: int, count: int) -> tuple[int, ...]:
-    """Return the CAELs' positions from 1, {j : 1 <= j <= L, j mod k = 0} with k = L / n; the last is layer L.
-
-    Args:
-        layers: L, the towers' layers.
-        count: n, the number of CAELs; 0 for none.
+    """Return the CAELs' positions, {j : 1 <= j <= L, j mod k = 0} with k = L / n; the last is layer L.
 
     Raises:
         InputError: a number that doesn't divide the layers.
@@ -156,14 +152,10 @@ def record_layer_states(
 
 
 def compute_cross_context(own: LayerRecord, other: LayerRecord, rows: int | None = None) -> Tensor:
-    """Return CACT = softmax(Q_a K_a^T / sqrt(d_head) + mask) V_b (JTCSE eq. 8, 10), (B, rows, H).
+    """Return CACT = softmax(Q_a K_a^T / sqrt(d_head) + mask) V_b of ``rows`` queries, (B, R, H).
 
-    The function that computes the layer's own context computes it: with equal towers both are the same.
-
-    Args:
-        own: Layer of tower a, which attends.
-        other: The same layer of tower b, whose values are weighted.
-        rows: Leading query rows to compute; None for all.
+    JTCSE eq. 8, 10, by the function that computes the layer's own context: with equal towers both are the
+    same.
     """
     heads = own.heads
     return compute_attention(

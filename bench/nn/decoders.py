@@ -39,15 +39,7 @@ def end_prompt_sentence(sentence: str) -> str:
 
 
 class TemplateEncoder(TransformerEncoder):
-    """A causal model that reads sentences inside a template; other models raise InputError.
-
-    Args:
-        source: As for :class:`bench.nn.backbone.TransformerEncoder`.
-        template: Text with {sentence}.
-        places: Required number of {sentence}.
-        pooling: See :func:`bench.nn.hidden_states.pool_states`.
-        device: "cpu", "cuda" or "mps".
-    """
+    """A causal model that reads sentences inside a template with {sentence} ``places`` times."""
 
     def __init__(self, source: Loadable, template: str, places: int, pooling: str, device: str) -> None:
         super().__init__(source, pooling, device=device)
@@ -84,7 +76,6 @@ class OneWordEncoder(TemplateEncoder):
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence} once.
         form: "released" puts :func:`end_prompt_sentence` of a sentence into it, "paper" the sentence.
-        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: a bidirectional model, or a template that lacks {sentence} or leaves it no room.
@@ -133,7 +124,6 @@ class EchoEncoder(TemplateEncoder):
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence} twice.
         pooling: "avg" the mean of the second occurrence's tokens; "last" its last token.
-        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: a bidirectional model, or an unusable template.

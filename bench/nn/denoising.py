@@ -94,11 +94,7 @@ def denoise_states(
 class DenoisedEncoder(TransformerEncoder):
     """A transformer that encodes a sentence as its mask token's state minus the bare template's.
 
-    Args:
-        source: As for :class:`bench.nn.backbone.TransformerEncoder`.
-        template: The template.
-        positions: See :func:`build_bare_templates`.
-        device: "cpu", "cuda" or "mps".
+    Arguments are those of :class:`bench.nn.backbone.TransformerEncoder` and :func:`build_bare_templates`.
     """
 
     def __init__(

@@ -18,14 +18,11 @@ _LARGEST = 2**31 - 1  # mallopt takes an int
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let glibc's malloc keep freed memory instead of returning large blocks to the system at once.
+    """Let glibc's malloc keep freed memory; return True where it took effect.
 
     A step frees and requests the same blocks. Those above 32 MB, such as the gradient of a BERT's word
     embeddings, come from the system page by page: 1 to 10% of a step of all-MiniLM-L6-v2 (docs/speed.md).
     Numbers and peak stay the same; freed memory stays with the process.
-
-    Returns:
-        True where it took effect; False for another C library.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

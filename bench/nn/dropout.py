@@ -18,14 +18,7 @@ def set_dropout(model: nn.Module, probability: float) -> None:
     """Set every dropout of a model: modules, numbers that its layers and attention read, its configuration.
 
     Layerdrop and stochastic depth are turned off. A module that a rate of 0 left out is put in.
-    :func:`configured_dropout` restores the configuration's values.
-
-    Args:
-        model: A transformer, or a part of one.
-        probability: Of each component, in [0, 1).
-
-    Raises:
-        InputError: a probability outside [0, 1).
+    :func:`configured_dropout` restores the configuration's values. Raises InputError outside [0, 1).
     """
     if not 0 <= probability < 1:
         raise InputError(f"dropout {probability}", expected="0 or more and less than 1")

@@ -33,11 +33,7 @@ def read_stored_dtypes(*folders: Path) -> tuple[str, ...]:
 
 
 def check_weight_types(folder: Path) -> None:
-    """Refuse quantised weights, whose scales are stored separately.
-
-    Raises:
-        InputError: a tensor of scales, or of 8 bits or fewer other than a flag.
-    """
+    """Refuse quantised weights: tensors of scales, or of 8 bits or fewer other than flags."""
     for file in list_weight_files(folder):
         with file.open("rb") as stream:
             if stream.read(len(_POINTER)) == _POINTER:
@@ -103,12 +99,7 @@ _HEAD = re.compile(
 
 
 def check_unread_weights(model: Any, unread: Sequence[str], where: str) -> list[str]:
-    """Refuse a checkpoint with unread parts of its encoder; return the other unread tensors.
-
-    Args:
-        model: The loaded model.
-        unread: Names of the tensors that it left out.
-        where: The folder's name.
+    """Refuse a checkpoint with unread parts of its encoder; return its other unread tensors.
 
     Raises:
         InputError: an unread tensor of the embeddings, of a layer of the model, or of an uncounted layer.
@@ -167,9 +158,7 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
 
 
 def check_model_files(folder: Path) -> None:
-    """Check a transformers folder for faults that would make loading fail.
-
-    The shapes of tensors and the names that a class expects are left to loading.
+    """Check a transformers folder, except for the shapes and names of tensors, before it is loaded.
 
     Raises:
         InputError: damaged settings, a missing tokenizer, truncated weights, or fewer layers than config.json
@@ -236,13 +225,7 @@ def check_transformer_alone(folder: Path) -> None:
 
 
 def describe_unread_settings(folder: Path, pooling: str, *, prompted: bool = False) -> str:
-    """Name the settings of a folder that its transformer with a pooling leaves out; "" for none.
-
-    Args:
-        folder: The folder.
-        pooling: The option's name of the pooling in use.
-        prompted: A prompt is given as an option.
-    """
+    """Name the settings of a folder that its transformer with a pooling leaves out; "" for none."""
     settings = read_json_object(folder / _SETTINGS)
     kind = settings.get("model_type", "SentenceTransformer")
     if kind == "CrossEncoder" or "sentence_transformers" in read_json_object(folder / "config.json"):

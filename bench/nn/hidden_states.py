@@ -98,15 +98,9 @@ def is_layered(model: Any) -> bool:
 
 
 def build_attention_mask(config: Any, chunk: Chunk, dtype: torch.dtype = torch.float32) -> Tensor | None:
-    """Return the attention mask for layers of :func:`is_layered` models, (b, 1, 1, L).
+    """Return the attention mask for layers of :func:`is_layered` models, (b, 1, 1, L); None without padding.
 
-    Args:
-        config: The model's.
-        chunk: The padded rows.
-        dtype: Type of the mask that "eager" adds to the scores; sdpa takes a boolean one.
-
-    Returns:
-        None where everything is attended.
+    Eager attention adds it to the scores, in ``dtype``; sdpa takes a boolean one.
     """
     if chunk.attention is None or config._attn_implementation == "sdpa":
         return chunk.attention
@@ -136,16 +130,9 @@ def compute_last_states(model: Any, chunk: Chunk, *, cls_only: bool = False) -> 
 def run_layers(
     layers: Iterable[Any], states: Tensor, mask: Tensor | None, *, cls_only: bool = False
 ) -> Tensor:
-    """Run transformer layers on given states.
+    """Run layers of a BertModel or RobertaModel on states (B, L, H), the input of the first.
 
-    Args:
-        layers: Of a BertModel or RobertaModel.
-        states: (B, L, H), input of the first layer.
-        mask: Of :func:`build_attention_mask`.
-        cls_only: See :func:`compute_last_states`.
-
-    Returns:
-        (B, L, H), output of the last layer; (B, 1, H) with ``cls_only``.
+    Returns (B, L, H), output of the last layer; (B, 1, H) with ``cls_only``, see :func:`compute_last_states`.
     """
     *first, last = layers
     for layer in first:
@@ -180,16 +167,9 @@ def apply_layer_output(layer: Any, context: Tensor, residual: Tensor) -> Tensor:
 def compute_attention(
     attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> Tensor:
-    """Return softmax(Q K^T / sqrt(d_head) + mask) V of a layer with its dropout, (B, R, H).
+    """Return softmax(Q K^T / sqrt(d_head) + mask) V of a layer with its dropout, by its function, (B, R, H).
 
-    The function that computes the layer's own context computes it.
-
-    Args:
-        attention: The layer's self-attention module.
-        query: (B, R, H), heads concatenated; R rows.
-        key: (B, T, H).
-        value: (B, T, H).
-        mask: Of :func:`build_attention_mask`.
+    The query is (B, R, H) of R rows, key and value are (B, T, H), heads concatenated.
     """
     implementation = attention.config._attn_implementation
     function = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)

@@ -44,16 +44,9 @@ def find_towers(encoder: object) -> tuple[ObservedTower, ...]:
 
 @contextmanager
 def watch_towers(watched: Sequence[ObservedTower], observers: Sequence[Observer]) -> Iterator[list[int]]:
-    """Notify observers of every batch that the towers encode within the block.
+    """Notify observers of every batch that the towers encode within the block; yield their sentences so far.
 
     A call that lacks an attention mask is a template and stays unreported.
-
-    Args:
-        watched: The towers, from :func:`find_towers`.
-        observers: They are notified.
-
-    Yields:
-        The sentences that each tower has encoded so far.
 
     Raises:
         UntraceableError: a tower hides its attention or pads on the left; on CUDA, left padding is reported
@@ -86,13 +79,9 @@ def compute_attention_weights(
 ) -> Tensor:
     """Return softmax(Q K^T scaling + bias) under a mask, (B, heads, T, T); 0 in rows that attend to nothing.
 
-    Args:
-        query: (B, heads, T, d_head).
-        key: (B, heads, T, d_head), or fewer heads that divide the queries'.
-        mask: (B, 1, T, T), bool (True attends) or float (added); None where everything is attended.
-        scaling: None for 1 / sqrt(d_head).
-        bias: Added to the scores, such as relative positions; broadcast to (B, heads, T, T).
-        causal: Without a mask, a token attends only to itself and earlier tokens.
+    Query and key are (B, heads, T, d_head); the key may have fewer heads. The mask is bool (True attends) or
+    float
+    (added). Without a mask, ``causal`` hides later tokens. The default scaling is 1 / sqrt(d_head).
     """
     if key.shape[1] != query.shape[1]:
         key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)

@@ -19,12 +19,10 @@ from bench.nn.untrusted import check_weights
 def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
     """Load (model, tokenizer) from a folder in float32, quietly.
 
-    Args:
-        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
-        new_head: Keep the head that transformers draws from torch's state for a checkpoint without one.
+    ``new_head`` keeps the head that transformers draws from torch's state for a checkpoint without one.
 
     Raises:
-        InputError: the folder lacks a masked language model, weights or a mask token.
+    InputError where the folder lacks a masked language model, weights or a mask token.
     """
     what = "this masked language model"
     model, tokenizer, missing, _ = load_folder(folder, AutoModelForMaskedLM, what=what)

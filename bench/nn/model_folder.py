@@ -206,11 +206,7 @@ class RecipeModel(ModelFolder):
 
 
 def resolve_folder(reference: str, *, where: str, name: str | None = None) -> ModelFolder:
-    """Find a model by folder, or by hub name in the local model cache (offline).
-
-    Raises:
-        InputError: a missing folder, an unprintable name, or a folder that lacks configuration or weights.
-    """
+    """Find a model by folder, or by hub name in the local model cache (offline); InputError if incomplete."""
     path = expand_path(reference)
     if not os.path.isdir(path):
         path, name = _find_cached_model(reference, where), name or reference
@@ -224,11 +220,7 @@ def resolve_folder(reference: str, *, where: str, name: str | None = None) -> Mo
 
 
 def resolve_file(reference: str, *, where: str) -> ModelFolder:
-    """Find a file of word vectors; its name is the file's without the endings of its format.
-
-    Raises:
-        InputError: a missing file, or first lines other than word vectors.
-    """
+    """Find a file of word vectors, named by the file without the endings of its format."""
     path = expand_path(reference)
     if not os.path.isfile(path):
         raise InputError(f"'{reference}' is not a file", where=where, expected=FORM)
@@ -261,11 +253,7 @@ def hash_model(path: Path) -> str:
 
 
 def list_hashed_files(path: Path) -> Iterator[Path]:
-    """Yield the files of a model's folder that determine embeddings.
-
-    Raises:
-        InputError: a linked folder, which ``rglob`` skips, or a special file.
-    """
+    """Yield the files that determine embeddings; InputError for links to folders and special files."""
     for entry in path.rglob("*"):
         if entry.is_symlink() and entry.is_dir():
             what = f"the folder '{entry.name}' is a link, so the model's hash would leave out its files"
@@ -285,11 +273,7 @@ def explain_hash_change(path: Path) -> str:
 
 
 def read_layer_count(path: Path) -> tuple[int, bool]:
-    """Return the number of transformer layers, and whether a pretrained pooler is among the weights.
-
-    Raises:
-        InputError: the configuration omits the number, or a file can't be read.
-    """
+    """Return the number of transformer layers, and whether the weights include a pretrained pooler."""
     config = path / "config.json"
     try:
         layers = int(json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"])

@@ -11,10 +11,7 @@ _LONGEST = 1_000_000  # bytes of a card that is read
 
 
 def read_model_card(folder: Path) -> dict[str, Any]:
-    """Return "license" and "training_datasets" from the front matter of a folder's README.md.
-
-    A missing or damaged card gives {}.
-    """
+    """Return "license" and "training_datasets" from the front matter of a README.md, if readable."""
     from huggingface_hub import metadata_load
 
     try:

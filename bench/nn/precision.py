@@ -14,14 +14,9 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def cast_encoder(encoder: Encoder | PairScorer, precision: str) -> Any:
-    """Return an encoder with weights and activations of another precision; the given one is unchanged.
+    """Return a copy of a transformer, or of a sum, with weights and activations in "bf16" or "fp16".
 
-    Args:
-        encoder: A transformer (with ``model``), or a sum of them (with ``parts``).
-        precision: "fp32" (the encoder itself), "bf16" or "fp16".
-
-    Raises:
-        BenchError: an encoder of another kind.
+    "fp32" returns the encoder itself. Raises BenchError for an encoder of another kind.
     """
     if precision == "fp32":
         return encoder

@@ -76,12 +76,8 @@ class Prompt:
     def rows(self, sentences: Sequence[str], longest: int) -> list[list[int]]:
         """Return the token ids of each sentence in the template; its own mask tokens are left out.
 
-        Args:
-            sentences: The sentences.
-            longest: Tokens of a row, template and special tokens included; a long sentence is cut.
-
-        Raises:
-            InputError: a template that leaves a sentence no room.
+        A sentence is cut so that a row has at most ``longest`` tokens; InputError where the template fills
+        them.
         """
         room = longest - self.length
         if room < 1:

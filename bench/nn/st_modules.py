@@ -80,12 +80,9 @@ def _match_routes(router: Any, place: Path, outer: str) -> Iterator[ModulePart]:
 def check_module_part(part: ModulePart) -> dict[str, Any]:
     """Check a transformer's weights, vocabulary and padding, and cut its length to its positions.
 
-    Returns:
-        Facts: unread weights, a length that was cut; {} for other modules, which sentence-transformers loads
-        strictly.
-
-    Raises:
-        InputError: weights are missing, or parts of the encoder are never read.
+    Returns facts on unread weights and a cut length; {} for other modules, which load strictly. Raises
+    InputError for
+    missing weights, or unread parts of the encoder.
     """
     model, folder = getattr(part.module, "auto_model", None), part.folder
     if not isinstance(model, PreTrainedModel):

@@ -28,12 +28,9 @@ def default_batch_tokens(device: str) -> int:
 def length_sorted_batches(lengths: Sequence[int], budget: int, *, equal: bool = False) -> Iterator[list[int]]:
     """Yield lists of indices: rising length, each list at most ``budget`` padded tokens, or one sentence.
 
-    Ties keep their order, so that lengths and budget determine the batches.
-
-    Args:
-        lengths: Tokens of each sentence, specials included.
-        budget: Largest product of batch size and longest length; at least 1.
-        equal: Batch only sentences of equal length, so that padding is unnecessary.
+    Lengths are in tokens, specials included. Ties keep their order, so that lengths and budget determine the
+    batches.
+    With ``equal``, a batch has sentences of one length.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -50,13 +47,9 @@ def length_sorted_batches(lengths: Sequence[int], budget: int, *, equal: bool = 
 def share_embedding_lookup(model: Any, known: torch.Tensor | None) -> Iterator[None]:
     """Serve word embeddings from one lookup of the known ids while the block calls the model.
 
-    A lookup's gradient is as large as the table: one a batch replaces one a chunk. States stay the same to
-    the
-    bit, gradients up to rounding.
-
-    Args:
-        model: A transformer; one that hides its input embeddings stays unchanged.
-        known: The ids that the calls use, ascending, (K,); None leaves the model unchanged.
+    ``known`` are the ids that the calls use, ascending, (K,), or None. A lookup's gradient is as large as the
+    table:
+    one a batch replaces one a chunk. States stay the same to the bit, gradients up to rounding.
     """
     embeddings = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
     if known is None or not isinstance(embeddings, torch.nn.Embedding):

@@ -47,9 +47,9 @@ def forbid_hub() -> Iterator[None]:
 def check_folder(folder: Path) -> None:
     """Check a transformers folder before it is loaded.
 
-    Raises:
-        InputError: an adapter, another folder's weights, foreign attention code, implausibly many layers, or
-            damaged settings.
+    Raises InputError for an adapter, another folder's weights, foreign attention code, implausibly many
+    layers, or
+    damaged settings.
     """
     if (folder / "adapter_config.json").exists():
         raise InputError(
@@ -113,14 +113,9 @@ def _check_settings(settings: dict[str, Any], where: str) -> None:
 
 
 def check_tokenizer(tokenizer: Any, folder: Path, config: Any) -> None:
-    """Raise InputError if the vocabulary is missing from the folder, or isn't the model's.
+    """Raise InputError if the vocabulary is missing from the folder, or isn't the model's (``config``).
 
     transformers replaces a missing one by an empty one, and may have saved that: all words would be unknown.
-
-    Args:
-        tokenizer: The loaded tokenizer.
-        folder: Its folder.
-        config: The model's, with the number of its embeddings.
     """
     named = tuple(getattr(tokenizer, "vocab_files_names", {}).values())
     if named:
@@ -147,9 +142,9 @@ def check_vocabulary_files(folder: Path, named: Iterable[str]) -> None:
 def check_modules(folder: Path) -> list[Path]:
     """Check a sentence-transformers folder before it is loaded; return its modules' folders.
 
-    Raises:
-        InputError: a foreign class (it would be imported), a path that leads out, or settings that decide how
-            weights and tokenizer are loaded.
+    Raises InputError for a foreign class (it would be imported), a path that leads out, or settings that
+    decide how
+    weights and tokenizer are loaded.
     """
     modules, where = _read_settings(folder / "modules.json", kind=list), f"{folder.name}/modules.json"
     places = []
@@ -241,14 +236,7 @@ def _check_path(text: str, where: str) -> None:
 def loading_error(
     error: Exception, where: str, what: str = "this model", expected: str | None = None
 ) -> InputError:
-    """Return the error for a folder that a library couldn't load.
-
-    Args:
-        error: The library's error.
-        where: The folder's name.
-        what: Subject of the message.
-        expected: Accepted folders.
-    """
+    """Return the error for a folder that a library couldn't load; ``what`` is its subject."""
     lines = [line.strip() for line in str(error).strip().split("\n")]
     reason = lines[0] or type(error).__name__
     if reason.endswith(":") and len(lines) > 1:  # the second line names the key of a state
@@ -266,13 +254,7 @@ def loading_error(
 
 
 def check_weights(missing: Sequence[str], where: str, **more: str) -> None:
-    """Raise InputError if weights are missing: transformers would draw them at random.
-
-    Args:
-        missing: Their names.
-        where: The folder's name.
-        more: ``expected`` and ``hint`` of the error.
-    """
+    """Raise InputError if weights are missing: transformers would draw them at random."""
     if missing:
         what = f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}"
         raise InputError(what, where=where, **more)

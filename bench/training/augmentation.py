@@ -16,10 +16,7 @@ def repetition_bound(length: int, rate: float, rule: str = "released") -> int:
     """Return the largest number of repeated subwords in a row of ``length`` ids.
 
     ``released``: c - 1 with c = min(10, floor(rate * n)), n = ``length``. ``paper``: max(2, floor(rate * N)),
-    N = n - 2 subwords. Both are at most n - 2.
-
-    Raises:
-        ValueError: an unknown rule.
+    N = n - 2 subwords. Both are at most n - 2. Raises ValueError for an unknown rule.
     """
     subwords = max(0, length - 2)
     if rule == "released":
@@ -36,16 +33,7 @@ def repeat_subwords(
 
     r is uniform on 0 ... :func:`repetition_bound`; r distinct positions are drawn from 1 ... n - 2, so that
     both
-    specials stay single. The row may exceed the maximal length.
-
-    Args:
-        row: n token ids, specials first and last.
-        rate: Duplication rate, at least 0.
-        draw: A generator of the run's own.
-        rule: "released" or "paper".
-
-    Raises:
-        ValueError: an unknown rule.
+    specials stay single. The row may exceed the maximal length. Raises ValueError for an unknown rule.
     """
     bound = repetition_bound(len(row), rate, rule)
     if not bound:
@@ -152,15 +140,7 @@ def edit_views(
 ) -> list[list[int]]:
     """Return edited views of a row, one for each of ``edits`` (:data:`EDITS`); a single subword stays.
 
-    Args:
-        row: Token ids, specials first and last.
-        share: Share of the subwords that are deleted or repeated, 0 to 1.
-        longest: Ids a lengthened row may have.
-        draw: A generator of the run's own.
-        edits: Which of :data:`EDITS`.
-
-    Raises:
-        KeyError: another name.
+    ``share`` of the subwords are deleted or repeated, 0 to 1; a lengthened row has at most ``longest`` ids.
     """
     ways = {
         "sf": lambda: shuffle_subwords(row, draw),

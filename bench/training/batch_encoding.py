@@ -59,12 +59,9 @@ def token_batch(
 ) -> TokenBatch:
     """Build this process's share of the rows, in chunks of similar length, on the CPU: the host's half.
 
-    Args:
-        rows: B token rows.
-        pad_id: Id to pad with.
-        model: Its reader, whose device decides (:func:`choose_chunk_shapes`).
-        budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
-        once: Look the embeddings up once for all chunks, where that pays.
+    The model's device decides on the chunks (:func:`choose_chunk_shapes`); ``budget`` limits their padded
+    tokens, 0 keeps
+    the batch whole. ``once`` looks the embeddings up once for all chunks, where that pays.
     """
     shapes, room = choose_chunk_shapes(model.device), count_positions(model)
     share = deal_rows([len(row) for row in rows])
@@ -142,18 +139,11 @@ def prompted_states(
 def pooled_states(
     model: Any, rows: Sequence[list[int]], pad_id: int, pooling: str, *, budget: int | None = None
 ) -> Tensor:
-    """Compute a vector of each row from the last layer's states, (B, H), with gradient.
+    """Compute a vector of each row from the last layer's states ("cls" or "avg"), (B, H), with gradient.
 
     At dropout 0 result and gradient are the same for any chunks (up to rounding); with dropout the masks
     follow
-    the chunks' order, which depends only on the rows' lengths.
-
-    Args:
-        model: A transformer that returns ``last_hidden_state``.
-        rows: B token rows.
-        pad_id: Id to pad with.
-        pooling: "cls" or "avg", see :func:`bench.nn.hidden_states.pool_states`.
-        budget: See :func:`token_batch`.
+    the chunks' order, which depends only on the rows' lengths. For ``budget`` see :func:`token_batch`.
     """
     batch = token_batch(rows, pad_id, model, budget=budget)
     return batch_states(model, move_to_device(batch, model.device), pooling)

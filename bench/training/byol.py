@@ -26,10 +26,6 @@ def build_predictor(size: int, blocks: int) -> nn.Sequential:
     Initial weights are torch's own, drawn from its state. In training a BatchNorm's statistics are those of
     the
     rows of one call.
-
-    Args:
-        size: H.
-        blocks: Number of blocks, at least 1.
     """
     wide = WIDTH * size
     layers: list[nn.Module] = []

@@ -26,11 +26,7 @@ from bench.training.two_phase_step import Objective
 
 
 def train_student(context: StageContext) -> dict[str, Any]:
-    """Train a student on the frozen member ``teacher``: the stage.
-
-    Raises:
-        BenchError: teacher and student differ in dimension, and the loss is the mean squared error.
-    """
+    """Train a student on the frozen member ``teacher``: the stage; BenchError for unequal dimensions."""
     teacher, sentences, config = context.members["teacher"], context.sentences, context.config
     student = load_backbone(context.model)
     contrastive, width = config.get("student_loss") == "contrastive", state_size(student[0])
@@ -47,15 +43,9 @@ def train_student(context: StageContext) -> dict[str, Any]:
 
 
 class Distillation(Objective):
-    """Mean squared error, over all elements, between the student's [CLS] and the teacher's vector.
+    """Mean squared error, over all elements, between the student's [CLS] and the frozen teacher's vector.
 
     L = mean_{i,k} (s_ik - t_ik)^2 (TNCSE-D, unreleased). Gradient reaches only the student.
-
-    Args:
-        student: The transformer that learns.
-        pad_id: Padding id.
-        teacher: The frozen encoder.
-        sentences: The training text, which the batches number.
     """
 
     def __init__(self, student: Any, pad_id: int, teacher: Encoder, sentences: Sequence[str]) -> None:
@@ -84,15 +74,9 @@ class ContrastiveDistillation(Distillation):
 
     L = mean_i -log softmax_k(e^g cos(A s_i + b, t_k))_i over the batch's t_1 ... t_B and a queue of earlier
     ones (Gao et al. 2021, DistilCSE). A, b and g are trained and dropped; A and b start as torch's linear
-    layer does. Gradient reaches only the student and them.
-
-    Args:
-        student: The transformer that learns.
-        pad_id: Padding id.
-        teacher: The frozen encoder, of any width.
-        sentences: The training text, which the batches number.
-        config: student_queue, vectors kept of earlier batches; student_scale, g at the start; queue_cut,
-            FIRST_ROWS where the queue cuts batches.
+    layer does. Gradient reaches only the student and them. Settings: student_queue, vectors kept of earlier
+    batches;
+    student_scale, g at the start; queue_cut, FIRST_ROWS where the queue cuts batches.
     """
 
     def __init__(

@@ -64,11 +64,7 @@ def is_first_process() -> bool:
 def join_process_group(rank: int, size: int, meeting: Path, device: str) -> Iterator[None]:
     """Be process ``rank`` of ``size`` within the block; NCCL on CUDA devices, one each, otherwise gloo.
 
-    Args:
-        rank: From 0; on CUDA the number of the device too.
-        size: Number of processes.
-        meeting: A new file on a disk that they share.
-        device: "cpu" or "cuda".
+    ``meeting`` is a new file on a disk that they share.
     """
     cuda = device.startswith("cuda")
     if cuda:
@@ -152,10 +148,6 @@ def encode_shares(rows: Sequence[Item], encode: Callable[[Sequence[Item]], Tenso
     """Encode rows, each process its share, and return all vectors, (B, H), with gradient through its own.
 
     Several processes give the values of one up to rounding where ``encode`` draws nothing.
-
-    Args:
-        rows: B rows, the same on every process; see :func:`deal_rows`.
-        encode: From rows to a vector each, (b, H); it may draw from torch's global generators.
     """
     if not _ranks:
         return encode(rows)

@@ -12,13 +12,9 @@ from bench.training.mixed_precision import to_float32
 
 
 class ContrastHead(nn.Module):
-    """g(e) = norm(W2 ReLU(W1 e)), without biases; weights normal with std 0.02 from torch's state.
+    """g(e) = norm(W2 ReLU(W1 e)), (B, H) to (B, F), without biases; weights normal with std 0.02.
 
-    Args:
-        size: H.
-        features: F, size of its vectors.
-        rate_scale: Its weights' multiple of the learning rate, see
-            :func:`bench.training.loop.parameter_groups`.
+    ``rate_scale`` multiplies its weights' learning rate, see :func:`bench.training.loop.parameter_groups`.
     """
 
     def __init__(self, size: int, features: int, rate_scale: float = 1.0) -> None:

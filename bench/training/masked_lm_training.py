@@ -75,15 +75,11 @@ def train_mlm(
 ) -> list[list[float]]:
     """Train for all steps, or until a point in time; return (step, mean loss of the last hundred) pairs.
 
-    Args:
-        model: A BertForMaskedLM on its device; its mode stays.
-        tokenizer: Its tokenizer.
-        rows: Token rows.
-        settings: Rates, batches, and the steps where no time is given.
-        seed: For order and masks.
-        end: Stop at the first step that ends then, on time.monotonic's clock; the rate then follows the time.
-        progress: Called with the sentences of each finished step.
-        watch: Called after each step with its number and a function that returns the pairs so far.
+    The BertForMaskedLM keeps its mode. Training ends with the first step after ``end`` on time.monotonic's
+    clock, if
+    given; the rate then follows the time. ``watch`` is called after each step with its number and a function
+    that
+    returns the pairs so far.
 
     Raises:
         BenchError: an infinite or NaN loss (naming the step), or no time left.

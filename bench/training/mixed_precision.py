@@ -19,12 +19,11 @@ _asked: list[str] = []  # innermost last; a plain list, which a compiled step ca
 
 @contextmanager
 def train_at_precision(precision: str) -> Iterator[None]:
-    """Train at a precision within the block.
+    """Train at a precision within the block: "fp32"; "bf16", autocast within :func:`autocast_towers`.
 
-    Args:
-        precision: "fp32"; "bf16", autocast to bfloat16 within :func:`autocast_towers`; "bf16-weights", the
-            towers' weights in bfloat16 (:class:`MasterWeights`); "tf32", float32 whose products round their
-            factors to 10 bits, on CUDA devices.
+    "bf16-weights" steps the towers in bfloat16 (:class:`MasterWeights`); "tf32" rounds the factors of float32
+    products
+    to 10 bits, on CUDA devices.
     """
     _asked.append(precision)
     try:
@@ -70,19 +69,14 @@ _MASTER = "_float32_master"
 
 
 class MasterWeights:
-    """The float32 weights of towers that step in bfloat16.
+    """The float32 weights of towers that step in bfloat16, under :func:`train_at_precision` "bf16-weights".
 
     Within :meth:`lowered` the parameters hold bfloat16 copies, so that casts of weights and activations are
     unnecessary. Outside they and their gradients are float32, for clipping, stepping, evaluating and saving:
-    bfloat16, which has 8 bits, would lose each of AdamW's steps below 1/256 of its weight.
-
-    Poolers stay float32: losses call them, on float32 vectors.
-
-    Args:
-        towers: The transformers; lowered only under :func:`train_at_precision` "bf16-weights".
-
-    Raises:
-        InputError: a tower with a pooler whose layers can't be called without it.
+    bfloat16, which has 8 bits, would lose each of AdamW's steps below 1/256 of its weight. Poolers stay
+    float32:
+    losses call them, on float32 vectors. Raises InputError for a pooler whose model's layers can't be called
+    without.
     """
 
     def __init__(self, towers: nn.Module) -> None:

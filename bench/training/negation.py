@@ -76,11 +76,7 @@ def negate_parsed(tokens: Sequence[ParsedToken]) -> str:
 
 
 def find_spacy_folder() -> Path:
-    """Return the folder of the spaCy model that :data:`SPACY_FOLDER` names.
-
-    Raises:
-        InputError: spaCy or the folder is missing.
-    """
+    """Return the folder of the spaCy model that :data:`SPACY_FOLDER` names; InputError if missing."""
     if importlib.util.find_spec("spacy") is None:
         raise InputError(
             "negation=spacy needs the package spacy, which isn't installed",

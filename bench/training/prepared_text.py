@@ -66,16 +66,9 @@ def prepare_text(
 ) -> PreparedText:
     """Train a vocabulary on a text, tokenise it, and count which tokens occur together.
 
-    Args:
-        corpus: The text.
-        max_length: Tokens that a row keeps, specials included.
-        vocabulary: Largest number of WordPiece tokens.
-        hidden: Width of the embeddings.
-        split: Split a longer line into several rows; otherwise it is cut.
-        say: Called with a line on cut tokens.
-
-    Raises:
-        InputError: a width above the number of the text's tokens.
+    ``split`` makes several rows of a longer line, which is otherwise cut to ``max_length`` tokens, and
+    reported to
+    ``say``. Raises InputError for a width above the number of the text's tokens.
     """
     tokenizer = train_wordpiece(corpus.sentences, vocabulary, max_length=max_length)
     if hidden > len(tokenizer):
@@ -173,16 +166,11 @@ def load_prepared_text(folder: Path) -> PreparedText:
 
 
 def train_wordpiece(sentences: Sequence[str], size: int, *, max_length: int) -> Any:
-    """Train a lower-casing ``BertTokenizer`` on a text, the same every time.
+    """Train a lower-casing ``BertTokenizer`` of at most ``size`` tokens on a text, the same every time.
 
     The trainer orders continuation characters (``##a``) by a hash that changes between runs, and the whole
     vocabulary with them. As special tokens they have fixed places; the tokenizer that is rebuilt from the
     vocabulary treats them as ordinary again.
-
-    Args:
-        sentences: The text.
-        size: Largest number of tokens, specials included.
-        max_length: Longest input in tokens.
     """
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - no password
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -212,18 +200,10 @@ def compute_spectral_embeddings(
     PPMI(a, b) = max(0, log p(a, b) / (p(a) p(b))), p(a, b) the share of pairs of different tokens in one row
     (Levy and Goldberg 2014, section 3). A token's vector is its row of the eigenvectors times the roots of
     the
-    eigenvalues, at the length of a random one: tokens in similar company get similar vectors. Needs memory
-    for
-    tokens x tokens numbers.
-
-    Args:
-        rows: Token ids of each document.
-        tokens: Size of the vocabulary.
-        size: Dimensions; at most ``tokens``.
-        std: Standard deviation of a number in a token's vector.
-
-    Returns:
-        (tokens, size) float32; zeros for a token without company.
+    eigenvalues, at the length of a random one with ``std``: tokens in similar company get similar vectors.
+    Needs
+    memory for tokens x tokens numbers. The result is (tokens, size) float32; zeros for a token without
+    company.
     """
     lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     read = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))

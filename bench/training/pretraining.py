@@ -197,11 +197,7 @@ def _choose_lines(corpus: Corpus, most: int | None, seed: int) -> tuple[list[str
 
 
 def read_documents(path: Path) -> Corpus:
-    """Read an xz-compressed UTF-8 text, a document a line, empty lines left out.
-
-    Raises:
-        DataError: missing, damaged, empty, or as :func:`bench.data.text_lines.number_sentences`.
-    """
+    """Read an xz-compressed UTF-8 text, a document a line, empty lines left out; DataError if damaged."""
     try:
         with lzma.open(path, "rb") as stream:
             lines = [text for _, text in number_sentences(stream, str(path)) if text]
@@ -213,12 +209,7 @@ def read_documents(path: Path) -> Corpus:
 
 
 def read_pretraining_text(path: Path) -> Corpus:
-    """Read a text to pretrain on, a document a line: ``.txt``, or ``.txt.xz``.
-
-    Raises:
-        InputError: a file of another kind.
-        DataError: see :func:`read_documents` and :func:`bench.data.corpus.read_corpus`.
-    """
+    """Read a text to pretrain on, a document a line: ``.txt``, or ``.txt.xz``."""
     if path.name.endswith(".txt.xz"):
         return read_documents(path)
     if path.suffix != ".txt":
@@ -310,11 +301,7 @@ def _remove_version(config: Path) -> None:
 class PretrainingWatch:
     """Called after each step: keeps the model each minute, and ends a training that learns nothing.
 
-    Args:
-        keep: Writes the present model, with its loss curve.
-        say: Called with a line about the loss when the model is kept.
-        frequency_loss: Loss of a model that knows token frequencies, to judge a training after :data:`TRIAL`
-            steps; None: never.
+    ``frequency_loss`` is the loss of a model that knows token frequencies; None: a training is never ended.
     """
 
     def __init__(

@@ -78,15 +78,9 @@ _MOST_NAMED = 3
 def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed: bool, where: str) -> None:
     """Measure that a model draws nothing at dropout 0 and, if it is needed, something above 0.
 
-    Args:
-        model: A transformer in training mode, its dropout set; it stays unchanged.
-        rows: Token ids, unpadded, (B, L).
-        probability: Its dropout.
-        needed: Two views of a sentence differ only by dropout.
-        where: Place of the error.
-
-    Raises:
-        InputError: something is drawn at dropout 0, or nothing although it is needed.
+    The model is in training mode, its dropout set to ``probability``, and stays unchanged; rows are unpadded
+    token ids,
+    (B, L). Two views of a sentence that differ only by dropout need it. Raises InputError with ``where``.
     """
     try:
         set_dropout(model, 0.0)

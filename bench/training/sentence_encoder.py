@@ -45,14 +45,10 @@ def thin_losses(losses: Sequence[float], most: int = POINTS) -> list[list[float]
 
 
 class DevEvaluation:
-    """Scores an encoder repeatedly while it learns.
+    """Scores an encoder repeatedly while it learns, by the dev Spearman of the similarity ``select``.
 
-    Args:
-        dev_score: Spearman of an encoder on the dev set; its second argument is the similarity.
-        encoder: The encoder.
-        select: That similarity.
-        collapse: True keeps the collapse figures of the dev sentences' vectors.
-        report: Called with them, as "collapse".
+    With ``collapse`` it keeps the collapse figures of the dev sentences' vectors, and reports them as
+    "collapse".
     """
 
     def __init__(

@@ -28,12 +28,9 @@ class TeacherQuery(NamedTuple):
 
 
 class Teacher:
-    """A frozen encoder of the training text; it keeps the vectors of sentences that it has seen.
+    """A frozen encoder of the training text, which keeps the vectors of sentences that it has seen.
 
-    Args:
-        encoder: Any encoder; it encodes whole sentences, in evaluation mode, constant.
-        sentences: The training text, which the batches number.
-        kept_bytes: Memory for vectors that may recur in a later epoch.
+    ``kept_bytes`` limits the memory for vectors that may recur in a later epoch.
     """
 
     def __init__(self, encoder: Encoder, sentences: Sequence[str], kept_bytes: int = KEPT_BYTES) -> None:

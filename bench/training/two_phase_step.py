@@ -21,11 +21,9 @@ _told: set[str] = set()
 
 @contextmanager
 def compile_steps(way: str) -> Iterator[None]:
-    """Compile the second half of objectives within the block.
+    """Compile the second half of objectives within the block: "none", "inductor" or "graphs".
 
-    Args:
-        way: "none"; "inductor", torch.compile's own backend, one graph for all shapes; "graphs", a CUDA
-            graph for each shape.
+    "inductor" is torch.compile's own backend, one graph for all shapes; "graphs" a CUDA graph for each shape.
     """
     _asked.append(way)
     try:
@@ -54,12 +52,7 @@ def compile_device_half(
 
 
 class CompiledHalf:
-    """A function of tensors as one graph; failing that, compiled in parts with a warning.
-
-    Args:
-        compute: The function.
-        way: "inductor", "graphs", or for tests another backend of torch.compile.
-    """
+    """A function of tensors as one graph, by a backend of torch.compile; failing that, compiled in parts."""
 
     def __init__(self, compute: Callable[[Any], torch.Tensor], way: str) -> None:
         self._compute, self._way = compute, way
@@ -68,11 +61,7 @@ class CompiledHalf:
         """One graph."""
 
     def __call__(self, prepared: Any) -> torch.Tensor:
-        """Return the function's value.
-
-        Raises:
-            BenchError: the backend can't compile it, as inductor without a C++ compiler.
-        """
+        """Return the function's value; BenchError where the backend fails, as without a C++ compiler."""
         from torch._dynamo import exc
         from torch._inductor.exc import InductorError
 
@@ -221,11 +210,7 @@ def prepare_steps(
 ) -> Generator[tuple[int, Any], None, None]:
     """Yield each step's number of sentences and prepared batch, on the objective's device.
 
-    Args:
-        objective: The objective.
-        batches: Makes the next batch.
-        steps: Number of steps.
-        ahead: Prepare a step in a thread while the one before is computed, with the same order of draws.
+    ``ahead`` prepares a step in a thread while the one before is computed, with the same order of draws.
     """
     device = objective.device
 
