@@ -1,4 +1,4 @@
-"""All probes from one pass: every kind of encoder, each figure against its own probe alone."""
+"""All probes from one pass: every kind of encoder, each figure against its own probe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transformers import BertConfig, BertModel
 
 from bench.data.tasks import PairTask
 from bench.data.toy import make_toy_task
-from bench.encoder import FloatArray, Progress
+from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
 from bench.eval.embeddings import embed_sentences
 from bench.nn.backbone import TransformerEncoder, load_backbone
@@ -31,23 +31,17 @@ from bench.probes.isotropy import isotropy
 from bench.probes.measurement import drop_curves, measure_probes
 from bench.probes.probe_data import ProbeData
 from bench.probes.uniformity import uniformity
+from tests.support.encoders import FunctionEncoder
 from tests.support.folders import sentence_transformers_folder
+from tests.support.messages import missing_facts
 
 DATA = ProbeData("toy", (make_toy_task(),))
 NAMES = tuple(PROBES)
 
 
-class Hashed:
-    """An encoder without a transformer; equal sentences get equal vectors."""
-
-    dim = 6
-    facts: dict[str, str | int] = {}  # noqa: RUF012
-
-    def encode(
-        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
-    ) -> FloatArray:
-        rows = [np.random.default_rng(list(s.encode())).normal(size=6) for s in sentences]
-        return np.asarray(rows, dtype=np.float32)
+def hash_vectors(sentences: Sequence[str]) -> list[FloatArray]:
+    """Equal sentences get equal vectors."""
+    return [np.random.default_rng(list(text.encode())).normal(size=6) for text in sentences]
 
 
 class Lengths:
@@ -56,9 +50,8 @@ class Lengths:
     facts: dict[str, str | int] = {}  # noqa: RUF012
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        return np.array(
-            [1 / (1 + abs(len(a) - len(b))) for a, b in zip(first, second, strict=True)], np.float32
-        )
+        lengths = [np.array([len(text) for text in side]) for side in (first, second)]
+        return (1 / (1 + np.abs(lengths[0] - lengths[1]))).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +68,10 @@ def whole(encoder: TransformerEncoder) -> dict[str, Any]:
 def test_probes_are_named_as_on_the_command_line() -> None:
     assert parse_probes("all") == NAMES
     assert parse_probes("cost, alignment") == ("alignment", "cost")
-    with pytest.raises(
-        InputError,
-        match=r"unknown probe 'attention_sinks' .did you mean 'attention_sink'.*; expected one of alig",
-    ):
+    with pytest.raises(InputError) as caught:
         parse_probes("cost,attention_sinks")
-    with pytest.raises(InputError, match="--probes: 'cost,cost' names a probe twice"):
+    assert not missing_facts(caught.value, "'attention_sinks'", "did you mean 'attention_sink'", "alignment")
+    with pytest.raises(InputError, match="--probes: 'cost,cost'"):
         parse_probes("cost,cost")
 
 
@@ -107,22 +98,15 @@ def test_every_probe_of_a_transformer(encoder: TransformerEncoder) -> None:
     assert all("convention" in probes[name] for name in NAMES if name != "cost")
     assert found.timing["sentences"] == 32
     assert {"wall_seconds", "cpu_seconds", "sentences_per_second"} <= found.timing.keys()
-    task = make_toy_task()
-    assert probes["data"] == {
-        "suite": "toy",
-        "tasks": {"TOY": {"pairs": 180, "sha256": task.sha256, "reference": True}},
-        "sentences": len(DATA.sentences),
-    }
+    tasks = {"TOY": {"pairs": 180, "sha256": make_toy_task().sha256, "reference": True}}
+    assert probes["data"] == {"suite": "toy", "tasks": tasks, "sentences": len(DATA.sentences)}
 
 
-def test_the_pass_does_not_depend_on_which_probes_are_wanted(
+def test_one_probe_is_as_among_all_and_no_sentence_leaves_the_data(
     encoder: TransformerEncoder, whole: dict[str, Any]
 ) -> None:
     for name in NAMES:
         assert measure_probes(encoder, DATA, (name,)).probes[name] == whole[name]
-
-
-def test_no_sentence_leaves_the_data(whole: dict[str, Any]) -> None:
     text = json.dumps(whole, allow_nan=False)
     assert not any(sentence in text for sentence in DATA.sentences)
 
@@ -131,13 +115,12 @@ def test_options(encoder: TransformerEncoder) -> None:
     how = ProbeOptions(strict=True, groups="quantiles", per_head=True, sentence=PAPER_SENTENCE)
     probes = measure_probes(encoder, DATA, NAMES, how).probes
     assert (probes["alignment"]["pairs"], probes["alignment"]["gold"]) == (30, "above 4")
-    assert probes["density"]["convention"].endswith("five of like size, equal scores together")
+    assert "five of like size" in probes["density"]["convention"]
     assert np.shape(probes["attention_sink"]["towers"][0]["heads"]) == (3, 2, 4)
     assert probes["attention_sink"]["maps"][0]["tokens"][0] == "[CLS]"
     bare = drop_curves(probes)
-    assert "maps" not in bare["attention_sink"]
-    assert "spectrum" not in bare["isotropy"]
-    assert "curves" not in bare["density"]
+    dropped = {(name, fact) for name in NAMES for fact in probes[name].keys() - bare[name].keys()}
+    assert dropped == {("attention_sink", "maps"), ("isotropy", "spectrum"), ("density", "curves")}
     assert bare["version"] == probes["version"]
     assert bare["alignment"] == probes["alignment"]
 
@@ -156,18 +139,15 @@ def test_a_twin_as_a_whole_and_by_tower(
     assert twin["cls_energy"]["pooling"] == "avg+cls"
     summed = embed_sentences(SumEncoder([encoder, other], [1.0, 0.5]), DATA.sentences).vectors
     assert twin["uniformity"]["value"] == uniformity(summed)
-
-
-def test_one_transformer_as_two_parts(encoder: TransformerEncoder, whole: dict[str, Any]) -> None:
-    twin = measure_probes(SumEncoder([encoder, encoder]), DATA, ("cls_energy",)).probes["cls_energy"]
-    assert twin["value"] == whole["cls_energy"]["value"]
+    same = measure_probes(SumEncoder([encoder, encoder]), DATA, ("cls_energy",)).probes["cls_energy"]
+    assert same["value"] == whole["cls_energy"]["value"]
 
 
 def test_a_template_is_not_traced_as_a_sentence(tiny_bert: Path) -> None:
     prompted, denoised = TransformerEncoder(tiny_bert, "mask"), DenoisedEncoder(tiny_bert)
-    one, two = (measure_probes(each, DATA, ("cls_energy", "modulus")).probes for each in (prompted, denoised))
-    assert one["cls_energy"] == two["cls_energy"]
-    assert one["modulus"] == two["modulus"]
+    names = ("cls_energy", "modulus")
+    one, two = (measure_probes(model, DATA, names).probes for model in (prompted, denoised))
+    assert [one[name] for name in names] == [two[name] for name in names]
 
 
 def test_cost_of_a_model_that_takes_64_tokens(tiny_bert: Path) -> None:
@@ -180,7 +160,7 @@ def test_cost_of_a_model_that_takes_64_tokens(tiny_bert: Path) -> None:
 
 
 def test_an_encoder_without_a_transformer() -> None:
-    probes = measure_probes(Hashed(), DATA, NAMES).probes
+    probes = measure_probes(FunctionEncoder(hash_vectors, dim=6), DATA, NAMES).probes
     traced = ("cls_energy", "attention_sink", "modulus", "cost")
     assert {probes[name]["missing"] for name in traced} == {"it has no transformer"}
     assert all("missing" not in probes[name] for name in NAMES if name not in traced)
@@ -201,17 +181,16 @@ def test_a_transformer_that_cannot_be_watched_still_has_vectors(encoder: Transfo
     left = TransformerEncoder((encoder.model, encoder.tokenizer), "avg")
     left.model = PaddedLeft(encoder.model)
     probes = measure_probes(left, DATA, NAMES).probes
-    assert probes["cls_energy"] == {"missing": "BertModel: the tokenizer pads on the left"}
+    assert not missing_facts(probes["cls_energy"]["missing"], "BertModel", "left")
     assert probes["modulus"] == probes["cls_energy"]
     assert probes["uniformity"]["value"] == uniformity(embed_sentences(left, DATA.sentences).vectors)
 
 
 def test_a_transformer_that_computes_nothing_is_named(encoder: TransformerEncoder) -> None:
-    idle: Any = Hashed()
+    idle: Any = FunctionEncoder(hash_vectors, dim=6)
     idle.model, idle.tokenizer = encoder.model, encoder.tokenizer
     probes = measure_probes(idle, DATA, NAMES).probes
-    said = f"0 of {len(DATA.sentences)} sentences were seen to pass through them"
-    assert probes["modulus"] == {"missing": f"its transformers can't be watched: {said}"}
+    assert f"0 of {len(DATA.sentences)} sentences" in probes["modulus"]["missing"]
     assert "missing" not in probes["uniformity"]
 
 
@@ -229,15 +208,15 @@ def test_a_scorer_of_pairs_has_a_density_alone() -> None:
     probes = measure_probes(Lengths(), DATA, NAMES).probes
     similarities = Lengths().score_pairs(*DATA.sides).astype(np.float64)
     assert probes["density"] == compare_densities(similarities, np.asarray(DATA.gold))
-    reasons = {probes[name]["missing"] for name in NAMES if name != "density"}
-    assert reasons == {"it compares two sentences directly: it has no vectors"}
+    (reason,) = {probes[name]["missing"] for name in NAMES if name != "density"}
+    assert "no vectors" in reason
 
 
-def test_what_one_probe_lacks_is_said_and_the_rest_is_there(encoder: TransformerEncoder) -> None:
+def test_a_missing_probe_has_a_reason_and_the_rest_is_there(encoder: TransformerEncoder) -> None:
     subset = make_toy_task().subsets[0]
     low = replace(subset, gold=tuple(min(score, 3.0) for score in subset.gold))
     probes = measure_probes(encoder, ProbeData("toy", (PairTask("LOW", (low,)),)), NAMES).probes
-    assert probes["alignment"] == {"missing": "no pair of like meaning, so there is no alignment"}
+    assert "no pair" in probes["alignment"]["missing"]
     assert probes["data"]["tasks"]["LOW"]["reference"] is False
     assert "missing" not in probes["uniformity"]
 
@@ -245,12 +224,9 @@ def test_what_one_probe_lacks_is_said_and_the_rest_is_there(encoder: Transformer
 def test_bad_vectors_are_an_error_not_a_gap(
     encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken(Hashed):
-        def encode(self, *arguments: Any, **options: Any) -> FloatArray:
-            return np.full_like(super().encode(*arguments, **options), np.nan)
-
+    broken = FunctionEncoder(lambda texts: np.full((len(texts), 2), np.nan))
     with pytest.raises(BenchError, match="are not finite"):
-        measure_probes(Broken(), DATA, NAMES)
+        measure_probes(broken, DATA, NAMES)
     monkeypatch.setattr("bench.probes.uniformity.MOST", 3)
     with pytest.raises(InputError, match="expected at most 3"):
         measure_probes(encoder, DATA, ("uniformity",))

@@ -23,34 +23,27 @@ from bench.probes.training_overlap import (
 )
 from bench.stats.item_statistics import spearman_interval
 
-TASK = PairTask(
-    "T",
-    (
-        PairSubset(
-            "x",
-            ("A man sings.", "One two three four five six seven eight nine", "Short one", "..."),
-            ("a man sings", "other", "b", "c"),
-            (1.0, 2.0, 3.0, 4.0),
-        ),
-    ),
+FIRST = ("A man sings.", "One two three four five six seven eight nine", "Short one", "...")
+SUBSET = PairSubset("x", FIRST, ("a man sings", "other", "b", "c"), (1.0, 2.0, 3.0, 4.0))
+TASK = PairTask("T", (SUBSET,))
+
+
+@pytest.mark.parametrize(
+    ("text", "exact", "key", "near"),
+    [
+        ("nothing of it", (8, 0, 4), (7, 0, 4), (7, 0, 4)),
+        ("A man sings.", (8, 1, 3), (7, 1, 3), (7, 1, 3)),
+        ("a MAN... sings", (8, 0, 4), (7, 1, 3), (7, 1, 3)),
+        ("zero, ONE two three four five six seven eight ten", (8, 0, 4), (7, 0, 4), (7, 1, 3)),
+        ("one two three four five six seven", (8, 0, 4), (7, 0, 4), (7, 0, 4)),
+        ("!!!", (8, 0, 4), (7, 0, 4), (7, 0, 4)),  # texts without letters differ
+        ("...", (8, 1, 3), (7, 1, 3), (7, 1, 3)),
+    ],
 )
-
-
-def levels(*training: str) -> dict[str, tuple[int, int, int]]:
-    return {
-        o.level: (o.sentences, o.touched_sentences, o.clean_pairs) for o in audit_overlap(training, [TASK])
-    }
-
-
-def test_levels_by_hand() -> None:
-    assert levels("nothing of it") == {"exact": (8, 0, 4), "key": (7, 0, 4), "near": (7, 0, 4)}
-    assert levels("A man sings.") == {"exact": (8, 1, 3), "key": (7, 1, 3), "near": (7, 1, 3)}
-    assert levels("a MAN... sings") == {"exact": (8, 0, 4), "key": (7, 1, 3), "near": (7, 1, 3)}
-    text = "zero, ONE two three four five six seven eight ten"
-    assert levels(text) == {"exact": (8, 0, 4), "key": (7, 0, 4), "near": (7, 1, 3)}
-    assert levels("one two three four five six seven") == levels("nothing of it")
-    assert levels("!!!")["near"] == (7, 0, 4)  # no letters is not the same letters
-    assert levels("...")["exact"] == (8, 1, 3)
+def test_levels_by_hand(text: str, exact: object, key: object, near: object) -> None:
+    overlaps = audit_overlap([text], [TASK])
+    counts = {o.level: (o.sentences, o.touched_sentences, o.clean_pairs) for o in overlaps}
+    assert counts == {"exact": exact, "key": key, "near": near}
 
 
 def test_keys_and_runs() -> None:
@@ -77,11 +70,11 @@ def test_training_text(tmp_path: Path) -> None:
     packed.write_bytes(lzma.compress(plain.read_bytes()))
     assert list(read_training_lines(plain)) == list(read_training_lines(packed)) == ["a b", "c", "d"]
     plain.write_bytes(b"a\nb\n\xff\n")
-    with pytest.raises(DataError, match=r"a.txt:3: these bytes are not utf-8"):
+    with pytest.raises(DataError, match=r"a.txt:3: .*utf-8"):
         list(read_training_lines(plain))
     packed.write_bytes(b"no xz")
     for path in (packed, tmp_path / "none", tmp_path):
-        with pytest.raises(DataError, match="the training text can't be read"):
+        with pytest.raises(DataError, match="can't be read"):
             list(read_training_lines(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from bench.probes.alignment import alignment, positive_pairs
 from bench.probes.density import compare_densities, density_overlap, gold_groups
 from bench.probes.isotropy import isotropy, spectrum
 from bench.probes.uniformity import uniformity
+from tests.support.messages import missing_facts
 
 RNG = np.random.default_rng(0)
 
@@ -100,11 +102,11 @@ def test_gold_groups_of_width_one_and_of_like_size() -> None:
     many = RNG.uniform(0, 5, 500)
     assert [len(group.similarities) for group in gold_groups(many, many, "quantiles")] == [100] * 5
     tied = np.repeat([1.0, 2.0, 5.0], [60, 20, 20])
-    assert [(g.low, g.high, len(g.similarities)) for g in gold_groups(tied, tied, "quantiles")] == [
-        (1, pytest.approx(1.4), 60),
-        (pytest.approx(1.4), pytest.approx(2.6), 20),
-        (pytest.approx(2.6), 5, 20),
+    groups = gold_groups(tied, tied, "quantiles")
+    assert [(g.low, g.high) for g in groups] == [
+        pytest.approx(ends) for ends in ((1, 1.4), (1.4, 2.6), (2.6, 5))
     ]
+    assert [len(g.similarities) for g in groups] == [60, 20, 20]
     (only,) = gold_groups(values[:3], np.full(3, 2.0))
     assert (only.low, only.high) == (2, 3)
     (only,) = gold_groups(values[:3], np.full(3, 2.0), "quantiles")
@@ -116,9 +118,8 @@ def kernel_density(sample: NDArray[np.float64], at: float) -> float:
     n = len(sample)
     mean = sum(sample.tolist()) / n
     width = math.sqrt(sum((x - mean) ** 2 for x in sample.tolist()) / (n - 1)) / math.pow(n, 0.2)
-    return sum(math.exp(-(((at - x) / width) ** 2) / 2) for x in sample) / (
-        n * width * math.sqrt(2 * math.pi)
-    )
+    total = sum(math.exp(-(((at - x) / width) ** 2) / 2) for x in sample)
+    return total / (n * width * math.sqrt(2 * math.pi))
 
 
 def test_overlap_of_two_densities() -> None:
@@ -145,33 +146,30 @@ def test_density_of_neighbouring_groups() -> None:
     assert found["groups"][0]["sd"] == pytest.approx(values[:40].std(ddof=1))
     assert [curve is None for curve in found["curves"]] == [False, False, True, False]
     assert found["curves"][0][55] == pytest.approx(kernel_density(values[:40], 0.1))
-    assert found["convention"].endswith("gold groups: intervals of width 1 between whole numbers")
+    assert "intervals of width 1" in found["convention"]
 
 
-def test_what_has_no_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undefined_figures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     x, flat = vectors(4), np.full(20, 0.7)
     zero = x.copy()
     zero[2] = 0
     gold = np.repeat([0.5, 1.5], 10)
-    for call, text in (
-        (lambda: alignment(x[:0], x[:0]), "no pair of like meaning, so there is no alignment"),
-        (lambda: alignment(x, zero), "vector 3 of 4 has length 0, so it has no direction"),
-        (lambda: uniformity(zero), "vector 3 of 4 has length 0, so it has no direction"),
-        (lambda: uniformity(x[:1]), "uniformity needs at least two sentences, here are 1"),
-        (lambda: isotropy(x[:1]), "isotropy needs at least two sentences, here are 1"),
-        (lambda: isotropy(0 * x), "all vectors are 0, so there is no spectrum"),
-        (lambda: gold_groups(flat[:0], flat[:0]), "no pair to divide by gold score"),
-        (
-            lambda: compare_densities(flat, gold),
-            "no two neighbouring ones of 2 gold group(s) have densities to compare; "
-            "too few pairs, or vectors that are all alike",
-        ),
-    ):
+    calls: dict[Any, tuple[str, ...]] = {
+        lambda: alignment(x[:0], x[:0]): ("no pair", "alignment"),
+        lambda: alignment(x, zero): ("vector 3 of 4", "length 0"),
+        lambda: uniformity(zero): ("vector 3 of 4", "length 0"),
+        lambda: uniformity(x[:1]): ("uniformity", "two sentences", "1"),
+        lambda: isotropy(x[:1]): ("isotropy", "two sentences", "1"),
+        lambda: isotropy(0 * x): ("vectors are 0", "no spectrum"),
+        lambda: gold_groups(flat[:0], flat[:0]): ("no pair", "gold score"),
+        lambda: compare_densities(flat, gold): ("2 gold group(s)", "too few pairs", "all alike"),
+    }
+    for call, facts in calls.items():
         with pytest.raises(BenchError) as caught:
             call()
-        assert str(caught.value) == text
+        assert not missing_facts(caught.value, *facts)
     monkeypatch.setattr("bench.probes.uniformity.MOST", 3)
-    with pytest.raises(InputError, match="uniformity of 4 sentences; expected at most 3: all pairs"):
+    with pytest.raises(InputError, match=r"uniformity of 4 .*at most 3"):
         uniformity(x)
     for bad in (
         lambda: alignment(x, x[:2]),

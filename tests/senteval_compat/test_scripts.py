@@ -1,4 +1,4 @@
-"""Scripts written for SentEval, with nothing but the import line changed."""
+"""Scripts written for SentEval, with only the import line changed."""
 
 from __future__ import annotations
 
@@ -152,14 +152,14 @@ def test_classes_of_tasks_run_alone(task_path: Path) -> None:
     )
     seen: list[list[str]] = []
     down = task_path / "downstream"
-    for made, folder, name in (
+    for task_class, folder, name in (
         (senteval.sts.STS12Eval, "STS/STS12-en-test", "STS12"),
         (senteval.sts.SICKRelatednessEval, "SICK", "SICKRelatedness"),
         (senteval.binary.CREval, "CR", "CR"),
         (senteval.trec.TRECEval, "TREC", "TREC"),
         (senteval.sick.SICKEntailmentEval, "SICK", "SICKEntailment"),
     ):
-        task = made(str(down / folder), seed=1111)
+        task = task_class(str(down / folder), seed=1111)
         task.do_prepare(params, lambda params, samples: seen.extend(samples))
         assert task.run(params, Hashed()) == engine(task_path).eval(name)
     assert all(isinstance(word, str) for words in seen for word in words)
@@ -170,13 +170,13 @@ def test_classes_of_tasks_run_alone(task_path: Path) -> None:
     assert senteval.probing.TenseEval(place).run(params, Hashed()) == tense
     whole = senteval.probing.PROBINGEval("Tense", str(place / "past_present.txt"))
     assert whole.run(params, Hashed()) == tense
-    with pytest.raises(InputError, match=r"unknown task 'Tens' .did you mean 'Tense'"):
+    with pytest.raises(InputError, match=r"'Tens' .did you mean 'Tense'"):
         senteval.probing.PROBINGEval("Tens", place)
     with pytest.raises(InputError, match="are pickles"):
         senteval.rank.ImageCaptionRetrievalEval("COCO")
-    with pytest.raises(InputError, match="SSTEval: nclasses 3; expected 2 or 5"):
+    with pytest.raises(InputError, match="SSTEval: nclasses 3"):
         senteval.sst.SSTEval(str(down / "SST" / "fine"), nclasses=3)
-    with pytest.raises(DataError, match=r"MR: not this task's folder; expected \.\.\./CR"):
+    with pytest.raises(DataError, match=r"MR: .*\.\.\./CR"):
         senteval.binary.CREval(str(down / "MR"))
 
 
