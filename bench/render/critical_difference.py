@@ -1,8 +1,8 @@
 """Critical-difference diagrams (Demsar 2006): methods by their rank, the best on the left, groups joined.
 
 Demsar's have one critical difference for all pairs, Nemenyi's. Here each pair has its own test, and a bar is
-a group of :attr:`bench.stats.ranks.Ranking.groups`. Methods stand at their ranks, not at their scores: one
-that is far below would push all others together.
+a group of :attr:`bench.stats.ranks.Ranking.groups`. Methods stand at ranks, as outlying scores would squeeze
+the others.
 """
 
 from __future__ import annotations
@@ -34,71 +34,42 @@ def ranking_figure(
     scale: float = 1.0,
     note: str = "",
 ) -> Figure:
-    """Return the figure of a critical-difference diagram.
-
-    Args:
-        ranking: Methods and groups.
-        name: Name of the figure, of its file.
-        section: Section to which it belongs.
-        title: What it shows.
-        axis: What the scores are.
-        provenance: From what it was made.
-        scale: What the scores are multiplied with.
-        note: What one must know to read it.
-    """
-    scores = tuple(scale * score for score in ranking.scores)
+    """Return a critical-difference diagram; ``axis`` names the scores, ``scale`` multiplies them."""
+    methods, scores = ranking.methods, tuple(scale * score for score in ranking.scores)
     bars = tuple((group[0], group[-1]) for group in ranking.groups if len(group) > 1)
-    return Figure(
-        name,
-        section,
-        title,
-        "ranking",
-        axis,
-        "",
-        provenance,
-        (Series("mean", scores, tuple(map(float, range(len(scores))))),),
-        ranking.methods,
-        note=note,
-        bars=bars,
-        alt=_describe_ranking(ranking.methods, scores, bars, axis),
-    )
-
-
-def _describe_ranking(
-    methods: Sequence[str], scores: Sequence[float], bars: Sequence[tuple[int, int]], axis: str
-) -> str:
+    series = Series("mean", scores, tuple(map(float, range(len(scores)))))
     order = ", ".join(f"{method} {score:.2f}" for method, score in zip(methods, scores, strict=True))
     joined = "; ".join(", ".join(methods[first : last + 1]) for first, last in bars)
-    return f"{axis}, the best first: {order}. " + (
-        f"Not shown to differ: {joined}." if joined else "No group of several methods."
-    )
+    groups = f"Not shown to differ: {joined}." if joined else "No group of several methods."
+    alt = f"{axis}, the best first: {order}. {groups}"
+    head = name, section, title
+    return Figure(*head, "ranking", axis, "", provenance, (series,), methods, note=note, bars=bars, alt=alt)
 
 
 def ranking_labels(figure: Figure) -> list[str]:
-    """Return what stands beside the axis for each method: its name and its score."""
+    """Return each method's label: name and score."""
     names = shorten_names(figure.rows, LONGEST)
     return [f"{names[name]} {score:.2f}" for name, score in zip(figure.rows, figure.series[0].x, strict=True)]
 
 
 def axis_label(figure: Figure) -> str:
-    """Return what stands at the axis."""
+    """Return the label of the axis."""
     return f"rank by {figure.x}"
 
 
 def rank_ticks(count: int) -> list[int]:
-    """Return the ranks that are written at the axis.
+    """Return the labelled ranks.
 
     >>> rank_ticks(5), rank_ticks(12)
     ([1, 2, 3, 4, 5], [1, 2, 4, 6, 8, 10, 12])
     """
-    step = next(
-        size * 10**power for power in range(9) for size in (1, 2, 5) if count <= _TICKS * size * 10**power
-    )
+    steps = (size * 10**power for power in range(9) for size in (1, 2, 5))
+    step = next(step for step in steps if count <= _TICKS * step)
     return [1, *range(step if step > 1 else 2, count + 1, step)]
 
 
 def split_sides(count: int) -> tuple[list[int], list[int]]:
-    """Return the rows whose names stand on the left, and on the right; from the top, so that no line crosses.
+    """Return the rows labelled on the left and on the right, from the top, so that lines don't cross.
 
     >>> split_sides(5)
     ([0, 1, 2], [4, 3])
@@ -119,31 +90,34 @@ def stack_bars(spans: Sequence[tuple[float, float]], gap: float) -> list[int]:
     [0, 1, 0, 2]
     """
     taken: list[list[tuple[float, float]]] = []
-    found = []
+    levels = []
     for low, high in spans:
-        free = (
-            level
-            for level, others in enumerate(taken)
-            if all(low > end + gap or high < start - gap for start, end in others)
-        )
-        level = next(free, len(taken))
+        level = 0
+        while level < len(taken) and any(
+            low <= end + gap and high >= start - gap for start, end in taken[level]
+        ):
+            level += 1
         if level == len(taken):
             taken.append([])
         taken[level].append((low, high))
-        found.append(level)
-    return found
+        levels.append(level)
+    return levels
 
 
-def bar_spans(figure: Figure, x: Axis) -> list[tuple[float, float]]:
-    """Return where each bar begins and ends along the axis."""
-    return [(x.at(first + 1), x.at(last + 1)) for first, last in figure.bars]
+def place_bars(figure: Figure, x: Axis, gap: float) -> tuple[list[tuple[float, float, int]], int]:
+    """Return each bar's ends along the axis and its level (:func:`stack_bars`), and the number of levels."""
+    spans = [(x.at(first + 1), x.at(last + 1)) for first, last in figure.bars]
+    levels = stack_bars(spans, gap)
+    bars = [(low, high, level) for (low, high), level in zip(spans, levels, strict=True)]
+    return bars, max(levels, default=-1) + 1
 
 
 def draw_ranking(figure: Figure) -> tuple[list[str], float]:
-    """Draw one as parts of an ``<svg>``; return its height too."""
-    left, right = split_sides(len(figure.rows))
-    shown = ranking_labels(figure)
-    edges = [_LETTER * max((len(shown[row]) for row in rows), default=0) + _ROOM for rows in (left, right)]
+    """Return a diagram's parts of an ``<svg>``, and its height."""
+    sides, labels = split_sides(len(figure.rows)), ranking_labels(figure)
+    edges = []
+    for rows in sides:
+        edges.append(_LETTER * max((len(labels[row]) for row in rows), default=0) + _ROOM)
     ends = (edges[0] + _ROOM, WIDTH - edges[1] - _ROOM)
     x = rank_axis(figure, *ends)
     parts = [
@@ -153,16 +127,16 @@ def draw_ranking(figure: Figure) -> tuple[list[str], float]:
     for tick in rank_ticks(len(figure.rows)):
         parts.append(line_between(x.at(tick), _AXIS - 5, x.at(tick), _AXIS, "axis"))
         parts.append(text_at(x.at(tick), _AXIS - 9, str(tick), "middle", "tick"))
-    spans = bar_spans(figure, x)
-    of_bars = stack_bars(spans, _GAP)
-    top = _AXIS + _LEVEL * (max(of_bars, default=-1) + 1) + _ROOM
-    for rows, end, anchor, shift in ((left, edges[0], "end", -5), (right, WIDTH - edges[1], "start", 5)):
+    bars, levels = place_bars(figure, x, _GAP)
+    top = _AXIS + _LEVEL * levels + _ROOM
+    places = ((edges[0], "end", -5), (WIDTH - edges[1], "start", 5))
+    for rows, (end, anchor, shift) in zip(sides, places, strict=True):
         for line, row in enumerate(rows):
             y, at = top + _ROW * line, x.at(row + 1)
             parts.append(f'<path d="M{at:.1f} {_AXIS}V{y:.1f}H{end:.1f}" class="elbow"/>')
-            said = f"{figure.rows[row]}: {figure.series[0].x[row]:.2f}"
-            parts.append(text_at(end + shift, y + 4, shown[row], anchor, "name", title=said))
-    for (low, high), level in zip(spans, of_bars, strict=True):
+            title = f"{figure.rows[row]}: {figure.series[0].x[row]:.2f}"
+            parts.append(text_at(end + shift, y + 4, labels[row], anchor, "name", title=title))
+    for low, high, level in bars:
         y = _AXIS + _LEVEL * (level + 1)
         parts.append(line_between(low - 2, y, high + 2, y, "bar"))
-    return parts, top + _ROW * len(left)
+    return parts, top + _ROW * len(sides[0])

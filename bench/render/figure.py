@@ -1,9 +1,10 @@
-"""What a figure shows, free of how it is drawn: inline SVG for the page, matplotlib for files."""
+"""Figures as data, which pages draw as inline SVG and files with matplotlib."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 Kind = Literal["points", "lines", "strip", "heat", "ranking"]
@@ -17,9 +18,9 @@ class Series:
         name: For the legend.
         x: Places along x.
         y: Places along y, as many; in a strip the numbers of the rows.
-        spread: Standard deviations: of ``y``, in a strip of ``x``; empty for none, 0 where one has none.
-        labels: What each point is; empty for none.
-        band: Least and largest value of ``y`` over the seeds, a pair a point; empty for none.
+        spread: Standard deviations of ``y``, in a strip of ``x``, 0 for an unknown one; may be empty.
+        labels: Of points; may be empty.
+        band: Least and largest value of ``y`` over the seeds, a pair a point; may be empty.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Series:
 
 
 MOST_LINES = 10
-"""Lines in one plot; more of them have a panel each."""
+"""Lines in one plot; more lines have a panel each."""
 
 
 @dataclass(frozen=True)
@@ -39,22 +40,22 @@ class Figure:
     """One figure.
 
     Args:
-        name: Short name, of its file.
-        section: Name of the section to which it belongs, see :mod:`bench.reports.report`.
-        title: What it shows.
+        name: Name of its file.
+        section: Name of its section, see :mod:`bench.reports.sections`.
+        title: Its heading.
         kind: "points" and "lines" over numbers, "strip" (a row a category), "heat" (a matrix), "ranking" (a
             critical-difference diagram: rows by rank, the best first, and bars that join groups of them).
         x: Label of the x axis, of a heat map's columns.
         y: Label of the y axis, of a heat map's rows.
-        provenance: From what it was made.
+        provenance: Its sources.
         series: Of all kinds but "heat".
         rows: Names of the rows of all kinds but "points" and "lines", from the top.
         columns: Names of a heat map's columns.
-        cells: A heat map's values, a row a row; None where there is none.
-        note: What one must know to read it.
+        cells: A heat map's values by row, or None.
+        note: Its legend.
         bars: Of a ranking: first and last row of each group.
-        alt: What it shows, for those who don't see it; the labels of the axes say enough of other kinds.
-        own: True for lines that can't be compared, such as losses: each has a panel with axes of its own.
+        alt: Alternative text of a ranking; other kinds have their axes' labels.
+        own: True for incomparable lines, such as losses: each has a panel with its own axes.
     """
 
     name: str
@@ -80,15 +81,16 @@ class Figure:
 
 
 def bar_ends(values: Sequence[float], spread: Sequence[float]) -> list[float]:
-    """The values, and the ends of their bars."""
-    return [*values, *(v + end for v, s in zip(values, spread, strict=False) for end in (-s, s))]
+    """Return the values, and the ends of their bars."""
+    ends = ((value - length, value + length) for value, length in zip(values, spread, strict=False))
+    return [*values, *chain.from_iterable(ends)]
 
 
-def line_extent(one: Series) -> list[float]:
-    """A line's values, and the ends of its bars and its band."""
-    return [*bar_ends(one.y, one.spread), *(end for ends in one.band for end in ends)]
+def line_extent(series: Series) -> list[float]:
+    """Return a line's values, and the ends of its bars and its band."""
+    return [*bar_ends(series.y, series.spread), *chain.from_iterable(series.band)]
 
 
 def clip_text(text: str, most: int = 40) -> str:
-    """A name cut to what has room in a figure."""
+    """Return a text of at most so many characters, with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"

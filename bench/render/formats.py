@@ -1,4 +1,4 @@
-"""Tables as text, markdown, CSV, JSON and LaTeX: chosen columns, the width of a screen."""
+"""Render tables as text, markdown, CSV, JSON and LaTeX, with chosen columns and for a screen's width."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WHERE = "--columns"
 
 
 def parse_columns(text: str | None) -> tuple[str, ...]:
-    """Return the names that an option lists; raises InputError for one that is listed twice, or is empty."""
+    """Return the names of ``--columns``; raises InputError for an empty or repeated one."""
     names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
     keys = list(map(_column_key, names))
     for name, key in zip(names, keys, strict=True):
@@ -50,44 +50,41 @@ def parse_columns(text: str | None) -> tuple[str, ...]:
 
 
 def _column_key(name: str) -> str:
-    """Small letters and digits alone, so that STS-B is STSB and avg is Avg."""
+    """Lower-case letters and digits, so that STS-B is STSB and avg is Avg."""
     return "".join(filter(str.isalnum, name.lower()))
 
 
 def column_positions(header: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Return where columns of these names are, in their order; those that aren't there are left out."""
-    at = {_column_key(name): place for place, name in reversed(list(enumerate(header)))}
-    return [at[_column_key(name)] for name in names if _column_key(name) in at]
+    """Return the places of columns with these names, in their order; unknown names have none."""
+    keys = list(map(_column_key, header))
+    return [keys.index(key) for key in map(_column_key, names) if key in keys]
 
 
 def pick_columns(grid: Grid, columns: Sequence[int]) -> Grid:
-    """Return a table of these columns, numbered from 0, and of no other."""
-    return replace(
-        grid,
-        header=tuple(grid.header[place] for place in columns),
-        rows=tuple(tuple(row[place] for place in columns) for row in grid.rows),
-    )
+    """Return a table of only these columns, numbered from 0."""
+    header = tuple(grid.header[place] for place in columns)
+    rows = tuple(tuple(row[place] for place in columns) for row in grid.rows)
+    return replace(grid, header=header, rows=rows)
 
 
 def select_columns(grids: Sequence[Grid], names: Sequence[str]) -> list[Grid]:
-    """Return the tables with their rows' names and these columns, without tables that have none of them.
-
-    Args:
-        grids: The tables.
-        names: Names of columns; empty for all.
+    """Return the tables that have some of these columns (without names all), with their rows' names.
 
     Raises:
-        InputError: a column that no table has.
+        InputError: a column that all tables lack.
     """
     if not names:
         return list(grids)
     check_columns(names, [name for grid in grids for name in grid.header])
-    found = [(grid, column_positions(grid.header, names)) for grid in grids]
-    return [pick_columns(grid, [0, *filter(None, columns)]) for grid, columns in found if columns]
+    selected = []
+    for grid in grids:
+        if columns := column_positions(grid.header, names):
+            selected.append(pick_columns(grid, [0, *filter(None, columns)]))
+    return selected
 
 
 def check_columns(names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise InputError for a name that isn't known, with those that are."""
+    """Raise InputError for an unknown name, with the known ones."""
     for name in names:
         if _column_key(name) not in map(_column_key, known):
             raise not_one_of(f"no column '{name}'", name, dict.fromkeys(known), where=_WHERE)
@@ -97,23 +94,18 @@ _AVERAGE = ("avg", "avg.")
 
 
 def fit_width(grid: Grid, width: int, wide: Callable[[Grid], int]) -> tuple[list[Grid], list[str]]:
-    """Return the parts of a table that fit a width, and what must be said of them.
+    """Return the parts of a table that fit a width, and the notes on them.
 
-    Every part has the names of the rows and, where the table has one, the average. A part of one column more
-    is as wide as it is.
-
-    Args:
-        grid: The table.
-        width: Characters of a line.
-        wide: How many a table takes.
+    Every part has the names of the rows, the average if there is one, and at least one column more, however
+    wide. ``wide`` measures the characters of a table's lines.
     """
     if wide(grid) <= width:
         return [grid], []
     bare = replace(grid, rows=tuple(tuple(map(_drop_deviation, row)) for row in grid.rows))
-    said = []
+    notes = []
     if bare != grid:
-        said.append(f"Standard deviations of the columns are left out: they don't fit {width} characters.")
-    return _split_columns(bare, width, wide), said
+        notes.append(f"Standard deviations of the columns are left out: they don't fit {width} characters.")
+    return _split_columns(bare, width, wide), notes
 
 
 def _drop_deviation(cell: Value) -> Value:
@@ -121,37 +113,38 @@ def _drop_deviation(cell: Value) -> Value:
 
 
 def _split_columns(grid: Grid, width: int, wide: Callable[[Grid], int]) -> list[Grid]:
-    columns = range(1, len(grid.header))
-    always = [place for place in columns if grid.header[place].lower() in _AVERAGE][:1]
-
-    def part(own: list[int]) -> Grid:
-        return pick_columns(grid, [0, *sorted({*own, *always})])
-
+    columns = list(range(1, len(grid.header)))
+    average = [place for place in columns if grid.header[place].lower() in _AVERAGE][:1]
     if wide(grid) <= width:
         return [grid]
-    parts: list[list[int]] = [[]]
+    parts: list[Grid] = []
+    current: list[int] = []
     for place in columns:
-        if place in always:
+        if place in average:
             continue
-        if parts[-1] and wide(part([*parts[-1], place])) > width:
-            parts.append([])
-        parts[-1].append(place)
-    return [part(own) for own in parts]
+        extended = pick_columns(grid, [0, *sorted([*current, place, *average])])
+        if not current or wide(extended) > width:
+            current = []
+            extended = pick_columns(grid, [0, *sorted([place, *average])])
+            parts.append(extended)
+        current.append(place)
+        parts[-1] = extended
+    return parts or [grid]
 
 
 def markdown_escape(text: str) -> str:
-    """Make any text inert in a markdown table cell; an address is not a link."""
+    """Escape a text for a markdown table cell, so that an address stays text."""
     flat = printable(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|#!~$]|(?<=:)/(?=/)|(?<=www)\.)", r"\\\1", flat)
 
 
 @dataclass(frozen=True)
 class Screen:
-    """What text tables are for.
+    """The screen of text tables.
 
     Args:
-        width: Characters of a line; None for lines as long as tables are.
-        styled: True for a terminal: bold, underlined and grey, as far as it has them (see NO_COLOR).
+        width: Characters of a line; None for unlimited lines.
+        styled: True for a terminal with bold, underlined and grey text (see NO_COLOR).
     """
 
     width: int | None = None
@@ -163,21 +156,21 @@ FILE = Screen()
 
 
 def render_text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
-    """Tables for a terminal, a file or a log, which obeys no text in them; long names lose their middle."""
+    """Return tables for a terminal, a file or a log, with inert texts; long names lose their middle."""
     output = StringIO()
     inert: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     colours: dict[str, Any] = {"force_terminal": True} if screen.styled else {"color_system": None}
     console = Console(file=output, width=_ENDLESS, legacy_windows=False, **inert, **colours)
     for grid in grids:
         parts: Sequence[Grid] = [grid]
-        said: Sequence[str] = ()
+        notes: Sequence[str] = ()
         if screen.width is not None:
-            parts, said = fit_width(grid, screen.width, partial(_table_width, console, _name_width(screen)))
+            parts, notes = fit_width(grid, screen.width, partial(_table_width, console, _name_width(screen)))
         console.print(_single_line(grid.title), width=screen.width)
         for part in parts:
             console.print(_rich_table(part, _name_width(screen)))
-        for note in (*grid.notes, *said):
-            if screen.styled or not note.startswith("Bold:"):  # nothing is, in a file
+        for note in (*grid.notes, *notes):
+            if screen.styled or not note.startswith("Bold:"):  # files have no bold text
                 console.print(_single_line(note), width=screen.width, soft_wrap=screen.width is None)
         console.print()
     lines = (line.rstrip() for line in output.getvalue().rstrip().split("\n"))
@@ -209,18 +202,16 @@ def _rich_table(grid: Grid, longest: int) -> RichTable:
 
 
 def _style_cell(cell: Value, shown: str) -> Text:
-    """A cell where there are styles: best bold and green, second underlined, foreign figures dim."""
-    made = Text(shown)
+    """A styled cell: best bold and green, second underlined, foreign figures dim."""
+    text = Text(shown)
     if isinstance(cell, Quoted) and cell.grey:
-        made.stylize("dim")
+        text.stylize("dim")
     if isinstance(cell, ScoreCell) and cell.mark:
-        made.stylize({BEST: "bold green", SECOND: "underline"}[cell.mark], 0, len(format_score(cell.mean)))
-    return made
+        text.stylize({BEST: "bold green", SECOND: "underline"}[cell.mark], 0, len(format_score(cell.mean)))
+    return text
 
 
 _ENDLESS, _SHORTEST = 10_000, 12
-
-
 WIDEST = 80
 """Characters of a name in a text table."""
 
@@ -230,11 +221,11 @@ def _single_line(text: str) -> str:
 
 
 _COMMAND = re.compile(r"^(\s*)::")
-"""How a line of a log begins that GitHub's runner takes for a command."""
+"""Beginning of a log line that GitHub's runner takes for a command."""
 
 
 def render_markdown(grids: Sequence[Grid]) -> str:
-    """GitHub tables."""
+    """Return GitHub tables."""
     parts = []
     for grid in grids:
         lines = [
@@ -253,31 +244,31 @@ def render_markdown(grids: Sequence[Grid]) -> str:
 
 
 def render_json(tables: Sequence[Any]) -> str:
-    """What grids, or other tables that are data classes, hold: in the metrics' units at full precision."""
-    found = json.dumps([asdict(table) for table in tables], indent=2, allow_nan=False, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda char: json.dumps(char[0])[1:-1], found) + "\n"
+    """Return grids, or other tables of data classes, as JSON: in the metrics' units at full precision."""
+    text = json.dumps(list(map(asdict, tables)), indent=2, allow_nan=False, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda char: json.dumps(char[0])[1:-1], text) + "\n"
 
 
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""What JSON may hold unescaped though a terminal or a line shown would obey it."""
+"""Characters that JSON leaves unescaped and terminals obey."""
 
 
 def frame_csv(frame: DataFrame) -> str:
-    """A frame as csv, its texts through :func:`csv_cell`."""
+    """Return a frame as csv, its texts through :func:`csv_cell`."""
     texts = frame.select_dtypes(["object", "string"])
     inert = {str(name): texts[name].map(csv_cell, na_action="ignore") for name in texts}
     return frame.assign(**inert).to_csv(index=False, lineterminator="\n")
 
 
 def csv_cell(value: object) -> object:
-    """A csv cell that no terminal obeys and no spreadsheet computes."""
+    """Return a csv cell that terminals and spreadsheets take as text."""
     return quote_formula(printable(value)) if isinstance(value, str) else value
 
 
 def quote_formula(value: object) -> object:
-    """A csv cell that no spreadsheet computes: a text that would be a formula gets an apostrophe before it.
+    """Return a csv cell with an apostrophe before a text that spreadsheets take for a formula.
 
-    Signed numbers and what tables print of them, such as ``-0.05``, ``+1.20*`` or ``-``, stay as they are.
+    Signed numbers and their printed forms, such as ``-0.05``, ``+1.20*`` or ``-``, stay as they are.
     """
     if not isinstance(value, str) or not value.lstrip().startswith(_FORMULA) or _NUMERIC.fullmatch(value):
         return value
@@ -285,7 +276,7 @@ def quote_formula(value: object) -> object:
 
 
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""How a formula begins, in full width too."""
+"""Beginnings of formulas, also in full width."""
 _NUMBER = r"[+-]\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?"
 _NUMERIC = re.compile(
     rf"-|{_NUMBER}(?:\N{{PLUS-MINUS SIGN}}\d+\.\d+)?[*?%\N{{DAGGER}}\N{{DOUBLE DAGGER}}]*"
@@ -294,9 +285,9 @@ _NUMERIC = re.compile(
 
 
 def grids_csv(grids: Sequence[Grid]) -> str:
-    """Grids in long form: one line a cell; numbers in the metric's unit at full precision.
+    """Return grids in long form: one line a cell; numbers in the metric's unit at full precision.
 
-    Rows of a table may have one name; their cells have one ``line``, the row's number in its table.
+    ``line`` is the row's number in its table, as several rows may have one name.
     """
     output = StringIO()
     writer = csv_module.writer(output, lineterminator="\n")
@@ -304,7 +295,7 @@ def grids_csv(grids: Sequence[Grid]) -> str:
     for grid in grids:
         group = ""
         for line, (heading, (label, *cells)) in enumerate(grid.lines, start=1):
-            group = group if heading is None else heading
+            group = heading or group
             for name, cell in zip(grid.header[1:], cells, strict=True):
                 facts = (grid.title, group, line, plain_text(label), name, *_cell_facts(cell))
                 writer.writerow(map(csv_cell, facts))
@@ -312,7 +303,7 @@ def grids_csv(grids: Sequence[Grid]) -> str:
 
 
 def _cell_facts(cell: Value) -> tuple[object, ...]:
-    """What a line says of a cell, from its value on."""
+    """A cell's columns from its value on."""
     if isinstance(cell, ScoreCell):
         return cell.mean, cell.sd, cell.n, cell.mark, cell.sign
     return cell.value if isinstance(cell, Printed) else "", "", "", "", plain_text(cell)

@@ -1,4 +1,4 @@
-"""What any table prints, free of records: cells in the metric's unit, and texts around them."""
+"""Tables as data: cells in the metric's unit, and texts around them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ScoreCell:
     """One method on one task over its seeds, in the metric's unit.
 
     Args:
-        mean: Mean over the seeds that finished, None if none did.
+        mean: Mean over the finished seeds, or None.
         sd: Sample standard deviation (divisor n - 1), None for fewer than two.
-        n: Number of seeds that it is the mean of.
-        mark: BEST or SECOND of its column, or "": a tie is never a win.
-        sign: What is printed after it, such as a dagger.
+        n: Number of finished seeds.
+        mark: BEST or SECOND of its column, or "", as for ties.
+        sign: Printed after it, such as a dagger.
     """
 
     mean: float | None
@@ -37,25 +37,25 @@ class ScoreCell:
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation that is printed beside the mean."""
+        """The standard deviation printed beside the mean."""
         return self.sd
 
 
 class BareCell(ScoreCell):
-    """A cell whose standard deviation has a column of its own: as text it is the mean alone."""
+    """A cell whose standard deviation has its own column, so that its text is the mean."""
 
     @property
     def spread(self) -> None:
-        """None: csv and json have ``sd``."""
+        """None, while csv and json have ``sd``."""
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A number, and how it is printed.
+    """A number with its text.
 
     Args:
-        text: Rounded, in points, with marks around it; all that texts, pages and LaTeX show.
-        value: The number unrounded, in the metric's unit; None where the text says why there is none.
+        text: Rounded, in points, with marks; for texts, pages and LaTeX.
+        value: Unrounded, in the metric's unit; None for a missing number.
     """
 
     text: str
@@ -71,8 +71,8 @@ class Quoted:
     """A figure that a paper prints.
 
     Args:
-        text: The number with its printed decimals, or what is said in its place.
-        grey: True where backbone, data or training text are not ours.
+        text: The number with its printed decimals, or a text in its place.
+        grey: True for another backbone, data or training text than ours.
         sign: Of its footnote.
     """
 
@@ -82,17 +82,17 @@ class Quoted:
 
 
 Value = ScoreCell | Printed | Quoted | str
-"""What a row of a grid consists of."""
+"""A cell of a grid."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: all that the formats take.
+    """A table in the formats' common form.
 
     Args:
-        title: What it shows.
+        title: Its heading.
         header: Names of the columns, the first that of the rows.
-        rows: A label and a cell or text for every other column.
+        rows: A label, and a cell or text for every other column.
         notes: Lines below it.
         groups: Headings of groups of rows: (number of the first row, heading).
     """
@@ -105,88 +105,84 @@ class Grid:
 
     @property
     def lines(self) -> list[tuple[str | None, tuple[Value, ...]]]:
-        """Every row, with the heading that stands above it or None."""
+        """Every row, with the heading above it or None."""
         headings = dict(self.groups)
         return [(headings.get(place), row) for place, row in enumerate(self.rows)]
 
 
 def summarise_values(values: Sequence[float | None]) -> ScoreCell:
-    """Mean and standard deviation of the values that are there.
+    """Return the mean and standard deviation of the values that are numbers.
 
     >>> summarise_values([0.5, None, 0.75])
     ScoreCell(mean=0.625, sd=0.1767766952966369, n=2, mark='', sign='')
     """
-    there = [value for value in values if value is not None]
-    return ScoreCell(fmean(there) if there else None, stdev(there) if len(there) > 1 else None, len(there))
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < 2:
+        return ScoreCell(fmean(numbers) if numbers else None, None, len(numbers))
+    return ScoreCell(fmean(numbers), stdev(numbers), len(numbers))
 
 
 def hide_deviation(cell: ScoreCell) -> BareCell:
-    """Return a cell for a table that has a column of its standard deviations."""
+    """Return a cell for a table with a column of standard deviations."""
     return BareCell(cell.mean, cell.sd, cell.n, cell.mark, cell.sign)
 
 
 def mark_best(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]:
-    """Mark a column's best and second, larger being better, judged as printed.
+    """Return BEST, SECOND or "" for the rows of a column, larger values being better, judged as printed.
 
-    Args:
-        values: By row, None where there is none.
-        digits: Decimals that tell values apart; 4 for scores that are printed x 100 with two.
-
-    Returns:
-        By row BEST, SECOND or "". Where several are best they are SECOND and no other is; a column with one
-        value has no mark.
+    Several best values are SECOND and alone so; a single value has no mark. Values differ in the first
+    ``digits`` decimals: 4 for scores printed x 100 with two.
 
     >>> mark_best({"a": 0.8, "b": 0.7, "c": 0.70001, "d": None})
     {'a': 'best', 'b': 'second', 'c': 'second', 'd': ''}
     """
     printed = {key: round(SCALE * value, digits - 2) for key, value in values.items() if value is not None}
-    found = dict.fromkeys(values, "")
-    steps = sorted(set(printed.values()), reverse=True)
+    marks = dict.fromkeys(values, "")
     if len(printed) < 2:
-        return found
+        return marks
+    steps = sorted(set(printed.values()), reverse=True)
     leaders = [key for key, value in printed.items() if value == steps[0]]
-    followers = [key for key, value in printed.items() if len(steps) > 1 and value == steps[1]]
     if len(leaders) > 1:
-        return found | dict.fromkeys(leaders, SECOND)
-    return found | {leaders[0]: BEST} | dict.fromkeys(followers, SECOND)
+        return marks | dict.fromkeys(leaders, SECOND)
+    followers = [key for key, value in printed.items() if value == steps[1]]
+    return marks | {leaders[0]: BEST} | dict.fromkeys(followers, SECOND)
 
 
 def format_score(value: float | None) -> str:
-    """Scaled by 100 with two decimals, or a dash."""
+    """Return a score x 100 with two decimals, or a dash."""
     return DASH if value is None else f"{SCALE * value:.2f}"
 
 
 def format_difference(value: float) -> str:
-    """A difference, scaled by 100, with its sign."""
+    """Return a difference x 100 with its sign."""
     return f"{SCALE * value:+.2f}"
 
 
 def no_width(low: float, high: float) -> bool:
-    """True for an interval of scores that didn't vary, but for rounding: it says nothing."""
+    """Return True for an interval of constant scores, but for rounding."""
     return high - low < 1e-12
 
 
 def format_interval(low: float | None, high: float | None) -> str:
-    """The interval of a difference, scaled by 100, or a dash; that of scores that didn't vary is none."""
+    """Return the interval of a difference x 100, or a dash, also for constant scores."""
     if low is None or high is None or no_width(low, high):
         return DASH
     return f"[{interval_end(low)}, {interval_end(high)}]"
 
 
 def interval_end(value: float) -> str:
-    """An end of an interval; one near 0 keeps a digit that says on which side."""
+    """Return an end of an interval x 100; one near 0 keeps a digit other than 0."""
     return f"{SCALE * value:+.1g}" if 0 < abs(SCALE * value) < 0.005 else format_difference(value)
 
 
 def plus_minus(cell: ScoreCell) -> str:
-    """Mean and standard deviation of a cell, the latter only where there are several seeds, and its sign."""
-    return (
-        format_score(cell.mean) + ("" if cell.spread is None else f"±{SCALE * cell.spread:.2f}") + cell.sign
-    )
+    """Return a cell's mean, its standard deviation if it has several seeds, and its sign."""
+    spread = "" if cell.spread is None else f"±{SCALE * cell.spread:.2f}"
+    return f"{format_score(cell.mean)}{spread}{cell.sign}"
 
 
 def plain_text(cell: Value) -> str:
-    """A cell as plain text; foreign figures in parentheses."""
+    """Return a cell as plain text; grey figures in parentheses."""
     if isinstance(cell, str | Printed):
         return str(cell)
     if isinstance(cell, Quoted):
@@ -196,26 +192,21 @@ def plain_text(cell: Value) -> str:
 
 
 def shorten_names(names: Iterable[str], most: int) -> dict[str, str]:
-    """Return what is shown for each name: long ones lose their middle, and no two become the same.
+    """Return the text of each name: long ones lose their middle, and all stay distinct.
 
-    Args:
-        names: The names.
-        most: Characters that have room.
-
-    >>> found = shorten_names(["simcse", "a" * 50 + "b" * 50, "a" * 50 + "c" + "b" * 50], 80)
-    >>> [(shown[:3], shown.count("a"), shown.count("b"), len(shown)) for shown in found.values()]
+    >>> names = shorten_names(["simcse", "a" * 50 + "b" * 50, "a" * 50 + "c" + "b" * 50], 80)
+    >>> [(shown[:3], shown.count("a"), shown.count("b"), len(shown)) for shown in names.values()]
     [('sim', 0, 0, 6), ('aaa', 39, 38, 80), ('aaa', 37, 36, 80)]
     """
     shown = {name: printable(" ".join(name.split("\n"))) for name in names}
     long = {name: line for name, line in shown.items() if len(line) > most}
-    taken = {line for name, line in shown.items() if name not in long}
+    taken = {line for line in shown.values() if len(line) <= most}
     for name, line in long.items():
-        cuts = (_cut_middle(line, "..." if number == 1 else f"...{number}...", most) for number in count(1))
-        shown[name] = next(cut for cut in cuts if cut not in taken)
+        for number in count(1):
+            middle = "..." if number == 1 else f"...{number}..."
+            kept = most - len(middle)
+            shown[name] = line[: kept - kept // 2] + middle + line[-(kept // 2) :]
+            if shown[name] not in taken:
+                break
         taken.add(shown[name])
     return shown
-
-
-def _cut_middle(line: str, middle: str, most: int) -> str:
-    kept = most - len(middle)
-    return line[: kept - kept // 2] + middle + line[-(kept // 2) :]

@@ -1,4 +1,4 @@
-r"""Grids as LaTeX: booktabs, compiles with plain TeX Live; any text is inert in it.
+r"""Typeset grids in LaTeX with booktabs and escaped texts.
 
 Needs \usepackage{booktabs,graphicx,xcolor}; a whole document has them.
 """
@@ -86,7 +86,7 @@ _GREEK = (
     *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"),
     *("nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
     *("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega"),
-)  # a capital that isn't here looks like a Latin one, and LaTeX has no command for it
+)  # other capitals look like Latin ones, and LaTeX has no command for them
 _LIKE_LATIN = {
     **{"Alpha": "A", "Beta": "B", "Epsilon": "E", "Zeta": "Z", "Eta": "H", "Iota": "I", "Kappa": "K"},
     **{"Mu": "M", "Nu": "N", "Omicron": "O", "omicron": "o", "Rho": "P", "Tau": "T", "Chi": "X"},
@@ -102,16 +102,19 @@ _PREAMBLE = r"""\documentclass{article}
 
 
 def escape_latex(text: str) -> str:
-    """Make any text inert: special characters escaped, control characters dropped, others as U+XXXX."""
+    """Escape special characters, drop control characters, and write unsupported ones as U+XXXX."""
     return "".join(map(_escape_character, text))
 
 
 def _escape_character(char: str) -> str:
     if char in _ESCAPES:
         return _ESCAPES[char]
+    if char.isascii() and char.isprintable():
+        return char
     if char.isascii():
-        return char if char.isprintable() else " " if char.isspace() else ""
-    base, accent = unicodedata.normalize("NFD", char)[:1], unicodedata.normalize("NFD", char)[1:]
+        return " " if char.isspace() else ""
+    decomposed = unicodedata.normalize("NFD", char)
+    base, accent = decomposed[:1], decomposed[1:]
     if base.isascii() and base.isalpha() and accent in _ACCENTS:
         return rf"{_ACCENTS[accent]}{{{base}}}"
     if greek := _greek_letter(char):
@@ -121,11 +124,11 @@ def _escape_character(char: str) -> str:
 
 def _greek_letter(char: str) -> str:
     """A Greek letter without an accent as a formula; "" for any other character."""
-    found = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)", unicodedata.name(char, ""))
-    if not found:
+    match = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)", unicodedata.name(char, ""))
+    if not match:
         return ""
-    name = found[2].replace("LAMDA", "LAMBDA").lower()
-    name = name if found[1] == "SMALL" else name.capitalize()
+    name = match[2].replace("LAMDA", "LAMBDA").lower()
+    name = name if match[1] == "SMALL" else name.capitalize()
     if name in _LIKE_LATIN:
         return rf"$\mathrm{{{_LIKE_LATIN[name]}}}$"
     return rf"$\{name}$" if name in _GREEK else ""
@@ -154,17 +157,15 @@ def _split_rows(grid: Grid) -> list[range]:
 
 
 def _table_float(grid: Grid, part: range) -> str:
-    whole = len(part) == len(grid.rows)
-    last = part.stop == len(grid.rows)
-    which = "" if whole else f" (rows {part.start + 1}-{part.stop})"
-    notes = " ".join(grid.notes) if last else ""
+    which = "" if len(part) == len(grid.rows) else f" (rows {part.start + 1}-{part.stop})"
+    notes = " ".join(grid.notes) if part.stop == len(grid.rows) else ""
     lines: list[str] = []
     for heading, (label, *cells) in _part_lines(grid, part):
         if heading is not None:
             lines += [r"\midrule"] * bool(lines)
             lines.append(rf"\multicolumn{{{len(grid.header)}}}{{l}}{{\textit{{{escape_latex(heading)}}}}} \\")
         first = _row_label(label)
-        guard = "{}" if first.startswith("*") else ""  # or it would belong to the line break before it
+        guard = "{}" if first.startswith("*") else ""  # keeps the star out of the line break before it
         lines.append(" & ".join([guard + first, *map(cell_text, cells)]) + r" \\")
     return "\n".join(
         [
@@ -187,16 +188,16 @@ def _table_float(grid: Grid, part: range) -> str:
 
 
 def _part_lines(grid: Grid, part: range) -> list[tuple[str | None, tuple[Value, ...]]]:
-    """Rows of a part with the headings above them; a group that began in a part before is continued."""
+    """Rows of a part with the headings above them; a group of an earlier part is continued."""
     lines = grid.lines[part.start : part.stop]
-    begun = [name for place, name in sorted(grid.groups) if place < part.start]
-    if begun and lines[0][0] is None:
-        lines[0] = (f"{begun[-1]} (continued)", lines[0][1])
+    earlier = [name for place, name in sorted(grid.groups) if place < part.start]
+    if earlier and lines[0][0] is None:
+        lines[0] = (f"{earlier[-1]} (continued)", lines[0][1])
     return lines
 
 
 def cell_text(cell: Value) -> str:
-    """A cell: best bold, second underlined, the standard deviation a subscript, foreign figures grey."""
+    """Return a cell: best bold, second underlined, deviations as subscripts, foreign figures grey."""
     if isinstance(cell, Quoted):
         text = f"{escape_latex(cell.text)}{_superscript(cell.sign)}"
         return rf"\textcolor{{gray}}{{{text}}}" if cell.grey else text
@@ -216,7 +217,7 @@ def _superscript(sign: str) -> str:
 
 
 def _row_label(label: Value) -> str:
-    """A row's name, in several lines where it is long."""
+    """A row's name, a long one in several lines."""
     lines = _break_label(label)
     if not isinstance(label, str) or len(lines) == 1:
         return cell_text(label)

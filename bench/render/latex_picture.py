@@ -1,4 +1,4 @@
-r"""Critical-difference diagrams as LaTeX in its picture environment: no package but graphicx is needed."""
+"""Critical-difference diagrams in LaTeX's picture environment, which need only graphicx."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from bench.render.critical_difference import (
     axis_label,
-    bar_spans,
+    place_bars,
     rank_axis,
     rank_ticks,
     ranking_labels,
     split_sides,
-    stack_bars,
 )
 from bench.render.figure import Figure
 from bench.render.latex import escape_latex
@@ -23,28 +22,25 @@ _NAME = 50.0  # mm beside it that a name may take
 
 def ranking_picture(figure: Figure) -> str:
     """Return a figure environment with the diagram of a figure of kind "ranking"."""
-    (left, right), shown = split_sides(len(figure.rows)), ranking_labels(figure)
+    (left, right), labels = split_sides(len(figure.rows)), ranking_labels(figure)
     start, end = _NAME + _ELBOW, _NAME + _ELBOW + _AXIS
     x = rank_axis(figure, start, end)
-    spans = bar_spans(figure, x)
-    of_bars = stack_bars(spans, gap=2.5)
-    deep = _LEVEL * (max(of_bars, default=-1) + 1) + 3
-    axis = deep + _ROW * len(left)
+    bars, levels = place_bars(figure, x, gap=2.5)
+    depth = _LEVEL * levels + 3
+    axis = depth + _ROW * len(left)
     lines = [
         _picture_line(start, axis, _AXIS, 0),
         _picture_text((start + end) / 2, axis + 8, "", axis_label(figure)),
     ]
     for tick in rank_ticks(len(figure.rows)):
-        lines += [
-            _picture_line(x.at(tick), axis, 0, 1),
-            _picture_text(x.at(tick), axis + 1.5, "b", str(tick)),
-        ]
-    for rows, edge, side in ((left, start - _ELBOW, "r"), (right, end + _ELBOW, "l")):
+        lines.append(_picture_line(x.at(tick), axis, 0, 1))
+        lines.append(_picture_text(x.at(tick), axis + 1.5, "b", str(tick)))
+    for rows, edge, side, shift in ((left, start - _ELBOW, "r", -1), (right, end + _ELBOW, "l", 1)):
         for number, row in enumerate(rows):
-            at, y = x.at(row + 1), axis - deep - _ROW * number
+            at, y = x.at(row + 1), axis - depth - _ROW * number
             lines += [_picture_line(at, y, 0, axis - y), _picture_line(min(at, edge), y, abs(edge - at), 0)]
-            lines.append(_picture_text(edge + (1 if side == "l" else -1), y, side, shown[row]))
-    for (low, high), level in zip(spans, of_bars, strict=True):
+            lines.append(_picture_text(edge + shift, y, side, labels[row]))
+    for low, high, level in bars:
         y = axis - _LEVEL * (level + 1)
         lines.append(rf"\put({low - 0.5:.2f},{y:.2f}){{\rule{{{high - low + 1:.2f}mm}}{{0.7mm}}}}")
     return "\n".join(_frame_picture(lines, figure, end + start, axis + 10))
@@ -70,8 +66,8 @@ def _frame_picture(lines: Sequence[str], figure: Figure, width: float, height: f
 
 def _picture_line(x: float, y: float, right: float, up: float) -> str:
     """A line to the right or upwards."""
-    way = "(0,1)" if up else "(1,0)"
-    return rf"\put({x:.2f},{y:.2f}){{\line{way}{{{max(right, up):.2f}}}}}"
+    direction = "(0,1)" if up else "(1,0)"
+    return rf"\put({x:.2f},{y:.2f}){{\line{direction}{{{max(right, up):.2f}}}}}"
 
 
 def _picture_text(x: float, y: float, side: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Lines as parts of an ``<svg>``: in one plot with their names at their ends, or a panel each."""
+"""Draw lines as parts of an ``<svg>``: in one plot with names at their ends, or a panel each."""
 
 from __future__ import annotations
 
@@ -33,38 +33,26 @@ _COLUMNS, _LEFT, _GAP, _HIGH, _ROW = 4, 44, 40, 72, 112
 
 
 def draw_line(number: int, one: Series, x: Axis, y: Axis, ends: Ends, most: int = _MARKED) -> list[str]:
-    """A line, its band, its bars, and its points where they are few.
+    """Return a line, its band, its bars, and a marker at each of its points if they are at most ``most``.
 
-    Args:
-        number: Of the series, for colour and dash.
-        one: The series.
-        x: The axis along.
-        y: The axis up.
-        ends: The least and the largest value that the axis up shows; beyond, a line runs along the edge.
-        most: Points of a line that has a marker at each.
+    ``number`` is the series', for colour and dash; beyond ``ends`` of the y axis, a line runs along the edge.
     """
     at = [(x.at(a), y.at(clamp_value(b, ends))) for a, b in zip(one.x, one.y, strict=True)]
-    parts = []
-    if one.band and any(low < high for low, high in one.band):
-        low, high = (
-            [
-                f"{a:.1f} {y.at(clamp_value(pair[side], ends)):.1f}"
-                for (a, _), pair in zip(at, one.band, strict=True)
-            ]
-            for side in (0, 1)
-        )
-        parts.append(
-            f'<path d="M{"L".join([*high, *reversed(low)])}z" class="range {colour_class(number)}"/>'
-        )
-    path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in at)
+    parts, colour = [], colour_class(number)
+    if any(low < high for low, high in one.band):
+        corners: list[list[str]] = [[], []]
+        for (a, _), band in zip(at, one.band, strict=True):
+            for side, value in zip(corners, band, strict=True):
+                side.append(f"{a:.1f} {y.at(clamp_value(value, ends)):.1f}")
+        outline = "L".join([*corners[1], *reversed(corners[0])])
+        parts.append(f'<path d="M{outline}z" class="range {colour}"/>')
+    path = "L".join(f"{a:.1f} {b:.1f}" for a, b in at)
     name = f"<title>{escape_markup(one.name)}</title>"
-    parts.append(
-        f'<path d="{path}" class="line {colour_class(number)}"{dash_attribute(number)}>{name}</path>'
-    )
+    parts.append(f'<path d="M{path}" class="line {colour}"{dash_attribute(number)}>{name}</path>')
     for (a, _), value, spread in zip(at, one.y, one.spread, strict=False):
         if spread:
-            tops = (y.at(clamp_value(value + side * spread, ends)) for side in (-1, 1))
-            parts.append(line_between(a, next(tops), a, next(tops), f"spread {colour_class(number)}"))
+            low, high = (y.at(clamp_value(value + side * spread, ends)) for side in (-1, 1))
+            parts.append(line_between(a, low, a, high, f"spread {colour}"))
     return [*parts, *_line_markers(number, one, at, ends, marked=len(at) <= most)]
 
 
@@ -72,25 +60,28 @@ def _line_markers(number: int, one: Series, at: Sequence[Ends], ends: Ends, *, m
     """The points of a line, and a triangle at the farthest point of every stretch beyond the axis."""
     labels, far = one.labels or (one.name,) * len(at), farthest_overflows(one.y, ends)
     for place, ((a, b), label) in enumerate(zip(at, labels, strict=True)):
-        said, off = f"{label}: {one.x[place]:.4g}, {one.y[place]:.4g}", overflow_direction(one.y[place], ends)
+        direction = overflow_direction(one.y[place], ends)
+        title = f"{label}: {one.x[place]:.4g}, {one.y[place]:.4g}"
         if place in far:
-            yield draw_edge_marker(number, a, b, (0, -off), said)
-        elif marked and not off:
-            yield draw_marker(number, a, b, said)
+            yield draw_edge_marker(number, a, b, (0, -direction), title)
+        elif marked and not direction:
+            yield draw_marker(number, a, b, title)
 
 
 def axes_attributes(x: Axis, y: Axis) -> str:
-    """Attributes by which the page's script says what is under the pointer."""
+    """Return attributes by which the page's script reads values under the pointer."""
     return f' data-x="{x.said}" data-y="{y.said}"'
 
 
 def end_name_width(series: Sequence[Series]) -> float:
-    """Width of the names at the ends of lines; nothing for one line alone."""
-    return _LETTER * max(len(clip_text(one.name, 24)) for one in series) + 16 if len(series) > 1 else 0.0
+    """Return the width of the names at the ends of lines; a single line has none."""
+    if len(series) < 2:
+        return 0.0
+    return _LETTER * max(len(clip_text(one.name, 24)) for one in series) + 16
 
 
 def can_label_ends(series: Sequence[Series], y: Axis, ends: Ends) -> bool:
-    """True if the lines end so far apart that names beside their ends tell them."""
+    """Return True if the lines end far enough apart for names beside their ends."""
     if not 1 < len(series) <= MOST_LINES or not all(one.y for one in series):
         return False
     tops = [y.at(clamp_value(one.y[-1], ends)) for one in series]
@@ -98,39 +89,20 @@ def can_label_ends(series: Sequence[Series], y: Axis, ends: Ends) -> bool:
 
 
 def draw_end_names(series: Sequence[Series], x: Axis, y: Axis, ends: Ends, bottom: float) -> list[list[str]]:
-    """Each line's name to the right of the plot, at the height of its end as far as there is room.
-
-    Returns:
-        The parts of each series.
-    """
+    """Return each line's name to the right of the plot, near its end's height, as its series' parts."""
     last = [(x.at(one.x[-1]), y.at(clamp_value(one.y[-1], ends))) for one in series]
     order = sorted(range(len(series)), key=lambda i: (last[i][1], i))
     tops = space_labels([last[i][1] for i in order], _LEAST, y.end, bottom)
     parts: list[list[str]] = [[] for _ in series]
     for i, top in zip(order, tops, strict=True):
-        a, b = last[i]
-        parts[i] = [
-            line_between(a + 3, b, x.end + 6, top, f"leader {colour_class(i)}"),
-            text_at(
-                x.end + 9,
-                top + 4,
-                clip_text(series[i].name, 24),
-                "start",
-                f"name {colour_class(i)}",
-                title=series[i].name,
-            ),
-        ]
+        (a, b), name, colour = last[i], series[i].name, colour_class(i)
+        text = text_at(x.end + 9, top + 4, clip_text(name, 24), "start", f"name {colour}", title=name)
+        parts[i] = [line_between(a + 3, b, x.end + 6, top, f"leader {colour}"), text]
     return parts
 
 
 def space_labels(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
-    """Places at least ``least`` apart, near those that are wanted.
-
-    Args:
-        wanted: Places, rising.
-        least: Distance; less where there is no room for it.
-        low: The first place that may be taken.
-        high: The last one.
+    """Return places from ``low`` to ``high`` near the rising wanted ones, ``least`` apart as far as possible.
 
     >>> space_labels([10, 11, 50], 5, 0, 100)
     [10, 15, 50]
@@ -138,20 +110,24 @@ def space_labels(wanted: Sequence[float], least: float, low: float, high: float)
     [95, 100]
     """
     least = min(least, (high - low) / max(len(wanted) - 1, 1))
-    found: list[float] = []
+    places: list[float] = []
+    lowest = low
     for place in wanted:
-        found.append(max(place, found[-1] + least if found else low))
-    for i in reversed(range(len(found))):
-        found[i] = min(found[i], found[i + 1] - least if i + 1 < len(found) else high)
-    return found
+        places.append(max(place, lowest))
+        lowest = places[-1] + least
+    highest = high
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], highest)
+        highest = places[i] - least
+    return places
 
 
 def draw_line_panels(figure: Figure) -> tuple[list[str], float]:
-    """A panel a line, all on the same axes unless each has its own; return the height too."""
+    """Return a panel a line, on shared axes unless each has its own, and the height."""
     count = math.ceil(len(figure.series) / _COLUMNS)
     wide = (WIDTH - _LEFT - 8 - (_COLUMNS - 1) * _GAP) / _COLUMNS
-    all_x = [v for one in figure.series for v in one.x]
-    shared = line_limits([line_extent(one) for one in figure.series])
+    all_x = [value for one in figure.series for value in one.x]
+    shared = line_limits(list(map(line_extent, figure.series)))
     parts = []
     for number, one in enumerate(figure.series):
         row, column = divmod(number, _COLUMNS)

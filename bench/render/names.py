@@ -1,4 +1,4 @@
-"""Names of methods: as the papers print them, and shorter where there is no room for long ones."""
+"""Methods' names in the papers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PUBLISHED = {
     "roberta_whitening": "RoBERTa-whitening",
     "empirical_baseline": "Empirical baseline",
 }
-"""Names of published tables that no method has, and how these print them."""
+"""Printed names of published rows without a method here."""
 
 
 def printed_name(name: str) -> str:
-    """Return a method's name as papers print it; the name itself where no card says another.
+    """Return a method's printed name in the papers, else the name itself.
 
     >>> printed_name("simcse"), printed_name("bert_base"), printed_name("mine")
     ('SimCSE', 'BERT-base', 'mine')

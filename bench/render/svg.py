@@ -1,9 +1,10 @@
-"""Figures as inline SVG: colours come from the style sheet by class, so that both themes have theirs."""
+"""Draw figures as inline SVG, with colours by class from the style sheet, for both themes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 
 from bench.render import line_plots
 from bench.render.axis_limits import clamp_value, line_limits, overflow_direction, robust_limits
@@ -27,26 +28,18 @@ _ROW = 22
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 46
 _HEIGHT = 340
 _SCALE = (
-    "#440154",
-    "#482878",
-    "#3e4989",
-    "#31688e",
-    "#26828e",
-    "#1f9e89",
-    "#35b779",
-    "#6ece58",
-    "#b5de2b",
-    "#fde725",
+    *("#440154", "#482878", "#3e4989", "#31688e", "#26828e"),
+    *("#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"),
 )
 """The viridis colours, readable in grey too."""
 _WRITTEN_CELLS = 400
 
 
 def draw_svg(figure: Figure) -> str:
-    """Return one ``<svg>`` element; any text in it is escaped."""
+    """Return one ``<svg>`` element with escaped texts."""
     body, height = _KINDS[figure.kind](figure)
-    seen = f"{figure.x} against {figure.y}." if figure.y else figure.alt
-    label = escape_markup(f"{figure.title}. {seen}" if seen else figure.title)
+    content = f"{figure.x} against {figure.y}." if figure.y else figure.alt
+    label = escape_markup(f"{figure.title}. {content}" if content else figure.title)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{label}" '
         f'class="figure-{figure.kind}">{"".join(body)}</svg>'
@@ -54,7 +47,7 @@ def draw_svg(figure: Figure) -> str:
 
 
 def legend_entries(figure: Figure) -> list[tuple[str, str]]:
-    """Return the mark, an ``<svg>``, and the name of each series, where they need telling apart."""
+    """Return the mark, an ``<svg>``, and the name of each series of a figure that needs a legend."""
     if figure.kind in ("heat", "ranking") or figure.panels or len(figure.series) < 2:
         return []
     line = figure.kind == "lines"
@@ -82,49 +75,46 @@ def _draw_plane(figure: Figure) -> tuple[list[str], float]:
     if figure.panels:
         return line_plots.draw_line_panels(figure)
     bottom = _HEIGHT - _BOTTOM
-    xs, ys = [v for one in figure.series for v in one.x], [line_extent(one) for one in figure.series]
-    wide, ends = (min(xs, default=0.0), max(xs, default=1.0)), line_limits(ys)
+    xs = [value for one in figure.series for value in one.x]
+    ys = list(map(line_extent, figure.series))
+    right, attributes = WIDTH - _RIGHT, ""
     if figure.kind == "points":
-        wide, ends = robust_limits(xs), robust_limits([v for values in ys for v in values])
-    y = Axis(ends, bottom, _TOP)
-    if figure.kind == "points":
-        x = Axis(wide, _LEFT, WIDTH - _RIGHT)
+        wide, ends = robust_limits(xs), robust_limits(list(chain.from_iterable(ys)))
+        x, y = Axis(wide, _LEFT, right), Axis(ends, bottom, _TOP)
         groups = list(_draw_points(figure, x, y, (wide, ends)))
     else:
+        wide, ends = (min(xs, default=0.0), max(xs, default=1.0)), line_limits(ys)
+        y = Axis(ends, bottom, _TOP)
         named = line_plots.can_label_ends(figure.series, y, ends)
-        x = Axis(wide, _LEFT, WIDTH - _RIGHT - (line_plots.end_name_width(figure.series) if named else 0.0))
+        x = Axis(wide, _LEFT, right - named * line_plots.end_name_width(figure.series))
         groups = [line_plots.draw_line(number, one, x, y, ends) for number, one in enumerate(figure.series)]
         if named:
             names = line_plots.draw_end_names(figure.series, x, y, ends, bottom)
             groups = [[*parts, *name] for parts, name in zip(groups, names, strict=True)]
-    said = line_plots.axes_attributes(x, y) if figure.kind == "lines" else ""
-    return [
-        *_draw_axes(figure, x, y, bottom),
-        *(series_group(number, parts, said) for number, parts in enumerate(groups)),
-    ], _HEIGHT
+        attributes = line_plots.axes_attributes(x, y)
+    parts = _draw_axes(figure, x, y, bottom)
+    for number, group in enumerate(groups):
+        parts.append(series_group(number, group, attributes))
+    return parts, _HEIGHT
 
 
 def _draw_points(
     figure: Figure, x: Axis, y: Axis, ends: tuple[line_plots.Ends, line_plots.Ends]
 ) -> Iterator[list[str]]:
-    """Each series' points, those beyond an axis at its edge, with their names where there is room."""
+    """Each series' points, outliers at the edge, with names as far as there is room."""
     taken: list[tuple[float, float, float]] = []
     for number, one in enumerate(figure.series):
         parts = []
         labels = one.labels or (one.name,) * len(one.x)
         for a, b, label in zip(one.x, one.y, labels, strict=True):
             at = x.at(clamp_value(a, ends[0])), y.at(clamp_value(b, ends[1]))
-            said, way = (
-                f"{label}: {a:.4g}, {b:.4g}",
-                (overflow_direction(a, ends[0]), -overflow_direction(b, ends[1])),
-            )
-            far = way != (0, 0)
-            parts.append(
-                draw_edge_marker(number, *at, (way[0], 0 if way[0] else way[1]), said)
-                if far
-                else draw_marker(number, *at, said)
-            )
-            text = f"{clip_text(label, 24)} ({a:.4g}, {b:.4g})" if far else clip_text(label, 24)
+            right, down = overflow_direction(a, ends[0]), -overflow_direction(b, ends[1])
+            title, text = f"{label}: {a:.4g}, {b:.4g}", clip_text(label, 24)
+            if right or down:
+                parts.append(draw_edge_marker(number, *at, (right, 0 if right else down), title))
+                text = f"{text} ({a:.4g}, {b:.4g})"
+            else:
+                parts.append(draw_marker(number, *at, title))
             if (place := _place_name(text, at, taken)) is not None:
                 parts.append(text_at(*place, text, "start", "name", title=label))
         yield parts
@@ -133,7 +123,7 @@ def _draw_points(
 def _place_name(
     text: str, at: tuple[float, float], taken: list[tuple[float, float, float]]
 ) -> tuple[float, float] | None:
-    """Where a name covers no other, to the right of its point, to the left, above or below; it is taken."""
+    """Take a free place for a name, to the right of its point, to the left, above or below."""
     wide = 6.2 * len(text)
     places = ((8.0, 4.0), (-8.0 - wide, 4.0), (-wide / 2, -9.0), (-wide / 2, 17.0))
     for right, down in places:
@@ -152,7 +142,7 @@ def _draw_strip(figure: Figure) -> tuple[list[str], float]:
     longest = max(map(len, figure.rows), default=0)
     left = min(6.4 * min(longest, 40) + 16, 270)
     bottom = _TOP + _ROW * len(figure.rows) + 6
-    ends = robust_limits([v for one in figure.series for v in bar_ends(one.x, one.spread)])
+    ends = robust_limits([value for one in figure.series for value in bar_ends(one.x, one.spread)])
     x = Axis(ends, left, WIDTH - _RIGHT)
     parts = _draw_axes(figure, x, None, bottom)
     for row, name in enumerate(figure.rows):
@@ -191,11 +181,11 @@ def _strip_marks(
 def _draw_heat_map(figure: Figure) -> tuple[list[str], float]:
     """A matrix; cells of one colour are one path, so that a fine grid stays small."""
     rows, columns = len(figure.rows), len(figure.columns)
-    left = min(6.4 * max((min(len(name), 34) for name in figure.rows), default=0) + 34, 270)
+    left = min(6.4 * min(max(map(len, figure.rows), default=0), 34) + 34, 270)
     wide = (WIDTH - left - _RIGHT) / columns
     high = min(24.0, max(7.0, 420 / rows))
-    values = [v for row in figure.cells for v in row if v is not None]
-    low, top = (min(values), max(values)) if values else (0.0, 1.0)
+    values = [value for row in figure.cells for value in row if value is not None]
+    low, top = min(values, default=0.0), max(values, default=1.0)
     paths: dict[int, list[str]] = {}
     written = []
     for i, row in enumerate(figure.cells):
@@ -204,7 +194,8 @@ def _draw_heat_map(figure: Figure) -> tuple[list[str], float]:
                 continue
             colour = min(int((value - low) / ((top - low) or 1) * len(_SCALE)), len(_SCALE) - 1)
             x, y = left + j * wide, _TOP + i * high
-            paths.setdefault(colour, []).append(f"M{x:.1f} {y:.1f}h{wide:.1f}v{high:.1f}h-{wide:.1f}z")
+            path = f"M{x:.1f} {y:.1f}h{wide:.1f}v{high:.1f}h-{wide:.1f}z"
+            paths.setdefault(colour, []).append(path)
             if rows * columns <= _WRITTEN_CELLS and wide >= 26 and high >= 14:
                 ink = "on-dark" if colour < 6 else "on-light"
                 written.append(text_at(x + wide / 2, y + high / 2 + 4, f"{value:.2f}", "middle", ink))
@@ -213,7 +204,7 @@ def _draw_heat_map(figure: Figure) -> tuple[list[str], float]:
     for i in _label_steps(rows, high, 12):
         name = figure.rows[i]
         parts.append(text_at(left - 6, _TOP + (i + 0.5) * high + 4, clip_text(name, 34), "end", "tick"))
-    longest = max((len(name) for name in figure.columns), default=0)
+    longest = max(map(len, figure.columns), default=0)
     for j in _label_steps(columns, wide, 7 * longest + 6):
         parts.append(text_at(left + (j + 0.5) * wide, bottom + 16, figure.columns[j], "middle", "tick"))
     parts.append(text_at(left + columns * wide / 2, bottom + 34, figure.x, "middle", "label"))
@@ -223,18 +214,18 @@ def _draw_heat_map(figure: Figure) -> tuple[list[str], float]:
 
 
 def _label_steps(count: int, size: float, needed: float) -> range:
-    """Which names have room, where a name takes ``needed`` and a cell ``size``."""
+    """Places of names with room: a name takes ``needed``, a cell ``size``."""
     return range(0, count, max(1, math.ceil(needed / size)))
 
 
 def _colour_bar(low: float, top: float, left: float, y: float) -> list[str]:
-    wide = 24.0
-    parts = [
-        f'<rect x="{left + i * wide:.1f}" y="{y:.1f}" width="{wide}" height="10" fill="{colour}"/>'
-        for i, colour in enumerate(_SCALE)
-    ]
-    ends = ((left, low), (left + len(_SCALE) * wide, top))
-    return parts + [text_at(x, y + 24, f"{value:.3g}", "middle", "tick") for x, value in ends]
+    wide, parts = 24.0, []
+    for i, colour in enumerate(_SCALE):
+        place = f'x="{left + i * wide:.1f}" y="{y:.1f}" width="{wide}" height="10"'
+        parts.append(f'<rect {place} fill="{colour}"/>')
+    for x, value in ((left, low), (left + len(_SCALE) * wide, top)):
+        parts.append(text_at(x, y + 24, f"{value:.3g}", "middle", "tick"))
+    return parts
 
 
 _KINDS = {

@@ -1,4 +1,4 @@
-"""What inline figures are made of: an axis, lines, and texts that are inert."""
+"""Marks of inline figures: an axis, lines, and escaped texts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from bench.errors import printable
 
 WIDTH = 680
 COLOURS = 8
-"""Classes c0 to c7 of the style sheet; further series repeat them with another marker or dash."""
+"""Classes c0 to c7 of the style sheet; more series repeat them with other markers and dashes."""
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
 
 def escape_markup(text: str) -> str:
-    """Make any text inert in an element or an attribute; what turns a line is written as its escape."""
+    """Escape a text for an element or an attribute, with visible control characters."""
     return html_escape(printable(text))
 
 
 class Axis:
-    """A linear axis from values to places, with round ticks; ``at`` goes on beyond its ends."""
+    """A linear axis from values to places, with round ticks; ``at`` extrapolates."""
 
     def __init__(self, values: Sequence[float], start: float, end: float, margin: float = 0.06) -> None:
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
@@ -28,16 +28,16 @@ class Axis:
         self.low, self.high, self.start, self.end = low - room, high + room, start, end
 
     def at(self, value: float) -> float:
-        """Place of a value."""
+        """Return the place of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     @property
     def said(self) -> str:
-        """Its values and places at both ends, from which a script finds the value of a place."""
+        """Its values and places at both ends, for the page's script."""
         return f"{self.low:.6g} {self.high:.6g} {self.start:.1f} {self.end:.1f}"
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round values, about ``most``."""
+        """Return round values, about ``most``."""
         raw = (self.high - self.low) / most
         size = 10 ** math.floor(math.log10(raw))
         step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= raw)
@@ -46,19 +46,19 @@ class Axis:
 
 
 def text_at(x: float, y: float, text: str, anchor: str, style: str, more: str = "", title: str = "") -> str:
-    """A text; ``title`` is what hovering shows."""
+    """Return a text; hovering shows ``title``."""
     whole = f"<title>{escape_markup(title)}</title>" if title else ""
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}"{more}'
     return f"<text {place}>{escape_markup(text)}{whole}</text>"
 
 
 def line_between(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
-    """A straight line."""
+    """Return a straight line."""
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>'
 
 
 def draw_marker(number: int, x: float, y: float, title: str) -> str:
-    """A point: its colour and its shape tell the series."""
+    """Return a point in its series' colour and shape."""
     path = (
         f"M{x - 4.5:.1f} {y:.1f}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
         f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z",
@@ -69,7 +69,7 @@ def draw_marker(number: int, x: float, y: float, title: str) -> str:
 
 
 def draw_edge_marker(number: int, x: float, y: float, way: tuple[int, int], title: str) -> str:
-    """A triangle at the edge, towards a value beyond it: ``way`` is (1, 0) to the right, (0, -1) upwards."""
+    """Return a triangle at the edge, towards an outlier: ``way`` is (1, 0) to the right, (0, -1) upwards."""
     a, b = way
     path = f"M{x + 5 * a:.1f} {y + 5 * b:.1f}l{-9 * a - 5 * b} {-9 * b - 5 * a}l{10 * b} {10 * a}z"
     return _titled_path(path, f"point off {colour_class(number)}", title)
@@ -80,27 +80,27 @@ def _titled_path(path: str, style: str, title: str) -> str:
 
 
 def colour_class(number: int) -> str:
-    """The class of a series' colour."""
+    """Return the class of a series' colour."""
     return f"c{number % COLOURS}"
 
 
 def dash_attribute(number: int) -> str:
-    """The attribute of a line that tells it from another of its colour."""
+    """Return a line's dash attribute, for series of one colour."""
     style = _DASHES[number // COLOURS % len(_DASHES)]
     return f' stroke-dasharray="{style}"' if style else ""
 
 
 def legend_swatch(number: int, *, line: bool) -> str:
-    """A series' mark for the legend, as an ``<svg>``."""
+    """Return a series' mark for the legend, as an ``<svg>``."""
     mark = f'<path d="M0 7h26" class="line {colour_class(number)}"{dash_attribute(number)}/>' if line else ""
     return f'<svg viewBox="0 0 26 14" aria-hidden="true">{mark or draw_marker(number, 13, 7, "")}</svg>'
 
 
 def series_group(number: int, parts: Sequence[str], more: str = "") -> str:
-    """What belongs to a series, so that the page's script can hide it or make it stand out."""
+    """Return a series' parts as a group, which the page's script can hide or highlight."""
     return f'<g class="series" data-s="{number}"{more}>{"".join(parts)}</g>'
 
 
 def upright_label(text: str, middle: float) -> str:
-    """The label of the y axis."""
+    """Return the label of the y axis."""
     return text_at(14, middle, text, "middle", "label", f' transform="rotate(-90 14 {middle:.1f})"')

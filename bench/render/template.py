@@ -1,4 +1,4 @@
-"""What pages are made with: templates that escape every text, and a policy that allows our files alone."""
+"""The template environment of pages, which escapes every text, and the hashes of their own files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.errors import printable
 
 
 def page_environment() -> Environment:
-    """Return an environment over ``bench/render/templates``: any text in a page is inert and can be seen."""
+    """Return an environment over ``bench/render/templates`` with escaped, printable texts."""
     environment = Environment(
         loader=PackageLoader("bench.render", "templates"),
         autoescape=select_autoescape(default_for_string=True, default=True),
@@ -27,12 +27,7 @@ def page_environment() -> Environment:
 
 
 def own_file(name: str, *parts: str) -> dict[str, Markup | str]:
-    """Return our own files as one text under a name, and its hash for the page's policy under NAME_hash.
-
-    Args:
-        name: "style" or "script".
-        parts: Files of ``bench/render/templates``.
-    """
+    """Return files of the templates' folder as one text under a name, and its hash under NAME_hash."""
     folder = files("bench.render") / "templates"
     text = "".join((folder / part).read_text(encoding="utf-8") for part in parts)
     own = Markup(text)  # noqa: S704 - our own files
@@ -41,10 +36,9 @@ def own_file(name: str, *parts: str) -> dict[str, Markup | str]:
 
 
 def _break_name(text: str) -> Markup:
-    """A name that may break after its punctuation; joining escapes every piece."""
+    """A name with break points after its punctuation; joining escapes every piece."""
     return Markup("<wbr>").join(re.findall(r"[^,\[+_=:/]+[,\[+_=:/]*|[,\[+_=:/]+", printable(text)))
 
 
 def _printable_value(value: object) -> object:
-    """A value as the page shows it: nothing in its texts turns a line or can't be seen."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

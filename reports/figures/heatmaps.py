@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.errors import InputError
-from bench.render.canvas import plain_canvas, save_figure
+from bench.render.matplotlib_plots import plain_canvas, save_figure
 
 _COLUMNS = 4
 
@@ -19,11 +19,8 @@ def draw_heatmaps(
     Args:
         tokens: (T,) tokens.
         layers: (layers, T, T) attention weights, mean over heads.
-        title: What it is of.
-        path: The file.
-
-    Raises:
-        InputError: the file can't be written.
+        title: Of the figure.
+        path: Of the file; raises InputError for an unwritable one.
     """
     with plain_canvas():
         from matplotlib.figure import Figure
