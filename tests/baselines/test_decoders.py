@@ -81,21 +81,13 @@ def test_prompteols_forms_differ_where_the_released_code_changes_a_sentence(fold
 def echo_by_loops(folder: Path, sentence: str, pooling: str) -> FloatArray:
     """Springer et al.: pieces tokenised one by one, a mask on the second sentence, one row."""
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-    start = [] if "gpt2" in folder.name else [0]
-    pieces = [
-        ("Rewrite the sentence:", 0),
-        (f" {sentence}", 0),
-        (", rewritten sentence:", 0),
-        (f" {sentence}", 1),
-    ]
-    ids, marks = list(start), [0] * len(start)
-    for text, mark in pieces:
+    ids = [] if "gpt2" in folder.name else [0]
+    for text in ("Rewrite the sentence:", f" {sentence}", ", rewritten sentence:", f" {sentence}"):
         piece = tokenizer(text, add_special_tokens=False)["input_ids"]
-        ids, marks = ids + piece, marks + [mark] * len(piece)
+        ids = ids + piece
     with torch.no_grad():
-        states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
-    chosen = [state for state, mark in zip(states, marks, strict=True) if mark]
-    return np.asarray((chosen[-1] if pooling == "last" else sum(chosen) / len(chosen)).numpy())
+        states = model(input_ids=torch.tensor([ids])).last_hidden_state[0, len(ids) - len(piece) :]
+    return np.asarray((states[-1] if pooling == "last" else states.mean(0)).numpy())
 
 
 @pytest.mark.parametrize("pooling", ["avg", "last"])
@@ -110,9 +102,9 @@ def test_echo_is_of_the_second_time(folders: dict[str, Path], kind: str, pooling
 def test_what_follows_the_second_time_is_not_pooled(folders: dict[str, Path]) -> None:
     template = "One: {sentence} Two: {sentence}"
     for pooling in ("avg", "last"):
-        plain = built("echo", folders["llama"], pooling=pooling, template=template).encode(SENTENCES[:4])
-        more = built("echo", folders["llama"], pooling=pooling, template=f"{template} end").encode(
-            SENTENCES[:4]
+        plain, more = (
+            built("echo", folders["llama"], pooling=pooling, template=text).encode(SENTENCES[:4])
+            for text in (template, f"{template} end")
         )
         np.testing.assert_allclose(more, plain, atol=2e-5)
 

@@ -22,8 +22,8 @@ from bench.baselines.rankcse import consistency_loss, list_mle, list_net
 from bench.baselines.sncse import bidirectional_margin_loss
 from bench.baselines.vascl import find_batch_neighbours, near_nce
 from bench.baselines.whitenedcse import multi_positive_nce
-from bench.losses.decorrelation import byol_loss
 from bench.losses.contrastive import hard_negative_nce, info_nce, queue_nce
+from bench.losses.decorrelation import byol_loss
 from bench.losses.masked_lm import masked_lm_loss
 from tests.support.messages import missing_facts
 from tests.support.training import random

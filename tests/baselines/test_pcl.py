@@ -17,7 +17,6 @@ from bench.baselines.pcl import contrast_rows, group_contrast, pcl_loss, row_div
 from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
 from bench.registry import discover
-from bench.training.randomness import generator
 from bench.training.augmentation import (
     delete_subwords,
     edit_views,
@@ -25,6 +24,7 @@ from bench.training.augmentation import (
     reverse_subwords,
     shuffle_subwords,
 )
+from bench.training.randomness import generator
 from tests.support.steps import (
     cls_of,
     gradients_of,

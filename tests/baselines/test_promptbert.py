@@ -34,6 +34,7 @@ from bench.nn.prompt import Prompt
 from bench.registry import discover
 from bench.training.batch_encoding import prompted_states
 from tests.support.cli import Cli, records
+from tests.support.messages import missing_facts
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of, toy_score, train_alone
 
@@ -51,38 +52,27 @@ def tower(folder: Path) -> tuple[Any, Any]:
     return model.double().train(), tokenizer
 
 
-# byte-level vocabulary: the blank before a word belongs to it
-
-
 @pytest.fixture(scope="session")
 def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """RoBERTa's kind of tokenizer, characters only, and a random RoBERTa that counts positions from 2."""
     folder = tmp_path_factory.mktemp("bytes") / "roberta"
     special = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
     tokens = [*special.values(), *sorted(pre_tokenizers.ByteLevel.alphabet()), "Ġ:", "Ġ'", "Ġa"]
-    backend = Tokenizer(
-        models.BPE({t: i for i, t in enumerate(tokens)}, [("Ġ", ":"), ("Ġ", "'"), ("Ġ", "a")])
-    )
+    merges = [("Ġ", ":"), ("Ġ", "'"), ("Ġ", "a")]
+    backend = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
+    ends = [("<s>", 0), ("</s>", 2)]
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
     make: Any = PreTrainedTokenizerFast
     names = {f"{name}_token": token for name, token in special.items()}
     make(tokenizer_object=backend, model_max_length=160, **names).save_pretrained(folder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         config = RobertaConfig(
-            vocab_size=len(tokens),
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=170,
-            type_vocab_size=1,
-            pad_token_id=1,
-            initializer_range=0.5,
+            **{"vocab_size": len(tokens), "hidden_size": 16, "num_hidden_layers": 2, "pad_token_id": 1},
+            **{"num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 170},
+            **{"type_vocab_size": 1, "initializer_range": 0.5},
         )
         RobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
     return folder
@@ -98,9 +88,6 @@ def test_the_blank_before_a_sentence_is_read_with_its_first_word(byte_roberta: P
     joined = tokenizer.convert_ids_to_tokens(close)
     assert joined[joined.index("Ġ'") + 1] == "a"
     assert len(close) == len(whole)
-
-
-# templates
 
 
 @pytest.mark.parametrize(
@@ -128,8 +115,29 @@ def test_rows_are_cut_within_the_template(tiny_bert: Path) -> None:
     assert rows[1][:5] == rows[0][:5]
     assert rows[1][-5:] == rows[0][-5:] == rows[2][-5:]
     assert prompt.rows([], 14) == []
-    with pytest.raises(InputError, match=r"takes 10 tokens of 10; expected room for a sentence"):
+    with pytest.raises(InputError, match="10 tokens of 10"):
         prompt.rows(["man"], 10)
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{sentence}", "{mask}", "{sentence}{sentence.}{mask}", "{sentence,}{mask}", "[MASK]{sentence}{mask}"],
+)
+def test_unusable_templates(tiny_bert: Path, template: str) -> None:
+    tokenizer = load_backbone(tiny_bert)[1]
+    with pytest.raises(InputError, match="a tokenizer with a mask token"):
+        Prompt(tokenizer, template)
+    tokenizer.mask_token = None
+    with pytest.raises(InputError, match="a tokenizer with a mask token"):
+        Prompt(tokenizer, OF)
+
+
+def test_another_mask_token_needs_a_template_of_ones_own() -> None:
+    with pytest.raises(InputError) as caught:
+        select_view_templates(options(), "?")
+    assert not missing_facts(caught.value, "'?'", "[MASK], <mask>")
+    given = options(template="{sentence}{mask}", template2="{mask}{sentence}")
+    assert select_view_templates(given, "?") == ["{sentence}{mask}", "{mask}{sentence}"]
 
 
 @pytest.mark.parametrize(
@@ -153,20 +161,6 @@ def test_rows_are_cut_within_the_template(tiny_bert: Path) -> None:
 def test_full_stops(tiny_bert: Path, stop: str, sentence: str, expected: str) -> None:
     prompt = Prompt(load_backbone(tiny_bert)[1], f"{{sentence{stop}}} means {{mask}}")
     assert prompt.finished(sentence) == expected
-
-
-@pytest.mark.parametrize(
-    "template",
-    ["{sentence}", "{mask}", "{sentence}{sentence.}{mask}", "{sentence,}{mask}", "[MASK]{sentence}{mask}"],
-)
-def test_unusable_templates(tiny_bert: Path, template: str) -> None:
-    with pytest.raises(
-        InputError, match="can't be used with this model; expected a tokenizer with a mask token"
-    ):
-        Prompt(load_backbone(tiny_bert)[1], template)
-
-
-# states
 
 
 def test_mask_states_dont_depend_on_chunks(tiny_bert: Path) -> None:
@@ -196,8 +190,18 @@ def test_noise_is_the_bare_templates_mask_state(name: str, request: pytest.Fixtu
     aligned, released = (noise_of(model, prompt, [0], way)[0] for way in ("aligned", "released"))
     torch.testing.assert_close(aligned, bare, rtol=1e-9, atol=1e-9)
     assert torch.allclose(released, bare) == (name == "tiny_bert")
-    with pytest.raises(ValueError, match="positions 'mine'; expected one of released, aligned, unshifted"):
+    # released delta_no_position: in training dropout alone tells its rows apart
+    unshifted = noise_of(model, prompt, [3, 0, 7], "unshifted")
+    torch.testing.assert_close(unshifted, noise_of(model, prompt, [0, 0, 0]))
+    with pytest.raises(ValueError, match="'mine'; expected one of released, aligned, unshifted"):
         noise_of(model, prompt, [0], "mine")
+
+    class Other(torch.nn.Module):
+        def forward(self, input_ids: Tensor) -> Tensor:
+            return input_ids
+
+    with pytest.raises(InputError, match="Other"):  # it takes no position ids
+        check_positions(Other())
 
 
 def test_noise_depends_on_the_length_through_the_suffixs_positions_alone(tiny_bert: Path) -> None:
@@ -222,14 +226,6 @@ def test_noise_depends_on_the_length_through_the_suffixs_positions_alone(tiny_be
     assert not torch.allclose(again[1], found[3])
 
 
-def test_unshifted_noise_is_one_for_all_lengths(tiny_bert: Path) -> None:
-    """Released delta_no_position: in training dropout alone tells its rows apart."""
-    model, tokenizer = tower(tiny_bert)
-    prompt = Prompt(tokenizer, OF)
-    found = noise_of(model, prompt, [3, 0, 7], "unshifted")
-    torch.testing.assert_close(found, noise_of(model, prompt, [0, 0, 0]))
-
-
 def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
     model, tokenizer = tower(tiny_bert)
     prompt = Prompt(tokenizer, OF)
@@ -245,18 +241,6 @@ def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
     np.testing.assert_allclose(vectors, found.detach().numpy(), rtol=1e-3, atol=1e-4)
     plain = TransformerEncoder((model, tokenizer), "mask", template=OF)
     np.testing.assert_allclose(plain.encode(SENTENCES), states[:4].detach().numpy(), rtol=1e-3, atol=1e-4)
-
-
-def test_denoising_needs_position_ids() -> None:
-    class Other(torch.nn.Module):
-        def forward(self, input_ids: Tensor) -> Tensor:
-            return input_ids
-
-    with pytest.raises(InputError, match="denoising with a Other, which takes no position ids"):
-        check_positions(Other())
-
-
-# the objective
 
 
 @pytest.mark.parametrize("name", ["tiny_bert", "byte_roberta"])
@@ -311,8 +295,6 @@ def test_gradient_reaches_the_encoder_through_the_noise(tiny_bert: Path) -> None
     assert set(grad.abs().sum(1).nonzero().flatten().tolist()) >= set(made.prompts[0].before)
 
 
-# the masked language model's head, and trained vectors
-
 COLON = 'This sentence : "{sentence}" means{mask}.'
 VECTORS = "[PROMPT1][PROMPT2][PROMPT3][PROMPT4]{sentence}[PROMPT5][PROMPT6]{mask}[PROMPT7]"
 
@@ -332,51 +314,47 @@ def test_a_step_under_the_masked_words_head_and_with_trained_vectors(
     tiny_mlm: Path, form: str, denoising: bool
 ) -> None:
     """As released: vectors replace embeddings in the template, whose tokens the sentences don't have."""
-    template = "this means {sentence} on of {mask} ." if form == "continuous" else "auto"
+    trained = form == "continuous"
+    template = "this means {sentence} on of {mask} ." if trained else "auto"
     sentences = ["the man", "a doctor", "children singing a song"]
     made, batch, tokenizer = objective_of(
         "promptbert", tiny_mlm, sentences, prompt_form=form, prompt_head="mlm", template=template,
         denoising=denoising, prompt_init="random",
     )  # fmt: skip
-    model, texts = (
-        made.encoder,
-        [template] * 2 if form == "continuous" else select_view_templates(options(), "[MASK]"),
-    )
+    texts = [template] * 2 if trained else select_view_templates(options(), "[MASK]")
+    model, first = made.encoder, len(tokenizer)
     table = model.embeddings.word_embeddings.weight
-    first = len(tokenizer)
-    assert len(table) == first + (5 if form == "continuous" else 0)
+    assert len(table) == first + (5 if trained else 0)
     vectors = table[first:].detach().clone().requires_grad_()
     head = {f"cls.predictions.transform.{name}": p for name, p in made.head.named_parameters()}
 
     def state(row: list[int], template: list[int], places: list[int]) -> Tensor:
-        embedded = list(table[row].detach() if form == "continuous" else table[row])
+        embedded = list(table[row].detach() if trained else table[row])
         for vector, token in zip(vectors, template, strict=False):
             embedded[len(row) - 1 - row[::-1].index(token)] = vector  # the token's last place
         states = model(inputs_embeds=torch.stack(embedded)[None], position_ids=torch.tensor([places]))
         return transform(head, states.last_hidden_state[0, row.index(tokenizer.mask_token_id)])
 
-    views = []
+    views: list[list[Tensor]] = []
     for text in texts:
         prompt = Prompt(tokenizer, text)
         front, back = [tokenizer.cls_token_id, *prompt.before], [*prompt.after, tokenizer.sep_token_id]
-        words = [each for each in (*prompt.before, *prompt.after) if each != tokenizer.mask_token_id]
-        view = []
+        words = [token for token in (*prompt.before, *prompt.after) if token != tokenizer.mask_token_id]
+        views.append([])
         for sentence in sentences:
             inner = tokenizer(sentence, add_special_tokens=False)["input_ids"]
-            if form == "continuous":
-                assert not set(inner) & set(words)
-            z = state([*front, *inner, *back], words, list(range(len([*front, *inner, *back]))))
+            assert not trained or not set(inner) & set(words)
+            row = [*front, *inner, *back]
+            z = state(row, words, list(range(len(row))))
             if denoising:
                 shift = len(front) + len(inner)
                 places = [*range(len(front)), *range(shift, shift + len(back))]
                 z = z - state([*front, *back], words, places)
-            view.append(z)
-        views.append(view)
-    expected = nce_by_loops(views[0], views[1])
+            views[-1].append(z)
+    expected, loss = nce_by_loops(*views), made(batch)
     if form == "text":
-        same_step(made, made(batch), expected, rel=1e-8, least=30)
+        same_step(made, loss, expected, rel=1e-8, least=30)
         return
-    loss = made(batch)
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-8)
     got, wanted = gradients_of(made, loss), gradients_of(made, expected)
     table_gradient = got.pop("encoder.embeddings.word_embeddings.weight")
@@ -389,22 +367,24 @@ def test_a_step_under_the_masked_words_head_and_with_trained_vectors(
     assert not bool(table_gradient[:first].any())
 
 
-def test_vectors_start_as_the_templates_tokens(tiny_bert: Path) -> None:
+def test_vectors_start_as_the_templates_tokens(tiny_bert: Path, byte_roberta: Path) -> None:
     """Then the first step says what the text would; [PROMPTk] counts each place, equal tokens too."""
     made, batch, tokenizer = objective_of("promptbert", tiny_bert, prompt_form="continuous")
     plain, _, _ = objective_of("promptbert", tiny_bert, template=COLON, template2=COLON)
     assert [prompt.text for prompt in made.prompts] == [VECTORS] * 2
     assert float(made(batch).detach()) == pytest.approx(float(plain(batch).detach()), rel=1e-9)
     assert made.prompts[0].rows(["a man"], 30)[0][5:7] == tokenizer("a man")["input_ids"][1:-1]
-
-
-def test_vectors_in_a_vocabulary_of_words_with_their_blanks(byte_roberta: Path) -> None:
-    """The blank before the sentence stays with its first word, and none comes between the vectors."""
-    text = "This sentence : ' {sentence} ' means{mask}."
-    made, batch, _ = objective_of(
-        "promptbert", byte_roberta, max_length=12, prompt_form="continuous", template=text
+    named = name_vector_tokens(tokenizer, "of {sentence.}{mask}", "of {sentence}{mask}")
+    assert named == "[PROMPT1] {sentence.}{mask}"
+    with pytest.raises(InputError, match=r"promptbert\.test_template"):
+        name_vector_tokens(tokenizer, "this {sentence}{mask}", "of {sentence}{mask}")
+    # bytes: the blank before the sentence stays with its first word, and none comes between the vectors
+    text, make = (
+        "This sentence : ' {sentence} ' means{mask}.",
+        partial(objective_of, "promptbert", byte_roberta),
     )
-    plain, _, _ = objective_of("promptbert", byte_roberta, max_length=12, template=text, template2=text)
+    made, batch, _ = make(max_length=12, prompt_form="continuous", template=text)
+    plain, _, _ = make(max_length=12, template=text, template2=text)
     assert float(made(batch).detach()) == pytest.approx(float(plain(batch).detach()), rel=1e-9)
     assert made.prompts[0].length == plain.prompts[0].length
 
@@ -412,100 +392,59 @@ def test_vectors_in_a_vocabulary_of_words_with_their_blanks(byte_roberta: Path) 
 def test_training_changes_the_vectors_alone_and_exports(tmp_path: Path, tiny_mlm: Path) -> None:
     changes: dict[str, OptionValue] = {"prompt_form": "continuous", "prompt_head": "mlm", "denoising": False}
     found = train_alone("promptbert", tiny_mlm, tmp_path, max_length=16, **changes)
-    before, after = load_backbone(tiny_mlm)[0].state_dict(), found.kept()
-    name = "embeddings.word_embeddings.weight"
-    size = len(before[name])
-    assert torch.equal(after[name][:size], before[name])
-    assert all(
-        torch.equal(after[key], value) for key, value in before.items() if key in after and key != name
-    )
-    tokens = Prompt(load_backbone(tiny_mlm)[1], COLON)
-    start = before[name][
-        [*tokens.before, *(i for i in tokens.after if i != load_backbone(tiny_mlm)[1].mask_token_id)]
-    ]
-    assert bool((after[name][size:] != start).any(1).all())
+    model, tokenizer = load_backbone(tiny_mlm)
+    before, after, name = model.state_dict(), found.kept(), "embeddings.word_embeddings.weight"
+    size, prompt = len(before[name]), Prompt(tokenizer, COLON)
+    assert torch.equal(after.pop(name)[:size], before[name])
+    assert all(torch.equal(value, before[key]) for key, value in after.items())
+    tokens = [token for token in (*prompt.before, *prompt.after) if token != tokenizer.mask_token_id]
+    assert bool((found.kept()[name][size:] != before[name][tokens]).any(1).all())
     encoder: Any = found.encoder()
-    assert encoder.prompt.text.count("[PROMPT") == len(start)
+    assert encoder.prompt.text.count("[PROMPT") == len(tokens)
     assert "{sentence.}" in encoder.prompt.text
-    vectors = encoder.encode(SENTENCES)
     export_encoder(encoder, tmp_path / "out", "# A card\n")
-    np.testing.assert_allclose(
-        bench.load(str(tmp_path / "out")).encode(SENTENCES), vectors, rtol=0, atol=1e-6
-    )
-    assert found.score() == pytest.approx(
-        found.facts["selected_dev"], abs=1e-6
-    )  # toy sentences end in a stop
+    loaded = bench.load(str(tmp_path / "out")).encode(SENTENCES)
+    np.testing.assert_allclose(loaded, encoder.encode(SENTENCES), rtol=0, atol=1e-6)
+    assert found.score() == pytest.approx(found.facts["selected_dev"], abs=1e-6)  # toy sentences have a stop
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "facts"),
     [
-        ({"template2": OF}, "promptbert.template2: both views share"),
-        ({"weight_decay": 0.1}, "promptbert.weight_decay: weight decay would shrink the embeddings"),
-        (
-            {"prompt_head": "mlm"},
-            "missing from the checkpoint, .* expected a masked language model with its head",
-        ),
+        ({"template2": OF}, ("promptbert.template2", "prompt_form=text")),
+        ({"weight_decay": 0.1}, ("promptbert.weight_decay", "prompt_form=continuous")),
+        ({"prompt_head": "mlm"}, ("missing from the checkpoint", "masked language model")),
     ],
 )
 def test_refused_with_vectors(
-    tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str
+    tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], facts: tuple[str, ...]
 ) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError) as caught:
         train_alone("promptbert", tiny_bert, tmp_path, max_length=16, prompt_form="continuous", **changes)
-
-
-def test_vectors_belong_to_their_template(tiny_bert: Path) -> None:
-    tokenizer = load_backbone(tiny_bert)[1]
-    assert (
-        name_vector_tokens(tokenizer, "of {sentence.}{mask}", "of {sentence}{mask}")
-        == "[PROMPT1] {sentence.}{mask}"
-    )
-    with pytest.raises(InputError, match=r"promptbert.test_template: the template .* has other tokens than"):
-        name_vector_tokens(tokenizer, "this {sentence}{mask}", "of {sentence}{mask}")
-
-
-# training, build and export
-
-train = partial(train_alone, "promptbert", max_length=16)
-
-
-TEST_STOP = 'This sentence of "{sentence.}" means{mask}.'
-
-
-def test_pooling_and_the_tests_template_need_no_training_of_their_own() -> None:
-    (stage,) = stages_of("promptbert", options())
-    assert not {"test_template", "pooling", "text"} & dict(stage.config).keys()
-    assert stages_of("promptbert", options(pooling="cls", test_template=OF)) == (stage,)
-    assert stages_of("promptbert", options(denoising=False)) != (stage,)
-
-
-def test_without_denoising_the_test_is_the_dev_sets_encoder(tmp_path: Path, tiny_bert: Path) -> None:
-    """Toy sentences end with a full stop, so both templates say the same."""
-    found = train(tiny_bert, tmp_path, denoising=False)
-    assert found.score() == pytest.approx(found.facts["selected_dev"], abs=1e-6)
-    assert found.score(pooling="cls") != pytest.approx(found.score())
+    assert not missing_facts(caught.value, *facts)
 
 
 @pytest.mark.parametrize("vectors", ["denoised", "plain"])
 def test_the_dev_set_is_scored_on_the_asked_vectors(tmp_path: Path, tiny_bert: Path, vectors: str) -> None:
-    found = train(tiny_bert, tmp_path, dev_vectors=vectors, lr=0.0)
-    expected = {
-        "denoised": DenoisedEncoder(tiny_bert, OF),
-        "plain": TransformerEncoder(tiny_bert, "mask", template=OF),
-    }[vectors]
-    dev = found.facts["selected_dev"]
+    """The test is h itself; toy sentences end with a full stop, so both templates say the same."""
+    found = train_alone("promptbert", tiny_bert, tmp_path, max_length=16, dev_vectors=vectors, lr=0.0)
+    plain = TransformerEncoder(tiny_bert, "mask", template=OF)
+    dev, denoised = found.facts["selected_dev"], vectors == "denoised"
+    expected = DenoisedEncoder(tiny_bert, OF) if denoised else plain
     assert dev == pytest.approx(toy_score(expected), abs=1e-6)
-    if vectors == "plain":
-        assert found.score() == pytest.approx(dev, abs=1e-6)
-    else:
-        assert found.score() != pytest.approx(dev, abs=1e-6)  # the test is h itself
+    assert (found.score() == pytest.approx(dev, abs=1e-6)) != denoised
+    whole = train_alone("promptbert", tiny_bert, tmp_path, max_length=16, denoising=False)
+    assert whole.score() == pytest.approx(whole.facts["selected_dev"], abs=1e-6)
+    assert whole.score(pooling="cls") != pytest.approx(whole.score())
+    (stage,) = stages_of("promptbert", options())  # the test's template is no setting of the training
+    assert stages_of("promptbert", options(pooling="cls", test_template=OF)) == (stage,)
+    assert stages_of("promptbert", options(denoising=False)) != (stage,)
 
 
 @pytest.mark.parametrize(
     ("name", "changes", "expected"),
     [
-        ("tiny_bert", {}, TEST_STOP),
+        ("tiny_bert", {}, 'This sentence of "{sentence.}" means{mask}.'),
         ("byte_roberta", {}, "This sentence : ' {sentence.} ' means{mask}."),
         ("tiny_bert", {"template": "{sentence} means {mask}"}, "{sentence} means {mask}"),
         ("tiny_bert", {"template": "{sentence} means {mask}", "test_template": OF}, OF),
@@ -513,40 +452,29 @@ def test_the_dev_set_is_scored_on_the_asked_vectors(tmp_path: Path, tiny_bert: P
     ],
 )
 def test_build_and_export(
-    tmp_path: Path,
-    name: str,
-    changes: dict[str, OptionValue],
-    expected: str | None,
-    request: pytest.FixtureRequest,
+    tmp_path: Path, name: str, changes: dict[str, OptionValue], expected: str | None, request: Any
 ) -> None:
     """A stage's folder stands in for training; the exported folder gives the same vectors, stop included."""
-    stage = tmp_path / "stage"
     model, tokenizer = load_backbone(request.getfixturevalue(name))
+    vectors, sentences = [], ["a man", "a man.", "", *SENTENCES]
     for checkpoint in ("selected", "last"):
         with torch.no_grad():
             model.embeddings.word_embeddings.weight.mul_(1.1)
-        model.save_pretrained(stage / checkpoint)
-        tokenizer.save_pretrained(stage / checkpoint)
-    vectors = []
-    for checkpoint in ("selected", "last"):
-        context = BuildContext(options(**changes), 1, None, "cpu", {"promptbert": stage}, checkpoint)
+        for part in (model, tokenizer):
+            part.save_pretrained(tmp_path / "stage" / checkpoint)
+        stages = {"promptbert": tmp_path / "stage"}
+        context = BuildContext(options(**changes), 1, None, "cpu", stages, checkpoint)
         encoder: Any = discover().get("promptbert").build(context)
         assert (encoder.prompt.text if encoder.prompt else None) == expected
-        sentences = ["a man", "a man.", "", *SENTENCES]
         vectors.append(encoder.encode(sentences))
-        export_encoder(encoder, tmp_path / checkpoint, "# A card\n")
-        np.testing.assert_allclose(
-            bench.load(str(tmp_path / checkpoint)).encode(sentences), vectors[-1], rtol=0, atol=1e-6
-        )
-        settings = json.loads((tmp_path / checkpoint / "bench.json").read_text())
+        out = tmp_path / checkpoint
+        export_encoder(encoder, out, "# A card\n")
+        np.testing.assert_allclose(bench.load(str(out)).encode(sentences), vectors[-1], rtol=0, atol=1e-6)
+        settings = json.loads((out / "bench.json").read_text())
         assert (settings["pooling"], settings["template"]) == (encoder.pooling, expected)
         if expected is not None:
-            assert (
-                "sentence-transformers has no such pooling"
-                in (tmp_path / checkpoint / "README.md").read_text()
-            )
-            stopped = "{sentence.}" in expected
-            assert np.allclose(vectors[-1][0], vectors[-1][1], atol=1e-6) == stopped
+            assert "no such pooling" in (out / "README.md").read_text()  # of sentence-transformers
+            assert np.allclose(*vectors[-1][:2], atol=1e-6) == ("{sentence.}" in expected)
     assert not np.allclose(vectors[0], vectors[1])
 
 
@@ -557,19 +485,6 @@ def test_hf_takes_a_prompt_too(cli: Cli, tmp_path: Path, tiny_bert: Path) -> Non
     assert code == 0, err
     scores = {record.method: record.score("TOY") for record in records(tmp_path).values()}
     assert scores["a"] == scores["b"] != scores["c"]
-    export_encoder(TransformerEncoder(tiny_bert, "mask", template=TEST_STOP), tmp_path / "out", "# A card\n")
+    export_encoder(TransformerEncoder(tiny_bert, "mask", template=COLON), tmp_path / "out", "# A card\n")
     loaded: Any = load_encoder(tmp_path / "out")
-    assert loaded.prompt.text == TEST_STOP
-
-
-def test_another_mask_token_needs_a_template_of_ones_own(tiny_bert: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"mask token '\?' has no template; expected one of \[MASK\], <mask>"
-    ):
-        select_view_templates(options(), "?")
-    given = options(template="{sentence}{mask}", template2="{mask}{sentence}")
-    assert select_view_templates(given, "?") == ["{sentence}{mask}", "{mask}{sentence}"]
-    tokenizer = load_backbone(tiny_bert)[1]
-    tokenizer.mask_token = None
-    with pytest.raises(InputError, match="can't be used with this model"):
-        Prompt(tokenizer, OF)
+    assert loaded.prompt.text == COLON

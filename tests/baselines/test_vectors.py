@@ -34,10 +34,10 @@ from bench.eval.embeddings import embed_sentences
 from bench.eval.sts import predict_similarities
 from bench.probes.measurement import measure_probes
 from bench.probes.probe_data import ProbeData
-from bench.records.record import RunRecord
 from bench.registry import discover
 from tests.support.cli import Cli, records, refusal, stable_bytes
 from tests.support.local_suite import write_local_suite
+from tests.support.messages import missing_facts, numbers_in
 from tests.support.training import stage_context, stages_of
 
 LINES = b"the 1 0 0.5\nCat 0 2 -1e-1\ncat 0.25 0 3\n. 4 4 4\n"
@@ -64,6 +64,9 @@ def test_every_form_gives_the_same_vectors(tmp_path: Path, name: str, header: by
     expected = np.array([[1, 0, 0.5], [0, 2, -0.1], [0.25, 0, 3], [4, 4, 4]], dtype=np.float32)
     np.testing.assert_array_equal(table.vectors, expected)
     assert (table.repeated, read_dimension(path)) == (0, 3)
+    assert strip_endings(path) == name.split(".")[0]
+    assert strip_endings(path.with_name(".txt")) == ".txt"
+    assert strip_endings(path.with_name("glove.6B.50d")) == "glove.6B.50d"
 
 
 def test_words_with_spaces_repeated_words_and_loose_ends(tmp_path: Path) -> None:
@@ -76,110 +79,61 @@ def test_words_with_spaces_repeated_words_and_loose_ends(tmp_path: Path) -> None
     assert [table.find(token) for token in ("at", "a", "!", "")] == [None, 1, None, None]
 
 
-@pytest.mark.parametrize(
-    ("token", "word"),
-    [
-        ("Cat", "Cat"),
-        ("CAT", "cat"),
-        ("(Cat)", "Cat"),
-        ("CAT.", "cat"),
-        ("The", "the"),
-        (".", "."),
-        ("...", None),
-        ("cats", None),
-        ("ca-t", None),
-    ],
-)
-def test_a_token_is_looked_up_as_it_is_then_lower_cased_then_without_punctuation(
-    tmp_path: Path, token: str, word: str | None
-) -> None:
+def test_a_token_is_looked_up_as_it_is_then_lower_cased_then_without_punctuation(tmp_path: Path) -> None:
     table = read_word_vectors(written(tmp_path))
-    assert table.find(token) == (None if word is None else table.rows[word])
+    words = {"Cat": "Cat", "CAT": "cat", "(Cat)": "Cat", "CAT.": "cat", "The": "the", ".": "."}
+    assert {token: table.find(token) for token in words} == {t: table.rows[w] for t, w in words.items()}
+    assert [table.find(token) for token in ("...", "cats", "ca-t")] == [None] * 3
 
 
-NOT_SO_MANY = "expected 2 numbers, as the first line says"
-SINGLE = "expected single blanks between a word and its numbers"
-RETURN = (
-    "a carriage return inside the line; expected line ends LF or CRLF; save the file with LF or CRLF ends"
-)
-NAMES = "delete a header of column names, as R's write.table writes"
-UTF16 = (
-    "this is UTF-16, not a text; expected UTF-8; "
-    "save it as UTF-8, such as with: iconv -f ENCODING -t UTF-8 FILE"
-)
-ERRORS = [
-    (b"", f": it contains no word vector; expected {FORM}"),
-    (b"5 3\n", f": it contains no word vector; expected {FORM}"),
-    (b"a 1 2\nb 1\n", f":2: 1 fields after the word; {NOT_SO_MANY}"),
-    (b"a 1 2\nb 1 2 3\n", f":2: 3 fields after the word; {NOT_SO_MANY}"),
-    (b"1 2\na 1\n", f":2: 1 fields after the word; expected {FORM}"),
-    (b"word\n", f":1: 0 fields after the word; expected {FORM}"),
-    (b"a 1 2\nb 1 x\xff\n", f":2: 'x\\\\xff' is not a number; expected {FORM}"),
-    (b"a 1 2\nb  2\n", f":2: two blanks in a row; {SINGLE}"),
-    (b"a 1 2\nb  1 2\n", f":2: two blanks in a row; {SINGLE}"),
-    (b"a 1 2\nb 1  2\n", f":2: two blanks in a row; {SINGLE}"),
-    (b"a\t1\t2\n", f":1: a tab inside the line; {SINGLE}"),
-    (b"a 1 2\nb\tc 1 2\n", f":2: a tab inside the line; {SINGLE}"),
-    (b"a 1 2\rb 1 2\r", f":1: {RETURN}"),
-    (b'"V1" "V2"\n"a" 1 2\n', f":1: the first line has no numbers; expected {FORM}; {NAMES}"),
-    (gzip.compress(LINES, mtime=0), f": this is a .gz file by its first bytes; expected {FORM}; name it .gz"),
-    (bz2.compress(LINES), f": this is a .bz2 file by its first bytes; expected {FORM}; unpack it"),
-    ("a 1 2\n".encode("utf-16"), f": {UTF16}"),
-    ("a 1 2\n".encode("utf-16-le"), f": {UTF16}"),
-    (b"a 1 nan\n", ":1: a number that is not finite in float32"),
-    (b"a 1 2\nb 1 1e39\n", ":2: a number that is not finite in float32"),
-    (b"a 1 2\n\xe9 1 2\n", f":2: these bytes are not utf-8; expected {FORM}"),
-    (b"3 2\na 1 2\n", ": 1 word vectors, but the first line says 3; expected the whole file"),
-    (b"2 2\na \x00\x01\xff\x80", f":2: 1 fields after the word; expected {FORM}"),
-    (b"a" * (1 << 20), f": a line of more than a megabyte; expected {FORM}"),
+NUMBERS = ("expected 2 numbers", "first line")
+BLANKS = "expected single blanks"
+UTF16 = ("UTF-16", "expected UTF-8", "iconv")
+# a file, the place of its error, and what the message names
+ERRORS: list[tuple[str, bytes, str, tuple[str, ...]]] = [
+    ("g.txt", b"", "", ("no word vector", FORM)),
+    ("g.txt", b"5 3\n", "", ("no word vector", FORM)),
+    ("g.txt", b"a 1 2\nb 1\n", ":2", ("1 fields", *NUMBERS)),
+    ("g.txt", b"a 1 2\nb 1 2 3\n", ":2", ("3 fields", *NUMBERS)),
+    ("g.txt", b"1 2\na 1\n", ":2", ("1 fields", FORM)),
+    ("g.txt", b"word\n", ":1", ("0 fields", FORM)),
+    ("g.txt", b"a 1 2\nb 1 x\xff\n", ":2", ("'x\\\\xff'", FORM)),
+    ("g.txt", b"a 1 2\nb  2\n", ":2", ("two blanks", BLANKS)),
+    ("g.txt", b"a 1 2\nb  1 2\n", ":2", ("two blanks", BLANKS)),
+    ("g.txt", b"a 1 2\nb 1  2\n", ":2", ("two blanks", BLANKS)),
+    ("g.txt", b"a\t1\t2\n", ":1", ("a tab", BLANKS)),
+    ("g.txt", b"a 1 2\nb\tc 1 2\n", ":2", ("a tab", BLANKS)),
+    ("g.txt", b"a 1 2\rb 1 2\r", ":1", ("carriage return", "LF or CRLF")),
+    ("g.txt", b'"V1" "V2"\n"a" 1 2\n', ":1", ("no numbers", FORM, "column names")),
+    ("g.txt", gzip.compress(LINES, mtime=0), "", (".gz", FORM)),
+    ("g.txt", bz2.compress(LINES), "", (".bz2", FORM, "unpack it")),
+    ("g.txt", "a 1 2\n".encode("utf-16"), "", UTF16),
+    ("g.txt", "a 1 2\n".encode("utf-16-le"), "", UTF16),
+    ("g.txt", b"a 1 nan\n", ":1", ("not finite",)),
+    ("g.txt", b"a 1 2\nb 1 1e39\n", ":2", ("not finite", "float32")),
+    ("g.txt", b"a 1 2\n\xe9 1 2\n", ":2", ("not utf-8", FORM)),
+    ("g.txt", b"3 2\na 1 2\n", "", ("1 word vectors", "says 3")),
+    ("g.txt", b"2 2\na \x00\x01\xff\x80", ":2", ("1 fields", FORM)),
+    ("g.txt", b"a" * (1 << 20), "", ("a megabyte", FORM)),
+    ("g.gz", gzip.compress(LINES, mtime=0)[:-9], "", ("unpacked", "end-of-stream marker", "a whole file")),
+    ("g.gz", LINES, "", ("unpacked", "Not a gzipped file", "a whole file")),
+    ("g.xz", LINES, "", ("unpacked", "Input format", "a whole file")),
 ]
 
 
-@pytest.mark.parametrize(("content", "message"), ERRORS)
-def test_damaged_files(tmp_path: Path, content: bytes, message: str) -> None:
-    path = written(tmp_path, content)
-    with pytest.raises(DataError) as caught:
-        read_word_vectors(path)
-    assert str(caught.value) == f"{path}{message}"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        (
-            "g.gz",
-            gzip.compress(LINES, mtime=0)[:-9],
-            "Compressed file ended before the end-of-stream marker was reached",
-        ),
-        ("g.gz", LINES, "Not a gzipped file (b'th')"),
-        ("g.xz", LINES, "Input format not supported by decoder"),
-    ],
-)
-def test_files_that_are_not_unpacked(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+@pytest.mark.parametrize(("name", "content", "place", "facts"), ERRORS)
+def test_damaged_files(tmp_path: Path, name: str, content: bytes, place: str, facts: tuple[str, ...]) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(DataError) as caught:
         read_word_vectors(path)
-    assert str(caught.value) == f"{path}: it can't be unpacked: {message}; expected a whole file"
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("glove.840B.300d.txt.gz", "glove.840B.300d"),
-        ("glove.6B.50d", "glove.6B.50d"),
-        ("wiki.vec.xz", "wiki"),
-        (".txt", ".txt"),
-    ],
-)
-def test_stem_is_the_name_without_the_endings_of_the_format(name: str, expected: str) -> None:
-    assert strip_endings(Path("/somewhere") / name) == expected
+    assert str(caught.value).startswith(f"{path}{place}: ")
+    assert not missing_facts(caught.value, *facts)
 
 
 def test_mean_by_hand(tmp_path: Path) -> None:
     encoder = AverageEncoder(written(tmp_path))
     assert isinstance(encoder, Encoder)
-    assert encoder.facts == {"pooling": "avg", "dim": 3}
     told: list[int] = []
     got = encoder.encode(["The cat .", "the  dog CAT CAT!", "no word", "", "Cat"], progress=told.append)
     assert got.dtype == np.float32
@@ -188,22 +142,16 @@ def test_mean_by_hand(tmp_path: Path) -> None:
     assert sum(told) == 5
     first = encoder.coverage
     assert first == {
-        "words": 4,
-        "repeated_words": 0,
-        "tokens": 10,
-        "tokens_without_vector": 3,
-        "share_without_vector": "30.00%",
-        "sentences_without_vector": 2,
+        **{"words": 4, "repeated_words": 0, "tokens": 10, "tokens_without_vector": 3},
+        **{"share_without_vector": "30.00%", "sentences_without_vector": 2},
     }
     np.testing.assert_array_equal(encoder.encode(["Cat", "The cat ."]), got[[4, 0]])
     assert encoder.encode([]).shape == (0, 3)
     assert first["tokens"] == 10  # a record keeps what it was given
     assert (encoder.coverage["tokens"], encoder.coverage["share_without_vector"]) == (0, "0.00%")
     assert encoder.facts == {"pooling": "avg", "dim": 3}
-
-
-def test_a_sentence_without_a_known_word_is_as_far_from_all(tmp_path: Path) -> None:
-    embeddings = embed_sentences(AverageEncoder(written(tmp_path)), ["zzz", "the", "Cat", "cat"])
+    # a sentence without a known word has cosine 0 with all
+    embeddings = embed_sentences(encoder, ["zzz", "the", "Cat", "cat"])
     cosines = embeddings.cosine(["zzz", "zzz", "Cat"], ["zzz", "the", "Cat"])
     assert cosines.tolist() == pytest.approx([0, 0, 1], abs=1e-12)
 
@@ -227,10 +175,8 @@ def counted(out: Path, sentences: Sequence[str], **changes: OptionValue) -> dict
     (stage,) = stages_of("vectors", {"pooling": "sif", "a": 1e-3})
     out.mkdir()
     told: list[int] = []
-    config = dict(stage.config) | changes
-    facts = stage.train(
-        stage_context(stage, out, out, config=config, sentences=sentences, progress=told.append)
-    )
+    given = {"config": dict(stage.config) | changes, "sentences": sentences, "progress": told.append}
+    facts = stage.train(stage_context(stage, out, out, **given))
     assert sum(told) == facts["sentences_seen"]
     return facts
 
@@ -284,7 +230,7 @@ def test_sif_is_the_printed_algorithm(tmp_path: Path, random_file: Path, a: floa
     assert got[3] == pytest.approx(1)
     np.testing.assert_array_equal(scorer.score_pairs(FIRST, SECOND), got)
     assert scorer.facts == {"pooling": "sif", "fit": "target", "dim": 5}
-    with pytest.raises(BenchError, match="5 first sentences and 4 second ones; expected one of each"):
+    with pytest.raises(BenchError, match="5 first sentences and 4 second"):
         scorer.score_pairs(FIRST, SECOND[:4])
     other = scorer.score_pairs((*FIRST, "mat ."), (*SECOND, "on"))[:5]
     assert np.abs(other - got).max() > 1e-3  # another task has another component
@@ -306,21 +252,17 @@ def test_common_component_by_hand() -> None:
     assert np.abs(left).tolist() == [[0, 0], [0, 2], [0, 0]]
 
 
-ON_A_LINE = "all sentence vectors are on one line: the common component is all of them"
-
-
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "fact"),
     [
-        ([[0.0, 0.0], [0.0, 0.0]], "no word of these sentences has a vector"),
-        ([[1.0, 2.0], [2.0, 4.0]], ON_A_LINE),
-        ([[1.0], [2.0]], ON_A_LINE),
+        ([[0.0, 0.0], [0.0, 0.0]], "no word"),
+        ([[1.0, 2.0], [2.0, 4.0]], "one line"),
+        ([[1.0], [2.0]], "one line"),
     ],
 )
-def test_nothing_left_is_an_error(rows: list[list[float]], message: str) -> None:
-    with pytest.raises(BenchError) as caught:
+def test_nothing_left_is_an_error(rows: list[list[float]], fact: str) -> None:
+    with pytest.raises(BenchError, match=fact):
         remove_common_component(np.array(rows))
-    assert str(caught.value) == message
 
 
 def test_the_stage_counts_the_text_and_only_sif_has_it(tmp_path: Path) -> None:
@@ -361,10 +303,8 @@ def covered(table: WordVectors, sentences: Iterable[str]) -> str:
     tokens = [token for sentence in sentences for token in sentence.split()]
     known = [token for token in tokens if table.find(token) is not None]
     words, known_words = len(set(tokens)), len(set(known))
-    return (
-        f"{100 * len(known) / len(tokens):.2f}% of {len(tokens):,} tokens and "
-        f"{100 * known_words / words:.2f}% of {words:,} distinct words"
-    )
+    shares = 100 * len(known) / len(tokens), 100 * known_words / words
+    return f"{shares[0]:.2f}% of {len(tokens):,} tokens and {shares[1]:.2f}% of {words:,} distinct words"
 
 
 def test_a_file_without_a_word_of_the_text_is_refused(cli: Cli, tmp_path: Path) -> None:
@@ -373,19 +313,11 @@ def test_a_file_without_a_word_of_the_text_is_refused(cli: Cli, tmp_path: Path) 
     tokens = [token for sentence in sentences for token in sentence.split()]
     methods = "vectors:german.txt,vectors:german.txt:sif"
     code, _, err = cli("run", "--methods", methods, "--suite", "toy")
-    assert code == 1
-    assert "collapsed" not in err
-    average, sif = (record.reason or "" for record in sorted_records(tmp_path))
-    assert average == (
-        f"german.txt: no vector for any of the text's {len(tokens):,} tokens "
-        f"({len(set(tokens))} distinct words); expected word vectors of the text's language"
-    )
-    assert sif.startswith("german.txt: no vector for any of the text's ")
-
-
-def sorted_records(folder: Path) -> list[RunRecord]:
-    """Records by their methods' names, the shortest first."""
-    return sorted(records(folder).values(), key=lambda record: len(record.method))
+    assert (code, "collapsed" in err) == (1, False)
+    average, sif = sorted(records(tmp_path).values(), key=lambda record: len(record.method))
+    facts = ("german.txt", f"{len(tokens):,} tokens", f"{len(set(tokens))} distinct words", "language")
+    assert not missing_facts(average.reason, *facts)
+    assert not missing_facts(sif.reason, "german.txt", "no vector")
 
 
 def test_a_task_without_a_known_word_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -393,20 +325,11 @@ def test_a_task_without_a_known_word_is_named(tmp_path: Path, capsys: pytest.Cap
     strange = PairTask("DE", (PairSubset("x", ("Katze", "ja"), ("Hund", "nein ja"), (1.0, 2.0)),))
     encoder = AverageEncoder(written(tmp_path))
     predict_similarities(encoder, [known])
-    assert (
-        capsys.readouterr().err
-        == "g.txt has vectors for 100.00% of 6 tokens and 100.00% of 4 distinct words\n"
-    )
+    assert numbers_in(capsys.readouterr().err) == [100, 6, 100, 4]
     with pytest.raises(BenchError) as caught:
         predict_similarities(encoder, [known, strange])
-    assert str(caught.value) == (
-        "DE: g.txt: no vector for any of the text's 5 tokens (4 distinct words); "
-        "expected word vectors of the text's language"
-    )
-    assert (
-        capsys.readouterr().err
-        == "g.txt has vectors for 54.55% of 11 tokens and 50.00% of 8 distinct words\n"
-    )
+    assert not missing_facts(caught.value, "DE", "g.txt", "5 tokens", "4 distinct words")
+    assert numbers_in(capsys.readouterr().err) == [54.55, 11, 50, 8]
 
 
 def test_the_command(cli: Cli, tmp_path: Path) -> None:
@@ -454,7 +377,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     assert stable_bytes(tmp_path, "again") == stable_bytes(tmp_path)
     for record in (tmp_path / "results" / "local").rglob("toy.json"):
         code, out, err = cli("rerun", str(record), "--model", str(path))
-        assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+        assert (code, out.split(":")[0]) == (0, "equal"), err
 
 
 def test_the_counts_are_of_the_text_that_is_given(cli: Cli, tmp_path: Path) -> None:
@@ -474,35 +397,23 @@ def test_the_counts_are_of_the_text_that_is_given(cli: Cli, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "facts"),
     [
-        (None, b"", "error: --methods vectors:nowhere.txt: 'nowhere.txt' is not a file; expected {form}\n"),
-        ("g.bin", b"3 2\n\xff\xfe\xfd\n", "error: {path}:2: 0 fields after the word; expected {form}\n"),
-        (
-            "g.zip",
-            b"PK\x03\x04 \x00 \xff",
-            "error: {path}: this is a zip archive (as .xlsx, .docx and .npz are), not a text; "
-            "expected UTF-8\n",
-        ),
-        ("g.txt", b"", "error: {path}: it contains no word vector; expected {form}\n"),
+        (None, b"", ("--methods vectors:nowhere.txt", "'nowhere.txt'", FORM)),
+        ("g.bin", b"3 2\n\xff\xfe\xfd\n", ("{path}:2", "0 fields", FORM)),
+        ("g.zip", b"PK\x03\x04 \x00 \xff", ("{path}", "zip archive", "UTF-8")),
+        ("g.txt", b"", ("{path}", "no word vector", FORM)),
+        ("g.txt", LINES + b"dog 1 2\n", ("{path}:5", "2 fields", "3 numbers")),
+        ("g.txt", b"9 3\n" + LINES, ("{path}", "4 word vectors", "says 9")),
     ],
 )
 def test_what_is_no_file_of_vectors_is_said_before_anything_runs(
-    cli: Cli, tmp_path: Path, name: str | None, content: bytes, message: str
+    cli: Cli, tmp_path: Path, name: str | None, content: bytes, facts: tuple[str, ...]
 ) -> None:
     path = written(tmp_path, content, name) if name else Path("nowhere.txt")
-    code, out, err = cli("run", "--methods", f"vectors:{path}", "--suite", "toy")
-    assert (code, out, err) == (2, "", message.format(path=path, form=FORM))
-    assert not (tmp_path / "results").exists()
-
-
-def test_a_line_of_another_length_is_refused_by_the_plan(cli: Cli, tmp_path: Path) -> None:
-    path = written(tmp_path, LINES + b"dog 1 2\n")
-    said = refusal(cli, "run", "--methods", "vectors:g.txt", "--suite", "toy")
-    assert f"{path.name}:5: 2 fields after the word; expected 3 numbers, as the first line says" in said
-    written(tmp_path, b"9 3\n" + LINES)
-    said = refusal(cli, "run", "--methods", "vectors:g.txt", "--suite", "toy", "--dry-run")
-    assert "4 word vectors, but the first line says 9" in said
+    code, out, err = cli("run", "--methods", f"vectors:{path}", "--suite", "toy", "--dry-run")
+    assert (code, out) == (2, "")
+    assert not missing_facts(err, *(fact.format(path=path) for fact in facts))
     assert not (tmp_path / "results").exists()
 
 
@@ -511,12 +422,11 @@ def test_a_damaged_number_fails_the_cell_with_file_and_line(cli: Cli, tmp_path: 
     code, _, _ = cli("run", "--methods", "vectors:g.txt", "--suite", "toy")
     (record,) = records(tmp_path).values()
     assert (code, record.status) == (1, "failed")
-    assert record.reason is not None
-    assert record.reason.startswith("g.txt:5: 'x' is not a number")
+    assert not missing_facts(record.reason, "g.txt:5", "'x'")
 
 
 def test_sif_is_refused_by_the_plan_where_a_suite_needs_vectors(cli: Cli, tmp_path: Path) -> None:
     written(tmp_path, LINES)
     suite = f"local:{write_local_suite(tmp_path)}"
-    said = refusal(cli, "run", "--methods", "vectors:g.txt:sif", "--suite", suite, "--dry-run")
-    assert "compares pairs and has no vectors, which this suite needs" in said
+    message = refusal(cli, "run", "--methods", "vectors:g.txt:sif", "--suite", suite, "--dry-run")
+    assert "has no vectors" in message

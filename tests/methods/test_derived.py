@@ -29,10 +29,7 @@ def test_sick_reaches_the_twin(twin: str) -> None:
     union = f"{twin}_uc[uc=simcse,w=0.25"
     assert members_of(f"{twin}_uc_d", uc="simcse", w=0.25) == {"teacher": f"{union}]"}
     assert members_of(f"{twin}_uc_d", uc="simcse", w=0.25, sick=True) == {"teacher": f"{union},sick=true]"}
-
-
-def test_sick_of_distill_is_the_student_s_alone() -> None:
-    assert members_of("distill", of="tncse", sick=True) == {"teacher": "tncse"}
+    assert members_of("distill", of=twin, sick=True) == {"teacher": twin}  # only the student's
 
 
 def test_the_twin_of_a_distilled_union_is_the_one_with_sick(tmp_path: Path, tiny_bert: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bench.card import OptionValue
-from bench.encoder import FloatArray, Progress
+from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder
 from bench.training.distillation import ContrastiveDistillation, Distillation
@@ -32,9 +32,7 @@ class Wide:
     def __init__(self, folder: Path) -> None:
         self.parts = [TransformerEncoder(folder, pooling) for pooling in ("cls", "avg")]
 
-    def encode(
-        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
-    ) -> FloatArray:
+    def encode(self, sentences: Sequence[str], *_: Any, **__: Any) -> FloatArray:
         return np.concatenate([part.encode(sentences) for part in self.parts], axis=1)
 
 
@@ -43,9 +41,8 @@ def test_steps_equal_a_transcription(tiny_bert: Path, queue: int) -> None:
     """Three batches, the last of one sentence; the teacher is wider, and the factor moves."""
     teacher = Wide(tiny_bert)
     given = {"members": {"teacher": teacher}}
-    made, rows, _ = objective_of(
-        "distill", tiny_bert, TEXT, given, student_loss="contrastive", student_queue=queue
-    )
+    changes: dict[str, OptionValue] = {"student_loss": "contrastive", "student_queue": queue}
+    made, rows, _ = objective_of("distill", tiny_bert, TEXT, given, **changes)
     assert type(made) is ContrastiveDistillation
     assert float(made.log_scale.detach()) == 1.0
     held: list[Tensor] = []
@@ -79,63 +76,48 @@ def test_the_losses(tmp_path: Path, tiny_bert: Path) -> None:
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("method", ["distill", "tncse_d", "tncse_uc_d", "jtcse_d", "jtcse_uc_d"])
-def test_every_distilled_form_has_the_loss_among_its_settings(method: str) -> None:
-    (stage,) = stages_of(method, options_of(method, student_loss="contrastive", student_queue=7))
-    config = dict(stage.config)
-    assert (config["student_loss"], config["student_queue"], config["student_scale"]) == (
-        "contrastive",
-        7,
-        1.0,
-    )
-
-
 def test_a_union_of_single_encoders_and_its_student(tmp_path: Path) -> None:
     """RankCSE+UC and its distilled form, as docs/choosing.md has them."""
     union = "ensemble:0.3*rankcse+0.7*infocse"
     jobs = plan_on_toy(f"uc={union},uc_d=distill[of={union},sick=true,lr=1.5e-5]", tmp_path).jobs
     parts, student = (job.cell for job in jobs)
-    assert [(member.card.name, role) for role, member in parts.members] == [
-        ("rankcse", "1"),
-        ("infocse", "2"),
-    ]
+    assert {role: member.card.name for role, member in parts.members} == {"1": "rankcse", "2": "infocse"}
     distilled = student.stages[-1]
     assert (distilled.spec.text, dict(distilled.spec.config)["lr"]) == ("train+sick", 1.5e-5)
     assert {stage.key for stage in parts.all_stages} < {stage.key for stage in student.all_stages}
-    texts = {stage.spec.text for stage in parts.all_stages}
-    assert texts == {"train"}
-
-
-def released_queue(queue: list[int], batch: list[int], size: int) -> list[int]:
-    """DistilCSE's script: the batch stands in front of the queue, and what is too long goes at the end."""
-    return (batch + queue)[:size]
+    assert {stage.spec.text for stage in parts.all_stages} == {"train"}
 
 
 @pytest.mark.parametrize("size", [2, 5, 7, 8, 100])
 def test_a_queue_that_cuts_batches_keeps_their_first_rows_as_released(size: int) -> None:
+    """DistilCSE's script: the batch stands in front of the queue, and what is too long goes at the end."""
     queue, tags, held = VectorQueue(size, first_rows=True), iter(range(1000)), list[int]()
     for count in (4, 4, 4, 1, 4):
         batch = [next(tags) for _ in range(count)]
-        held = released_queue(held, batch, size)
+        held = (batch + held)[:size]
         queue.push(torch.tensor(batch, dtype=torch.float32)[:, None])
         assert queue.vectors is not None
         assert queue.vectors[:, 0].tolist() == held
 
 
+@pytest.mark.parametrize("method", ["distill", "tncse_d", "tncse_uc_d", "jtcse_d", "jtcse_uc_d"])
 @pytest.mark.parametrize(
-    ("queue", "batch", "loss", "cut"),
+    ("queue", "loss", "cut"),
     [
-        (65536, 64, "contrastive", False),
-        (0, 64, "contrastive", False),
-        (100, 64, "contrastive", True),
-        (32, 64, "contrastive", True),  # a first batch is longer than the queue
-        (100, 64, "mse", False),
+        (65536, "contrastive", None),
+        (0, "contrastive", None),
+        (100, "contrastive", "first rows"),
+        (32, "contrastive", "first rows"),  # a first batch is longer than the queue
+        (100, "mse", None),
     ],
 )
-def test_only_a_queue_that_cuts_batches_has_another_key(queue: int, batch: int, loss: str, cut: bool) -> None:
-    given = options_of("distill", student_loss=loss, student_queue=queue, batch_size=batch)
-    (stage,) = stages_of("distill", given)
-    assert dict(stage.config).get("queue_cut") == ("first rows" if cut else None)
+def test_only_a_queue_that_cuts_batches_has_another_key(
+    method: str, queue: int, loss: str, cut: str | None
+) -> None:
+    given = options_of(method, student_loss=loss, student_queue=queue, batch_size=64)
+    config = dict(stages_of(method, given)[0].config)
+    assert (config["student_loss"], config["student_queue"], config["student_scale"]) == (loss, queue, 1.0)
+    assert config.get("queue_cut") == cut
 
 
 @pytest.mark.parametrize(("batch_size", "kept"), [(2, 3), (3, 2)])

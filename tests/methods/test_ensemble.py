@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from bench.card import BuildContext
 from bench.config.method_ids import OF_METHODS, parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.data.tasks import PairTask
 from bench.errors import InputError
 from bench.methods.ensemble import parse_weighted_members
+from bench.nn.backbone import TransformerEncoder
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
 from tests.support.cli import Cli, records
+from tests.support.messages import missing_facts
 from tests.support.steps import toy_run
 from tests.support.training import stage_folders
 
@@ -29,11 +33,6 @@ def plan_of(methods: str, tmp_path: Path, seeds: tuple[int, ...] = (1,)) -> Plan
 
 def cells(methods: str, tmp_path: Path, seeds: tuple[int, ...] = (1,)) -> list[Cell]:
     return [job.cell for job in plan_of(methods, tmp_path, seeds).jobs]
-
-
-def test_methods_of_methods_are_those_that_the_parser_knows() -> None:
-    found = [name for name, method in discover() if method.card.takes_methods]
-    assert sorted(found) == sorted(OF_METHODS)
 
 
 @pytest.mark.parametrize(
@@ -49,24 +48,24 @@ def test_members_and_weights(text: str, members: list[tuple[float, str]]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("methods", "message"),
+    ("methods", "facts"),
     [
-        ("ensemble:simcse", "an ensemble of one method; expected ensemble:METHOD+METHOD"),
-        ("ensemble:simcse+", "'' is not a weighted method"),
-        ("ensemble:0*simcse+simcse", "'0*simcse' is not a weighted method"),
-        ("ensemble", "an ensemble of one method"),
-        ("ensemble:", "'ensemble:' is not a method"),
-        ("ensemble:simcse[+simcse", "'ensemble:simcse[+simcse' is not a method"),
-        ("ensemble:simcs+simcse", "unknown method 'simcs'"),
-        ("ensemble:simcse[lrr=1]+simcse", "simcse has no option 'lrr'"),
-        ("distill", "missing; expected distill:METHOD"),
-        ("distill:distill:simcse", "distill builds on itself"),
+        ("ensemble:simcse", ("ensemble:simcse", "one method", "ensemble:METHOD+METHOD")),
+        ("ensemble:simcse+", ("''", "weighted method")),
+        ("ensemble:0*simcse+simcse", ("'0*simcse'", "weighted method")),
+        ("ensemble", ("one method", "ensemble:METHOD+METHOD")),
+        ("ensemble:", ("'ensemble:'",)),
+        ("ensemble:simcse[+simcse", ("'ensemble:simcse[+simcse'",)),
+        ("ensemble:simcs+simcse", ("'simcs'",)),
+        ("ensemble:simcse[lrr=1]+simcse", ("simcse", "'lrr'")),
+        ("distill", ("--methods distill", "distill:METHOD")),
+        ("distill:distill:simcse", ("builds on itself",)),
     ],
 )
-def test_bad_ensembles(methods: str, message: str, tmp_path: Path) -> None:
+def test_bad_ensembles(methods: str, facts: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         plan_of(methods, tmp_path)
-    assert message in str(caught.value)
+    assert not missing_facts(caught.value, *facts)
 
 
 def test_the_ensemble_is_the_weighted_sum_and_shares_its_members_stages(
@@ -79,10 +78,8 @@ def test_the_ensemble_is_the_weighted_sum_and_shares_its_members_stages(
     found = {record.name: record for record in records(tmp_path).values()}
     sum_record = found["ensemble"]
     assert sum_record.provenance["encoder"]["weights"] == "0.25+1"
-    assert (
-        sum_record.training["stages"]["1/simcse"]["key"]
-        == found["simcse"].training["stages"]["simcse"]["key"]
-    )
+    own = found["simcse"].training["stages"]["simcse"]
+    assert sum_record.training["stages"]["1/simcse"]["key"] == own["key"]
     members = sum_record.training["members"]
     assert (members["1"]["options"]["steps"], members["2"]["options"]["pooling"]) == (2, "avg")
     average = sum_record.score("avg")
@@ -96,14 +93,12 @@ def test_a_second_copy_has_streams_of_its_own(
     code, _, err = cli(*toy_run(tiny_bert, corpus, "ensemble:simcse+simcse", *SHORT))
     assert code == 0, err
     (record,) = records(tmp_path).values()
-    stages = record.training["stages"]
-    assert stages["1/simcse"]["key"] != stages["2/simcse"]["key"]
-    assert stages["1/simcse"]["last_loss"] != stages["2/simcse"]["last_loss"]
-    weights = [
-        (tmp_path / "results" / ".stages" / s["key"] / "selected" / "model.safetensors").read_bytes()
-        for s in stages.values()
-    ]
-    assert weights[0] != weights[1]
+    first, second = (record.training["stages"][f"{number}/simcse"] for number in (1, 2))
+    assert first["key"] != second["key"]
+    assert first["last_loss"] != second["last_loss"]
+    folders = [tmp_path / "results" / ".stages" / stage["key"] / "selected" for stage in (first, second)]
+    one, other = ((folder / "model.safetensors").read_bytes() for folder in folders)
+    assert one != other
 
 
 @pytest.mark.slow
@@ -155,7 +150,7 @@ def test_sick_needs_data_that_has_it(
     given = toy_run(tiny_bert, corpus, "simcse[text=train+sick]", "--profile", "minilm")
     code, _, err = cli(*given)
     assert code == 2
-    assert "SICK's unlabelled sentences are missing; expected --data DIR or BENCH_DATA" in err
+    assert not missing_facts(err, "SICK's unlabelled sentences", "--data DIR", "BENCH_DATA")
     data = tmp_path / "data"
     (data / "corpus").mkdir(parents=True)
     (data / "corpus" / "sick_unlabelled.txt").write_text("A made-up sentence.\n")
@@ -167,19 +162,15 @@ def test_sick_needs_data_that_has_it(
     (path,) = (tmp_path / "results" / "local").glob("*/*/*/*.json")
     again = ("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus), "--data", str(data))
     code, out, err = cli(*again)
-    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+    assert (code, out.split(":")[0]) == (0, "equal"), err
 
 
 def test_the_sum_is_that_of_the_members_vectors(tiny_bert: Path) -> None:
-    from bench.card import BuildContext
-    from bench.nn.backbone import TransformerEncoder
-
     one, two = TransformerEncoder(tiny_bert, "cls"), TransformerEncoder(tiny_bert, "avg")
     context = BuildContext({"of": "2*a+b"}, 1, None, "cpu", members={"1": one, "2": two})
-    encoder = discover().get("ensemble").build(context)
-    sentences = ["a b", "c"]
-    expected = 2 * one.encode(sentences) + two.encode(sentences)
-    np.testing.assert_allclose(encoder.encode(sentences), expected, rtol=1e-6)  # type: ignore[union-attr]
+    encoder: Any = discover().get("ensemble").build(context)
+    expected = 2 * one.encode(["a b", "c"]) + two.encode(["a b", "c"])
+    np.testing.assert_allclose(encoder.encode(["a b", "c"]), expected, rtol=1e-6)
 
 
 def test_all_is_every_method_that_needs_no_path_and_no_methods(tmp_path: Path) -> None:
@@ -189,6 +180,8 @@ def test_all_is_every_method_that_needs_no_path_and_no_methods(tmp_path: Path) -
     assert missing == {"hf", "st", "exported", "vectors", "prompteol", "echo", "distill", "released"}
     assert len(set(names)) == len(names)
     assert plan.ids["simcse"] == "simcse"
+    of_methods = {name for name, method in discover() if method.card.takes_methods}
+    assert of_methods == set(OF_METHODS)  # as the parser knows them
 
 
 @pytest.mark.slow
@@ -206,4 +199,4 @@ def test_no_path_of_a_member_enters_a_record(cli: Cli, tmp_path: Path, tiny_bert
     assert (json.loads(text)["method"], json.loads(text)["options"]) == (f"ensemble:{of}", {"of": of})
     code, _, err = cli("rerun", str(tmp_path / "results" / "local" / path), "--model", str(tiny_bert))
     assert code == 2
-    assert f"the record builds on the model '{name}', which no profile names" in err
+    assert f"'{name}'" in err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -16,7 +15,6 @@ from torch import Tensor
 from bench.card import OptionValue
 from bench.losses.modified_losses import LOSSES, ModifiedSteps, mhe, mhs
 from bench.methods.modified import modified_loss
-from bench.registry import discover
 from tests.support.paradigm import BATCHES, EXACT, gradients, options, views
 
 ALL = ModifiedSteps(gd=True, w=True, r=True, ratio=1.6, tau=0.1)
@@ -69,9 +67,8 @@ def paper_rows(name: str, h: Tensor, other: Tensor, steps: ModifiedSteps) -> Ten
     count, weights = len(h), paper_weights(name, h, other, steps)
     lifted = torch.eye(h.shape[1], dtype=torch.float64)
     if name == "barlow":
-        lifted = lifted - (1 - (steps.nu_after if steps.w else steps.nu)) * torch.diag(
-            torch.diag(h.T @ other / count)
-        )
+        strength = 1 - (steps.nu_after if steps.w else steps.nu)
+        lifted = lifted - strength * torch.diag(torch.diag(h.T @ other / count))
     cross, rows = (h @ other.T).tolist(), []
     for i in range(count):
         keep = not steps.gd or cross[i][i] - max(cross[i][j] for j in others(i, count)) < steps.m
@@ -113,26 +110,22 @@ def tangent(gradient: Tensor, h: Tensor) -> Tensor:
 def test_equations_10_and_11_are_gradients_of_the_batch_losses() -> None:
     """Eq. 10 of Barlow Twins; eq. 11 of L^a + nu_1 / D ||C||_F^2, C uncentred with its diagonal."""
     nu = 7.0
+
+    def barlow_twins(h: Tensor, second: Tensor) -> Tensor:
+        c = h.T @ second / len(h)
+        return ((c.diagonal() - 1) ** 2).sum() + nu * ((c**2).sum() - (c.diagonal() ** 2).sum())
+
+    def uncentred(h: Tensor, second: Tensor) -> Tensor:
+        count, c = len(h), h.T @ h / (len(h) - 1)
+        own = nu * (count - 1) ** 2 / (2 * count**2)  # nu of eq. 11 is 2 nu_1 N^2 / (D (N - 1)^2)
+        return (2 - 2 * (h * second).sum(1)).mean() + own * (c**2).sum()
+
     for count, spread, seed in BATCHES:
         first, second = views(count, spread=spread, seed=seed)
-        size = first.shape[1]
-
-        def barlow_twins(h: Tensor, second: Tensor = second) -> Tensor:
-            c = h.T @ second / len(h)
-            return ((c.diagonal() - 1) ** 2).sum() + nu * ((c**2).sum() - (c.diagonal() ** 2).sum())
-
-        def uncentred(h: Tensor, second: Tensor = second, size: int = size) -> Tensor:
-            own = (
-                nu * size * (len(h) - 1) ** 2 / (2 * len(h) ** 2)
-            )  # nu of eq. 11 is 2 nu_1 N^2 / (D (N - 1)^2)
-            c = h.T @ h / (len(h) - 1)
-            return (2 - 2 * (h * second).sum(1)).mean() + own / size * (c**2).sum()
-
         for name, whole in (("barlow", barlow_twins), ("vicreg", uncentred)):
             got = gradients(partial(LOSSES[name], steps=ModifiedSteps(nu=nu), form="paper"), first, second)[0]
-            torch.testing.assert_close(
-                tangent(got, first), tangent(gradients(whole, first)[0], first), **EXACT
-            )
+            expected = gradients(partial(whole, second=second), first)[0]
+            torch.testing.assert_close(tangent(got, first), tangent(expected, first), **EXACT)
 
 
 def test_the_weights_total_2_over_tau_in_mhe_and_1_in_the_others() -> None:
@@ -153,17 +146,15 @@ def released_by_loops(name: str, h: Tensor, other: Tensor, steps: ModifiedSteps)
         return torch.stack([row if kept else row.detach() for row, kept in zip(view, keep, strict=True)])
 
     first, second = dropped(h), dropped(other)
-    if name in ("mhe", "mhs"):
-        parts = [
-            (energy if name == "mhe" else separation)(*pair, steps)
-            for pair in ((first, second), (second, first))
-        ]
-        ratio = steps.ratio if steps.r else 1.0
-        align = [
-            (2 - 2 * first[i] @ second[i]) * (parts[0][1][i] + parts[1][1][i]) / 2 for i in range(len(h))
-        ]
-        return parts[0][0] + parts[1][0] + ratio * torch.stack(align).sum()
-    return correlation(name, first, second, steps) + correlation(name, second, first, steps)
+    pairs = ((first, second), (second, first))
+    if name not in ("mhe", "mhs"):
+        return torch.stack([correlation(name, *pair, steps) for pair in pairs]).sum()
+    (one, weights), (two, weights_of_two) = (PARTS[name](*pair, steps) for pair in pairs)
+    loss, ratio = one + two, steps.ratio if steps.r else 1.0
+    for i in range(len(h)):
+        weight = (weights[i] + weights_of_two[i]) / 2
+        loss = loss + ratio * (2 - 2 * first[i] @ second[i]) * weight
+    return loss
 
 
 def energy(x: Tensor, _: Tensor, steps: ModifiedSteps) -> tuple[Tensor, list[float]]:
@@ -179,15 +170,15 @@ def energy(x: Tensor, _: Tensor, steps: ModifiedSteps) -> tuple[Tensor, list[flo
 
 def separation(x: Tensor, y: Tensor, steps: ModifiedSteps) -> tuple[Tensor, list[float]]:
     """-lambda mean_i min D_ij to the other view as constants, and what a_i / N is multiplied by."""
-    count, fixed = len(x), y.detach()
-    nearest = [
-        torch.stack([((x[i] - fixed[j]) ** 2).sum().add(1e-4).sqrt() for j in others(i, count)]).min()
-        for i in range(count)
-    ]
-    weights = [1 / float(d.detach()) if steps.r else 1.0 for d in nearest]
-    return -(steps.nu_after if steps.r else steps.nu) * torch.stack(nearest).mean(), [
-        w / count for w in weights
-    ]
+    count, fixed, nearest = len(x), y.detach(), []
+    for i in range(count):
+        distances = [((x[i] - fixed[j]) ** 2).sum().add(1e-4).sqrt() for j in others(i, count)]
+        nearest.append(torch.stack(distances).min())
+    weights = [1 / float(d.detach()) / count if steps.r else 1 / count for d in nearest]
+    return -(steps.nu_after if steps.r else steps.nu) * torch.stack(nearest).mean(), weights
+
+
+PARTS = {"mhe": energy, "mhs": separation}
 
 
 def correlation(name: str, x: Tensor, y: Tensor, steps: ModifiedSteps) -> Tensor:
@@ -229,18 +220,15 @@ def test_released_values_and_gradients(name: str, switches: dict[str, Any]) -> N
 
 def weights_of(name: str, h: Tensor, other: Tensor, steps: ModifiedSteps) -> Tensor:
     """W_i of every row of a view in the released form."""
-    rows = []
-    for i in range(len(h)):
-        rest = others(i, len(h))
-        if name == "mhs":
-            rows.append(
-                1 / min(math.sqrt(float(((h[i] - other[j]) ** 2).sum()) + 1e-4) for j in rest) / len(h)
-            )
-            continue
-        by = (other @ other.T if name == "barlow" else h @ h.T) / steps.tau
-        pairs = sum(math.exp(by[k, m]) for k in range(len(h)) for m in others(k, len(h)))
+    count, rows = len(h), []
+    by = (other @ other.T if name == "barlow" else h @ h.T) / steps.tau
+    pairs = sum(math.exp(by[k, m]) for k in range(count) for m in others(k, count))
+    for i in range(count):
+        rest = others(i, count)
         share = sum(math.exp(by[i, j]) for j in rest) / pairs
-        rows.append(2 * share / steps.tau if name == "mhe" else share)
+        squares = [float(((h[i] - other[j]) ** 2).sum()) for j in rest]
+        nearest = 1 / math.sqrt(min(squares) + 1e-4) / count
+        rows.append({"mhs": nearest, "mhe": 2 * share / steps.tau}.get(name, share))
     return torch.tensor(rows, dtype=torch.float64)
 
 
@@ -284,14 +272,13 @@ def test_the_margin_decides(name: str) -> None:
 
 
 def test_the_released_gd_keeps_fewer_anchors_than_the_papers() -> None:
-    released = paper = 0
+    kept = dict.fromkeys(("released", "paper"), 0)
     for _, spread, seed in BATCHES:
         first, second = views(9, size=12, spread=spread, seed=seed)
-        for form in ("released", "paper"):
+        for form in kept:
             got = gradients(partial(LOSSES["vicreg"], steps=ALL, form=form), first, second)
-            kept = sum(int((gradient.abs().sum(1) > 0).sum()) for gradient in got)
-            released, paper = released + kept * (form == "released"), paper + kept * (form == "paper")
-    assert 0 < released < paper
+            kept[form] += sum(int((gradient.abs().sum(1) > 0).sum()) for gradient in got)
+    assert 0 < kept["released"] < kept["paper"]
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -299,21 +286,14 @@ def test_the_released_gd_keeps_fewer_anchors_than_the_papers() -> None:
 def test_nu_counts_until_step_w_or_mhs_step_r(name: str, form: str) -> None:
     first, second = views(6)
     for switches in SWITCHES:
-        values = [
+        one, three = (
             float(LOSSES[name](first, second, replace(ALL, **switches, nu=nu), form)) for nu in (1.0, 3.0)
-        ]
-        counts = not switches["r" if name == "mhs" else "w"]
-        if form == "paper" and switches["gd"] and values[0] == 0:
-            continue
-        assert (values[0] != values[1]) == counts
-
-
-@pytest.mark.parametrize("form", ["released", "paper"])
-def test_step_w_changes_nothing_in_mhs(form: str) -> None:
-    first, second = views(6)
-    for switches in SWITCHES:
-        one, two = (mhs(first, second, replace(ALL, **{**switches, "w": w}), form) for w in (True, False))
-        assert float(one) == float(two)
+        )
+        if form != "paper" or not switches["gd"] or one:
+            assert (one == three) == switches["r" if name == "mhs" else "w"]
+        if name == "mhs":  # step w changes nothing
+            loss = mhs(first, second, replace(ALL, **{**switches, "w": not switches["w"]}, nu=1.0), form)
+            assert float(loss) == one
 
 
 def test_mhs_by_hand_and_the_printed_factor() -> None:
@@ -332,7 +312,7 @@ def test_mhs_by_hand_and_the_printed_factor() -> None:
     value = mhs(first, first.clone(), ModifiedSteps(nu=0.5), "released")
     near = [math.sqrt(x + 1e-4) for x in (1, 1, 2)]
     assert float(value) == pytest.approx(-0.5 * 2 * sum(near) / 3, rel=1e-12)
-    with pytest.raises(ValueError, match="factor 'printed' must be one of nearest, farthest"):
+    with pytest.raises(ValueError, match="'printed' must be one of nearest, farthest"):
         mhs(first, first, replace(steps, factor="printed"))
 
 
@@ -348,21 +328,19 @@ def test_mhe_by_hand() -> None:
     )
 
 
-LIMITS: list[tuple[str, Callable[[], tuple[Tensor, Tensor]]]] = [
-    ("equal", lambda: (torch.ones(4, 1), torch.ones(4, 1))),
-    ("opposite", lambda: (torch.ones(4, 1), -torch.ones(4, 1))),
-    ("orthogonal", lambda: (torch.eye(4), torch.eye(4))),
-    ("two", lambda: (torch.eye(2), torch.eye(2).flip(0))),
+LIMITS = [
+    (torch.ones(4, 1), torch.ones(4, 1)),
+    (torch.ones(4, 1), -torch.ones(4, 1)),
+    (torch.eye(4), torch.eye(4)),
+    (torch.eye(2), torch.eye(2).flip(0)),
 ]
 
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("form", ["released", "paper"])
-@pytest.mark.parametrize(("case", "made"), LIMITS)
-def test_limits_are_finite(
-    name: str, form: str, case: str, made: Callable[[], tuple[Tensor, Tensor]]
-) -> None:
-    first, second = (view.double() for view in made())
+@pytest.mark.parametrize("given", LIMITS, ids=["equal", "opposite", "orthogonal", "two"])
+def test_limits_are_finite(name: str, form: str, given: tuple[Tensor, Tensor]) -> None:
+    first, second = (view.double() for view in given)
     for switches in [*SWITCHES, *LATER]:
         for tau in (0.01, 1.0):
             steps = replace(ALL, **switches, tau=tau)
@@ -380,84 +358,46 @@ def test_mhs_of_equal_rows_has_the_closed_form_at_the_bound() -> None:
 def test_refusals() -> None:
     first, second = views(3)
     for name, loss in LOSSES.items():
-        with pytest.raises(ValueError, match="form 'printed' must be one of released, paper"):
-            loss(first, second, ALL, "printed")
-        with pytest.raises(ValueError, match="kernel 'softmax' must be one of exponential, power"):
-            loss(first, second, replace(ALL, kernel="softmax"))
-        if name != "mhs":
-            with pytest.raises(ValueError, match=r"tau 0\.0 must be above 0"):
-                loss(first, second, replace(ALL, tau=0.0), "paper")
-
-
-# The methods
-
-PUBLISHED = {  # ratio, nu of the unmodified loss
-    "mhe": (1.75, 10.0),
-    "mhs": (1.75, 1.0),
-    "barlow": (1.5, 30.0),
-    "vicreg": (1.5, 30.0),
-}
+        refused = [
+            (ALL, "printed", "form 'printed'"),
+            (replace(ALL, kernel="softmax"), "paper", "kernel 'softmax'"),
+        ]
+        refused += [] if name == "mhs" else [(replace(ALL, tau=0.0), "paper", r"tau 0\.0")]
+        for steps, form, fact in refused:
+            with pytest.raises(ValueError, match=fact):
+                loss(first, second, steps, form)
 
 
 def test_options_reach_the_loss() -> None:
     first, second = views(6, spread=0.8)
-    table: list[tuple[str, dict[str, OptionValue], ModifiedSteps, str]] = []
-    for name, (ratio, nu) in PUBLISHED.items():
-        default = ModifiedSteps(True, True, True, ratio=ratio, nu=nu)
+    table: list[tuple[str, dict[str, OptionValue], ModifiedSteps]] = []
+    for name, ratio, nu in (
+        ("mhe", 1.75, 10.0),
+        ("mhs", 1.75, 1.0),
+        ("barlow", 1.5, 30.0),
+        ("vicreg", 1.5, 30.0),
+    ):
+        steps = ModifiedSteps(True, True, True, ratio=ratio, nu=nu)
+        changes: list[dict[str, Any]] = [
+            {}, {"form": "paper", "ratio": 0.5}, {"gd": False, "r": False, "nu": 4.0}, {"m": 0.05},
+            {"nu_after": 0.5}, *([{"tau": 0.5}, {"w": False, "r": False}] if name != "mhs" else []),
+            *([{"kernel": "power"}, {"kernel": "power", "kernel_power": 2.0}] if nu == 30 else []),
+            *([{"factor": "farthest", "form": "paper"}] if name == "mhs" else []),
+        ]  # fmt: skip
+        for change in changes:
+            own = {key: value for key, value in change.items() if key != "form"}
+            table.append((f"m_{name}", change, replace(steps, **own)))
         table += [
-            (name, {}, ModifiedSteps(nu=nu), "released"),
-            (name, {"nu": 4.0, "form": "paper"}, ModifiedSteps(nu=4.0), "paper"),
-            (f"m_{name}", {}, default, "released"),
-            (f"m_{name}", {"form": "paper", "ratio": 0.5}, replace(default, ratio=0.5), "paper"),
-            (
-                f"m_{name}",
-                {"gd": False, "r": False, "nu": 4.0},
-                replace(default, gd=False, r=False, nu=4.0),
-                "released",
-            ),
-            (f"m_{name}", {"m": 0.05}, replace(default, m=0.05), "released"),
-            (f"m_{name}", {"nu_after": 0.5}, replace(default, nu_after=0.5), "released"),
+            (name, {}, ModifiedSteps(nu=nu)),
+            (name, {"nu": 4.0, "form": "paper"}, ModifiedSteps(nu=4.0)),
         ]
-    table += [
-        ("m_mhe", {"w": False, "r": False}, ModifiedSteps(True, nu=10.0), "released"),
-        (
-            "m_vicreg",
-            {"kernel": "power"},
-            ModifiedSteps(True, True, True, ratio=1.5, kernel="power"),
-            "released",
-        ),
-        (
-            "m_barlow",
-            {"kernel": "power", "kernel_power": 2.0},
-            ModifiedSteps(True, True, True, ratio=1.5, kernel="power", kernel_power=2.0),
-            "released",
-        ),
-        ("m_vicreg", {"tau": 0.5}, ModifiedSteps(True, True, True, ratio=1.5, tau=0.5), "released"),
-        (
-            "m_mhs",
-            {"factor": "farthest", "form": "paper"},
-            ModifiedSteps(True, False, True, ratio=1.75, factor="farthest"),
-            "paper",
-        ),
-    ]  # fmt: skip
-    for name, changes, steps, form in table:
-        got = modified_loss(name, options(name, **changes))(first, second)
-        expected = LOSSES[name.removeprefix("m_")](first, second, steps, form)
-        assert float(got) == float(expected)
-        if changes.keys() & {"nu_after", "kernel"}:
+    for name, given, steps in table:
+        got = modified_loss(name, options(name, **given))(first, second)
+        form = str(given.get("form", "released"))
+        assert float(got) == float(LOSSES[name.removeprefix("m_")](first, second, steps, form))
+        if given.keys() & {"nu_after", "kernel"}:
             assert float(got) != float(modified_loss(name, options(name))(first, second))
-
-
-def test_without_steps_a_modified_method_is_the_original() -> None:
-    first, second = views(6)
-    for name in LOSSES:
+    for name in LOSSES:  # without steps a modified method is the original
         off: dict[str, OptionValue] = dict.fromkeys(("gd", "w", "r"), False)
         one = modified_loss(f"m_{name}", options(f"m_{name}", **off))(first, second)
         assert float(one) == float(modified_loss(name, options(name))(first, second))
-
-
-def test_cards_name_their_equations() -> None:
-    for name, numbers in (("m_mhe", "16"), ("m_mhs", "17"), ("m_barlow", "18"), ("m_vicreg", "19")):
-        card = discover().get(name).card
-        assert numbers in card.paper
-        assert card.published_names[0][0] == name

@@ -44,10 +44,8 @@ def test_pooler_mask_equals_a_transcription(tiny_bert: Path, head_input: str) ->
 
 def test_pooler_avg_equals_a_transcription_and_has_no_head(tiny_bert: Path) -> None:
     made, batch, tokenizer = objective_of("infonce", tiny_bert, pooler="avg")
-    means = [
-        made.encoder(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0)
-        for text in SENTENCES
-    ]
+    batches = [tokenizer(text, return_tensors="pt") for text in SENTENCES]
+    means = [made.encoder(**alone).last_hidden_state[0].mean(0) for alone in batches]
     got = same_step(made, made(batch), nce_by_loops(means, means))
     assert all(name.startswith("encoder.encoder.layer.") for name in got)
 
@@ -65,22 +63,17 @@ def test_a_prompt_keeps_as_much_of_a_sentence_as_without_it(tiny_bert: Path) -> 
         PromptedViews(tokenizer, ["two"], 13, 20)
 
 
-@pytest.mark.parametrize("pooler", ["cls", "avg", "mask"])
-def test_the_dev_evaluation_and_inference_see_the_poolers_vectors(
-    pooler: str, tiny_bert: Path, tmp_path: Path
-) -> None:
-    found = train_alone("m_vicreg", tiny_bert, tmp_path, pooler=pooler)
-    encoder = found.encoder()
-    assert isinstance(encoder, Encoder)
-    assert encoder.facts["pooling"] == pooler
-    assert encoder.facts.get("prompt") == (
-        FIRST.format("{sentence}").replace(" [MASK]", "{mask}") if pooler == "mask" else None
-    )
-    assert found.score() == pytest.approx(found.facts["selected_dev"], abs=1e-6)
-
-
-def test_poolers_give_other_scores(tiny_bert: Path, tmp_path: Path) -> None:
-    scores = {train_alone("mat", tiny_bert, tmp_path, pooler=name).score() for name in ("cls", "avg", "mask")}
+def test_the_dev_evaluation_and_inference_see_the_poolers_vectors(tiny_bert: Path, tmp_path: Path) -> None:
+    scores = set()
+    for pooler in ("cls", "avg", "mask"):
+        found = train_alone("m_vicreg", tiny_bert, tmp_path, pooler=pooler)
+        encoder = found.encoder()
+        assert isinstance(encoder, Encoder)
+        assert encoder.facts["pooling"] == pooler
+        prompt = FIRST.format("{sentence}").replace(" [MASK]", "{mask}") if pooler == "mask" else None
+        assert encoder.facts.get("prompt") == prompt
+        assert found.score() == pytest.approx(found.facts["selected_dev"], abs=1e-6)
+        scores.add(found.score())
     assert len(scores) == 3
 
 
@@ -106,9 +99,8 @@ def test_the_first_layers_are_frozen(tiny_bert: Path, layers: int, embeddings: b
 
 def test_a_layer_must_be_left_to_train(tiny_bert: Path) -> None:
     model = AutoModel.from_pretrained(tiny_bert)
-    for layers in (3, 12):
-        with pytest.raises(InputError, match=f"freeze_layers {layers}; expected fewer than .* 3 layers"):
+    for layers, count in ((3, 3), (12, 3), (1, 0)):
+        if not count:
+            del model.encoder
+        with pytest.raises(InputError, match=f"freeze_layers {layers}; .* {count} layers"):
             PairObjective(model, 0, options("infonce", freeze_layers=layers), unit_info_nce)
-    del model.encoder
-    with pytest.raises(InputError, match="freeze_layers 1; expected fewer than the model's 0 layers"):
-        PairObjective(model, 0, options("infonce", freeze_layers=1), unit_info_nce)

@@ -34,9 +34,6 @@ from tests.support.training import random
 OBJECTIVES = ("byol", "barlow", "vicreg", "corinfomax")
 
 
-# the objectives, as plain loops
-
-
 def slow_barlow(z: Tensor, y: Tensor) -> float:
     n, d = z.shape
     total = 0.0
@@ -52,15 +49,12 @@ def slow_vicreg(z: Tensor, y: Tensor) -> float:
     spread = covariance = 0.0
     for x in (z, y):
         mean = [sum(float(x[i, k]) for i in range(n)) / n for k in range(d)]
-        cov = [
-            [
-                sum((float(x[i, k]) - mean[k]) * (float(x[i, m]) - mean[m]) for i in range(n)) / (n - 1)
-                for m in range(d)
-            ]
-            for k in range(d)
-        ]
-        spread += sum(max(0.0, 1 - math.sqrt(cov[k][k] + 1e-4)) for k in range(d)) / d / 2
-        covariance += sum(cov[k][m] ** 2 for k in range(d) for m in range(d) if k != m) / d
+        for k, m in itertools.product(range(d), repeat=2):
+            cell = sum((float(x[i, k]) - mean[k]) * (float(x[i, m]) - mean[m]) for i in range(n)) / (n - 1)
+            if k == m:
+                spread += max(0.0, 1 - math.sqrt(cell + 1e-4)) / d / 2
+            else:
+                covariance += cell**2 / d
     return 25 * invariance + 25 * spread + covariance
 
 
@@ -143,12 +137,7 @@ def test_corinfomax_moves_its_matrices_and_keeps_the_old_ones_constant() -> None
 
     assert torch.autograd.gradcheck(fresh, (z, y))
     assert module(z.float(), y.float()).dtype == torch.float64
-    assert bool(
-        module(torch.ones(4, 3), torch.ones(4, 3)).isfinite()
-    )  # no spread at all: eps keeps it finite
-
-
-# the architectures
+    assert bool(module(torch.ones(4, 3), torch.ones(4, 3)).isfinite())  # no spread: eps keeps it finite
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -198,9 +187,6 @@ def test_weight_decay_spares_biases_and_layer_norms(tiny_bert: Path) -> None:
     assert len(decayed["params"]) + len(spared["params"]) == len(everything[0]["params"])
 
 
-# what is noted at a dev evaluation
-
-
 def test_collapse_figures() -> None:
     x = np.random.default_rng(0).normal(size=(40, 6))
     found = collapse_figures(x)
@@ -223,7 +209,7 @@ class Vectors:
     def __init__(self, vectors: dict[str, list[float]]) -> None:
         self.vectors = vectors
 
-    def encode(self, sentences: Any, batch_tokens: Any = None, progress: Any = None) -> FloatArray:
+    def encode(self, sentences: Any, *_: Any, **__: Any) -> FloatArray:
         return np.array([self.vectors[s] for s in sentences], dtype=np.float32)
 
 
@@ -232,9 +218,8 @@ def test_the_best_of_four_similarities() -> None:
     pairs = list(task.all_pairs())
     draw = np.random.default_rng(3)
     vectors = {s: list(draw.normal(size=3)) for pair in pairs for s in pair}
-    a, b = (
-        np.array([vectors[pair[side]] for pair in pairs], dtype=np.float32).astype(float) for side in (0, 1)
-    )
+    sides = [[vectors[pair[side]] for pair in pairs] for side in (0, 1)]
+    a, b = (np.array(side, dtype=np.float32).astype(float) for side in sides)
     gold = [value for subset in task.subsets for value in subset.gold]
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     dots = (a * b).sum(1)
@@ -245,19 +230,11 @@ def test_the_best_of_four_similarities() -> None:
     assert dev_spearman(Vectors(vectors), task) == pytest.approx(scores[0])
 
 
-# the command
-
-
 def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
     values = {"steps": 6, "eval_every": 2, "batch_size": 16, "lr": 1e-3, "max_length": 20, "layers": 1}
-    sets = [
-        part
-        for method in methods.replace("[", ",").split(",")
-        if method.startswith("unsee")
-        for name, value in values.items()
-        for part in ("--set", f"{method}.{name}={value}")
-    ]
-    return toy_run(tiny_bert, corpus, methods, *sets, *extra)
+    names = [method for method in methods.replace("[", ",").split(",") if method.startswith("unsee")]
+    sets = [f"{method}.{name}={value}" for method in names for name, value in values.items()]
+    return toy_run(tiny_bert, corpus, methods, *(part for text in sets for part in ("--set", text)), *extra)
 
 
 def test_every_dev_evaluation_notes_a_collapse_and_scores_as_asked(
@@ -305,6 +282,5 @@ def test_sweep_shows_scores_and_ranks_and_draws_curves(
     code, _, err = cli("report", "--figures", "figures")
     assert code == 0, err
     drawn = {name.split("-toy-")[1] for name in names if "-unsee_architectures-toy-" in name}
-    assert drawn == {
-        f"unsee_{objective}-{panel}" for objective in OBJECTIVES for panel in ("dev", "rank", "loss")
-    }
+    panels = itertools.product(OBJECTIVES, ("dev", "rank", "loss"))
+    assert drawn == {f"unsee_{objective}-{panel}" for objective, panel in panels}
