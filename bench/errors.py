@@ -51,7 +51,8 @@ def printable(text: str) -> str:
     """Return a text with every unprintable character as its escape."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    escapes = {ord(char): char.encode("unicode_escape").decode() for char in text if not char.isprintable()}
+    return text.translate(escapes)
 
 
 class InputError(BenchError):
@@ -129,9 +130,6 @@ def not_one_of(what: str, name: str, candidates: Iterable[str], *, where: str | 
     --colour: no colour 'gren' (did you mean 'green'?); expected one of red, green
     """
     names = list(candidates)
-    near = suggest_name(name, names)
-    return InputError(
-        f"{what} ({near})" if near else what,
-        where=where,
-        expected=f"one of {', '.join(names)}" if names else None,
-    )
+    if near := suggest_name(name, names):
+        what = f"{what} ({near})"
+    return InputError(what, where=where, expected=f"one of {', '.join(names)}" if names else None)

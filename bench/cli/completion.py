@@ -212,7 +212,8 @@ class _WithOption(ShellComplete):
         option, equals, _ = incomplete.partition("=")
         if not (equals and option.startswith("--")):
             return items
-        return [CompletionItem(f"{option}={item.value}") if item.type == "plain" else item for item in items]
+        plain = [f"{option}={item.value}" for item in items if item.type == "plain"]
+        return [CompletionItem(value) for value in plain] if plain else items
 
 
 @add_completion_class

@@ -79,13 +79,14 @@ def _print_diff(
     first, second = (load_sound_predictions(run.store, run.record, data) for run in runs)
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
     console = Console(markup=False, highlight=False, emoji=False, width=width)
-    seeds = ["" if record.seed is None else f", seed {record.seed}" for record in records]
+    sides = []
+    for side, label, record in zip("AB", labels, records, strict=True):
+        sides.append(f"{side} = {label}" + ("" if record.seed is None else f", seed {record.seed}"))
     names, most = (tasks, _PER_TASK) if task is None else ([task], _OF_ONE_TASK)
     for name in names:
         changes = measure.find_changes(tasks[name], first[name], second[name], records[0], count or most)
         size = next((s.n for s in records[0].scores if (s.task, s.subset) == (name, "all")), 0)
-        sides = f"A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"
-        console.print(f"{name} ({size:,} {measure.counted}): {sides}")
+        console.print(f"{name} ({size:,} {measure.counted}): {'; '.join(sides)}")
         console.print(_build_table(changes))
     console.print(measure.change_columns)
 

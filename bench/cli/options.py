@@ -253,10 +253,12 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     _check_device_options(options)
     field_names = {field.name for field in fields(RunSpec)}
     given = {name: value for name, value in options.items() if name in field_names and value is not None}
+    if isinstance(seeds, str):
+        seeds = parse_seeds(seeds)
     parsed = {
         "plugins": load_plugin_options(options.get("plugins", ()), options["results"]),
         "methods": parse_methods(options["methods"]),
-        "seeds": parse_seeds(seeds) if isinstance(seeds, str) else seeds,
+        "seeds": seeds,
         "profile": DEFAULT if options["profile"] is None else options["profile"],
         "suites": names,
         "overrides": parse_overrides(options["overrides"]),

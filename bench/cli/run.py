@@ -226,8 +226,8 @@ def print_plan(plan: Plan) -> int:
 
     check_pending_cells(plan)
     pending = plan.pending()
-    repeated = {job.place for job in pending} if plan.spec.force else set()
-    unprobed = {job.place for job in find_unprobed_jobs(plan)} if plan.spec.probes else set()
+    repeated = [job.place for job in pending if plan.spec.force]
+    unprobed = [job.place for job in find_unprobed_jobs(plan)] if plan.spec.probes else []
     building = list(pending)
     for job in plan.jobs:
         state = "run again" if job.place in repeated else plan.status(job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +42,10 @@ def list_command(what: str, plugins: tuple[str, ...], results: Path) -> None:
     """
     if plugins and what != "methods":
         raise InputError(f"{what} come from no plug-in", where="--plugin", expected="bench list methods")
-    listed: dict[str, Callable[[], NameRows]] = {
-        "methods": lambda: _list_methods(plugins, results),
-        "suites": _list_suites,
-        "profiles": _list_profiles,
-        "sweeps": _list_sweeps,
-        "probes": _list_probes,
-        "campaigns": lambda: list(_list_campaigns(results)),
-    }
-    rows = listed[what]()
+    if what == "methods":
+        rows = _list_methods(plugins, results)
+    else:
+        rows = list(_list_campaigns(results)) if what == "campaigns" else _list_shipped(what)
     width = max((len(name) for name, _ in rows), default=0)
     for name, summary in rows:
         click.echo(printable(f"{name:{width}}  {summary}"))
@@ -62,45 +57,41 @@ def _list_methods(plugins: tuple[str, ...], results: Path) -> NameRows:
 
     discover()
     wanted = {name for text in plugins for name in load_plugin(read_plugin(text, results))}
-    cards = [method.card for name, method in METHODS if not plugins or name in wanted]
-    rows = [(card.name, card.summary) for card in cards]
-    rows += [(name, f"see {card.name}: {form}") for card in cards for name, form in card.known_as]
+    rows = []
+    for name, method in METHODS:
+        card = method.card
+        if not plugins or name in wanted:
+            rows += [(card.name, card.summary)]
+            rows += [(other, f"see {card.name}: {form}") for other, form in card.known_as]
     return sorted(rows)
 
 
-def _list_suites() -> NameRows:
-    from bench.data.suites import SUITES
-
-    return [
-        *((name, suite.summary) for name, suite in SUITES),
-        ("mteb:TASK,TASK", "any tasks of mteb, each NAME, NAME[SUBSET+SUBSET] or NAME[SUBSET]@SPLIT"),
-        ("contrast:FILE.txt", "minimal pairs of your own sentences, by rule, accuracy"),
-        ("local:FILE.toml", "sts, classification, retrieval, reranking and bitext tasks from files (mteb)"),
-    ]
-
-
-def _list_profiles() -> NameRows:
+def _list_shipped(what: str) -> NameRows:
+    """List suites, profiles, sweeps or probes."""
     from bench.config import profiles
-
-    return [
-        *((name, profiles.load_profile(name).summary) for name in profiles.profile_names()),
-        ("FILE.toml", "a profile of yours; bench init writes one to begin with"),
-    ]
-
-
-def _list_sweeps() -> NameRows:
     from bench.config.sweeps import SWEEPS
-
-    return [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
-
-
-def _list_probes() -> NameRows:
+    from bench.data.suites import SUITES
     from bench.probes import PROBES
 
+    if what == "suites":
+        return [
+            *((name, suite.summary) for name, suite in SUITES),
+            ("mteb:TASK,TASK", "any tasks of mteb, each NAME, NAME[SUBSET+SUBSET] or NAME[SUBSET]@SPLIT"),
+            ("contrast:FILE.txt", "minimal pairs of your own sentences, by rule, accuracy"),
+            (
+                "local:FILE.toml",
+                "sts, classification, retrieval, reranking and bitext tasks from files (mteb)",
+            ),
+        ]
+    if what == "profiles":
+        rows = [(name, profiles.load_profile(name).summary) for name in profiles.profile_names()]
+        return [*rows, ("FILE.toml", "your own profile; bench init writes a first one")]
+    if what == "sweeps":
+        return [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
     return [
         *((probe.name, probe.summary) for probe in PROBES.values()),
         ("overlap", "training text against test sets: bench data overlap TEXT"),
-        ("gradient", "what the gradient paradigm's figures draw: bench gradient"),
+        ("gradient", "figures of the gradient paradigm: bench gradient"),
     ]
 
 
@@ -108,7 +99,7 @@ def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
     from bench.records.store import ResultStore
 
     if not results.is_dir():
-        raise InputError("there is no such folder", where=f"--results {results}")
+        raise InputError("the folder does not exist", where=f"--results {results}")
     for folder in sorted(path for path in results.iterdir() if path.is_dir()):
         try:
             records, damaged = ResultStore(results, folder.name).scan()
@@ -119,17 +110,17 @@ def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
             continue
         if not records and not damaged:
             continue
-        failed = sum(record.status != "ok" for record in records)
-        days = [str(record.timing.get("started", ""))[:10] for record in records]
         profiles = "+".join(sorted({record.profile for record in records})) or "-"
         methods = _format_count(len({record.method for record in records}), "method")
+        failed = sum(record.status != "ok" for record in records)
         counts = f"{methods}, {_format_count(len(records), 'record')}, {failed} failed"
         counts += f", {len(damaged)} damaged" if damaged else ""
-        yield folder.name, f"profiles {profiles}, {counts}, last {max(days, default='-')}"
+        last = max((str(record.timing.get("started", ""))[:10] for record in records), default="-")
+        yield folder.name, f"profiles {profiles}, {counts}, last {last}"
 
 
-def _format_count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def _format_count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 @click.command()
@@ -186,8 +177,7 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
         pairs=options["pairs"],
         data=options["data_dir"],
     )
-    for what, text in explain_method(request, spec):
-        click.echo(printable(f"{what:{_CARD}}{text}"))
+    _print_rows(explain_method(request, spec))
 
 
 def _print_folder(request: MethodRequest, card: MethodCard) -> None:
@@ -200,25 +190,29 @@ def _print_folder(request: MethodRequest, card: MethodCard) -> None:
     path, short = split_argument(request, card)
     model = resolve_folder(path or "", where=request.text)
     options = {option.name: option.default for option in card.options}
-    options |= {short[0]: card.option(short[0], request.text).parse(short[1], request.text)} if short else {}
-    fault = None
+    if short:
+        options[short[0]] = card.option(short[0], request.text).parse(short[1], request.text)
+    encoder, rows = None, []
     try:
         encoder = METHODS.get(card.name).build(BuildContext(options, None, model.path, "cpu"))
     except InputError as error:
-        encoder, fault = None, error
-    for what, text in report_folder(model.path, encoder):
-        click.echo(printable(f"{what:{_CARD}}{text}"))
-    if fault is not None:
-        click.echo(printable(f"{'as a row':{_CARD}}refused: {fault}"))
+        rows.append(("as a row", f"refused: {error}"))
+    _print_rows([*report_folder(model.path, encoder), *rows])
+
+
+def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    for title, text in rows:
+        click.echo(printable(f"{title:{_CARD}}{text}"))
 
 
 def format_card(card: MethodCard) -> Iterator[str]:
     """Yield the lines of a method's card."""
     yield f"{card.name} ({card.kind}, version {card.version}): {card.summary}"
     yield "one run, no seed" if card.deterministic else "seeded"
+    family = ": ".join(filter(None, (card.family, ", ".join(card.tags)))) if card.family else ""
     for title, lines in (
         ("printed as", (card.printed,)),
-        ("family", (card.family and ": ".join(filter(None, (card.family, ", ".join(card.tags)))),)),
+        ("family", (family,)),
         ("paper", (card.paper,)),
         ("code", (card.code,)),
         ("computes", card.equations),

@@ -351,8 +351,8 @@ def tune_command(
         text = f"FAILED, {outcome}" if isinstance(outcome, str) else f"dev {100 * outcome:.2f}"
         print_stderr(f"{method}, {option}={value!r}: {text}")
 
-    grid = [text.strip() for text in values.split(",")]
-    begin = [text.strip() for text in first.split(",")] if first else []
+    grid = list(map(str.strip, values.split(",")))
+    begin = list(map(str.strip, first.split(","))) if first else []
     failed = []
     for request in spec.methods:
         method = replace(spec, methods=(request,))

@@ -27,11 +27,11 @@ CHECKS: list[Check] = []
 
 
 def register_check(name: str, of: str = "all") -> Callable[[CheckFunction], CheckFunction]:
-    """Add a function to the checks. Its docstring has two paragraphs: the promise, and the advice."""
+    """Add a function to the checks; its docstring is "PROMISE. Advice: ADVICE."."""
 
     def add(look: CheckFunction) -> CheckFunction:
-        promise, advice = (" ".join(part.split()).rstrip(".") for part in str(look.__doc__).split("\n\n"))
-        CHECKS.append(Check(name, promise[0].lower() + promise[1:], look, advice[0].lower() + advice[1:], of))
+        promise, _, advice = " ".join(str(look.__doc__).split()).partition(". Advice: ")
+        CHECKS.append(Check(name, promise[0].lower() + promise[1:], look, advice.rstrip("."), of))
         return look
 
     return add

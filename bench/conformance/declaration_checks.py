@@ -23,25 +23,26 @@ _UNKNOWN = "no_such_option"
 def check_card_fields(subject: Subject) -> str | None:
     """A complete card: kind baseline, method, external, supervised, a one-line summary, a version, equations.
 
-    Fill in the method's MethodCard.
+    Advice: fill in the method's MethodCard.
     """
     card = subject.card
     texts = (card.name, card.kind, card.summary, card.paper, card.code, *card.equations, *card.deviations)
-    wrong = (
-        (not card.summary.strip(), "no summary"),
-        (any("\n" in text for text in texts), "a text of several lines"),
-        (card.kind not in KINDS, f"kind '{card.kind}'"),
-        (type(card.version) is not int or card.version < 1, f"version {card.version!r}"),
-        (not any(line.strip() for line in card.equations), "no equations"),
-    )
-    return next((seen for bad, seen in wrong if bad), None)
+    if not card.summary.strip():
+        return "no summary"
+    if "\n" in "".join(texts):
+        return "a text of several lines"
+    if card.kind not in KINDS:
+        return f"kind '{card.kind}'"
+    if type(card.version) is not int or card.version < 1:
+        return f"version {card.version!r}"
+    return None if "".join(card.equations).strip() else "no equations"
 
 
 @register_check("path")
 def check_folder_name(subject: Subject) -> str | None:
     """A portable name of letters, digits, _ . + - that begins with a letter or digit, at most 80.
 
-    It names a folder of records: choose another.
+    Advice: it names a folder of records: choose another.
     """
     name = subject.card.name
     if not METHOD_NAME.fullmatch(name):
@@ -53,7 +54,7 @@ def check_folder_name(subject: Subject) -> str | None:
 def check_option_defaults(subject: Subject) -> str | None:
     """Options with a name of their own, a help line and a default that is one of their values.
 
-    Correct the Option on the card.
+    Advice: correct the Option on the card.
     """
     card, names = subject.card, [option.name for option in subject.card.options]
     for option in card.options:
@@ -76,7 +77,7 @@ def check_option_defaults(subject: Subject) -> str | None:
 def check_option_errors(subject: Subject) -> str | None:
     """An unknown option, and a text for a number, to be refused.
 
-    Leave that to MethodCard.option and Option.parse.
+    Advice: leave that to MethodCard.option and Option.parse.
     """
     try:
         subject.card.option(_UNKNOWN, "here")
@@ -96,10 +97,7 @@ def check_option_errors(subject: Subject) -> str | None:
 
 @register_check("keys")
 def check_key_stability(subject: Subject) -> str | None:
-    """Equal keys for equal settings.
-
-    Take no time, path or random value into a stage's config.
-    """
+    """Equal keys for equal settings. Advice: take no time, path or random value into a stage's config."""
     first, again = _collect_keys(subject.planned), _collect_keys(subject.plan())
     names = [name for name, key in first.items() if again.get(name) != key]
     return f"another key of {names[0]} in a second plan" if names else None
@@ -117,7 +115,7 @@ def _collect_keys(plan: Plan) -> Mapping[str, str]:
 def check_stages(subject: Subject) -> str | None:
     """Stages with roles of their own, after their inputs, plain values as config, the same if asked again.
 
-    Make stages() a function of its options alone.
+    Advice: make stages() a function of its options alone.
     """
     method = subject.method
     assert isinstance(method, TrainedMethod)  # noqa: S101 - the check is of no other
@@ -127,7 +125,10 @@ def check_stages(subject: Subject) -> str | None:
             first, again = method.stages(options), method.stages(options)
         except InputError:
             continue  # a choice that doesn't go with the others' values
-        if seen := _find_stage_fault(first) or _compare_stages(first, again):
+        seen = _find_stage_fault(first)
+        if not seen and _stage_facts(first) != _stage_facts(again):
+            seen = "other stages from the same options, asked for once more"
+        if seen:
             return seen + "".join(f" with {name}={value}" for name, value in changed.items())
     return None
 
@@ -157,16 +158,15 @@ def _find_stage_fault(stages: Sequence[StageSpec]) -> str | None:
     return None
 
 
-def _compare_stages(*asked: Sequence[StageSpec]) -> str | None:
-    first, again = ([vars(stage) | {"train": None} for stage in stages] for stages in asked)
-    return None if first == again else "other stages from the same options, asked for once more"
+def _stage_facts(stages: Sequence[StageSpec]) -> list[dict[str, object]]:
+    return [vars(stage) | {"train": None} for stage in stages]
 
 
 @register_check("workers", "train")
 def check_stage_pickling(subject: Subject) -> str | None:
     """Training functions that a worker process finds by their name.
 
-    Train with a function at the top of the module, not a lambda or an inner one.
+    Advice: train with a function at the top of the module, not a lambda or an inner one.
     """
     for stage in subject.cell().all_stages:
         try:

@@ -54,7 +54,7 @@ _FACTS = {
 def check_interface(subject: Subject) -> str | None:
     """build(context) to return an encoder (dim, facts, encode) or a scorer of pairs (facts, score_pairs).
 
-    See bench.encoder: encode(sentences, batch_tokens, progress), score_pairs(first, second).
+    Advice: see bench.encoder: encode(sentences, batch_tokens, progress), score_pairs(first, second).
     """
     built = subject.build()
     names = ("facts",) if hasattr(built, "score_pairs") else ("dim", "facts", "encode")
@@ -76,7 +76,7 @@ def check_interface(subject: Subject) -> str | None:
 def check_fact_types(subject: Subject) -> str | None:
     """Facts of texts and numbers, without a path.
 
-    Name models by what they are, not where they lie.
+    Advice: name models by what they are, not where they lie.
     """
     for name, value in subject.build().facts.items():
         if not isinstance(value, str | int | float):
@@ -90,7 +90,7 @@ def check_fact_types(subject: Subject) -> str | None:
 def check_training_facts(subject: Subject) -> str | None:
     """Facts of training: steps, sentences_seen, dev_curve, selected_step, selected_dev, cpu_seconds.
 
-    Return them from the stage's train.
+    Advice: return them from the stage's train.
     """
     for stage in subject.cell().all_stages:
         facts = subject.cache().facts(stage)
@@ -104,10 +104,7 @@ def check_training_facts(subject: Subject) -> str | None:
 
 @register_check("shape")
 def check_output_shape(subject: Subject) -> str | None:
-    """A row for every sentence.
-
-    Return (len(sentences), dim), (pairs,) of a scorer.
-    """
+    """A row for every sentence. Advice: return (len(sentences), dim), (pairs,) of a scorer."""
     seen, expected = np.shape(subject.output(list(SENTENCES))), _expect_shape(subject, len(SENTENCES))
     return None if seen == expected else f"{seen} for {len(SENTENCES)} sentences, not {expected}"
 
@@ -119,10 +116,7 @@ def _expect_shape(subject: Subject, rows: int) -> tuple[int, ...]:
 
 @register_check("dtype")
 def check_dtype(subject: Subject) -> str | None:
-    """Float32.
-
-    End with .astype(np.float32).
-    """
+    """Float32. Advice: end with .astype(np.float32)."""
     output = subject.output(list(SENTENCES))
     kind = output.dtype if isinstance(output, np.ndarray) else type(output).__name__
     return None if kind == np.float32 else str(kind)
@@ -142,10 +136,7 @@ def _find_infinite(subject: Subject, sentences: Sequence[str], more: Sequence[st
 
 @register_check("finite")
 def check_finite_values(subject: Subject) -> str | None:
-    """Finite values.
-
-    Look for a division by zero, or a norm of zero.
-    """
+    """Finite values. Advice: look for a division by zero, or a norm of zero."""
     return _find_infinite(subject, SENTENCES, more=())
 
 
@@ -153,7 +144,7 @@ def check_finite_values(subject: Subject) -> str | None:
 def check_row_order(subject: Subject) -> str | None:
     """Row i for sentence i, whatever the order.
 
-    Put the rows back where they were before they were sorted or grouped.
+    Advice: put the rows back where they were before they were sorted or grouped.
     """
     permuted = np.random.default_rng(0).permutation(len(SENTENCES))
     rows = subject.encode(SENTENCES)[permuted]
@@ -164,7 +155,7 @@ def check_row_order(subject: Subject) -> str | None:
 def check_single_sentence(subject: Subject) -> str | None:
     """A vector that its own sentence determines.
 
-    Take nothing from the batch: no mean over it, evaluation mode; else be a scorer of pairs.
+    Advice: take nothing from the batch: no mean over it, evaluation mode; else be a scorer of pairs.
     """
     single = [subject.encode([sentence])[0] for sentence in SENTENCES[:5]]
     return _describe_difference(subject.encode(SENTENCES)[:5], single, "where a sentence is encoded alone")
@@ -172,10 +163,7 @@ def check_single_sentence(subject: Subject) -> str | None:
 
 @register_check("batch size", "vectors")
 def check_batch_size(subject: Subject) -> str | None:
-    """The same vectors whatever the batches are.
-
-    Mask the padding, encode in evaluation mode.
-    """
+    """The same vectors whatever the batches are. Advice: mask the padding, encode in evaluation mode."""
     rows = subject.encode(SENTENCES)
     for n in (16, 100_000):
         if seen := _describe_difference(rows, subject.encode(SENTENCES, n), f"with batch_tokens={n}"):
@@ -185,10 +173,7 @@ def check_batch_size(subject: Subject) -> str | None:
 
 @register_check("duplicates")
 def check_duplicates(subject: Subject) -> str | None:
-    """Equal rows for equal sentences.
-
-    Draw nothing while encoding; switch dropout off.
-    """
+    """Equal rows for equal sentences. Advice: draw nothing while encoding; switch dropout off."""
     rows = subject.encode([*SENTENCES[:4], *OTHERS, *SENTENCES[:4]])
     return _describe_difference(rows[:4], rows[-4:], "from a sentence to the same again")
 
@@ -197,7 +182,7 @@ def check_duplicates(subject: Subject) -> str | None:
 def check_call_history(subject: Subject) -> str | None:
     """A result that doesn't depend on what was encoded before.
 
-    Keep no running state from call to call, draw nothing while encoding.
+    Advice: keep no running state from call to call, draw nothing while encoding.
     """
     first = subject.encode(SENTENCES)
     subject.encode(OTHERS)
@@ -209,7 +194,7 @@ def check_call_history(subject: Subject) -> str | None:
 def check_same_seed(subject: Subject) -> str | None:
     """The same seed to give the same output, whatever the state of the global random generators.
 
-    Draw from generators of your own, seeded with context.seed; a deterministic method draws nothing.
+    Advice: draw from generators of your own, seeded with context.seed; a deterministic method draws nothing.
     """
     share = _relative_difference(subject.encode(SENTENCES), subject.encode(SENTENCES, copy="b"))
     how = "second training from the same seed" if subject.seeded else "second build"
@@ -220,7 +205,7 @@ def check_same_seed(subject: Subject) -> str | None:
 def check_other_seed(subject: Subject) -> str | None:
     """Another seed to give another output.
 
-    Use context.seed, or declare deterministic=True on the card.
+    Advice: use context.seed, or declare deterministic=True on the card.
     """
     share = _relative_difference(*(subject.encode(SENTENCES, seed=seed) for seed in SEEDS))
     return None if share else f"the same result from seeds {' and '.join(map(str, SEEDS))}"
@@ -228,10 +213,7 @@ def check_other_seed(subject: Subject) -> str | None:
 
 @register_check("empty list")
 def check_empty_list(subject: Subject) -> str | None:
-    """No sentences to give no rows.
-
-    Return np.zeros((0, dim), np.float32).
-    """
+    """No sentences to give no rows. Advice: return np.zeros((0, dim), np.float32)."""
     none, usual = subject.output([]), getattr(subject.output(list(OTHERS)), "dtype", None)
     expected, kind = _expect_shape(subject, 0), getattr(none, "dtype", None)
     same = (np.shape(none), kind) == (expected, usual)
@@ -240,19 +222,13 @@ def check_empty_list(subject: Subject) -> str | None:
 
 @register_check("empty string")
 def check_empty_string(subject: Subject) -> str | None:
-    """Finite values for ''.
-
-    An empty string is a sentence.
-    """
+    """Finite values for ''. Advice: an empty string is a sentence."""
     return _find_infinite(subject, ("",))
 
 
 @register_check("long text")
 def check_long_text(subject: Subject) -> str | None:
-    """Finite values for very long sentences.
-
-    Cut what is too long.
-    """
+    """Finite values for very long sentences. Advice: cut what is too long."""
     return _find_infinite(subject, LONG)
 
 
@@ -260,17 +236,14 @@ def check_long_text(subject: Subject) -> str | None:
 def check_scripts(subject: Subject) -> str | None:
     """Finite values for any script, emoji and white space.
 
-    A sentence may have no known word: its vector may be zeros.
+    Advice: a sentence may have no known word: its vector may be zeros.
     """
     return _find_infinite(subject, SCRIPTS)
 
 
 @register_check("input")
 def check_input_mutation(subject: Subject) -> str | None:
-    """Sentences that stay as they are, in any sequence.
-
-    Work on a copy: list(sentences).
-    """
+    """Sentences that stay as they are, in any sequence. Advice: work on a copy: list(sentences)."""
     given = list(SENTENCES)
     rows = np.array(subject.output(given), dtype=np.float64)
     if given != list(SENTENCES):
@@ -282,7 +255,7 @@ def check_input_mutation(subject: Subject) -> str | None:
 def check_output_buffer(subject: Subject) -> str | None:
     """An array of its own from every call.
 
-    Make the array in encode, keep no buffer or cache of it.
+    Advice: make the array in encode, keep no buffer or cache of it.
     """
     rows = subject.output(list(SENTENCES))
     kept = np.array(rows, dtype=np.float64)
@@ -299,7 +272,8 @@ def check_output_buffer(subject: Subject) -> str | None:
 def check_random_state(subject: Subject) -> str | None:
     """The global generators of random, numpy and torch left as they were.
 
-    Use np.random.default_rng, torch.Generator, and bench.training.randomness.own_random_state around dropout.
+    Advice: use np.random.default_rng, torch.Generator, and
+    bench.training.randomness.own_random_state around dropout.
     """
     subject.build()
     touched = dict.fromkeys(subject.touched, "building")
@@ -312,10 +286,7 @@ def check_random_state(subject: Subject) -> str | None:
 
 @register_check("record")
 def check_record(subject: Subject) -> str | None:
-    """Bench run to finish a cell.
-
-    See the reason.
-    """
+    """Bench run to finish a cell. Advice: see the reason."""
     plan = subject.planned
     job = next(job for job in plan.jobs if job.cell == subject.cell())
     subject.build()  # leaves the stages that the cell finds
@@ -327,8 +298,10 @@ def check_record(subject: Subject) -> str | None:
     if not plan.store.path(job.place).resolve().is_relative_to(plan.store.root.resolve()):
         return "a record outside the campaign's folder"
     text = record_to_json(outcome.record, timing=False)
-    here = [path for path in (subject.folder.resolve(), Path.home(), Path.cwd()) if len(path.parts) > 1]
-    return "a path of this machine in it" if any(f"{path}/" in text for path in here) else None
+    for path in (subject.folder.resolve(), Path.home(), Path.cwd()):
+        if len(path.parts) > 1 and f"{path}/" in text:
+            return "a path of this machine in it"
+    return None
 
 
 def _relative_difference(first: object, second: object) -> float:

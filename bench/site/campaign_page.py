@@ -159,11 +159,10 @@ def rank_by_seed_count(campaign: Campaign) -> list[SeedSteps]:
 
 
 def _rank_step(campaign: Campaign, records: Sequence[RunRecord]) -> tuple[tuple[Any, ...], ...]:
-    methods = {
-        method: runs
-        for method, runs in by_method(records).items()
-        if all(is_ranked(run, supervised=campaign.rank_supervised) for run in runs)
-    }
+    methods = by_method(records)
+    for method, runs in list(methods.items()):
+        if not all(is_ranked(run, supervised=campaign.rank_supervised) for run in runs):
+            del methods[method]
     ranking = PairwiseTests(campaign, records).of().among(methods)  # corrected as the leaderboard is
     rows = []
     for method, runs in methods.items():
