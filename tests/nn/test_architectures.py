@@ -84,15 +84,11 @@ def test_where_padding_is_read_nothing_is_padded(folders: dict[str, Path], tmp_p
     np.testing.assert_allclose(other.encode(SENTENCES), encoder.encode(SENTENCES), rtol=1e-4, atol=2e-5)
     export_encoder(encoder, tmp_path / "out", "# A card\n")
     assert not (tmp_path / "out" / "modules.json").exists()
-    assert "beside a longer one" in (tmp_path / "out" / "README.md").read_text()
+    assert "Padding changes" in (tmp_path / "out" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("funnel", "padding changes the states of FunnelModel, which can't read two tokens without"),
-        ("funnel-base", "FunnelBaseModel gives 4 states for 16 tokens; expected a state for each token"),
-    ],
+    ("kind", "said"), [("funnel", "padding .* FunnelModel"), ("funnel-base", "FunnelBaseModel .*4 .*16")]
 )
 def test_what_needs_padding_or_has_no_states_is_refused(tmp_path: Path, kind: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
@@ -110,30 +106,28 @@ def test_a_sentence_without_tokens_is_the_zero_vector(folders: dict[str, Path], 
 
 def test_a_folder_without_a_padding_token_is_one_clear_line(folders: dict[str, Path], tmp_path: Path) -> None:
     folder = sentence_transformers_folder(folders["gpt2"], tmp_path / "st", mean=True)
-    said = 'st: the tokenizer has no padding token, .*; expected a "pad_token" in .*; hf:PATH with the folder'
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=r'^st: .*padding token.*"pad_token".*hf:PATH'):
         SentenceTransformerEncoder(folder)
 
 
-@pytest.mark.parametrize("kind", CAUSAL)
-def test_the_first_token_of_a_causal_model_is_no_vector(folders: dict[str, Path], kind: str) -> None:
-    with pytest.raises(
-        InputError, match="is causal: its first token knows nothing of what follows"
-    ) as caught:
-        TransformerEncoder(folders[kind], "cls")
-    assert "expected pooling last, weighted_mean or avg" in str(caught.value)
+@pytest.mark.parametrize(
+    ("kind", "pooling", "message"),
+    [
+        *((kind, "cls", "is causal.*expected pooling last, weighted_mean or avg") for kind in CAUSAL),
+        ("xlnet", "cls", "classification token last"),
+        ("xlnet", "mask", "can't be used with this model"),
+    ],
+)
+def test_the_first_token_of_a_causal_model_is_no_vector(
+    folders: dict[str, Path], kind: str, pooling: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        TransformerEncoder(folders[kind], pooling)
 
 
 def test_an_encoder_keeps_its_first_token(folders: dict[str, Path], tiny_bert: Path) -> None:
     for folder in (folders["deberta"], folders["bart"], folders["t5"], tiny_bert):
         assert not TransformerEncoder(folder, "cls").causal
-
-
-def test_xlnets_classification_token_stands_last(folders: dict[str, Path]) -> None:
-    with pytest.raises(InputError, match="puts the classification token last"):
-        TransformerEncoder(folders["xlnet"], "cls")
-    with pytest.raises(InputError, match="can't be used with this model"):
-        TransformerEncoder(folders["xlnet"], "mask")
 
 
 def test_facts_say_whose_states_are_pooled(folders: dict[str, Path], tiny_bert: Path) -> None:
@@ -144,10 +138,7 @@ def test_facts_say_whose_states_are_pooled(folders: dict[str, Path], tiny_bert: 
 
 
 def test_relative_positions_are_bounded_by_the_tokenizer(folders: dict[str, Path], tmp_path: Path) -> None:
-    assert {kind: TransformerEncoder(folders[kind], "avg").max_length for kind in ("t5", "xlnet")} == {
-        "t5": 512,
-        "xlnet": 512,
-    }
+    assert [TransformerEncoder(folders[kind], "avg").max_length for kind in ("t5", "xlnet")] == [512, 512]
     short = TransformerEncoder(tiny("t5", tmp_path / "t5", model_max_length=9), "avg")
     assert (short.max_length, len(short.token_ids(["a " * 60])[0])) == (9, 9)
 
@@ -155,22 +146,18 @@ def test_relative_positions_are_bounded_by_the_tokenizer(folders: dict[str, Path
 def test_a_folder_of_t5s_encoder_alone_is_the_same(folders: dict[str, Path], tmp_path: Path) -> None:
     T5EncoderModel.from_pretrained(folders["t5"]).save_pretrained(tmp_path / "encoder")
     AutoTokenizer.from_pretrained(folders["t5"]).save_pretrained(tmp_path / "encoder")
-    whole, part = (
-        TransformerEncoder(f, "avg").encode(SENTENCES) for f in (folders["t5"], tmp_path / "encoder")
-    )
-    np.testing.assert_array_equal(whole, part)
+    places = (folders["t5"], tmp_path / "encoder")
+    np.testing.assert_array_equal(*(TransformerEncoder(place, "avg").encode(SENTENCES) for place in places))
 
 
 def test_tokens_beyond_the_table_are_one_clear_line(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has the id 100, the model's table of embeddings 100 rows"):
+    with pytest.raises(InputError, match=r"id 100, .* 100 rows"):
         TransformerEncoder(folders["short"], "avg")
     more: dict[str, Any] = {"pad_token": "<more>"}  # id 300 of 300, as many add one to Llama
-    folder = tiny("gpt2", tmp_path / "added", **more)
-    encoder = TransformerEncoder(folder, "avg")
-    np.testing.assert_array_equal(
-        encoder.encode(SENTENCES), TransformerEncoder(folders["gpt2"], "avg").encode(SENTENCES)
-    )
-    with pytest.raises(InputError, match=r"token '<more>' has the id 300, the model's table .* 300 rows"):
+    encoder = TransformerEncoder(tiny("gpt2", tmp_path / "added", **more), "avg")
+    expected = TransformerEncoder(folders["gpt2"], "avg").encode(SENTENCES)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), expected)
+    with pytest.raises(InputError, match=r"'<more>' .*id 300, .* 300 rows"):
         encoder.encode(["a <more>"])
 
 

@@ -95,37 +95,35 @@ def test_a_quantised_vocabulary(write: Write) -> None:
 
 def test_a_folder_with_modules_runs_as_sentence_transformers_runs_it(write: Write) -> None:
     folder = write()
-    kind = "sentence_transformers.models"
     modules = [
-        {"idx": 0, "name": "0", "path": ".", "type": f"{kind}.StaticEmbedding"},
-        {"idx": 1, "name": "1", "path": "1_Normalize", "type": f"{kind}.Normalize"},
+        {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
+        {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
     ]
     plain = loaded(folder).encode(["the cat runs"])
     (folder / "modules.json").write_text(json.dumps(modules))
     encoder = loaded(folder)
     assert isinstance(encoder, SentenceTransformerEncoder)
     assert table_parameters(encoder) == 24
-    vectors = encoder.encode(["the cat runs"])
-    assert vectors.shape == plain.shape
+    assert encoder.encode(["the cat runs"]).shape == plain.shape
+
+
+OUTSIDE = "mapping .* out of the table"
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rows": 4}, r"shape \(4, 4\); expected a row for each token, 6 or more"),
-        ({"mapping": np.array([0, 1, 2, 3, 4, 6])}, "the mapping of tokens leads out of the table"),
-        ({"mapping": np.array([0, 1, 2, 3, 4, -1])}, "the mapping of tokens leads out of the table"),
-        ({"mapping": np.ones(6)}, "the mapping of tokens leads out of the table"),
-        ({"weights": np.ones(5)}, "5 weights for 6 tokens; expected one each"),
-        ({"weights": np.array([1, 1, np.nan, 1, 1, 1])}, "a token vector is not finite"),
+        ({"rows": 4}, r"shape \(4, 4\); .* 6 or more"),
+        *(({"mapping": np.array([0, 1, 2, 3, 4, last])}, OUTSIDE) for last in (6, -1, 0.5)),
+        ({"weights": np.ones(5)}, "5 weights for 6 tokens"),
+        ({"weights": np.array([1, 1, np.nan, 1, 1, 1])}, "not finite"),
         ({"config": {"normalize": "yes"}}, "normalize 'yes'; expected true or false"),
         ({"config": []}, "config.json is damaged"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(write: Write, given: dict, message: str) -> None:  # type: ignore[type-arg]
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=f"model2vec.*{message}"):
         loaded(write(**given))
-    assert "model2vec" in str(caught.value)
 
 
 def test_damaged_files_and_a_run_of_one(write: Write, cli: Cli) -> None:
@@ -134,14 +132,12 @@ def test_damaged_files_and_a_run_of_one(write: Write, cli: Cli) -> None:
     code, out, err = cli("run", "--methods", f"st:{folder}", "--suite", "toy")
     assert code == 0, err
     assert "model2vec-" in out
-    with pytest.raises(InputError, match="a Model2Vec encoder can't be exported; copy its folder"):
+    with pytest.raises(InputError, match="copy its folder"):
         export_encoder(loaded(folder), folder.parent / "out", "")
-    (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match=r"model2vec: tokenizer\.json can't be loaded"):
-        loaded(folder)
-    (folder / "model.safetensors").write_bytes(b"\x80\x04pickle")
-    with pytest.raises(InputError, match=r"model2vec: model\.safetensors can't be read"):
-        loaded(folder)
+    for file, content in (("tokenizer.json", b"{}"), ("model.safetensors", b"\x80\x04pickle")):
+        (folder / file).write_bytes(content)
+        with pytest.raises(InputError, match=rf"model2vec: {file} can't be"):
+            loaded(folder)
 
 
 def test_progress_and_batches_change_nothing() -> None:

@@ -23,6 +23,8 @@ from bench.nn.cross_attention import (
     record_layer_states,
 )
 from bench.nn.tokens import wrap_chunk
+from bench.training.randomness import own_random_state
+from tests.support.messages import numbers_in
 from tests.support.twins import HEADS, HIDDEN, KINDS, LAYERS, LENGTHS, Kind, batch, tower
 
 
@@ -96,9 +98,7 @@ def test_positions() -> None:
     for count in (5, 24, -1, -3):
         with pytest.raises(InputError) as caught:
             list_cael_layers(12, count)
-        assert str(caught.value) == (
-            f"{count} cross-attention layers for 12 layers; expected one of 0, 1, 2, 3, 4, 6, 12"
-        )
+        assert numbers_in(str(caught.value)) == [count, 12, 0, 1, 2, 3, 4, 6, 12]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,22 +122,19 @@ def test_whole_forward_is_the_slow_transcription(kind: Kind, count: int, stream:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cross_context_head_by_head(kind: Kind) -> None:
-    first, second = tower(kind, 0).double(), tower(kind, 1).double()
+    towers = [tower(kind, 0).double(), tower(kind, 1).double()]
     ids, mask = batch()
     layer = 3
     with torch.no_grad():
-        (_, own), (_, other) = (
-            record_layer_states(m, wrap_chunk(ids, mask), [layer]) for m in (first, second)
-        )
-        towers = [m(ids, attention_mask=mask, output_hidden_states=True) for m in (first, second)]
-        whole, row = compute_cross_context(own[0], other[0]), compute_cross_context(own[0], other[0], rows=1)
+        own, other = (record_layer_states(m, wrap_chunk(ids, mask), [layer])[1][0] for m in towers)
+        plain = [m(ids, attention_mask=mask, output_hidden_states=True) for m in towers]
+        whole, row = compute_cross_context(own, other), compute_cross_context(own, other, rows=1)
         for i, length in enumerate(LENGTHS):
-            entering = [out.hidden_states[layer - 1][i, :length] for out in towers]
-            expected = slow_context(first, second, layer, *entering)
+            entering = [out.hidden_states[layer - 1][i, :length] for out in plain]
+            expected = slow_context(*towers, layer, *entering)
             torch.testing.assert_close(whole[i, :length], expected, rtol=0, atol=1e-10)
-            assert not torch.allclose(
-                expected, slow_context(first, first, layer, *entering[:1] * 2), atol=0.1
-            )
+            tied = slow_context(towers[0], towers[0], layer, entering[0], entering[0])
+            assert not torch.allclose(expected, tied, atol=0.1)
     torch.testing.assert_close(row, whole[:, :1], rtol=0, atol=1e-12)
 
 
@@ -170,20 +167,15 @@ def test_tied_towers_give_the_own_context(kind: Kind, padded: bool) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("mode", "dropout"), [("eval", 0.1), ("train", 0.0), ("train", 0.1)])
 def test_primitive_streams_are_the_plain_models(kind: Kind, mode: str, dropout: float) -> None:
-    first, second = tower(kind, 0, dropout), tower(kind, 1, dropout)
+    towers = [tower(kind, seed, dropout).train(mode == "train") for seed in (0, 1)]
     ids, mask = batch()
-    first.train(mode == "train")
-    second.train(mode == "train")
     for given in (mask, None):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            plain = [model(ids, attention_mask=given).last_hidden_state for model in (first, second)]
+        with own_random_state(0, "dropout"):
+            plain = [model(ids, attention_mask=given).last_hidden_state for model in towers]
         for count, stream in itertools.product((0, 1, 2, 4), ("carry", "last")):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)
-                out = compute_twin_states(
-                    first, second, wrap_chunk(ids, given), list_cael_layers(LAYERS, count), stream
-                )
+            with own_random_state(0, "dropout"):
+                caels = list_cael_layers(LAYERS, count)
+                out = compute_twin_states(*towers, wrap_chunk(ids, given), caels, stream)
             assert torch.equal(out.first, plain[0])
             assert torch.equal(out.second, plain[1])
             assert (out.cross_first is None) == (out.cross_second is None) == (count == 0)
@@ -205,16 +197,14 @@ def test_without_caels_nothing_is_drawn_and_any_model_will_do() -> None:
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_eager_and_sdpa_agree(family: str) -> None:
     ids, mask = batch()
-    with torch.no_grad():
-        one, two = (
-            compute_twin_states(
-                tower((family, name), 0), tower((family, name), 1), wrap_chunk(ids, mask), (2, 4)
-            )
-            for name in ("eager", "sdpa")
-        )
-    for got, expected in zip(cross_of(one), cross_of(two), strict=True):
+    both: list[TwinStates] = []
+    for name in ("eager", "sdpa"):
+        towers = tower((family, name), 0), tower((family, name), 1)
+        with torch.no_grad():
+            both.append(compute_twin_states(*towers, wrap_chunk(ids, mask), (2, 4)))
+    for got, expected in zip(cross_of(both[0]), cross_of(both[1]), strict=True):
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
-    torch.testing.assert_close(one.first[mask == 1], two.first[mask == 1], rtol=0, atol=1e-5)
+    torch.testing.assert_close(both[0].first[mask == 1], both[1].first[mask == 1], rtol=0, atol=1e-5)
 
 
 def test_carry_last_and_the_number_of_caels_differ() -> None:
@@ -297,24 +287,17 @@ def test_towers_that_dont_fit() -> None:
         "attention implementation: sdpa and eager": tower(("bert", "eager"), 0),
     }
     for text, other in wrong.items():
-        with pytest.raises(InputError) as caught:
+        with pytest.raises(InputError, match=text):
             compute_twin_states(base, other, wrap_chunk(ids, mask), (2,))
-        assert str(caught.value) == f"the towers differ in {text}; expected the same in both"
-    for pair, named in (
-        ((base, tower(("roberta", "sdpa"), 0)), "BertModel and RobertaModel"),
-        ((torch.nn.Identity(), base), "Identity and BertModel"),
-    ):
-        with pytest.raises(InputError) as caught:
-            check_towers(*pair)
-        assert str(caught.value) == (
-            f"cross-attention layers between {named}; expected two BertModel or two RobertaModel"
-        )
     flex = tower(("bert", "sdpa"), 0)
     flex.config._attn_implementation = "flex_attention"
-    with pytest.raises(
-        InputError, match="'flex_attention' with cross-attention layers; expected one of eager, sdpa"
+    for pair, named in (
+        ((base, tower(("roberta", "sdpa"), 0)), "BertModel and RobertaModel; expected two BertModel"),
+        ((torch.nn.Identity(), base), "Identity and BertModel; expected two BertModel"),
+        ((flex, flex), "'flex_attention'.*eager, sdpa"),
     ):
-        check_towers(flex, flex)
+        with pytest.raises(InputError, match=named):
+            check_towers(*pair)
 
 
 def test_bad_caels_and_streams() -> None:
@@ -323,8 +306,6 @@ def test_bad_caels_and_streams() -> None:
     for caels in ((0,), (5,), (4, 2), (2, 2)):
         with pytest.raises(InputError) as caught:
             compute_twin_states(model, model, wrap_chunk(ids, mask), caels)
-        assert str(caught.value) == (
-            f"cross-attention layers {list(caels)}; expected ascending, within 1 to 4"
-        )
-    with pytest.raises(InputError, match="cross_stream 'first'; expected one of carry, last"):
+        assert numbers_in(str(caught.value)) == [*caels, 1, 4]
+    with pytest.raises(InputError, match="'first'; expected one of carry, last"):
         compute_twin_states(model, model, wrap_chunk(ids, mask), (4,), "first")
