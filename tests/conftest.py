@@ -191,7 +191,8 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bench-test-methods\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[bench.methods]\ntests = bench_test_methods\n")
     sys.path.insert(0, str(folder))
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE / "support" / "block_network"), str(folder)])
+    paths = [str(HERE / "support" / "block_network"), str(folder), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["HF_HOME"] = str(tmp_path_factory.mktemp("hf"))
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"

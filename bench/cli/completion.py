@@ -1,6 +1,6 @@
 """Shell completion: values of options and arguments, and repairs of click's scripts.
 
-It runs no plug-in file, loads no torch, prints no error, and leaves out names that a shell would change.
+It is fast and silent: plug-in files, torch and errors stay out, and so do names that a shell would change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _make_completer(names: Names, *, several: bool = False, paths: bool = False)
     Args:
         names: Gives all names, from the context and the value so far.
         several: The value is a list with commas; its last entry is completed.
-        paths: The value may be a path: without a matching name, the shell completes files.
+        paths: The value may be a path: the shell completes files if all names differ.
     """
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
@@ -62,7 +62,7 @@ def _make_completer(names: Names, *, several: bool = False, paths: bool = False)
 
 
 def _list_names(names: Names, ctx: click.Context, incomplete: str) -> list[str]:
-    """Return the names, none after an error."""
+    """Return the names, or an empty list after an error."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         try:
             return list(names(ctx, incomplete))
@@ -172,7 +172,7 @@ def _campaign_folders(ctx: click.Context) -> Iterator[Path]:
 
 
 def _read_field(file: Path, field: str, name: str) -> str | None:
-    """Return a record's field, None where it does not match the name of the record's file or folder."""
+    """Return a record's field if it matches the name of the record's file or folder."""
     from bench.records.record import safe_name
 
     try:
@@ -244,7 +244,7 @@ class Bash(_WithOption, BashComplete):
         return whole, incomplete
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return the line of an item, without the part that bash takes for earlier words."""
+        """Return the line of an item, from the word that bash replaces."""
         return f"{item.type},{item.value[self._dropped :]}"
 
 

@@ -151,7 +151,7 @@ def _check_training_text(path: Path) -> str:
     "--level",
     type=click.Choice(["exact", "key", "near"]),
     default="near",
-    help="Overlap that the clean pairs are without.",
+    help="Overlap to exclude from clean pairs.",
 )
 @strict_option(
     "--campaign",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check_detection_options(
     detect: float | None, spread: float | None, shard: str | None, *, dry: bool
 ) -> None:
-    """Raise InputError for --detect without a dry run or with a shard, and for --spread without --detect."""
+    """Raise InputError unless --detect is in a dry run of a whole plan, and --spread with --detect."""
     if detect is not None and not dry:
         raise InputError("it is for dry runs", where="--detect", expected="--dry-run or --estimate as well")
     if detect is not None and shard is not None:
@@ -109,7 +109,7 @@ def _list_notes(found: Detection, given: float | None) -> Iterator[str]:
 
 
 def _list_reasons(found: Detection) -> Iterator[str]:
-    """Yield why pairs have no outlook, and what to do, a line a reason."""
+    """Yield the reasons of pairs that can't be planned, with advice."""
     pairs: dict[str, list[str]] = {}
     for pair in found.pairs:
         if pair.reason is not None:

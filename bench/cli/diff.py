@@ -43,7 +43,7 @@ def diff_command(
     """Show the items on which A and B differ most.
 
     Pairs are chosen by the difference of their similarity ranks, classified sentences by their predictions.
-    Name A and B as in bench compare. Sentences go to stdout only, never to a file.
+    Name A and B as in bench compare. Sentences go to stdout only.
     """
     from bench.comparison.selection import choose_runs, match_sides, resolve_sides
     from bench.records.store import ResultStore

@@ -72,7 +72,7 @@ def _open_text(source: str, stack: ExitStack) -> BinaryIO:
 
 
 def _count_lines(text: BinaryIO, name: str) -> int | None:
-    """Check and count the lines of a file before anything is loaded; None for a stream."""
+    """Check and count the lines of a seekable file, before anything is loaded."""
     from bench.data.text_lines import read_sentences
 
     if not text.seekable():

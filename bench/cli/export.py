@@ -94,7 +94,7 @@ def make_method_spec(text: str, seed: int | None, options: dict[str, Any], where
 
 
 def check_seed(plan: Plan, text: str, seed: int | None, where: str) -> Cell:
-    """Return the only cell of a plan; raises InputError for a missing seed, or one without an effect."""
+    """Return the only cell of a plan; raises InputError for a missing or needless seed."""
     cell = plan.jobs[0].cell
     _check_seed(text, seed, where, has_seeds=cell.seed is not None)
     return cell

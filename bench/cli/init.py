@@ -12,7 +12,7 @@ from bench.cli.output_file import write_file
 from bench.errors import InputError
 
 _ENDING = ".txt"
-"""Ending of starter files that the package must not import, such as a method's module."""
+"""Ending that hides starter files such as a method's module from imports."""
 
 
 @click.command()
@@ -20,7 +20,7 @@ _ENDING = ".txt"
 def init_command(folder: Path) -> None:
     """Write starter files for your own method into DIR.
 
-    They hold a loss to change, a run, a profile and the commands. Existing files are never replaced.
+    They hold a loss to change, a run, a profile and the commands. Existing files stay.
     """
     files = read_starter_files()
     existing = [name for name in files if os.path.lexists(folder / name)]

@@ -183,7 +183,7 @@ def _handle_sigterm() -> Iterator[None]:
 def _set_environment(arguments: list[str]) -> Iterator[None]:
     """Set defaults of this process and its workers; the user's environment wins.
 
-    The hub's libraries stay offline, except in ``bench data fetch``. Workers import nothing from the current
+    The hub's libraries stay offline, except in ``bench data fetch``. Workers skip imports from the current
     folder, which may hold downloaded results.
     """
     ours = {"PYTHONSAFEPATH": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}

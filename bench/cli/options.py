@@ -308,7 +308,7 @@ def _check_device_options(options: Mapping[str, Any]) -> None:
 def warn_unused_tables(profile: str) -> None:
     """Print the profile's tables of unregistered methods, once plug-ins are loaded.
 
-    No error: a profile may have a table for a plug-in that isn't loaded now.
+    A warning, because a profile may have tables for other plug-ins.
     """
     from bench.config import profiles
     from bench.registry import discover
@@ -351,7 +351,7 @@ def check_precision(precision: str, device: str, where: str) -> None:
 
 
 def check_device(device: str, ranks: int = 1) -> None:
-    """Raise InputError where torch finds no such GPU, or fewer GPUs than ranks."""
+    """Raise InputError unless torch finds such a GPU for every rank."""
     if device == "cpu":
         return
     from bench.nn.device import check_available

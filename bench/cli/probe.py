@@ -59,7 +59,7 @@ _WHERE = "bench probe"
 @strict_option(
     "--along",
     is_flag=True,
-    help="Train each METHOD's own stages and probe them at every dev evaluation; no stage is kept.",
+    help="Train each METHOD's own stages in a temporary folder, and probe them at every dev evaluation.",
 )
 @strict_option(
     "--out", type=PATH, help="File of --along, written after every training; an existing file is resumed."

@@ -17,10 +17,10 @@ from bench.errors import printable
 @click.command()
 @click.argument("record", type=PATH)
 @data_option()
-@strict_option("--model", help="Model folder or file, if the record's profile has none.")
-@strict_option("--corpus", type=PATH, help="Training text, if not the profile's.")
+@strict_option("--model", help="Model folder or file instead of the profile's.")
+@strict_option("--corpus", type=PATH, help="Training text instead of the profile's.")
 @text_column_option
-@strict_option("--pairs", type=PATH, help="Labelled pairs, if not the profile's.")
+@strict_option("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
 @strict_option(
     "--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run. Repeatable."
 )

@@ -127,7 +127,7 @@ def _make_trip(
 
 
 def _parse_pivots(text: str) -> dict[str, str | None]:
-    """Map each pivot to the code of its target language, None without one."""
+    """Map each pivot to the optional code of its target language."""
     pivots: dict[str, str | None] = {}
     for part in text.split(","):
         match = _PIVOT.fullmatch(part.strip())

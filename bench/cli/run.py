@@ -46,11 +46,11 @@ estimate_option = strict_option(
     required=True,
     shell_complete=completion.methods_or_all,
     help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH, "
-    "vectors:FILE[:avg|sif]; all: every registered method that needs no path.",
+    "vectors:FILE[:avg|sif]; all: every registered method except those with a path.",
 )
 @seeds_option("1-5")
 @run_options
-@strict_option("--dry-run", is_flag=True, help="List cells, finished cells and inputs; run nothing.")
+@strict_option("--dry-run", is_flag=True, help="Only list cells, their states and inputs.")
 @estimate_option
 @strict_option(
     "--detect",

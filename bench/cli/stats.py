@@ -95,7 +95,7 @@ def _find_pairs(runs: Sequence[CampaignRun]) -> list[tuple[str, str, str, str, s
 
 
 def _explain_intervals(pairs: Sequence[tuple[str, str, str, str, str]]) -> str:
-    """Return the note that two intervals are no test of a difference, with the pairs that share seeds."""
+    """Return the note on comparing two intervals, with the pairs that share seeds."""
     note = (
         "Two of these intervals don't tell whether two methods differ: bench compare A B does, or bench "
         "report --table significance for all."

@@ -62,7 +62,7 @@ def merge_entries(first: Sequence[str], winning: Sequence[str]) -> list[str]:
 
 
 def _entry_name(entry: str) -> str:
-    """Return the part before "=" without blanks, or all of an entry without "="."""
+    """Return the part of an entry before "=", with blanks removed."""
     return "".join(entry.partition("=")[0].split())
 
 
@@ -93,7 +93,7 @@ def _read_config_file(context: click.Context, _option: click.Parameter, path: Pa
 
 
 def _list_long_options(command: click.Command) -> dict[str, click.Option]:
-    """Return the options of a command except --config, by their long names without dashes."""
+    """Return the options of a command except --config, by their long names (dashes removed)."""
     options: dict[str, click.Option] = {}
     for option in command.params:
         if isinstance(option, click.Option) and option.name != "config":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.argument("name", shell_complete=completion.sweep)
 @seeds_option("1-2")
 @run_options
-@strict_option("--dry-run", is_flag=True, help="Print question, grid, seeds and cells; run nothing.")
+@strict_option("--dry-run", is_flag=True, help="Only print question, grid, seeds and cells.")
 @estimate_option
 def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     """Run a predefined grid of options and print its table.

@@ -65,12 +65,12 @@ Train = Callable[..., dict[str, Any]]
 @strict_option(
     "--minutes",
     type=NumberRange(0, 100_000, min_open=True),
-    help="Train this long instead; the rate follows the clock, so runs are not reproducible.",
+    help="Train this long instead; the rate follows the clock, so runs differ.",
 )
 @strict_option("--prepare", is_flag=True, help="Only write the tokenised text and its counts to --out.")
 @strict_option("--prepared", type=PATH, metavar="FOLDER", help="Train on the text that --prepare wrote.")
 @strict_option(
-    "--give-up", is_flag=True, help="Stop if the first 500 steps taught the model next to nothing."
+    "--give-up", is_flag=True, help="Stop if the loss hardly fell in 500 steps."
 )
 @strict_option("--seed", type=click.IntRange(0), default=1)
 @device_options()
@@ -163,7 +163,7 @@ def _print_result(out: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _check_output_folder(out: Path) -> None:
-    """Raise InputError where no new folder can be written, before hours of training."""
+    """Raise InputError unless a new folder can be written, before hours of training."""
     from bench.records.filesystem import check_new_folder
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bench.conformance.subject import Subject
 
 CheckFunction = Callable[[Subject], str | None]
-"""Return what was seen instead of the promise, None where it is kept."""
+"""Describe a broken promise, or return None."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Subject:
         return self.plan()
 
     def cell(self, seed: int = SEEDS[0]) -> Cell:
-        """Return the cell of a seed, or the only one of a method without seeds."""
+        """Return the cell of a seed, or the only one of a deterministic method."""
         cells = {job.cell.seed: job.cell for job in self.planned.jobs}
         return cells.get(seed) or cells[None]
 
@@ -81,7 +81,7 @@ class Subject:
     def build(self, seed: int = SEEDS[0], copy: str = "a") -> Encoder | PairScorer:
         """Return an encoder, built once for each seed and copy.
 
-        Other copies share no stage with the first and start from other global random states.
+        Other copies have their own stages and start from other global random states.
         """
         if (seed, copy) not in self._built:
             cell = self.cell(seed)

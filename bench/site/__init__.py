@@ -1,1 +1,1 @@
-"""A site of many campaigns: static pages that need no server and ask nobody for anything."""
+"""A static web site of many campaigns."""

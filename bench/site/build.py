@@ -34,7 +34,7 @@ class SiteRequest:
     Args:
         data: Evaluation data, for verification and for the items of suites that may be shown.
         url: Public address of the site, or "".
-        history: Folder of verdicts of ``bench check --json``; None for no page of builds.
+        history: Folder of verdicts of ``bench check --json``, for a page of builds.
         check: Verifies a campaign.
         quotes: Raises DataError where texts quote a sentence of the records' suites.
         progress: Called with the number of finished campaigns.
@@ -68,7 +68,7 @@ class SiteResult:
 
 
 def find_campaigns(results: Path) -> list[str]:
-    """Return the names of the campaigns in a results folder; raises InputError if there are none."""
+    """Return the names of the campaigns in a results folder; raises InputError for an empty one."""
     names = []
     for path in sorted(results.iterdir()) if results.is_dir() else ():
         visible = path.is_dir() and not path.name.startswith(".")
@@ -140,7 +140,7 @@ def _describe_data(data: Path | None) -> str:
 
 
 def _reuse_entry(output: SiteOutput, name: str) -> CampaignEntry | None:
-    """Return the entry of an unchanged campaign; None if its pages must be made."""
+    """Return the entry of a campaign whose pages can stay."""
     below = f"campaigns/{name}/"
     if not output.keep(below):
         return None

@@ -36,11 +36,11 @@ class LeaderboardLine:
         method: Method id.
         name: Registered name.
         seeds: Finished seeds, as the table prints them.
-        mean: Average score over seeds, None without a finished run.
+        mean: Average score over finished runs.
         sd: Standard deviation of the average over seeds.
-        rank: 95% confidence set, None without a test.
+        rank: 95% confidence set, if tested.
         of: Number of rows with a rank.
-        group: Letters of rows without a significant difference.
+        group: Letters that rows share unless they differ significantly.
         sentences: Training sentences of a run.
         cpu_seconds: Training time, mean over seeds.
         parameters: Of all towers.

@@ -123,7 +123,7 @@ def _draw_curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:
 
 
 def _read_record_files(store: ResultStore) -> Mapping[str, bytes]:
-    """Return the files of the records, without predictions."""
+    """Return the files of the records."""
     paths = (path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith("."))
     return {f"records/{path.relative_to(store.root).as_posix()}": path.read_bytes() for path in sorted(paths)}
 

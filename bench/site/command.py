@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -46,15 +47,15 @@ def site_command(
 
     discover()
 
-    def quotes(texts: Mapping[str, bytes], records: Sequence[RunRecord], where: str) -> None:
+    def check_quotes(texts: Mapping[str, bytes], records: Sequence[RunRecord], where: str) -> None:
         check_sentences(texts, records, data_dir, where)
 
-    def check(store: ResultStore) -> CampaignCheck:
-        return _verify_campaign(store, data_dir)
-
+    check = partial(_verify_campaign, data=data_dir)
     address = _parse_address(url)
     with progress_bar("campaigns", len(find_campaigns(results))) as advance:
-        request = SiteRequest(results, out, data_dir, address, title.strip(), history, check, quotes, advance)
+        request = SiteRequest(
+            results, out, data_dir, address, title.strip(), history, check, check_quotes, advance
+        )
         result = build_site(request)
     for error in result.errors:
         print_stderr(f"can't be shown: {error}")

@@ -24,7 +24,7 @@ class MethodPage:
 
     Args:
         file: File name below ``methods/``.
-        card: None for a plug-in's method.
+        card: Of bench's own methods.
         curves: Campaign, title and svg.
         published: Paper and table, backbone, average.
     """

@@ -127,7 +127,7 @@ def open_site(root: Path) -> SiteOutput:
 
 
 def _find_partial_files(root: Path, campaign: str) -> list[str]:
-    """Return the files of an unfinished campaign, none if its folder is a link."""
+    """Return the files of an unfinished campaign, unless its folder is a link."""
     folder = root / "campaigns" / campaign
     if not _is_inside(campaign) or any(part.is_symlink() for part in (folder, folder.parent)):
         return []
@@ -160,7 +160,7 @@ def _read_sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]
 
 
 def hash_folder(root: Path) -> str:
-    """Return a hash of a campaign's folder without hidden files."""
+    """Return a hash of a campaign's visible files."""
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
