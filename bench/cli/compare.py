@@ -138,7 +138,6 @@ def compare_command(
 
 
 def _read_questions(a: Group, b: Group, options: Mapping[str, Any]) -> Questions:
-    """Return the optional questions in the metric's unit, with published differences of the two."""
     from bench.comparison.questions import Questions
     from bench.reports.tables.comparison_tables import published_differences
 

@@ -62,7 +62,6 @@ def _make_completer(names: Names, *, several: bool = False, paths: bool = False)
 
 
 def _list_names(names: Names, ctx: click.Context, incomplete: str) -> list[str]:
-    """Return the names, or an empty list after an error."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         try:
             return list(names(ctx, incomplete))

@@ -50,10 +50,8 @@ def verify_data_command(group: str | None, data_dir: Path | None) -> None:
     All of them, or those of sts7, transfer7, probing, wiki1m or nli. Texts without a lock file are listed
     with their hash.
     """
-    from bench.data import senteval
-    from bench.data.hub import NAMES, TEXTS
+    from bench.data.hub import NAMES
     from bench.data.source import data_folder
-    from bench.data.suites import GROUPS
     from bench.errors import unknown_name
 
     if group is not None and group not in NAMES:
@@ -62,26 +60,33 @@ def verify_data_command(group: str | None, data_dir: Path | None) -> None:
     if folder is None:
         raise InputError("no data folder", expected="--data DIR or BENCH_DATA", hint="bench data fetch sts7")
     bad = 0
-    for file in _find_texts(folder, group) if group in (None, *TEXTS) else ():
-        bad += _print_check(f"{file:42}", partial(_check_training_text, folder / file))
-    for file, place in _find_probing_files(folder, group).items():
-        bad += _print_check(f"{file:26}", partial(_probing_facts, file, place))
-    if group is None or group in GROUPS:
-        root = senteval.find_root(folder)
-        for task_id in GROUPS[group] if group else senteval.SOURCES:
-            bad += _print_check(f"{task_id:12}", partial(_check_task, root, task_id))
+    for name, check in _list_checks(folder, group):
+        try:
+            click.echo(f"{name} ok  {check()}")
+        except DataError as error:
+            bad += 1
+            click.echo(f"{name} BAD {error}")
     if bad:
         raise DataError(f"{bad} of these are missing, damaged or not the reference", where=str(folder))
 
 
-def _print_check(name: str, facts: Callable[[], str]) -> bool:
-    """Print the facts of a task or text, or its error; return whether it is bad."""
-    try:
-        click.echo(f"{name} ok  {facts()}")
-    except DataError as error:
-        click.echo(f"{name} BAD {error}")
-        return True
-    return False
+def _list_checks(folder: Path, group: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
+    from bench.data import probing_files, senteval
+    from bench.data.hub import TEXTS
+    from bench.data.suites import GROUPS
+
+    if group in (None, *TEXTS):
+        for file in _find_texts(folder, group):
+            yield f"{file:42}", partial(_check_training_text, folder / file)
+    if group in (None, "probing"):
+        probing = probing_files.choose_probing_folder(folder)
+        for file in probing_files.BLOBS:
+            if group or (probing / file).is_file():
+                yield f"{file:26}", partial(_check_probing_file, file, probing)
+    if group in (None, *GROUPS):
+        root = senteval.find_root(folder)
+        for task_id in GROUPS[group] if group else senteval.SOURCES:
+            yield f"{task_id:12}", partial(_check_task, root, task_id)
 
 
 def _check_task(root: Path, task_id: str) -> str:
@@ -92,20 +97,10 @@ def _check_task(root: Path, task_id: str) -> str:
     return f"{task.items:>6,} items  sha256 {task.sha256[:12]}"
 
 
-def _find_probing_files(folder: Path, group: str | None) -> dict[str, Path]:
-    """The probing files and their folder: all for group probing, otherwise the existing ones."""
-    from bench.data import probing_files
+def _check_probing_file(file: str, folder: Path) -> str:
+    from bench.data.probing_files import check_probing_file
 
-    if group not in (None, "probing"):
-        return {}
-    place = probing_files.choose_probing_folder(folder)
-    return {file: place for file in probing_files.BLOBS if group or (place / file).is_file()}
-
-
-def _probing_facts(file: str, place: Path) -> str:
-    from bench.data import probing_files
-
-    return f"git blob {probing_files.check_probing_file(file, place)[:12]}"
+    return f"git blob {check_probing_file(file, folder)[:12]}"
 
 
 def _find_texts(folder: Path, group: str | None) -> list[str]:
@@ -222,7 +217,6 @@ def _read_sentences(path: Path, column: str | None) -> Iterator[str]:
 def _score_clean_pairs(
     store: Any, records: list[Any], suite: str, tasks: list[Any], chosen: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Score a campaign's records on all and on the clean pairs, in the metric's unit."""
     from bench.errors import NotComparableError
     from bench.probes.training_overlap import clean_score
 

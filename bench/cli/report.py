@@ -147,7 +147,6 @@ def _make_style(source: Campaign, **asked: str | None) -> PaperStyle | None:
 
 
 def _raise_damaged(errors: Sequence[DataError]) -> None:
-    """Raise an error for unreadable records, after a line for each of several."""
     if len(errors) == 1:
         raise BenchError(errors[0].what, where=errors[0].where, hint=errors[0].hint)
     for error in errors:

@@ -88,7 +88,6 @@ def _make_copy(
 
 
 def _print_copy(trip: RoundTrip, facts: dict[str, Any]) -> None:
-    """Print the file to stdout, and the number of incomplete translations to stderr."""
     copy = facts["copy"]
     click.echo(
         f"{trip.text}: {copy['lines']:,} lines, sha256 {copy['sha256'][:12]}, {facts['seconds']:.0f} s"

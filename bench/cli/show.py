@@ -67,7 +67,6 @@ def _list_methods(plugins: tuple[str, ...], results: Path) -> NameRows:
 
 
 def _list_shipped(what: str) -> NameRows:
-    """List suites, profiles, sweeps or probes."""
     from bench.config import profiles
     from bench.config.sweeps import SWEEPS
     from bench.data.suites import SUITES

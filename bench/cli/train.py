@@ -69,9 +69,7 @@ Train = Callable[..., dict[str, Any]]
 )
 @strict_option("--prepare", is_flag=True, help="Only write the tokenised text and its counts to --out.")
 @strict_option("--prepared", type=PATH, metavar="FOLDER", help="Train on the text that --prepare wrote.")
-@strict_option(
-    "--give-up", is_flag=True, help="Stop if the loss hardly fell in 500 steps."
-)
+@strict_option("--give-up", is_flag=True, help="Stop if the loss hardly fell in 500 steps.")
 @strict_option("--seed", type=click.IntRange(0), default=1)
 @device_options()
 @precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
@@ -175,7 +173,6 @@ def _check_output_folder(out: Path) -> None:
 
 
 def _prepare_text(profile: Profile, out: Path, threads: int, **given: Any) -> None:
-    """Write the prepared text of a new BERT."""
     from bench.nn.device import torch_threads
     from bench.training.prepared_text import prepare_text, save_prepared_text
 

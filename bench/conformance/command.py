@@ -81,7 +81,6 @@ def _rename_option_errors() -> Iterator[None]:
 
 
 def _check_methods(methods: Sequence[str]) -> list[Finding]:
-    """Run all checks on all methods, with a progress bar on stderr."""
     from bench.conformance.check_run import check_method
 
     findings: list[Finding] = []

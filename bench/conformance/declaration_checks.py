@@ -134,7 +134,6 @@ def check_stages(subject: Subject) -> str | None:
 
 
 def _list_choices(options: Sequence[Option]) -> Iterator[dict[str, OptionValue]]:
-    """Yield every choice of every option."""
     for option in options:
         if type(option.default) is bool:
             yield {option.name: not option.default}

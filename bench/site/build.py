@@ -155,7 +155,6 @@ def _reuse_entry(output: SiteOutput, name: str) -> CampaignEntry | None:
 def _render_campaign(
     request: SiteRequest, output: SiteOutput, store: ResultStore, site: Site, result: SiteResult
 ) -> CampaignEntry:
-    """Render a campaign, or a page with the reason why it can't be shown."""
     try:
         _check_quotes(request, store)
         entry, files = campaign_files(store, request.check, request.data, site)
@@ -189,7 +188,6 @@ def _check_quotes(request: SiteRequest, store: ResultStore) -> None:
 
 
 def _read_curves(output: SiteOutput, name: str) -> dict[str, list[list[str]]]:
-    """Return the first drawings of a campaign's curves by method."""
     path = output.root / f"campaigns/{name}/curves.json"
     try:
         drawings: dict[str, list[list[str]]] = json.loads(path.read_text(encoding="utf-8"))

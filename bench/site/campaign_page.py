@@ -108,7 +108,6 @@ def _item_facts(items: RankedItems) -> dict[str, Any]:
 
 
 def _draw_curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:
-    """Return title and svg of each registered name's dev curves, a drawing a profile and suite."""
     drawings: dict[str, list[tuple[str, str]]] = {}
     for records in by_profile_and_suite(campaign.records):
         done = finished_records(records)
@@ -123,7 +122,6 @@ def _draw_curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:
 
 
 def _read_record_files(store: ResultStore) -> Mapping[str, bytes]:
-    """Return the files of the records."""
     paths = (path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith("."))
     return {f"records/{path.relative_to(store.root).as_posix()}": path.read_bytes() for path in sorted(paths)}
 

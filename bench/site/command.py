@@ -85,7 +85,6 @@ def _is_address(url: str) -> bool:
 
 
 def _verify_campaign(store: ResultStore, data: Path | None) -> CampaignCheck:
-    """Return the result of ``bench verify`` for a campaign."""
     from bench.records.environment import strip_paths
     from bench.site.campaign_entry import CampaignCheck
     from bench.verify.record_checks import SIDE_PREFIXES, VerifySettings, verify_records

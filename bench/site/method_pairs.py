@@ -56,7 +56,6 @@ def _compare_block(campaign: Campaign, records: Sequence[RunRecord]) -> dict[str
 
 
 def _describe_pair(a: Group, b: Group, draw: DrawItems | None) -> list[str]:
-    """Return the verdict and further sentences on one pair, or the reason why it is not compared."""
     try:
         comparison = compare(a, b, draw=draw)
         return [f"{describe_verdict(comparison)}.", *describe_comparison(comparison)]
@@ -65,7 +64,6 @@ def _describe_pair(a: Group, b: Group, draw: DrawItems | None) -> list[str]:
 
 
 def _read_draws(runs: Sequence[CampaignRun]) -> Iterator[RunDraws]:
-    """Yield the item draws that ``bench stats`` saved."""
     for run in runs:
         values = read_draws(run)
         if values is not None:

@@ -102,7 +102,6 @@ def _index_rows(entries: Sequence[CampaignEntry]) -> dict[str, Any]:
 def _build_search_index(
     entries: Sequence[CampaignEntry], methods: Sequence[tuple[str, str, str, int, int]]
 ) -> list[list[str]]:
-    """Return kind, name, address and search terms of every method and campaign."""
     index = [["method", name, f"methods/{file}", summary] for name, file, summary, *_ in methods]
     for entry in entries:
         words = (*entry.profiles, *entry.backbones, *entry.suites, *entry.texts, *entry.by, *entry.methods)
@@ -119,7 +118,6 @@ _LINE = ("campaign", *_COLUMNS, "first rank", "last rank")
 
 
 def _campaign_facts(entry: CampaignEntry) -> dict[str, Any]:
-    """Return all but the tables, which have files of their own."""
     facts = {name: value for name, value in asdict(entry).items() if name not in ("lines", "sweeps", "order")}
     return facts | {"methods": entry.methods}
 
