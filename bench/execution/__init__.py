@@ -1,1 +1,1 @@
-"""Do what was planned."""
+"""Execution of plans."""

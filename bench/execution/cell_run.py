@@ -86,7 +86,7 @@ class Outcome:
 def measure_job(
     builder: EncoderBuilder, tasks: Sequence[SuiteTask], job: Job, spec: RunSpec, progress: Progress | None
 ) -> SuiteResult:
-    """Score a cell's selected checkpoint on a suite; raises BenchError for what the suite doesn't support.
+    """Score a cell's selected checkpoint on a suite; raises BenchError for unsupported settings.
 
     Below fp32 the facts hold the effect of the precision. A cell that trains also gets scores of its last
     checkpoint (metric "spearman_last"), which show the effect of selection on the dev set.
@@ -278,18 +278,13 @@ class _LockedCell:
                     processors[role] = environment.pop("processor")
                 if environment:
                     others[role] = environment
-            return (
-                replace(
-                    job.record,
-                    status="ok",
-                    scores=result.scores,
-                    training=training,
-                    timing={"training_processor": processors} if processors else {},
-                    provenance=facts | ({"trained_with": others} if others else {}),
-                    backbone=cell_model_block(self.builder.cell),
-                ),
-                result.predictions,
+            facts |= {"trained_with": others} if others else {}
+            record = replace(
+                job.record, status="ok", scores=result.scores, training=training, provenance=facts
             )
+            timing = {"training_processor": processors} if processors else {}
+            record = replace(record, timing=timing, backbone=cell_model_block(self.builder.cell))
+            return record, result.predictions
         except StorageError:
             raise  # the next cell would fail as well
         except (Exception, SystemExit) as error:

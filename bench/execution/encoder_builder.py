@@ -34,12 +34,10 @@ if TYPE_CHECKING:
 
 def make_cell_backbones(cell: Cell) -> Cell:
     """Return the cell with missing backbones made, its members' too; raises as :func:`make_backbone`."""
-    return replace(
-        cell,
-        model=cell.model and make_backbone(cell.model),
-        auxiliaries=tuple((option, make_backbone(model)) for option, model in cell.auxiliaries),
-        members=tuple((role, make_cell_backbones(member)) for role, member in cell.members),
-    )
+    auxiliaries = tuple((option, make_backbone(model)) for option, model in cell.auxiliaries)
+    members = tuple((role, make_cell_backbones(member)) for role, member in cell.members)
+    model = cell.model and make_backbone(cell.model)
+    return replace(cell, model=model, auxiliaries=auxiliaries, members=members)
 
 
 def make_backbone(model: ModelFolder) -> ModelFolder:
@@ -134,14 +132,10 @@ class EncoderBuilder:
         """Return the encoder of a checkpoint, "selected" or "last"."""
         if checkpoint not in self._encoders:
             self.cell = cell = make_cell_backbones(self.cell)
+            model, folders = cell.model.path if cell.model else None, self.folders()
+            members = {role: self.member(role) for role in self._members}
             context = BuildContext(
-                dict(cell.options),
-                cell.seed,
-                cell.model.path if cell.model else None,
-                self.device,
-                self.folders(),
-                checkpoint,
-                {role: self.member(role) for role in self._members},
+                dict(cell.options), cell.seed, model, self.device, folders, checkpoint, members
             )
             self._encoders[checkpoint] = discover().get(cell.card.name).build(context)
             self._check_models()
@@ -273,6 +267,8 @@ class EncoderBuilder:
         if self.training is None or cell.model is None:
             raise _missing_training_error(stage)
         dev, text = self.training.dev, self.training.texts[stage.spec.text]
+        auxiliaries = {option: folder.path for option, folder in cell.auxiliaries}
+        members = {role: self.member(role) for role in self._members if role in stage.spec.inputs}
         return StageContext(
             config=dict(stage.spec.config),
             seed=stage.seed,
@@ -285,8 +281,8 @@ class EncoderBuilder:
             inputs=inputs,
             out=out,
             progress=self.progress,
-            members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
-            auxiliaries={option: folder.path for option, folder in cell.auxiliaries},
+            members=members,
+            auxiliaries=auxiliaries,
             partners=self.training.partners(stage.spec.text),
             report=self.report,
             negatives=text.negatives,

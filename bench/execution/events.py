@@ -79,11 +79,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def work_name(doing: str, name: str = "") -> str:
-    """Name a piece of work by its phase and its stage or suite.
-
-    >>> work_name(TRAINS, "joint"), work_name(LOADS)
-    ('train joint', 'load')
-    """
+    """Name a piece of work by its phase and its stage or suite, such as "train joint"."""
     return f"{doing} {name}".rstrip()
 
 
@@ -195,7 +191,7 @@ class CellEvents:
 def open_run_folder(
     root: Path, methods: Mapping[str, int], work: Mapping[str, Mapping[str, int]] | None = None
 ) -> Iterator[Path | None]:
-    """Yield a new locked folder for the events of a run, None where none can be made; remove it afterwards.
+    """Yield a new locked folder for the events of a run, None if it fails; remove it afterwards.
 
     ``methods`` is the number of cells of each method, ``work`` their work.
     """

@@ -37,7 +37,7 @@ _LABELS = {
     "unread_settings": "left out",
     "own_code": "own code",
 }
-"""Names of an encoder's facts, in the order in which they are shown."""
+"""Labels of an encoder's facts, in order of display."""
 
 
 def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:

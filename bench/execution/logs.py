@@ -51,7 +51,7 @@ def check_log_libraries(names: Sequence[str]) -> None:
             ) from error
 
 
-class TensorBoard:
+class _TensorBoard:
     """One cell's curves for TensorBoard, one run per stage."""
 
     def __init__(self, results: Path, about: Mapping[str, Any]) -> None:
@@ -61,14 +61,12 @@ class TensorBoard:
         self._writers: dict[str, Any] = {}
 
     def step(self, stage: str, step: int, values: Values, time: float) -> None:
-        """See :class:`CurveLog`."""
         writer = self._writer(safe_name(stage), step)
         for name, value in values.items():
             writer.add_scalar(name, value, step, walltime=time)
         writer.flush()
 
     def end(self, scores: Values) -> None:
-        """See :class:`CurveLog`."""
         for suite, score in scores.items():
             self._writer("", 0).add_scalar(f"average/{suite}", score, 0)
         for writer in self._writers.values():
@@ -81,7 +79,7 @@ class TensorBoard:
         return self._writers[stage]
 
 
-class Wandb:
+class _Wandb:
     """One cell as a run of wandb, offline unless WANDB_MODE is set."""
 
     def __init__(self, results: Path, about: Mapping[str, Any]) -> None:
@@ -103,21 +101,19 @@ class Wandb:
         self._stages: set[str] = set()
 
     def step(self, stage: str, step: int, values: Values, time: float) -> None:
-        """See :class:`CurveLog`."""
         if stage not in self._stages:
             self._stages.add(stage)
             self._run.define_metric(f"{stage}/*", step_metric=f"{stage}/step")
         self._run.log({f"{stage}/step": step, **{f"{stage}/{name}": v for name, v in values.items()}})
 
     def end(self, scores: Values) -> None:
-        """See :class:`CurveLog`."""
         self._run.summary.update({f"average/{suite}": score for suite, score in scores.items()})
         self._run.finish()
 
 
 _KINDS: Mapping[str, Callable[[Path, Mapping[str, Any]], CurveLog]] = {
-    "tensorboard": TensorBoard,
-    "wandb": Wandb,
+    "tensorboard": _TensorBoard,
+    "wandb": _Wandb,
 }
 
 

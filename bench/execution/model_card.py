@@ -101,19 +101,21 @@ def _build_result(
 
     whole = score.task == AVERAGE
     tasks = record.tasks.values() if whole else [record.tasks.get(score.task, {})]
-    notes = [f"average of {score.n} tasks"] if whole else []
+    name, notes = score.task, list[str]()
+    if whole:
+        name, notes = record.suite, [f"average of {score.n} tasks"]
     if record.suite in _SYNTHETIC:
         notes.append("synthetic data")
     elif not all(facts.get("reference", True) for facts in tasks):
         notes.append("other data")
-    name = record.suite if whole else score.task
+    title_of_data = f"{name} ({', '.join(notes)})" if notes else name
     path, revision = task.dataset if task is not None and task.local is None else (None, None)
     type_, title = _METRICS.get(metric, (metric, metric.replace("_", " ").title()))
     return EvalResult(
         task_type=_drop_unprintable(kind[0]),
         task_name=_drop_unprintable(kind[1]),
         dataset_type=_drop_unprintable(path or name),
-        dataset_name=_drop_unprintable(f"{name} ({', '.join(notes)})" if notes else name),
+        dataset_name=_drop_unprintable(title_of_data),
         dataset_config=None if whole else _drop_unprintable(record.suite),
         dataset_revision=revision and _drop_unprintable(revision),
         metric_type=_drop_unprintable(type_),

@@ -15,25 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import printable
-from bench.execution.events import (
-    ENDED,
-    EVALUATES,
-    FAILED,
-    FOLDER,
-    LOADS,
-    PROBES,
-    RUN,
-    SUFFIX,
-    TRAINS,
-    WAITS,
-    is_event_file_held,
-    work_name,
-)
+from bench.execution import events
 from bench.records.filesystem import READ
 
 HEAD = ("cell", "seed", "stage", "step", "loss", "dev", "sent/s", "left")
 QUIET = 60.0
-"""Seconds without news after which the line of a training cell reports the silence."""
+"""Seconds of silence after which the line of a training cell reports it."""
 _LONGEST = 1e9  # seconds that are a time
 _PART = 2**16  # bytes read from either end of a file
 _PLAN = 2**20  # the same for a run's own file, whose first line lists all methods
@@ -67,11 +54,7 @@ UNKNOWN_ETA = Eta(whole=False)
 
 
 def estimate_eta(method: str, work: Work | None, paces: Paces) -> Eta:
-    """Estimate the time of a method's work, None for unknown work.
-
-    >>> str(estimate_eta("tncse", {"train joint": 30, "evaluate toy": 1}, {("tncse", "train joint"): 2.0}))
-    'more than 60 s'
-    """
+    """Estimate the time of a method's work, None for unknown work."""
     if work is None:
         return UNKNOWN_ETA
     known = [n * paces[method, name] for name, n in work.items() if (method, name) in paces]
@@ -122,16 +105,21 @@ class CellStatus:
     def doing(self) -> str:
         """Its phase, "" for an unknown one."""
         doing = self.news.get("doing")
-        return doing if doing in (WAITS, LOADS, TRAINS, EVALUATES, PROBES, ENDED) else ""
+        return (
+            doing
+            if doing
+            in (events.WAITS, events.LOADS, events.TRAINS, events.EVALUATES, events.PROBES, events.ENDED)
+            else ""
+        )
 
     @property
     def runs(self) -> bool:
-        """True if it is neither ended nor stopped."""
-        return self.alive and self.doing != ENDED
+        """True until it ends or is stopped."""
+        return self.alive and self.doing != events.ENDED
 
     def measure_paces(self) -> Iterator[tuple[str, float, float]]:
         """Yield work, units and seconds of finished phases and the present stage; none if it failed."""
-        if self.doing == ENDED and self.news.get("state") not in ("ran", "probed"):
+        if self.doing == events.ENDED and self.news.get("state") not in ("ran", "probed"):
             return
         phases = self.news.get("took")
         for name, pair in phases.items() if isinstance(phases, dict) else ():
@@ -150,7 +138,7 @@ class CellStatus:
 
     def _phase_eta(self, paces: Paces) -> Eta:
         known = paces.get((self.method, self._work_name()))
-        if self.doing == TRAINS:
+        if self.doing == events.TRAINS:
             pace, steps = known, self._read_number("steps")
             if pace is None:
                 pace = self._measured_pace()
@@ -162,11 +150,11 @@ class CellStatus:
         return Eta(left) if left > 0 else UNKNOWN_ETA  # the pace is unknown, or the phase takes longer
 
     def _work_name(self) -> str:
-        name = self.news.get({TRAINS: "stage", EVALUATES: "suite"}.get(self.doing, ""))
-        return work_name(self.doing, name if isinstance(name, str) else "")
+        name = self.news.get({events.TRAINS: "stage", events.EVALUATES: "suite"}.get(self.doing, ""))
+        return events.work_name(self.doing, name if isinstance(name, str) else "")
 
     def _measured_pace(self) -> float | None:
-        return finite_number(self.news.get("step_seconds")) if self.doing == TRAINS else None
+        return finite_number(self.news.get("step_seconds")) if self.doing == events.TRAINS else None
 
     def _read_number(self, name: str) -> float:
         return finite_number(self.news.get(name)) or 0.0
@@ -178,40 +166,42 @@ class CellStatus:
         activity, eta = self._describe_activity(), ""
         if not self.alive:
             activity, speed = f"stopped: {activity}", None
-        elif self.doing == TRAINS and self.age >= QUIET:
+        elif self.doing == events.TRAINS and self.age >= QUIET:
             eta = f"no news for {format_duration(self.age)}, ?"
         else:
             eta = str(self.estimate_eta(paces))
-        return (
-            self.method,
-            "" if seed is None else _format_count(seed).replace(",", ""),
-            activity,
-            self._format_step(),
-            "" if loss is None else f"{loss:.4g}",
-            "" if dev is None else f"{100 * dev:.4g}",
-            "" if speed is None else f"{speed:.3g}",
-            eta,
+        step, steps = self._read_number("step"), self._read_number("steps")
+        trained = (
+            f"{_format_count(step)} of {_format_count(steps)}"
+            if self.doing == events.TRAINS and steps
+            else ""
         )
+        number = "" if seed is None else _format_count(seed).replace(",", "")
+        percent = None if dev is None else 100 * dev
+        values = ((loss, ".4g"), (percent, ".4g"), (speed, ".3g"))
+        texts = ["" if value is None else f"{value:{form}}" for value, form in values]
+        return self.method, number, activity, trained, *texts, eta
 
     def format_line(self, paces: Paces) -> str:
         """Return the same in words."""
         method, seed, activity, *values = self.format_row(paces)
-        stage = "stage " if self.doing == TRAINS and self.alive else ""
+        stage = "stage " if self.doing == events.TRAINS and self.alive else ""
         forms = ("step {}", "loss {}", "dev {}", "{} sentences/s", "{} left")
         parts = [form.format(value) for form, value in zip(forms, values, strict=True) if value]
         return f"{method}{seed and f' seed {seed}'}: {', '.join([stage + activity, *parts])}"
 
     def _describe_activity(self) -> str:
         stage, suite = _clean_text(self.news.get("stage")), _clean_text(self.news.get("suite"))
-        if self.doing == WAITS:
+        if self.doing == events.WAITS:
             what = f"stage {stage} of " if "stage" in self.news else ""
             return f"waits for {what}another process"
-        activities = {LOADS: "starts", TRAINS: stage, EVALUATES: f"evaluates {suite}", PROBES: "probes"}
+        activities = {
+            events.LOADS: "starts",
+            events.TRAINS: stage,
+            events.EVALUATES: f"evaluates {suite}",
+            events.PROBES: "probes",
+        }
         return activities.get(self.doing, "?")
-
-    def _format_step(self) -> str:
-        step, steps = self._read_number("step"), self._read_number("steps")
-        return f"{_format_count(step)} of {_format_count(steps)}" if self.doing == TRAINS and steps else ""
 
 
 @dataclass
@@ -232,8 +222,8 @@ class RunMonitor:
     def look(self, now: float | None = None) -> None:
         """Read new events; ``now`` is in seconds since the epoch."""
         now = time.time() if now is None else now
-        own = self.folder / f"{RUN}{SUFFIX}"
-        self.alive = is_event_file_held(own)
+        own = self.folder / f"{events.RUN}{events.SUFFIX}"
+        self.alive = events.is_event_file_held(own)
         if not self.planned and (lines := read_first_and_last(own, _PLAN)):
             cells, work = (lines[0].get(name) for name in ("cells", "work"))
             if isinstance(cells, dict):
@@ -242,15 +232,15 @@ class RunMonitor:
                 self.work = {_clean_text(name): _read_work(units) for name, units in work.items()}
         self.cells = []
         for path in _list_entries(self.folder):
-            hidden = path.name.startswith(".") or path.suffix != SUFFIX
-            if hidden or path.stem == RUN or path.name in self.ended:
+            hidden = path.name.startswith(".") or path.suffix != events.SUFFIX
+            if hidden or path.stem == events.RUN or path.name in self.ended:
                 continue
-            alive, lines = is_event_file_held(path), read_first_and_last(path)
+            alive, lines = events.is_event_file_held(path), read_first_and_last(path)
             if lines is None:
                 continue
             written = finite_number(lines[1].get("time"))
             cell = CellStatus(*lines, alive, 0.0 if written is None else max(0.0, now - written))
-            if cell.doing == ENDED:
+            if cell.doing == events.ENDED:
                 self.ended[path.name] = cell
             else:
                 self.cells.append(cell)
@@ -288,7 +278,7 @@ class RunMonitor:
 
     def summary(self) -> str:
         """Return the state of the whole run in one line."""
-        failed = sum(cell.news.get("state") in FAILED for cell in self.ended.values())
+        failed = sum(cell.news.get("state") in events.FAILED for cell in self.ended.values())
         planned = max(sum(self.planned.values()), len(self.ended))
         done = f"{len(self.ended)} of {_format_count(planned)} cells done"
         done += f", {failed} failed" if failed else ""
@@ -310,7 +300,11 @@ def find_run_folders(results: Path, campaign: str | None = None) -> Iterator[Pat
     roots = _list_entries(results) if campaign is None else [results / campaign]
     for root in roots:
         if campaign is not None or not root.name.startswith("."):
-            yield from (path for path in _list_entries(root / FOLDER) if (path / f"{RUN}{SUFFIX}").is_file())
+            yield from (
+                path
+                for path in _list_entries(root / events.FOLDER)
+                if (path / f"{events.RUN}{events.SUFFIX}").is_file()
+            )
 
 
 def _list_entries(folder: Path) -> list[Path]:
@@ -322,7 +316,7 @@ def _list_entries(folder: Path) -> list[Path]:
 
 
 def read_first_and_last(path: Path, part: int = _PART) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the first and last whole line of a file of events, None where it has none.
+    """Return the first and last whole line of a file of events, if any.
 
     Reads at most ``part`` bytes of either end, however large the file is.
     """

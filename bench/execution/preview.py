@@ -80,12 +80,12 @@ class CellTimes:
         self._costs: dict[str, _CellCost | None] = {}
 
     def training_kind(self, jobs: Sequence[Job]) -> tuple[object, ...]:
-        """Return what a cell's unfinished stages do, equal for all seeds."""
+        """Return the signatures of a cell's unfinished stages, equal for all seeds."""
         stages = _unfinished_stages(jobs[0].cell, self._cache)
         return tuple(sorted(map(_stage_signature, stages), key=repr))
 
     def seconds(self, jobs: Sequence[Job]) -> float:
-        """Estimate a cell's seconds on one worker without start-up; 0 where there is no estimate."""
+        """Estimate a cell's seconds on one worker without start-up, 0 if that fails."""
         known = [job for job in jobs if measure_of(job.suite).encodes_once]
         if not known:
             return 0.0
@@ -231,8 +231,8 @@ def list_plan_inputs(plan: Plan) -> list[tuple[str, str]]:
     for suite, tasks in plan.suites.items():
         facts, from_files = references.get(suite, {}), suite.startswith(FILES)
         odd = {name for name, fact in facts.items() if not fact["reference"] and not from_files}
-        labels = [f"{task.id} (not the reference version)" if task.id in odd else task.id for task in tasks]
-        rows["suite", f"{suite}: {', '.join(labels)}"] = None
+        notes = dict.fromkeys(odd, " (not the reference version)")
+        rows["suite", f"{suite}: {', '.join(task.id + notes.get(task.id, '') for task in tasks)}"] = None
         for task in tasks if from_files else ():
             local = getattr(task, "local", None)
             if isinstance(local, LocalTask):

@@ -63,9 +63,11 @@ def compare_notes(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
         if text not in (*record.notes, *of_texts):
             yield f"it lacks the note '{text}'"
     # the repetition's copy of these texts may be the pinned one
-    pinned = {text.name for text in training.texts.values()} & {WIKI1M, NLI} if training else set()
+    known = [text.name for text in training.texts.values()] if training else []
+    pinned = map(unpinned_note, {WIKI1M, NLI}.intersection(known))
+    accepted = {*repeated.notes, *pinned}
     for text in record.notes:
-        if text not in (*repeated.notes, *map(unpinned_note, pinned)):
+        if text not in accepted:
             yield f"its run has no note '{text}'"
 
 
@@ -161,17 +163,18 @@ def compare_repetition(then: RunRecord, now: RunRecord) -> list[RerunDifference]
 
     Facts that one of them is too old to hold are left out.
     """
-    values: dict[Literal["scores", "predictions", "training"], list[dict[str, Any]]] = {
-        "scores": [{f"{s.task} {s.subset} {s.metric}": s.value for s in each.scores} for each in (then, now)]
-    }
+    values: dict[Literal["scores", "predictions", "training"], list[dict[str, Any]]] = {"scores": []}
+    for record in (then, now):
+        scores = {f"{s.task} {s.subset} {s.metric}": s.value for s in record.scores}
+        values["scores"].append(scores)
     if not machine_warnings([then], [now]):
         if then.predictions and now.predictions:
             hashes = (str(each["sha256"]) for each in (then.predictions, now.predictions))
             values["predictions"] = [{"predictions": sha256} for sha256 in hashes]
-        values["training"] = [
-            {f"{role} {name}": value for role, stage in stages.items() for name, value in stage.items()}
-            for stages in comparable_measurements(then, now)
-        ]
+        values["training"] = []
+        for stages in comparable_measurements(then, now):
+            facts = ((role, fact) for role, stage in stages.items() for fact in stage.items())
+            values["training"].append({f"{role} {name}": value for role, (name, value) in facts})
     differences = []
     for of, (old, new) in values.items():
         for name in dict.fromkeys([*old, *new]):
@@ -209,6 +212,7 @@ def build_rerun_spec(
     request = MethodRequest(record.method, record.name, model if external else None, options)
     dev = record.training.get("dev", {}).get("task")
     dev_suite = next((name for name, suite in SUITES if suite.tasks == (dev,)), None)
+    reference = all(facts["reference"] for facts in record.tasks.values())
     return RunSpec(
         methods=(request,),
         seeds=(record.seed or 0,),
@@ -219,9 +223,9 @@ def build_rerun_spec(
         corpus=corpus,
         copies=copies,
         dev=dev_suite,
-        world_seed=record.world["seed"] if record.world else None,
+        world_seed=(record.world or {}).get("seed"),
         data=data,
-        accept_data=not all(facts["reference"] for facts in record.tasks.values()),
+        accept_data=not reference,
         results=results,
         **specification_fields(record),
     )
@@ -265,18 +269,13 @@ def _check_plugins(record: RunRecord) -> None:
         if name in discover().names() or not isinstance(facts, dict):
             continue
         if "file" in facts:
-            sha256 = str(facts.get("sha256"))[:12]
-            raise InputError(
-                f"method {name!r} came from the file {facts['file']!r}, sha256 {sha256!r}",
-                where=record.method,
-                expected="--plugin FILE, with that file",
-            )
-        raise InputError(
-            f"method {name!r} came from the package {facts.get('package', facts.get('module'))!r}, version "
-            f"{facts.get('version')!r}, which isn't installed",
-            where=record.method,
-            expected="that package, or --plugin FILE|PACKAGE",
-        )
+            origin = f"the file {facts['file']!r}, sha256 {str(facts.get('sha256'))[:12]!r}"
+            expected = "--plugin FILE, with that file"
+        else:
+            package = facts.get("package", facts.get("module"))
+            origin = f"the package {package!r}, version {facts.get('version')!r}, which isn't installed"
+            expected = "that package, or --plugin FILE|PACKAGE"
+        raise InputError(f"method {name!r} came from {origin}", where=record.method, expected=expected)
 
 
 def parse_record_members(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:

@@ -17,17 +17,9 @@ from bench.config.spec import ALL_METHODS, RunSpec
 from bench.data.mteb_names import suite_label
 from bench.errors import InputError
 from bench.eval.suite_measures import measure_of
+from bench.execution import events
 from bench.execution.cell_run import CellTask, Outcome, run_cell
 from bench.execution.encoder_builder import check_backbone_text
-from bench.execution.events import (
-    EVALUATES,
-    LOADS,
-    PROBES,
-    clear_dead_runs,
-    count_cell_work,
-    open_run_folder,
-    work_name,
-)
 from bench.execution.executors.local import (
     Begins,
     Needs,
@@ -122,11 +114,7 @@ CellKind = tuple[object, ...]
 
 
 def count_fitting_cells(seconds: Sequence[float], workers: int, end: float) -> int:
-    """Count the cells that end in time, when workers take them in order; times and end in seconds.
-
-    >>> count_fitting_cells([5, 5, 9, 2], workers=2, end=8)
-    3
-    """
+    """Count the cells that end in time, when workers take them in order; times and end in seconds."""
     free, fit = [0.0] * workers, 0
     for duration in seconds:
         begin = heapq.heappop(free)
@@ -202,7 +190,7 @@ def run_plan(
     if tasks:  # otherwise nothing is written, and the folder may be read-only
         plan.store.prepare()
     plan.store.clear_leftovers()
-    clear_dead_runs(plan.store.root)
+    events.clear_dead_runs(plan.store.root)
     StageCache(plan.spec.results / ".stages").clear_leftovers()
     executor = choose_executor(plan.spec, partial(choose_cells_per_gpu, plan, len(tasks)))
     if not tasks:
@@ -211,7 +199,7 @@ def run_plan(
     outcomes: list[Outcome] = []
     with ExitStack() as opened:
         work = _count_method_work(plan, tasks)
-        folder = opened.enter_context(open_run_folder(plan.store.root, methods, work))
+        folder = opened.enter_context(events.open_run_folder(plan.store.root, methods, work))
         if watch and folder:
             opened.enter_context(watch(folder))
         tasks = [replace(task, running=folder) for task in tasks]
@@ -256,10 +244,10 @@ def _build_cell_tasks(plan: Plan) -> list[CellTask]:
     pending = {job.place for job in plan.pending()}
     tasks = []
     for jobs in by_cell.values():
-        besides = {work_name(EVALUATES, job.suite): 1 for job in jobs if job.place in pending}
-        besides[work_name(LOADS)] = 1
+        besides = {events.work_name(events.EVALUATES, job.suite): 1 for job in jobs if job.place in pending}
+        besides[events.work_name(events.LOADS)] = 1
         if plan.spec.probes:
-            besides[work_name(PROBES)] = len(jobs)
+            besides[events.work_name(events.PROBES)] = len(jobs)
         tasks.append(CellTask(tuple(jobs), plan.spec, plan.training, besides=besides))
     return tasks
 
@@ -272,12 +260,14 @@ def _count_method_work(plan: Plan, tasks: Iterable[CellTask]) -> dict[str, Count
         missing = task.find_missing_stages(finished)
         stages = {key: stage for key, stage in missing.items() if key not in seen}
         seen |= stages.keys()
-        work.setdefault(task.jobs[0].cell.method, Counter()).update(count_cell_work(stages, task.besides))
+        work.setdefault(task.jobs[0].cell.method, Counter()).update(
+            events.count_cell_work(stages, task.besides)
+        )
     return work
 
 
 def choose_executor(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Executor:
-    """Return the executor of a specification; no executor and no number of workers changes a score.
+    """Return the executor of a specification; scores are equal for all executors and numbers of workers.
 
     ``sharing`` returns how many tasks share a GPU, where the specification leaves that open.
     """
@@ -286,12 +276,7 @@ def choose_executor(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Ex
         return InProcess() if workers == 1 else WorkerProcesses(workers, spec.plugins)
     from bench.execution.executors.ray import RayTasks
 
-    return RayTasks(
-        spec.results,
-        spec.ray_address,
-        spec.workers,
-        spec.plugins,
-        cpus=spec.threads * spec.ranks,
-        gpus=spec.ranks if spec.device == "cuda" else 0,
-        sharing=1 if spec.device != "cuda" or spec.ranks > 1 else spec.per_gpu or sharing(),
-    )
+    cpus, gpus = spec.threads * spec.ranks, spec.ranks if spec.device == "cuda" else 0
+    share = spec.per_gpu or sharing() if gpus == 1 else 1
+    place = (spec.results, spec.ray_address, spec.workers, spec.plugins)
+    return RayTasks(*place, cpus=cpus, gpus=gpus, sharing=share)

@@ -64,11 +64,7 @@ def estimate_gpu_bytes(size: ModelSize, frozen: int, batch: int, length: int) ->
 
 
 def count_parallel_cells(free: int, need: int, cores: int, cells: int) -> int:
-    """Count the cells that fit the memory, at most one per core, at least one.
-
-    >>> count_parallel_cells(free=140 * 2**30, need=9 * 2**30, cores=16, cells=40)
-    14
-    """
+    """Count the cells that fit the memory, at most one per core, at least one."""
     return max(1, min(int(KEPT * free) // max(1, need), cores, cells))
 
 

@@ -103,7 +103,7 @@ class StageCache:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _storage_reason(self, error: Exception) -> str | None:
-        """Return why the cache can't be written, None for another error of the training."""
+        """Return the reason of a failed write to the cache, None for errors of the training."""
         if isinstance(error, OSError) and Path(error.filename or "").is_relative_to(self.root):
             return error.strerror
         return storage_reason(error)

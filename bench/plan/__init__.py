@@ -1,1 +1,1 @@
-"""Decide what to run, and touch nothing."""
+"""Plans: cells, jobs, keys, and checks before a run."""

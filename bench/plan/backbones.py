@@ -11,41 +11,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from bench.card import (
-    DROPOUT,
-    EMBEDDINGS,
-    FIRST_TOKEN,
-    IDS_ALONE,
-    LAYERS,
-    MASK_TOKEN,
-    MASKED_LM,
-    MLM_HEAD,
-    NEEDS,
-    OWN_NORMS,
-    PADDING,
-    POOLER,
-    POOLER_LAYER,
-    POSITIONS,
-    MethodCard,
-    Need,
-    OptionValue,
-)
+from bench import card as needs
+from bench.card import NEEDS, MethodCard, Need, OptionValue
 from bench.config import profiles
 from bench.config.method_ids import parse_method
 from bench.config.profiles import Profile
 from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError
+from bench.nn import model_folder
 from bench.nn.folder_checks import check_model_files
-from bench.nn.model_folder import (
-    PRETRAINING,
-    FolderFacts,
-    ModelFolder,
-    RecipeModel,
-    hash_model,
-    read_folder_facts,
-    read_layer_count,
-    resolve_folder,
-)
+from bench.nn.model_folder import FolderFacts, ModelFolder, RecipeModel
 from bench.plan.cell import Cell
 from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
@@ -67,7 +42,7 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
     where, own = f"profile {profile.name}", profile.backbone
     reference = profiles.backbone_reference(profile)
     if not profiles.makes_backbone(profile):
-        return resolve_folder(reference, where=where, name=own["name"])
+        return model_folder.resolve_folder(reference, where=where, name=own["name"])
     settings = {**profiles.load_profile(own["profile"]).pretrain, "steps": own["steps"]}
     recipe = _recipe_hash(settings, _SEED, own["from"], own["text"])
     path = Path(reference or backbone_cache_folder() / f"{own['name']}-{recipe[:12]}")
@@ -76,7 +51,7 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
     sha256 = ""
     if path.exists():
         check_backbone_recipe(path, recipe)
-        sha256 = hash_model(path)
+        sha256 = model_folder.hash_model(path)
     return RecipeModel(path, own["name"], sha256, recipe, tuple(words))
 
 
@@ -99,9 +74,9 @@ def describe_weight_difference(profile: Profile, models: Iterable[ModelFolder | 
 def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
     """Count layers and find the pooler like :func:`read_layer_count`, before the backbone is made too."""
     if model.sha256:
-        return read_layer_count(model.path)
+        return model_folder.read_layer_count(model.path)
     start = profiles.backbone_reference(profiles.load_profile(profile.backbone["profile"]))
-    layers, _ = read_layer_count(Path(start))
+    layers, _ = model_folder.read_layer_count(Path(start))
     return layers, False  # a language model has no pooler
 
 
@@ -114,13 +89,15 @@ def backbone_cache_folder() -> Path:
 def check_backbone_recipe(path: Path, recipe: str) -> None:
     """Raise DataError unless the training facts in a folder match the recipe."""
     try:
-        facts = json.loads((path / PRETRAINING).read_text(encoding="utf-8"))
+        facts = json.loads((path / model_folder.PRETRAINING).read_text(encoding="utf-8"))
         made = _recipe_hash(
             facts["settings"], facts["seed"], facts["backbone"]["sha256"], facts["text"]["sha256"]
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{PRETRAINING} does not say how this model was made", where=path.name, hint=f"remove {path}"
+            f"{model_folder.PRETRAINING} does not say how this model was made",
+            where=path.name,
+            hint=f"remove {path}",
         ) from error
     if made != recipe:
         raise DataError(
@@ -138,13 +115,13 @@ def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) 
     )
 
 
-_TRAINED = (Need(IDS_ALONE), Need(PADDING))
+_TRAINED = (Need(needs.IDS_ALONE), Need(needs.PADDING))
 """Needs of every training of a transformer."""
-_POOLINGS = {"cls": FIRST_TOKEN, "pooler": POOLER, "mask": MASK_TOKEN}
+_POOLINGS = {"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MASK_TOKEN}
 
 
 def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None) -> None:
-    """Raise InputError for methods whose backbone, by its files, lacks what they need, or for too long texts.
+    """Raise InputError for backbones that lack a method's needs, by their files, and for too long texts.
 
     Other faults are found when the model is loaded, before its first step.
     """
@@ -206,7 +183,7 @@ def find_missing_needs(cell: Cell) -> Iterator[MissingNeed]:
 
 
 def _find_lacking_model(part: Cell, need: Need, options: Mapping[str, OptionValue]) -> ModelFolder | None:
-    """Return the model that lacks a need, None if none does or it can't be read yet."""
+    """Return the model that lacks a need, if any; unreadable models count as sufficient."""
     models = {"": part.model, **dict(part.auxiliaries)}
     model = models.get(need.of)
     if model is None or not _is_transformer(model):  # still to be made, or of another kind of folder
@@ -217,33 +194,33 @@ def _find_lacking_model(part: Cell, need: Need, options: Mapping[str, OptionValu
 def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
     """Return a method's needs with these options, of its backbone and of the models that options name."""
     trains = any(option.name.split(".")[-1] == "dropout" for option in card.options)
-    needs = [*(_TRAINED if trains else ()), *card.needs]
+    found = [*(_TRAINED if trains else ()), *card.needs]
     if options.get("pooler", "cls") == "cls":  # otherwise its own pooler reads the states
         has_avg = any(option.name == "pooling" and "avg" in option.choices for option in card.options)
         instead = "pooling=avg" if has_avg else ""
-        needs += [Need(what, "pooling", (name,), instead=instead) for name, what in _POOLINGS.items()]
-    needs = [need for need in needs if need.holds(options)]
-    trains_pooler = any(need.what == POOLER_LAYER for need in needs)
-    return [need for need in needs if not (trains_pooler and need.what == POOLER)]
+        found += [Need(what, "pooling", (name,), instead=instead) for name, what in _POOLINGS.items()]
+    found = [need for need in found if need.holds(options)]
+    trains_pooler = any(need.what == needs.POOLER_LAYER for need in found)
+    return [need for need in found if not (trains_pooler and need.what == needs.POOLER)]
 
 
 def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
     """Return whether a folder fulfils one of ``bench.card.NEEDS``, or doesn't show that it lacks it."""
     asks_dropout = any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
     known = {
-        FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
-        LAYERS: facts.layered,
-        OWN_NORMS: facts.own_layers and int(options.get("drop_norms", 0)) <= (facts.layers or 2**31),
-        EMBEDDINGS: facts.embeddings,
-        POSITIONS: facts.position_ids,
-        POOLER: facts.pooler,
-        POOLER_LAYER: facts.pooler_layer,
-        MASK_TOKEN: facts.mask_token,
-        MASKED_LM: facts.masked_lm,
-        MLM_HEAD: facts.mlm_head,
-        PADDING: facts.masks_padding,
-        IDS_ALONE: facts.reads_ids,
-        DROPOUT: facts.drops is not False or not asks_dropout,
+        needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
+        needs.LAYERS: facts.layered,
+        needs.OWN_NORMS: facts.own_layers and int(options.get("drop_norms", 0)) <= (facts.layers or 2**31),
+        needs.EMBEDDINGS: facts.embeddings,
+        needs.POSITIONS: facts.position_ids,
+        needs.POOLER: facts.pooler,
+        needs.POOLER_LAYER: facts.pooler_layer,
+        needs.MASK_TOKEN: facts.mask_token,
+        needs.MASKED_LM: facts.masked_lm,
+        needs.MLM_HEAD: facts.mlm_head,
+        needs.PADDING: facts.masks_padding,
+        needs.IDS_ALONE: facts.reads_ids,
+        needs.DROPOUT: facts.drops is not False or not asks_dropout,
     }
     return known[what] is not False
 
@@ -276,7 +253,7 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
 
 
 def _suggest_options(missing: Sequence[MissingNeed]) -> str:
-    """Return options, as they are typed, by which a method lacks nothing; "" where there are none."""
+    """Return the options to type so that all needs are met, "" if impossible."""
     cell = missing[0].cell
     asked = parse_method(cell.method, "--methods", recorded=True)
     method, words = cell.method, list[str]()
@@ -300,7 +277,7 @@ def find_sufficient_options(
     options: Mapping[str, OptionValue],
     lacking: Callable[[Need, Mapping[str, OptionValue]], object],
 ) -> dict[str, OptionValue] | None:
-    """Return the options to change so that no need of a method is ``lacking``, None where none help."""
+    """Return the options to change so that no need is ``lacking``, None if impossible."""
     now, changed = dict(options), dict[str, OptionValue]()
     while need := next((need for need in method_needs(card, now) if lacking(need, now)), None):
         name, _, text = need.instead.partition("=")
@@ -323,4 +300,4 @@ def _is_transformer(model: ModelFolder) -> bool:
 
 @cache
 def _read_folder_facts(model: ModelFolder) -> FolderFacts:
-    return read_folder_facts(model.path)
+    return model_folder.read_folder_facts(model.path)

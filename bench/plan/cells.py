@@ -11,17 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.card import MethodCard, Option, OptionValue
-from bench.config import profiles
-from bench.config.method_ids import (
-    find_unquoted_path,
-    misquoted_hint,
-    parse_method,
-    quote_value,
-    quoting_hint,
-    split_argument,
-    split_outside_brackets,
-    split_path,
-)
+from bench.config import method_ids, profiles
 from bench.config.profiles import Profile, zero_steps
 from bench.config.spec import MethodRequest, Override, RunSpec
 from bench.data.training_data import TrainingData
@@ -58,13 +48,13 @@ def _path_hint(before: MethodRequest, request: MethodRequest) -> str | None:
     text, card = f"{before.text},{request.text}", METHODS.get(before.name).card
     if not card.takes_path or before.in_quotes:
         return None
-    if unquoted := find_unquoted_path(text):
+    if unquoted := method_ids.find_unquoted_path(text):
         return unquoted.error.hint
     try:
-        path, _ = split_argument(before, card)
+        path, _ = method_ids.split_argument(before, card)
         (resolve_file if card.takes_file else resolve_folder)(path or "", where=before.text)
     except InputError:
-        return quoting_hint(text)
+        return method_ids.quoting_hint(text)
     return None
 
 
@@ -79,7 +69,7 @@ def add_members(cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: 
     members: list[tuple[str, Cell]] = []
     named: dict[str, Cell] = {}
     for role, text in method.members(dict(cell.options)).items():
-        request = parse_method(text, f"{cell.card.name}: {role}")
+        request = method_ids.parse_method(text, f"{cell.card.name}: {role}")
         if request.name in (*above, cell.card.name):
             raise InputError(f"{cell.card.name} builds on itself", where=f"{role}={text}")
         member = next(member for member in make(request) if member.seed in (cell.seed, None))
@@ -97,19 +87,20 @@ def _replace_member_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
         if any(part.card.takes_path for part in member.walk()):
             row = member.method
             if len(cell.members) > 1:  # "+" separates the members of a sum
-                row = "_".join(split_outside_brackets(row, "+"))
-            options = [
-                (name, value.replace(text, row) if isinstance(value, str) else value)
-                for name, value in cell.options
-            ]
-            cell = replace(cell, method=cell.method.replace(text, row), options=tuple(options))
+                row = "_".join(method_ids.split_outside_brackets(row, "+"))
+            options = dict(cell.options)
+            for name, value in cell.options:
+                if isinstance(value, str):
+                    options[name] = value.replace(text, row)
+            method = cell.method.replace(text, row)
+            cell = replace(cell, method=method, options=tuple(options.items()))
     return cell
 
 
 def drop_idle_seeds(cells: list[Cell]) -> list[Cell]:
-    """Return one cell without seed in place of cells whose encoder no seed changes.
+    """Replace cells whose encoder is equal for all seeds by one without seed.
 
-    Those are sums of deterministic methods, and methods on top of one that draw nothing.
+    Those are sums of deterministic methods, and methods on top of one without random draws.
     """
     kept: dict[tuple[str, int | None], Cell] = {}
     for cell in cells:
@@ -123,8 +114,10 @@ def drop_idle_seeds(cells: list[Cell]) -> list[Cell]:
 
 
 def check_duplicate_names(requested: Iterable[Sequence[Cell]]) -> None:
-    """Raise InputError if the cells of two requests have one name: tables couldn't tell them apart."""
-    names = Counter(name for cells in requested for name in {cell.method for cell in cells})
+    """Raise InputError if the cells of two requests have one name, which tables need to be unique."""
+    names = Counter[str]()
+    for cells in requested:
+        names.update({cell.method for cell in cells})
     for method, count in names.items():
         if count > 1:
             raise InputError(
@@ -159,7 +152,7 @@ def make_cells(
         find: Finds the auxiliary models; cells lack a model for which it returns None.
         matching: Methods whose length is being computed for a ``match``.
     """
-    path, short = split_argument(request, card)
+    path, short = method_ids.split_argument(request, card)
     given = collect_user_options(request, card, spec, short)
     base = profile_options(card, profile, given)
     options = base | zero_steps(given, base) | given
@@ -200,9 +193,9 @@ def _find_brought_model(path: str, request: MethodRequest, card: MethodCard) -> 
     except InputError as error:
         known = {option.name for option in card.options}
         if request.in_quotes:
-            error.hint = error.hint or misquoted_hint(request.text, path)
+            error.hint = error.hint or method_ids.misquoted_hint(request.text, path)
         elif any(name not in known for name, _ in request.options):
-            error.hint = error.hint or quoting_hint(request.text)
+            error.hint = error.hint or method_ids.quoting_hint(request.text)
         raise
 
 
@@ -221,7 +214,7 @@ def make_bare_cell(
 def collect_user_options(
     request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
 ) -> dict[str, OptionValue]:
-    """Return options that the user gave: after a colon, in brackets, by ``--set``, of which the last wins.
+    """Return options of the user: after a colon, in brackets, by ``--set`` (the last wins).
 
     Raises InputError, also for a ``--set`` that contradicts the method's own text, which names the row.
     """
@@ -267,7 +260,7 @@ def _find_option(card: MethodCard, name: str, request: MethodRequest) -> Option:
     try:
         return card.option(name, f"--methods {request.text}")
     except InputError as error:
-        error.hint = (quoting_hint(request.text) if card.takes_path else None) or error.hint
+        error.hint = (method_ids.quoting_hint(request.text) if card.takes_path else None) or error.hint
         raise
 
 
@@ -292,7 +285,7 @@ def _method_id(
     if model and (card.takes_path or card.named_rows):
         stem = model_stem(model.name, model.sha256) if card.takes_path else stem
         stem = f"{card.name}-{stem}" if card.named_rows else stem
-    texts = {name: f"{name}={quote_value(str(value))}" for name, value in changed.items()}
+    texts = {name: f"{name}={method_ids.quote_value(str(value))}" for name, value in changed.items()}
     if short and card.takes_methods:
         stem = f"{stem}:{short[1]}"
         texts.pop(short[0], None)
@@ -306,8 +299,8 @@ def _find_auxiliaries(
     auxiliaries = []
     for name in card.auxiliaries:
         reference = str(options[card.option(name, f"the models of {card.name}").name])
-        if reference.startswith('"') and not split_path(reference)[1]:
-            reference = split_path(reference)[0]
+        if reference.startswith('"') and not method_ids.split_path(reference)[1]:
+            reference = method_ids.split_path(reference)[0]
         if reference == BACKBONE:
             folder = backbone
         else:
@@ -370,8 +363,8 @@ def flatten_table(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
-    """Raise InputError for an override of a method that is no row, no member and no ``match`` of one."""
-    known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
+    """Raise InputError for an override of methods other than rows, their members and their ``match``."""
+    known = {name for request in spec.methods for name in (request.name, request.alias) if name}
     known |= {name for cell in cells for name in cell.member_names}
     options = [option for request in spec.methods for option in request.options]
     options += [(override.option, override.value) for override in spec.overrides]

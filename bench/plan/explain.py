@@ -64,7 +64,7 @@ def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str,
 
 
 def _walk_stages(cell: Cell) -> Iterator[tuple[str, StageSpec]]:
-    """Yield the training stages of its members and its own by name, in the order in which they run."""
+    """Yield the training stages of its members and its own by name, in the order of training."""
     for role, member in cell.members:
         yield from ((f"{role}/{name}", stage) for name, stage in _walk_stages(member))
     method = METHODS.get(cell.card.name)

@@ -81,21 +81,18 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
     corpus, dev = training.text_of(cell.texts), training.dev
     text: dict[str, Any] = {"name": corpus.name, "sha256": corpus.sha256}
     text |= {"pairs" if corpus.partners else "sentences": len(corpus.sentences)}
-    return block | {
-        "corpus": text | ({"source": corpus.source} if corpus.source else {}),
-        "dev": {"task": dev.id, "sha256": dev.sha256, **({"reference": False} if is_accepted(dev) else {})},
-        **_training_settings([owner for _, owner, _ in cell.named_stages]),
-        "stages": {role: _stage_block(stage, owner, training) for role, owner, stage in cell.named_stages},
-    }
+    text |= {"source": corpus.source} if corpus.source else {}
+    dev_block = {"task": dev.id, "sha256": dev.sha256} | ({"reference": False} if is_accepted(dev) else {})
+    stages = {role: _stage_block(stage, owner, training) for role, owner, stage in cell.named_stages}
+    settings = _training_settings([owner for _, owner, _ in cell.named_stages])
+    return block | {"corpus": text, "dev": dev_block, **settings, "stages": stages}
 
 
 def _training_settings(cells: Sequence[Cell]) -> dict[str, Any]:
     """Return the settings that cells of one training share; some only if not the default."""
-    settings: dict[str, Any] = {
-        "arithmetic": ARITHMETIC,
-        "precision": max((cell.train_precision for cell in cells), key=lambda name: name != "fp32"),
-        "ranks": max(cell.ranks for cell in cells),
-    }
+    lowered = [cell.train_precision for cell in cells if cell.train_precision != "fp32"]
+    settings: dict[str, Any] = {"arithmetic": ARITHMETIC, "precision": [*lowered, "fp32"][0]}
+    settings["ranks"] = max(cell.ranks for cell in cells)
     for cell in cells:
         if cell.compiled != "none":
             settings.setdefault("compiled", cell.compiled)
@@ -131,11 +128,12 @@ def _member_block(cell: Cell) -> dict[str, Any]:
 
 def _dependency_blocks(cell: Cell) -> dict[str, Any]:
     """Return the blocks of the methods that a cell builds on, and of its auxiliary models."""
-    blocks = {
-        "members": {role: _member_block(member) for role, member in cell.members},
-        "auxiliaries": {option: _model_block(folder) for option, folder in cell.auxiliaries},
-    }
-    return {name: block for name, block in blocks.items() if block}
+    blocks: dict[str, Any] = {}
+    if cell.members:
+        blocks["members"] = {role: _member_block(member) for role, member in cell.members}
+    if cell.auxiliaries:
+        blocks["auxiliaries"] = {option: _model_block(folder) for option, folder in cell.auxiliaries}
+    return blocks
 
 
 def cell_model_block(cell: Cell) -> dict[str, str] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bench.config import profiles
 from bench.config.profiles import Profile
@@ -52,36 +52,31 @@ class PlanInputs:
     """Reads each suite, training text and backbone once for several plans; later changes are not seen."""
 
     def __init__(self) -> None:
-        self._suites: dict[object, list[SuiteTask]] = {}
-        self._texts: dict[object, TrainingData | None] = {}
-        self._backbones: dict[object, ModelFolder] = {}
+        self._known: dict[object, Any] = {}
+
+    def _once(self, key: tuple[object, ...], load: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = load()
+        known: T = self._known[key]
+        return known
 
     def suite(self, name: str, source: DataSource) -> list[SuiteTask]:
         """Read and check a suite's tasks; see :meth:`bench.eval.measure.Measure.load`."""
-        key = name, source
-        if key not in self._suites:
-            self._suites[key] = measure_of(name).load(source)
-        return self._suites[key]
+        return self._once(("suite", name, source), lambda: measure_of(name).load(source))
 
     def training(self, spec: RunSpec, trained: Sequence[str], texts: Collection[str]) -> TrainingData | None:
         """Read text and dev set; see :func:`bench.data.training_data.read_training_data`."""
         shared = replace(spec, methods=(), seeds=(), suites=(), overrides=(), backbone=None)
-        key = shared, bool(trained), frozenset(texts)
-        if key not in self._texts:
-            self._texts[key] = read_training_data(spec, profiles.load_profile(spec.profile), trained, texts)
-        return self._texts[key]
+        key = "training", shared, bool(trained), frozenset(texts)
+        profile = profiles.load_profile(spec.profile)
+        return self._once(key, lambda: read_training_data(spec, profile, trained, texts))
 
     def backbone(self, spec: RunSpec, profile: Profile) -> ModelFolder:
         """Find and hash the backbone; see :func:`bench.plan.backbones.profile_backbone`."""
-        data = DataSource.of_run(spec).folder
-        key = spec.backbone, profile.name, data
-        if key not in self._backbones:
-            self._backbones[key] = (
-                profile_backbone(profile, data)
-                if spec.backbone is None
-                else resolve_folder(spec.backbone, where="--backbone")
-            )
-        return self._backbones[key]
+        data, name = DataSource.of_run(spec).folder, spec.backbone
+        if name is not None:
+            return self._once(("given", name), lambda: resolve_folder(name, where="--backbone"))
+        return self._once(("backbone", profile.name, data), lambda: profile_backbone(profile, data))
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ class JobState:
 
 @dataclass(frozen=True)
 class Plan:
-    """All jobs of a specification, in the order in which they run."""
+    """All jobs of a specification, in the order of the run."""
 
     spec: RunSpec
     jobs: tuple[Job, ...]
@@ -110,7 +105,7 @@ class Plan:
         """State of each job's place, read once before anything runs; raises as :meth:`ResultStore.seeds`.
 
         A conflict is a finished record of another specification at the place or at another seed of the
-        method, or a record of another place. It is never replaced, and stops no other job.
+        method, or a record of another place. It stays, and other jobs run.
         """
         states: dict[RecordPlace, JobState] = {}
         seeds: dict[tuple[str, str, str], tuple[dict[RecordPlace, RunRecord], dict[Path, DataError]]] = {}
@@ -334,7 +329,11 @@ def split_plan(plan: Plan, count: int) -> list[tuple[Job, ...]]:
         least = load.index(min(load))
         load[least] += _count_work(plan, groups[group])
         shares[least] |= {_cell_name(job) for job in groups[group]}
-    return [tuple(job for job in plan.jobs if _cell_name(job) in names) for names in shares]
+    owner = {name: number for number, names in enumerate(shares) for name in names}
+    jobs: list[list[Job]] = [[] for _ in range(count)]
+    for job in plan.jobs:
+        jobs[owner[_cell_name(job)]].append(job)
+    return list(map(tuple, jobs))
 
 
 def _cell_name(job: Job) -> tuple[str, int | None]:

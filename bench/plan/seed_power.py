@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
+
 from bench.comparison.confounders import describe_pairing
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.selection import Group, group_by, sort_runs_by_seed
@@ -88,7 +90,7 @@ def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> 
         for a, b in pairs_of_suite:
             pair = _MethodPair(wanted.store, by_method[a], by_method[b])
             pairs.append(_plan_pair(pair, campaigns, points, spread, level))
-    first = order[0] if any(len(by_method) > MOST_METHODS for by_method in methods) else None
+    first = order[0] if max(map(len, methods), default=0) > MOST_METHODS else None
     return Detection(points, POWER, level, tuple(pairs), family, first)
 
 
@@ -100,9 +102,9 @@ def _method_pairs(methods: Sequence[str]) -> list[tuple[str, str]]:
 def _list_stores(wanted: Plan) -> list[ResultStore]:
     """Return the plan's own campaign, then all others of the results folder."""
     folder, campaign = wanted.spec.results, wanted.store.campaign
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    others = (name for name in names if name != campaign and not name.startswith("."))
-    return [wanted.store, *(ResultStore(folder, name) for name in others)]
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    names = [path.name for path in paths if path.is_dir() and not path.name.startswith(".")]
+    return [wanted.store, *(ResultStore(folder, name) for name in names if name != campaign)]
 
 
 class _MethodPair:
@@ -143,13 +145,12 @@ class _MethodPair:
             return None
         if self.shared is not None:
             common = common_seeds(pilot[0].seeds, pilot[1].seeds)
-            pilot = [
-                Group(group.label, tuple(run for run in group.runs if run.record.seed in seeds))
-                for group, seeds in zip(pilot, common, strict=True)
-            ]
+            for side, (group, kept) in enumerate(zip(pilot, common, strict=True)):
+                runs = tuple(run for run in group.runs if run.record.seed in kept)
+                pilot[side] = Group(group.label, runs)
             if describe_pairing(*pilot) is None:
                 return None
-        scores = [[POINTS * score for score in group.scores("avg")] for group in pilot]
+        scores = [(POINTS * np.asarray(group.scores("avg"))).tolist() for group in pilot]
         seeds = [len(side) for side, g in zip(scores, self.groups, strict=True) if not g.deterministic]
         if not seeds or min(seeds) < 2:
             return None
@@ -171,7 +172,8 @@ def _plan_pair(
     if not pair.seeds:
         return PlannedPair(*facts, reason="neither has seeds; bench compare tests them on the items")
     if given is not None:
-        spreads = [(_assumed_spread(pair, given, r), r) for r in (CORRELATIONS if pair.shared else (None,))]
+        correlations = CORRELATIONS if pair.shared else (None,)
+        spreads = [(_assumed_spread(pair, given, r), r) for r in correlations]
         return PlannedPair(*facts, tuple(_build_outlooks(spreads, pair.seeds, points, level)))
     spread, source, reason = None, None, None
     for store in campaigns:  # the largest pilot, of equal ones the first

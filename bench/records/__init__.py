@@ -1,1 +1,1 @@
-"""What a run left behind, and what determined it."""
+"""Records of runs, and the facts that determine them."""

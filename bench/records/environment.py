@@ -157,7 +157,8 @@ def _processor_name() -> str:
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
         first = ""
-    facts = {name.strip(): value.strip() for name, _, value in (s.partition(":") for s in first.splitlines())}
+    lines = (line.partition(":") for line in first.splitlines())
+    facts = {name.strip(): value.strip() for name, _, value in lines}
     if "model name" not in facts:
         return platform.processor() or platform.machine()
     names = (("cpu family", "family"), ("model", "model"), ("stepping", "stepping"))

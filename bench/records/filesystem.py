@@ -45,12 +45,7 @@ def model_stem(name: str, sha256: str) -> str:
 
 
 def find_name_fault(name: str) -> str | None:
-    """Return why Windows or another file system can't hold a name, None if all can.
-
-    >>> find_name_fault("aux.txt"), find_name_fault("simcse.")
-    ("Windows reserves the name 'aux.txt'", "Windows drops the dot at the end of 'simcse.'")
-    >>> find_name_fault("simcse[lr=1e-05]")
-    """
+    """Return the fault of a name that Windows or another file system refuses, if any."""
     if name.split(".")[0].rstrip(" ").upper() in _DEVICES:
         return f"Windows reserves the name '{name}'"
     if name.endswith((".", " ")):
@@ -63,11 +58,7 @@ def find_name_fault(name: str) -> str | None:
 
 
 def find_namesake(name: str, others: Iterable[str]) -> str | None:
-    """Return the first other name that is equal without case and accented forms, None if there is none.
-
-    >>> find_namesake("SimCSE", ["tncse", "simcse"]), find_namesake("simcse", ["simcse"])
-    ('simcse', None)
-    """
+    """Return the first other name that differs only by case or form of accents, if any."""
     return next((other for other in others if other != name and _fold_case(other) == _fold_case(name)), None)
 
 
@@ -79,12 +70,6 @@ def check_new_name(folder: Path, name: str, *, where: str, hint: str, others: It
     Raises:
         InputError: a reserved name, a character or an ending that Windows refuses, more than 255 bytes, or a
             name that differs only by case from another.
-
-    >>> check_new_name(Path("nowhere"), "simcse", where="--campaign", hint="type X")
-    >>> check_new_name(Path("nowhere"), "CON", where="--campaign", hint="type X")
-    Traceback (most recent call last):
-        ...
-    bench.errors.InputError: --campaign: Windows reserves the name 'CON'; expected a portable name; type X
     """
     try:
         present = sorted(os.listdir(folder))
@@ -120,7 +105,7 @@ else:
 _BYTE = 2**30
 """Byte that Windows locks, which makes it unreadable: beyond the end of every file."""
 READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-"""Flags to open untrusted files: a pipe doesn't block, a link isn't followed."""
+"""Flags to open untrusted files, which may be pipes or links."""
 
 
 def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = True) -> None:
@@ -147,7 +132,7 @@ def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = True)
 
 
 def is_locked(path: Path, *, shared: bool = False) -> bool | None:
-    """Return whether a process holds a lock on a file, None if the system can't tell.
+    """Return whether a process holds a lock on a file, None if unknown.
 
     A link counts as no file. ``shared`` counts shared locks too, and opens the file for writing.
     """

@@ -1,7 +1,6 @@
 """The facts that determine a result, in one table, ``FACTS``.
 
-Keys of records, families and training stages, the specification of ``bench rerun``, and the differences that
-commands report are all made from this table, so none of them can miss a fact.
+Keys of records, families and stages, the specification of ``bench rerun`` and reported differences use it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, Literal
 
 from bench.errors import DataError
 from bench.records.environment import plugin_file_hashes, provenance_reader, read_cpu, read_gpu, read_versions
-from bench.records.record import RunRecord, is_same_measurement
+from bench.records.record import RunRecord
 
 LATEST: dict[str, Any] = {
     "mlm_term": 0.0,
@@ -254,7 +253,7 @@ SETTING = tuple(fact for fact in KEYED if not fact.breaks and fact.in_family)
 
 @dataclass(frozen=True)
 class FactDifference:
-    """A fact in which two records differ; ``name`` includes the entry of a mapping."""
+    """A differing fact of two records; ``name`` includes the entry of a mapping."""
 
     fact: str
     name: str
@@ -298,7 +297,7 @@ def compute_family_key(record: RunRecord) -> str:
 def find_fact_differences(
     then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED
 ) -> tuple[FactDifference, ...]:
-    """Return the facts in which two records differ, the entries of a mapping one by one."""
+    """Return the differing facts of two records, the entries of a mapping one by one."""
     return tuple(difference for fact in facts for difference in _compare_fact(fact, then, now))
 
 
@@ -328,7 +327,7 @@ def _compare_fact(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[FactD
 
 
 def explain_differences(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> str:
-    """Return the facts in which two records differ in one line, with a remedy for an older arithmetic."""
+    """Return the differing facts of two records in one line, with a remedy for an older arithmetic."""
     differences = find_fact_differences(then, now, facts)
     text = "; ".join(map(str, differences))
     arithmetic = training_arithmetic(then)
@@ -338,11 +337,6 @@ def explain_differences(then: RunRecord, now: RunRecord, facts: Sequence[Fact] =
         by = f"to add to what was trained by arithmetic {arithmetic}"
         text += f"; {by}, install cse-bench {version}{at}"
     return text
-
-
-def is_same_result(then: RunRecord, now: RunRecord) -> bool:
-    """Return whether scores, similarities and training agree to the last bit, on any version and machine."""
-    return fact_values(then, FAMILY) == fact_values(now, FAMILY) and is_same_measurement(then, now)
 
 
 def specification_fields(record: RunRecord) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def find_record_faults(record: RunRecord) -> Iterator[RecordFault]:
 
 
 def _expected_average(score: Score, scores: Sequence[Score]) -> float | None:
-    """Compute an average from the record's other scores, nan for parts without items; None for no average."""
+    """Compute an average from the record's other scores, nan for empty parts; None for other scores."""
     if (score.task, score.subset) == (AVERAGE, ALL):
         parts = [s for s in scores if (s.subset, s.metric) == (ALL, score.metric) and s.task != AVERAGE]
     elif score.subset in ("mean", "wmean"):
@@ -85,7 +85,7 @@ def _expected_average(score: Score, scores: Sequence[Score]) -> float | None:
         return None
     if not parts:
         return None
-    weights = [part.n if score.subset == "wmean" else 1 for part in parts]
+    weights = [part.n for part in parts] if score.subset == "wmean" else [1] * len(parts)
     if not any(weights):
         return math.nan
     return sum(part.value * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights)

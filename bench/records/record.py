@@ -65,7 +65,7 @@ class RunRecord:
         name: Registered name of the method.
         version: The card's version.
         options: Value of every option.
-        backbone: {"name", "sha256"} of the weights it starts from, None for none.
+        backbone: {"name", "sha256"} of the weights it starts from, or None.
         seed: The seed, None for a deterministic method.
         suite: Suite name.
         world: {"generator", "split", "seed"} of the mini world of suite, training text or dev set, or None.
@@ -163,13 +163,11 @@ def parse_record(text: str, where: str) -> RunRecord:
             raise ValueError(f"'{place}' is missing or isn't what it should be")
         _check_consistency(data)
         data.pop("family", None)  # of schemas 1 and 2
-        traceback = data.get("traceback")
-        lists = {
-            "scores": tuple(Score(**score) for score in data["scores"]),
-            "notes": tuple(data.get("notes", ())),
-            "traceback": None if traceback is None else tuple(traceback),
-        }
-        return RunRecord(**{**data, **lists})
+        data["scores"] = tuple(Score(**score) for score in data["scores"])
+        data["notes"] = tuple(data.get("notes", ()))
+        if data.get("traceback") is not None:
+            data["traceback"] = tuple(data["traceback"])
+        return RunRecord(**data)
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(f"this is not a run record: {error}", where=where) from error
 
@@ -273,7 +271,7 @@ def comparable_measurements(then: RunRecord, now: RunRecord) -> tuple[dict[str, 
 
 def training_measurements(record: RunRecord) -> dict[str, dict[str, Any]]:
     """Return the measurements of each stage, without its settings."""
-    return {
-        role: {name: value for name, value in stage.items() if name not in _ASKED}
-        for role, stage in record.training.get("stages", {}).items()
-    }
+    measurements = {}
+    for role, stage in record.training.get("stages", {}).items():
+        measurements[role] = {name: value for name, value in stage.items() if name not in _ASKED}
+    return measurements

@@ -8,9 +8,10 @@ import re
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,20 +27,7 @@ from bench.errors import (
     UnreadableRecordError,
     UnsealedRecordError,
 )
-from bench.records.filesystem import (
-    check_new_campaign,
-    check_readable,
-    find_temporary_files,
-    read_regular_file,
-    write_atomically,
-)
-from bench.records.integrity import (
-    AGAIN,
-    find_record_copies,
-    find_record_faults,
-    find_seal_fault,
-    seal_record,
-)
+from bench.records import filesystem, integrity
 from bench.records.record import RecordPlace, RunRecord, parse_record, record_to_json, safe_name
 
 _ZIP64, _LARGE, _UTF8 = 45, 2**32 - 1, 0x800
@@ -53,40 +41,29 @@ def parse_predictions(file: Path, content: bytes) -> dict[str, FloatArray]:
     The content must equal, to the byte, what :func:`predictions_to_npz` makes of them: so the zip hides
     nothing, and equal predictions have equal files.
     """
+    damaged = partial(DataError, where=str(file), hint="run the cell again")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             if sum(member.file_size for member in archive.zip.infolist()) > len(content):
                 raise ValueError("compressed, so of any size")
             arrays = {name: archive[name] for name in archive.files}
         again = predictions_to_npz(arrays)
-        if again == content and _is_from_numpy_2_1(arrays):
-            raise DataError(
-                "numpy 2.1 wrote these predictions, with its own argument 'allow_pickle' among the tasks",
-                where=str(file),
-                expected="numpy 2.2 or newer",
-                hint="upgrade numpy, delete this file with its record and run the cell again",
-            )
-    except DataError:
-        raise
     except Exception as error:  # a damaged file makes numpy and zipfile fail in many ways
+        raise damaged(f"these are no predictions: {type(error).__name__}") from error
+    if again == content and _is_from_numpy_2_1(arrays):
         raise DataError(
-            f"these are no predictions: {type(error).__name__}", where=str(file), hint="run the cell again"
-        ) from error
+            "numpy 2.1 wrote these predictions, with its own argument 'allow_pickle' among the tasks",
+            where=str(file),
+            expected="numpy 2.2 or newer",
+            hint="upgrade numpy, delete this file with its record and run the cell again",
+        )
     for name, values in arrays.items():
         listed = isinstance(values, np.ndarray) and values.dtype == np.float32 and values.ndim == 1
         if not listed or not np.isfinite(values).all():
-            raise DataError(
-                f"the predictions of {name} are damaged",
-                where=str(file),
-                expected="a list of finite float32 numbers",
-                hint="run the cell again",
-            )
+            expected = "a list of finite float32 numbers"
+            raise damaged(f"the predictions of {name} are damaged", expected=expected)
     if again != content:
-        raise DataError(
-            "this file isn't written as bench writes predictions: it may hold more, or be a copy of others",
-            where=str(file),
-            hint="run the cell again",
-        )
+        raise damaged("this file isn't in bench's form of predictions: it may hold more, or be a copy")
     return arrays
 
 
@@ -123,7 +100,7 @@ def predictions_to_npz(predictions: Mapping[str, FloatArray]) -> bytes:
 
 
 _WHOLE = (NewerRecordError, UnsealedRecordError, UnreadableRecordError)
-"""Errors of records that may be whole: nothing continues without them."""
+"""Errors of records that may be whole, which stop everything."""
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -143,7 +120,7 @@ class ResultStore:
 
     def prepare(self) -> None:
         """Make the folder; raises InputError for a name or a folder that can't be written."""
-        check_new_campaign(self.root.parent, self.campaign)
+        filesystem.check_new_campaign(self.root.parent, self.campaign)
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             (self.root / ".locks").mkdir(exist_ok=True)
@@ -166,7 +143,7 @@ class ResultStore:
                     _remove_temporary_files(folder)
 
     def _is_real_folder(self, folder: Path) -> bool:
-        """Return whether a cell's folder and its parents are no links, which could lead anywhere."""
+        """Return whether a cell's folder and its parents are real: a link could lead anywhere."""
         return folder.resolve() == self.root.resolve() / folder.relative_to(self.root)
 
     def _check_real_folder(self, folder: Path) -> None:
@@ -194,7 +171,7 @@ class ResultStore:
         try:
             record = _parse_valid_record(path, content)
         except DataError as error:
-            error.hint = error.hint or AGAIN
+            error.hint = error.hint or integrity.AGAIN
             raise
         if self.path(record.place) != path:
             raise MisplacedRecordError(
@@ -244,9 +221,9 @@ class ResultStore:
                 payload = predictions_to_npz(predictions)
                 digest = hashlib.sha256(payload).hexdigest()
                 record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
-                write_atomically(path.with_suffix(".npz"), payload)
-            record = seal_record(record)
-            write_atomically(path, record_to_json(record).encode("utf-8"))
+                filesystem.write_atomically(path.with_suffix(".npz"), payload)
+            record = integrity.seal_record(record)
+            filesystem.write_atomically(path, record_to_json(record).encode("utf-8"))
         except OSError as error:
             raise StorageError(
                 f"the record can't be written: {error.strerror}",
@@ -268,11 +245,10 @@ class ResultStore:
         sizes = {name: facts.get("pairs") for name, facts in record.tasks.items()}
         same_tasks = values.keys() == sizes.keys()
         if not same_tasks or any(sizes[name] not in (None, len(values[name])) for name in values):
+            found = ", ".join(f"{name} ({len(array)})" for name, array in values.items())
+            wanted = ", ".join(f"{name} ({size})" if size else name for name, size in sizes.items())
             raise DataError(
-                f"predictions of {', '.join(f'{name} ({len(array)})' for name, array in values.items())}",
-                where=str(file),
-                expected=", ".join(f"{name} ({size})" if size else name for name, size in sizes.items()),
-                hint="run the cell again",
+                f"predictions of {found}", where=str(file), expected=wanted, hint="run the cell again"
             )
         return values
 
@@ -322,61 +298,61 @@ class ResultStore:
         """
         if not self.root.is_dir():
             parent = self.root.parent
-            folders = sorted(p.name for p in parent.iterdir() if p.is_dir()) if parent.is_dir() else []
-            known = [name for name in folders if not name.startswith(".")]
+            folders = sorted(parent.iterdir()) if parent.is_dir() else []
+            known = [path.name for path in folders if path.is_dir() and not path.name.startswith(".")]
             raise InputError(
                 f"no campaign '{self.campaign}'",
                 where=str(parent),
                 expected=f"one of {', '.join(known)}" if known else "results of an earlier bench run",
                 hint="bench run makes one",
             )
-        check_readable(self.root)
-        records, damaged = [], dict[Path, DataError]()
-        for path in sorted(self.root.glob("*/*/*/*.json")):
-            if path.name.startswith("."):
-                continue
-            try:
-                record = self._read_path(path)
-            except NewerRecordError:
-                raise
-            except DataError as error:
-                damaged[path] = error
-            else:
-                records += [record] if record else []
-        for first, second, why in () if with_copies else find_record_copies(records):
+        filesystem.check_readable(self.root)
+        paths = (path for path in sorted(self.root.glob("*/*/*/*.json")) if not path.name.startswith("."))
+        records, damaged = self._read_paths(paths, (NewerRecordError,))
+        for first, second, why in () if with_copies else integrity.find_record_copies(records):
             raise DataError(
                 f"this and {self.path(first.place)} {why}",
                 where=str(self.path(second.place)),
-                hint="delete the copy: it is no further result",
+                hint="delete the copy",
             )
         return records, damaged
 
     def seal(self, record: RunRecord) -> None:
         """Rewrite a record of an older bench in the present schema, with key and seal."""
-        write_atomically(self.path(record.place), record_to_json(seal_record(record)).encode("utf-8"))
+        filesystem.write_atomically(
+            self.path(record.place), record_to_json(integrity.seal_record(record)).encode("utf-8")
+        )
 
     def seeds(self, place: RecordPlace) -> tuple[dict[RecordPlace, RunRecord], dict[Path, DataError]]:
         """Return the records of all seeds of one method and suite, and the errors of damaged ones.
 
         Raises NewerRecordError, UnsealedRecordError or UnreadableRecordError: such records may be results.
         """
-        records, damaged = dict[RecordPlace, RunRecord](), dict[Path, DataError]()
         path = self.path(place)
-        for file in sorted(folder / path.name for folder in _list_folder(path.parent.parent)):
+        paths = sorted(folder / path.name for folder in _list_folder(path.parent.parent))
+        records, damaged = self._read_paths(paths, _WHOLE)
+        return {record.place: record for record in records}, damaged
+
+    def _read_paths(
+        self, paths: Iterable[Path], fatal: tuple[type[DataError], ...]
+    ) -> tuple[list[RunRecord], dict[Path, DataError]]:
+        """Read the records of some paths; collect all but the fatal errors."""
+        records, damaged = list[RunRecord](), dict[Path, DataError]()
+        for path in paths:
             try:
-                record = self._read_path(file)
-            except _WHOLE:
+                record = self._read_path(path)
+            except fatal:
                 raise
             except DataError as error:
-                damaged[file] = error
+                damaged[path] = error
             else:
-                records |= {record.place: record} if record else {}
+                records += [record] if record else []
         return records, damaged
 
 
 def _remove_temporary_files(folder: Path) -> None:
     """Remove temporary files of a folder whose lock is held."""
-    for leftover in find_temporary_files(folder):
+    for leftover in filesystem.find_temporary_files(folder):
         with suppress(OSError):
             leftover.unlink(missing_ok=True)
 
@@ -391,7 +367,7 @@ def _list_folder(parent: Path) -> list[Path]:
 def _read_content(file: Path) -> bytes | None:
     """Return a file's content, None if it is missing; raises UnreadableRecordError."""
     with _convert_read_errors(file):
-        return read_regular_file(file)
+        return filesystem.read_regular_file(file)
     return None
 
 
@@ -411,7 +387,7 @@ def _convert_read_errors(path: Path) -> Iterator[None]:
 
 
 def read_record(path: Path) -> RunRecord:
-    """Read and check one record; raises DataError, of which these are kinds.
+    """Read and check one record; raises DataError or one of its kinds.
 
     Raises:
         NewerRecordError: a newer schema.
@@ -430,7 +406,7 @@ def _parse_valid_record(path: Path, content: bytes) -> RunRecord:
     except UnicodeDecodeError as error:
         raise DataError(f"this record can't be read: {error}", where=str(path)) from error
     record = parse_record(text, str(path))
-    if fault := find_seal_fault(record, text) or next(find_record_faults(record), None):
+    if fault := integrity.find_seal_fault(record, text) or next(integrity.find_record_faults(record), None):
         kind = UnsealedRecordError if fault.check == "unsealed" else DataError
         raise kind(fault.what, where=str(path), hint=fault.hint or None)
     return record

@@ -111,20 +111,18 @@ def record_of(folder: Path, method: str) -> RunRecord:
 
 
 @pytest.mark.long
-def test_a_run_makes_it_once_and_names_recipe_and_bytes(
-    there: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_makes_and_records_it_once(there: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("run", "--profile", "own.toml", "--methods", "untrained,diffcse", "--seeds", "1")
     code, out, err = cli(*words, "--dry-run")
     assert code == 0, err
     command = "bench pretrain --profile base.toml --steps 2 --seed 1 --threads 2 --data "
-    assert f"own-lm, made first by: {command}" in out
+    assert not missing_facts(out, "own-lm, made first", command)
     assert not (there / "cache").exists()
     before = planned()
     assert (before.sha256, backbone_shape(profiles.load_profile("own.toml"), before)) == ("", (4, False))
     code, out, err = cli(*words)
     assert code == 0, err
-    assert f"own-lm is made first, once a machine: {command}" in err
+    assert not missing_facts(err, "own-lm is made first", command)
     assert "A note." in out
     after = planned()
     assert (len(after.sha256), after.recipe, after.path) == (64, before.recipe, before.path)
@@ -134,7 +132,7 @@ def test_a_run_makes_it_once_and_names_recipe_and_bytes(
     assert record_of(there, "untrained").backbone == named
     assert backbone_shape(profiles.load_profile("own.toml"), after) == (4, False)
     code, _, err = cli(*words)
-    assert (code, "is made first" in err, "2 of 2 cells are done already" in err) == (0, False, True)
+    assert (code, "made first" in err, missing_facts(err, "2 of 2", "done")) == (0, False, [])
     code, out, err = cli("verify", "results/local")
     assert code == 0, out + err
 
@@ -153,12 +151,12 @@ def test_what_was_made_otherwise_is_refused(there: Path, cli: Cli, made_before: 
     assert planned().sha256
     facts = json.loads((path / "pretraining.json").read_text())
     (path / "pretraining.json").write_text(json.dumps({**facts, "seed": 2}))
-    with pytest.raises(DataError, match="was made from another model, text or settings than the profile"):
+    with pytest.raises(DataError, match="made from another"):
         planned()
     code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained")
     assert (code, "; remove " in err) == (2, True), err
     (path / "pretraining.json").write_text("[]")
-    with pytest.raises(DataError, match=r"pretraining.json does not say how this model was made"):
+    with pytest.raises(DataError, match=r"pretraining.json does not"):
         planned()
 
 
@@ -171,9 +169,7 @@ def test_changed_weights_are_other_bytes_of_the_same_recipe(there: Path, made_be
     assert (after.recipe, after.sha256 != before.sha256) == (before.recipe, True)
 
 
-def test_a_run_says_where_the_committed_records_have_other_weights(
-    there: Path, cli: Cli, made_before: Path
-) -> None:
+def test_weights_other_than_those_of_committed_records(there: Path, cli: Cli, made_before: Path) -> None:
     weights = hashlib.sha256((made_before / "model.safetensors").read_bytes()).hexdigest()
     shutil.copytree(made_before, planned().path)
     text = Path("own.toml").read_text()
@@ -181,10 +177,10 @@ def test_a_run_says_where_the_committed_records_have_other_weights(
         made = f'[backbone.made]\nweights = "{named}"\nloss = [[2, 7.5]]\nmasked_accuracy = 0.1\n[corpus]'
         Path("own.toml").write_text(text.replace("[corpus]", made))
         code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained", "--force")
-        line = f"own-lm: weights {weights[:12]}, where the committed records have {named[:12]}: made by"
-        assert (code, line in err) == (0, said), err
+        missing = missing_facts(err, "own-lm: weights", weights[:12], named[:12])
+        assert (code, not missing) == (0, said), err
     Path("own.toml").write_text(text.replace("[corpus]", "[backbone.made]\nweights = 1\n[corpus]"))
-    with pytest.raises(InputError, match=r"'backbone\.made\.loss' is missing, unknown or of another type"):
+    with pytest.raises(InputError, match=r"'backbone\.made\.loss'"):
         profiles.load_profile("own.toml")
 
 
@@ -196,35 +192,29 @@ def test_without_its_text_nothing_begins(there: Path, cli: Cli) -> None:
     assert not (there / "results").exists()
 
 
-def test_one_that_comes_out_of_another_text_is_refused(
+def test_one_from_another_text_refused(
     there: Path, made_before: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _write_own(text="0" * 64)
     monkeypatch.setattr(making, "_run_pretraining", lambda model: shutil.copytree(made_before, model.path))
-    with pytest.raises(DataError, match="was made from another model, text or settings"):
+    with pytest.raises(DataError, match="made from another"):
         making.make_backbone(planned())
 
 
-def test_a_command_that_fails_is_a_failed_cell(
-    there: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_command_is_a_failed_cell(there: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(model: RecipeModel) -> None:
         raise CellFailedError("the backbone can't be made: exit code 1", where=model.name)
 
     monkeypatch.setattr(making, "_run_pretraining", fail)
     code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained,word_overlap")
-    assert code == 1
-    assert "untrained on toy: FAILED, own-lm: the backbone can't be made: exit code 1" in err
-    assert "word_overlap on toy: avg" in err
+    assert (code, missing_facts(err, "untrained on toy: FAILED", "exit code 1", "toy: avg")) == (1, [])
     (failed,) = (r for r in ResultStore(there / "results", "local").records() if r.status == "failed")
     assert failed.backbone == {"name": "own-lm", "sha256": "", "recipe": planned().recipe}
 
 
 def test_a_cache_that_cannot_be_written_is_named(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCH_CACHE", "base.toml")  # a file
-    with pytest.raises(
-        CellFailedError, match=r"base.toml/backbones: the backbone can't be kept: .*BENCH_CACHE"
-    ):
+    with pytest.raises(CellFailedError, match=r"base.toml/backbones: .*BENCH_CACHE"):
         making.make_backbone(planned())
 
 
@@ -259,10 +249,8 @@ def test_equal_terms_hold_for_every_method(there: Path) -> None:
         "steps": 4, "sub1.steps": 5, "sub2.steps": 2, "sub2.batch_size": 8
     }  # fmt: skip
     assert own.budget is not None
-    assert own.budget.text.endswith("a dev evaluation every 8, batch_size 8")
+    assert not missing_facts(own.budget.text, "every 8", "batch_size 8")
     Path("own.toml").write_text(text.replace("batch_size = 8", "batch_size = 0"))
-    with pytest.raises(
-        InputError, match=r"'budget\.equal\.batch_size' is missing, unknown or of another type"
-    ):
+    with pytest.raises(InputError, match=r"'budget\.equal\.batch_size'"):
         profiles.load_profile("own.toml")
     assert replace(own.budget, equal={}).terms(card) == {}

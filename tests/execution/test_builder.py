@@ -17,9 +17,7 @@ from tests.support.train import spec
 CARD = MethodCard(name="m", kind="test", summary="", version=1)
 
 
-def test_while_another_process_trains_a_stage_the_free_ones_go_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stages_free_of_other_processes_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     specs = (spec("sub1"), spec("sub2"), spec("joint", inputs=("sub1", "sub2")))
     stages = tuple(Stage(s, 1, s.role[-1] * 64) for s in specs)
     order: list[tuple[str, list[str]]] = []

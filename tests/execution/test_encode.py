@@ -19,6 +19,7 @@ from bench.errors import BenchError, DataError, InputError
 from bench.eval.embeddings import BLOCK, stream_embeddings
 from bench.eval.vector_file import VectorFile
 from tests.support.cli import Cli, refusal
+from tests.support.messages import missing_facts, numbers_in
 
 TEXT = [
     "The doctor is reading a book.",
@@ -93,13 +94,9 @@ def test_the_stream_encodes_equal_sentences_of_a_block_once_and_counts_each() ->
 def test_the_stream_names_the_block_whose_vectors_are_none() -> None:
     blocks = stream_embeddings(Lengths(), ["a"] * 2000 + ["a", "bad"], block=1000)
     next(blocks), next(blocks)
-    said = (
-        "sentences 2,001 to 2,002: the embeddings of 1 of 2 sentences are not finite "
-        "(distinct sentence 2 is the first)"
-    )
     with pytest.raises(BenchError) as raised:
         next(blocks)
-    assert str(raised.value) == said
+    assert numbers_in(str(raised.value)) == [2001, 2002, 1, 2, 2]
 
 
 # the file
@@ -141,9 +138,9 @@ def test_an_error_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     (tmp_path / "out.npy").write_text("mine")
-    with pytest.raises(InputError, match=r"out\.npy: this file exists already; expected a new file"):
+    with pytest.raises(InputError, match=r"out\.npy: .* exists"):
         VectorFile(tmp_path / "out.npy", 1)
-    with pytest.raises(InputError, match=r"out\.npy: there is no such folder"):
+    with pytest.raises(InputError, match=r"out\.npy: .* folder"):
         VectorFile(tmp_path / "none" / "out.npy", 1)
     assert (tmp_path / "out.npy").read_text() == "mine"
 
@@ -157,7 +154,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             file.append(np.ones((1, 1), dtype=np.float32))
             monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
 
-    with pytest.raises(BenchError, match=r"out\.npy: the vectors can't be written: No space left on device"):
+    with pytest.raises(BenchError, match=r"out\.npy: .*: No space left"):
         fill()
     assert list(tmp_path.iterdir()) == []
 
@@ -171,18 +168,18 @@ def test_lines_are_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "where", "fact"),
     [
-        (b"", "text: the text is empty; expected a sentence a line"),
-        (b"a\n\nb\n", "text:2: this line is empty; expected a sentence a line"),
-        (b"a\n \t\n", "text:2: this line is empty; expected a sentence a line"),
-        (b"a\nb\n\xff\n", "text:3: these bytes are not utf-8"),
+        (b"", "text", "empty"),
+        (b"a\n\nb\n", "text:2", "empty"),
+        (b"a\n \t\n", "text:2", "empty"),
+        (b"a\nb\n\xff\n", "text:3", "utf-8"),
     ],
 )
-def test_lines_that_are_none(content: bytes, message: str) -> None:
-    with pytest.raises(DataError) as raised:
+def test_lines_that_are_none(content: bytes, where: str, fact: str) -> None:
+    with pytest.raises(DataError, match=fact) as raised:
         list(read_sentences(io.BytesIO(content), "text"))
-    assert str(raised.value).startswith(message)
+    assert raised.value.where == where
 
 
 # the command
@@ -199,7 +196,7 @@ def test_encode(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piped
         "encode", "noise", "--seed", "3", "--input", source, "--out", "v.npy", "--block", "2"
     )
     assert (code, err) == (0, "")
-    assert out == "v.npy: noise seed 3, 5 sentences, 8 dimensions\n"
+    assert not missing_facts(out, "v.npy: noise seed 3", "5 sentences", "8 dimensions")
     from bench_test_methods import Noise  # type: ignore[import-not-found]
 
     assert np.array_equal(np.load(tmp_path / "v.npy"), Noise(3).encode(text))
@@ -217,10 +214,8 @@ def test_a_transformer_at_lower_precision(cli: Cli, tmp_path: Path, tiny_bert: P
 
 def test_an_export_has_one_precision_and_of_a_deterministic_method_no_seed(cli: Cli, tmp_path: Path) -> None:
     export = ("export", "untrained", "--out", "out")
-    said = refusal(cli, *export, "--precision", "bf16")
-    assert said.startswith("error: --precision bf16: an export's weights are fp32")
-    said = refusal(cli, *export, "--seed", "1")
-    assert said.startswith("error: bench export: 'untrained' is deterministic")
+    assert not missing_facts(refusal(cli, *export, "--precision", "bf16"), "--precision bf16:", "fp32")
+    assert not missing_facts(refusal(cli, *export, "--seed", "1"), "'untrained'", "deterministic")
     assert not list(tmp_path.iterdir())
 
 
@@ -233,42 +228,29 @@ BERT = "the tiny one"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "content", "message"),
+    ("arguments", "facts"),
     [
-        (("noise",), b"a\n", "bench encode: 'noise' has one encoder per seed; expected --seed N"),
-        (
-            ("ensemble:noise+untrained", "--backbone", BERT),
-            b"a\n",
-            "bench encode: 'ensemble:noise+untrained' has one encoder per seed; expected --seed N",
-        ),
+        (("noise",), ("bench encode: 'noise'", "--seed N")),
+        (("ensemble:noise+untrained", "--backbone", BERT), ("'ensemble:noise+untrained'", "--seed N")),
         (
             ("ensemble:untrained+untrained:avg", "--seed", "3", "--backbone", BERT),
-            b"a\n",
-            "bench encode: 'ensemble:untrained+untrained:avg' is deterministic: it is the same",
+            ("'ensemble:untrained+untrained:avg'", "deterministic"),
         ),
-        (("noise,broken",), b"a\n", "bench encode: 'noise,broken' names 2 methods; expected one method"),
-        (("noise", "--seed", "1"), b"a\n\n", "text.txt:2: this line is empty; expected a sentence a line"),
-        (("noise", "--seed", "1", "--input", "none"), b"", "--input none: the text can't be read: No such"),
-        (("noise", "--seed", "1", "--out", "text.txt"), b"a\n", "--out text.txt: this file exists already"),
-        (("noise", "--seed", "1", "--out", "v.txt"), b"a\n", "--out v.txt: vectors are written as NumPy's"),
-        (
-            ("untrained", "--seed", "1"),
-            b"a\n",
-            "bench encode: 'untrained' is deterministic: it is the same for every seed; leave out",
-        ),
-        (
-            ("word_overlap",),
-            b"a\n",
-            "bench encode: 'word_overlap' compares two sentences directly: it has no",
-        ),
+        (("noise,broken",), ("'noise,broken'", "2 methods")),
+        (("noise", "--seed", "1", "--input", "bad.txt"), ("bad.txt:2:", "empty")),
+        (("noise", "--seed", "1", "--input", "none"), ("--input none:", "No such")),
+        (("noise", "--seed", "1", "--out", "text.txt"), ("--out text.txt:", "exists")),
+        (("noise", "--seed", "1", "--out", "v.txt"), ("--out v.txt:", "NumPy's")),
+        (("untrained", "--seed", "1"), ("'untrained'", "deterministic", "leave out")),
+        (("word_overlap",), ("'word_overlap' compares",)),
     ],
 )
 def test_what_cant_be_encoded(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, arguments: tuple[str, ...], content: bytes, message: str
+    cli: Cli, tmp_path: Path, tiny_bert: Path, arguments: tuple[str, ...], facts: tuple[str, ...]
 ) -> None:
-    (tmp_path / "text.txt").write_bytes(content)
+    (tmp_path / "text.txt").write_bytes(b"a\n")
+    (tmp_path / "bad.txt").write_bytes(b"a\n\n")
     given = [str(tiny_bert) if word == BERT else word for word in arguments]
     code, out, err = cli("encode", "--input", "text.txt", "--out", "v.npy", *given)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"error: {message}")
-    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+    assert (code, out, missing_facts(err, *facts)) == (2, "", [])
+    assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "bad.txt"}

@@ -39,7 +39,8 @@ from bench.stages import Stage, StageSpec
 from tests.faults.checks import Done, check_kept, check_whole, finished, records, stable
 from tests.faults.interrupt import check_interrupted
 from tests.faults.runs import INTERRUPTED
-from tests.support.executors import log_start, needs
+from tests.support.executors import FakeRay, log_start, needs
+from tests.support.messages import missing_facts
 from tests.support.stages import ensure
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -60,19 +61,10 @@ def test_only_the_ray_executor_imports_ray(bench: Callable[..., Any], tmp_path: 
     assert (tmp_path / "results" / "local" / "mini" / "noise").exists() == (executor == "local")
 
 
-def test_without_ray_one_line_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    code, out, err = cli(*PLAIN, "--executor", "ray")
-    assert (code, out) == (2, "")
-    assert err == "error: --executor ray: ray is not installed; pip install 'cse-bench[ray]'\n"
-
-
 def test_an_address_without_ray_is_refused(cli: Cli) -> None:
     for command in (PLAIN, ("sweep", "caels"), ("tune", "simcse", "--values", "1e-5")):
         code, _, err = cli(*command, "--ray-address", "auto")
-        assert code == 2
-        assert err == "error: --ray-address: cells run here, not at auto; add --executor ray\n"
+        assert (code, missing_facts(err, "--ray-address:", "auto", "--executor ray")) == (2, [])
 
 
 @pytest.fixture
@@ -83,19 +75,18 @@ def port() -> int:
 
 
 @pytest.mark.parametrize(
-    ("address", "text"),
+    ("address", "facts"),
     [
-        ("head", "'head' is not an address; expected HOST:PORT of the head node, auto or local"),
-        ("head:99999", "'head:99999' is not an address; expected HOST:PORT"),
-        ("ray://head:10001", "'ray://head:10001' is Ray's client; expected HOST:PORT"),
-        ("127.0.0.1:{port}", "no Ray cluster answers at 127.0.0.1:{port}: Connection refused; `ray status`"),
+        ("head", ("'head'", "HOST:PORT")),
+        ("head:99999", ("'head:99999'", "HOST:PORT")),
+        ("ray://head:10001", ("'ray://head:10001'", "Ray's client", "HOST:PORT")),
+        ("127.0.0.1:{port}", ("127.0.0.1:{port}:", "Connection refused", "`ray status`")),
     ],
 )
-def test_a_wrong_address_is_one_line_at_once(cli: Cli, port: int, address: str, text: str) -> None:
+def test_a_wrong_address_is_one_line(cli: Cli, port: int, address: str, facts: tuple[str, ...]) -> None:
     code, out, err = cli(*PLAIN, *ON_RAY, address.format(port=port))
-    assert (code, out) == (2, "")
-    assert err.startswith(f"error: --ray-address: {text.format(port=port)}")
-    assert len(err.splitlines()) == 1
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert not missing_facts(err, "--ray-address:", *(fact.format(port=port) for fact in facts))
 
 
 def test_what_isnt_rays_port_is_told_apart(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,56 +96,40 @@ def test_what_isnt_rays_port_is_told_apart(cli: Cli, monkeypatch: pytest.MonkeyP
     try:
         address = f"127.0.0.1:{server.server_port}"
         code, _, err = cli(*PLAIN, *ON_RAY, address)
-        assert (code, f"the server at {address} is not a Ray cluster; expected" in err) == (2, True)
+        assert (code, missing_facts(err, address, "not a Ray cluster")) == (2, [])
     finally:
         server.shutdown()
         server.server_close()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         code, _, err = cli(*PLAIN, *ON_RAY, address)
-        assert (code, f"no Ray cluster answers at {address}: timed out;" in err) == (2, True)
+        assert (code, missing_facts(err, f"{address}: timed out;")) == (2, [])
 
 
 @pytest.mark.parametrize(
     ("cpus", "gpus", "room"), [(1, 0, 12), (3, 0, 3), (5, 0, 1), (9, 0, 0), (1, 1, 4), (3, 2, 1), (1, 5, 0)]
 )
 def test_room_is_counted_on_the_nodes_that_are_alive(tmp_path: Path, cpus: int, gpus: int, room: int) -> None:
-    nodes = [
-        {"Alive": True, "Resources": {"CPU": 8.0}},
-        {"Alive": True, "Resources": {"CPU": 4.0, "GPU": 4.0}},
-        {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}},
-    ]
+    resources = ((True, {"CPU": 8}), (True, {"CPU": 4, "GPU": 4}), (False, {"CPU": 64, "GPU": 8}))
+    nodes = [{"Alive": alive, "Resources": found} for alive, found in resources]
     ray = SimpleNamespace(nodes=lambda: nodes)
     assert RayTasks(tmp_path, cpus=cpus, gpus=gpus)._count_slots(ray) == room
 
 
 def test_without_any_node_the_run_waits_a_minute_and_ends(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {}
-    looks, cancelled = list[float](), list[int]()
+    ray, looks = FakeRay(CPU=4, GPU=8), list[float]()
 
     def wait(running: list[int], timeout: float) -> tuple[list[int], list[int]]:
         looks.append(timeout)
+        ray.node["Alive"] = len(looks) < 3
         return [], running
 
-    def options(**given: Any) -> SimpleNamespace:
-        asked.update(given)
-        return SimpleNamespace(remote=lambda start, index: index)
-
-    ray = SimpleNamespace(
-        nodes=lambda: [{"Alive": len(looks) < 3, "Resources": {"CPU": 4.0, "GPU": 8.0}}],
-        remote=lambda function: SimpleNamespace(options=options),
-        wait=wait,
-        cancel=lambda reference, force: cancelled.append(reference),
-    )
-    start = tasks._WorkerStart(tmp_path, tmp_path, {}, {}, (), [])
-    executor = RayTasks(tmp_path, workers=3, cpus=2, gpus=1)
-    with pytest.raises(
-        CellFailedError, match=r"no node is left that has 2 CPU\(s\) and 1 GPU\(s\); finished"
-    ):
-        list(executor._submit_tasks(ray, start, [frozenset()] * 4))
-    assert asked == {"num_cpus": 2, "num_gpus": 1, "max_retries": tasks.RETRIES}
+    ray.wait = wait  # type: ignore[method-assign]
+    with pytest.raises(CellFailedError, match=r"2 CPU\(s\) and 1 GPU\(s\)"):
+        list(ray.submit(RayTasks(tmp_path, workers=3, cpus=2, gpus=1), 4))
+    assert ray.asked == {"num_cpus": 2, "num_gpus": 1, "max_retries": tasks.RETRIES}
     assert sum(looks[3:]) == 60
-    assert cancelled == [0, 1]
+    assert ray.cancelled == [0, 1]
 
 
 def test_tasks_take_the_threads_and_gpus_of_the_specification(tmp_path: Path) -> None:
@@ -193,18 +168,16 @@ def test_a_node_that_differs_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     def start(lock: Path, folder: Path = tmp_path, **versions: str) -> tasks._WorkerStart:
         return tasks._WorkerStart(lock, folder, {"OMP_NUM_THREADS": "3"}, {**ours, **versions}, (), [])
 
-    with pytest.raises(BenchError, match=r"gone: node .* has no such folder; the command and --results"):
+    with pytest.raises(BenchError, match=r"gone: node .* folder; .*--results"):
         tasks._prepare_worker(start(tmp_path / ".ray", tmp_path / "gone"))
     assert os.environ["OMP_NUM_THREADS"] == "3"
-    with pytest.raises(BenchError, match=r"node .* doesn't share this folder; the command"):
+    with pytest.raises(BenchError, match=r"node .* doesn't share"):
         tasks._prepare_worker(start(tmp_path / "elsewhere" / ".ray"))
     with joining.hold_folder(tmp_path) as lock:
         tasks._prepare_worker(start(lock))
-        with pytest.raises(
-            BenchError, match=r"node .* has torch .*; expected torch 1\.0; records would differ"
-        ):
+        with pytest.raises(BenchError, match=r"node .* torch .*; expected torch 1\.0;"):
             tasks._prepare_worker(start(lock, torch="1.0"))
-    with pytest.raises(BenchError, match=r"node .* doesn't share this folder; .*, whose locks"):
+    with pytest.raises(BenchError, match=r"node .* doesn't share .*flock"):
         tasks._prepare_worker(start(lock))
 
 
@@ -213,16 +186,11 @@ def test_a_folder_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with (
-        pytest.raises(InputError, match="this folder has no locks: Function not implemented"),
-        joining.hold_folder(tmp_path),
-    ):
+    with pytest.raises(InputError, match="Function not implemented"), joining.hold_folder(tmp_path):
         pass
 
 
-def test_a_stage_that_another_node_finished_unseen_is_not_trained_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_finished_elsewhere_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On NFS a folder may look as it did before the lock, until this node changes it."""
     stage = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
     assert ensure(StageCache(tmp_path), stage, lambda out: {}) is not None
@@ -311,9 +279,7 @@ def double(number: int) -> int:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_tasks_go_side_by_side_and_end_as_they_would_here(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_go_side_by_side(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = ("a1", "a2", "b1", "b2")
     with joining.join_cluster(cluster.nodes.address) as ray:
@@ -328,10 +294,10 @@ def test_tasks_go_side_by_side_and_end_as_they_would_here(
         assert sorted(executor.run(double, [1, 2])) == [2, 4]
         with pytest.raises(InputError, match=r"^double: three$"):
             list(executor.run(double, [3]))
-        with pytest.raises(CellFailedError, match="a worker died 4 times"):
+        with pytest.raises(CellFailedError, match="died 4 times"):
             list(executor.run(double, [4]))
         assert (tmp_path / "tries").read_text() == "xxxx"
-        with pytest.raises(InputError, match=r"no node of the Ray cluster has 1 CPU\(s\) and 1 GPU\(s\)"):
+        with pytest.raises(InputError, match=r"1 CPU\(s\) and 1 GPU\(s\)"):
             list(RayTasks(tmp_path, cluster.nodes.address, gpus=1).run(double, [1]))
         assert ray.is_initialized()  # who joined leaves
     assert not ray.is_initialized()
@@ -339,9 +305,7 @@ def test_tasks_go_side_by_side_and_end_as_they_would_here(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_plug_ins_and_failures_are_those_of_the_local_executor(
-    cluster: Cluster, cli: Cli, tmp_path: Path
-) -> None:
+def test_plug_ins_and_failures_as_in_the_local_one(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(
         "from bench_test_methods import Noise\n"
@@ -408,9 +372,7 @@ TRAINED = (
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_node_lost_in_the_middle_costs_nothing_but_time(
-    cluster: Cluster, cli: Cli, tmp_path: Path, tiny_bert: Path
-) -> None:
+def test_a_lost_node_costs_time_only(cluster: Cluster, cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     text = tmp_path / "corpus.txt"
     sentences = dict.fromkeys(sentence for pair in make_toy_task().all_pairs() for sentence in pair)
     text.write_text("".join(f"{sentence}\n" for sentence in sentences))
@@ -437,4 +399,4 @@ def test_a_node_lost_in_the_middle_costs_nothing_but_time(
     assert len(done.error.splitlines()) == 4 + 1  # and where the records are
     check_kept(before, finished(folder))
     check_whole(folder, stable(tmp_path))
-    assert cli(*work, "--results", str(folder / "results"))[2] == "4 of 4 cells are done already\n"
+    assert cli(*work, "--results", str(folder / "results"))[2].startswith("4 of 4 cells")

@@ -15,9 +15,7 @@ from tests.support.executors import log_start, needs
     ("executor", "order"),
     [(InProcess(), ["a1", "a2", "b1", "b2"]), (WorkerProcesses(2), ["a1", "b1", "a2", "b2"])],
 )
-def test_workers_take_what_nobody_else_is_making(
-    tmp_path: Path, executor: Executor, order: list[str]
-) -> None:
+def test_workers_take_what_others_don_t_make(tmp_path: Path, executor: Executor, order: list[str]) -> None:
     log = tmp_path / "log"
     tasks = [(name, name[0], str(log)) for name in ("a1", "a2", "b1", "b2")]
     assert sorted(executor.run(log_start, tasks, needs)) == ["a1", "a2", "b1", "b2"]

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.cli import Cli, records
 from tests.support.forge import forge, forge_predictions
+from tests.support.messages import missing_facts, numbers_in
 from tests.support.training import arguments
 
 
@@ -23,42 +24,37 @@ def test_equal_or_the_digit_that_differs(cli: Cli, tmp_path: Path) -> None:
     cli("run", "--methods", "noise[scale=2.5],word_overlap", "--seeds", "3", "--suite", "toy")
     for part in ("noise", "word_overlap"):
         code, out, _ = cli("rerun", str(record_path(tmp_path, part)))
-        assert (code, out) == (0, "equal: every score is the same to the last digit\n")
+        assert (code, out.partition(":")[0]) == (0, "equal")
     path = record_path(tmp_path, "noise")
     was = json.loads(path.read_text())["scores"][0]["value"]
     forge(path, lambda record: record["scores"][0].update(value=was + 1e-15))
     code, out, _ = cli("rerun", str(path))
-    assert (code, out) == (1, f"TOY all spearman: then {was + 1e-15!r}, now {was!r}\n")
+    assert (code, out.count("\n")) == (1, 1)
+    assert not missing_facts(out, "TOY all spearman:", repr(was + 1e-15), repr(was))
     forge(path, lambda record: record["timing"].update(processor="another one"))
     code, out, _ = cli("rerun", str(path))
     assert (code, out.count("\n")) == (1, 2)
-    assert "not on equal versions and CPU, which may change digits: CPU then another one, now " in out
+    assert "CPU then another one" in out
     forge(path, lambda record: record.update(version=0))
     code, _, err = cli("rerun", str(path))
-    assert (code, "any more (method version then 0, now 1)" in err) == (3, True)
+    assert (code, missing_facts(err, "version then 0,", "now 1")) == (3, [])
     forge(path, lambda record: record.update(version=1), "kept")
     code, _, err = cli("rerun", str(path))
-    assert (code, "this record was changed since it was written" in err) == (2, True)
-    assert "nowhere.json: this record can't be read" in cli("rerun", "nowhere.json")[2]
+    assert (code, "changed since" in err) == (2, True)
+    assert "nowhere.json:" in cli("rerun", "nowhere.json")[2]
 
 
 def test_training_is_repeated(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     assert cli(*arguments(tiny_bert, corpus))[0] == 0
     path = record_path(tmp_path, "simcse")
     code, _, err = cli("rerun", str(path))
-    assert (code, "made with the model 'tiny-bert'" in err, "expected --model FOLDER" in err) == (
-        2,
-        True,
-        True,
-    )
+    assert (code, missing_facts(err, "'tiny-bert'", "--model FOLDER")) == (2, [])
     code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
-    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+    assert (code, out.partition(":")[0]) == (0, "equal"), err
 
 
 @pytest.mark.slow
-def test_predictions_and_training_are_compared_too(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_predictions_and_training_compared(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     """On equal versions and CPU; on another a digit of theirs may differ where no score does."""
     assert cli(*arguments(tiny_bert, corpus))[0] == 0
     path, given = record_path(tmp_path, "simcse"), ("--model", str(tiny_bert), "--corpus", str(corpus))
@@ -70,10 +66,10 @@ def test_predictions_and_training_are_compared_too(
     step = json.loads(whole[path])["training"]["stages"]["simcse"]["steps"]
     forge(path, partial(stage, steps=step + 1))
     code, out, err = cli("rerun", str(path), *given)
-    assert (code, out) == (1, f"simcse steps: then {step + 1}, now {step}\n"), err
+    assert (code, out.partition(":")[0], numbers_in(out)) == (1, "simcse steps", [step + 1, step]), err
     path.write_bytes(whole[path])
     forge(path, partial(stage, dev_curve=[[0, 0.5]]))
-    assert cli("rerun", str(path), *given)[1].startswith("simcse dev_curve: then '")
+    assert cli("rerun", str(path), *given)[1].startswith("simcse dev_curve: ")
     path.write_bytes(whole[path])
     forge_predictions(path, lambda values: values * np.float32(1.001))  # in the same order
     assert json.loads(path.read_text())["scores"][:2] == json.loads(whole[path])["scores"][:2]
@@ -83,9 +79,7 @@ def test_predictions_and_training_are_compared_too(
     assert "predictions" not in cli("rerun", str(path), *given)[1]
 
 
-def test_members_have_the_options_that_they_had(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_members_keep_their_options(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     short = ["steps=2", "eval_every=2", "batch_size=8"]
     sets = [f"{method}.{text}" for method in ("simcse", "distill") for text in (*short, "lr=3e-4")]
     given = [text for option in sets for text in ("--set", option)]
@@ -99,10 +93,10 @@ def test_members_have_the_options_that_they_had(
     assert len(paths) == 2
     for path in paths:
         code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
-        assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+        assert (code, out.partition(":")[0]) == (0, "equal"), err
 
 
 def test_a_failed_record_is_not_repeated(cli: Cli, tmp_path: Path) -> None:
     cli("run", "--methods", "broken", "--seeds", "2", "--suite", "toy")
     code, _, err = cli("rerun", str(record_path(tmp_path, "broken")))
-    assert (code, "the record failed (RuntimeError" in err) == (2, True)
+    assert (code, missing_facts(err, "failed", "(RuntimeError")) == (2, [])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,28 +13,18 @@ from safetensors.numpy import save_file
 
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
+from bench.execution import sharing
 from bench.execution.executors.local import WorkerProcesses
-from bench.execution.executors.ray import RayTasks, _WorkerStart
+from bench.execution.executors.ray import RayTasks
 from bench.execution.runner import InProcess, choose_executor
-from bench.execution.sharing import (
-    ADAMW,
-    CONTEXT,
-    FROZEN,
-    ModelSize,
-    _read_model_size,
-    activation_bytes,
-    choose_cells_per_gpu,
-    count_parallel_cells,
-    encoding_bytes,
-    estimate_cell_bytes,
-    estimate_gpu_bytes,
-)
 from bench.nn.model_folder import ModelFolder
 from bench.plan.plan import Plan, make_plan
 from tests.support.cli import Cli, refusal
+from tests.support.executors import FakeRay
+from tests.support.messages import missing_facts
 
 GIB = 2**30
-MINILM, BERT = ModelSize(22_713_216, 6, 384, 12), ModelSize(109_482_240, 12, 768, 12)
+MINILM, BERT = sharing.ModelSize(22_713_216, 6, 384, 12), sharing.ModelSize(109_482_240, 12, 768, 12)
 
 
 def planned(methods: str = "simcse", **given: Any) -> Plan:
@@ -43,23 +32,25 @@ def planned(methods: str = "simcse", **given: Any) -> Plan:
 
 
 def test_the_formula() -> None:
-    assert activation_bytes(MINILM, 32) == 6 * (68 * 384 + 10 * 12 * 32)
-    trained = estimate_gpu_bytes(MINILM, frozen=1000, batch=64, length=32)
+    assert sharing.activation_bytes(MINILM, 32) == 6 * (68 * 384 + 10 * 12 * 32)
+    trained = sharing.estimate_gpu_bytes(MINILM, frozen=1000, batch=64, length=32)
     tokens = 2 * 2 * 64 * 32
-    weights = 2 * ADAMW * MINILM.parameters + FROZEN * 1000
-    assert encoding_bytes(MINILM) == 2 * 65_536 * 4 * 20 * 384
-    assert trained == CONTEXT + weights + tokens * activation_bytes(MINILM, 32) + encoding_bytes(MINILM)
-    assert estimate_gpu_bytes(MINILM, 0, 0, 0) == CONTEXT + 3 * FROZEN * MINILM.parameters + encoding_bytes(
-        MINILM
-    )
-    assert estimate_gpu_bytes(BERT, 0, 64, 32) > 2 * estimate_gpu_bytes(MINILM, 0, 64, 32)
+    weights = 2 * sharing.ADAMW * MINILM.parameters + sharing.FROZEN * 1000
+    assert sharing.encoding_bytes(MINILM) == 2 * 65_536 * 4 * 20 * 384
+    assert trained == sharing.CONTEXT + weights + tokens * sharing.activation_bytes(
+        MINILM, 32
+    ) + sharing.encoding_bytes(MINILM)
+    assert sharing.estimate_gpu_bytes(
+        MINILM, 0, 0, 0
+    ) == sharing.CONTEXT + 3 * sharing.FROZEN * MINILM.parameters + sharing.encoding_bytes(MINILM)
+    assert sharing.estimate_gpu_bytes(BERT, 0, 64, 32) > 2 * sharing.estimate_gpu_bytes(MINILM, 0, 64, 32)
 
 
 def test_the_campaign_on_one_h100() -> None:
     """Fifteen MiniLM cells side by side ran out of 79 GiB, with 4.1 to 7.6 GiB each; twelve did not."""
-    need = estimate_gpu_bytes(MINILM, 0, 64, 32)
+    need = sharing.estimate_gpu_bytes(MINILM, 0, 64, 32)
     assert 5 * GIB < need < 7.6 * GIB
-    assert 8 <= count_parallel_cells(int(78.7 * GIB), need, cores=16, cells=53) <= 12
+    assert 8 <= sharing.count_parallel_cells(int(78.7 * GIB), need, cores=16, cells=53) <= 12
 
 
 @pytest.mark.parametrize(
@@ -74,7 +65,7 @@ def test_the_campaign_on_one_h100() -> None:
     ],
 )
 def test_memory_cores_and_cells_each_limit(free: int, need: int, cores: int, cells: int, found: int) -> None:
-    assert count_parallel_cells(free, need, cores, cells) == found
+    assert sharing.count_parallel_cells(free, need, cores, cells) == found
 
 
 @pytest.mark.parametrize(
@@ -92,28 +83,28 @@ def test_the_largest_cell_decides(given: dict[str, Any], found: int, monkeypatch
     plan = planned("simcse,untrained")
     plan = replace(plan, spec=replace(plan.spec, **given))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    most = max(estimate_cell_bytes(job.cell) for job in plan.jobs)
-    assert most == estimate_cell_bytes(next(job.cell for job in plan.jobs if job.cell.trains))
-    assert choose_cells_per_gpu(plan, 20, free=lambda: int(4.5 * most / 0.9)) == found
+    most = max(sharing.estimate_cell_bytes(job.cell) for job in plan.jobs)
+    assert most == sharing.estimate_cell_bytes(next(job.cell for job in plan.jobs if job.cell.trains))
+    assert sharing.choose_cells_per_gpu(plan, 20, free=lambda: int(4.5 * most / 0.9)) == found
 
 
 def test_a_machine_without_a_gpu_runs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     plan = planned()
-    assert choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 1
+    assert sharing.choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 1
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (40 * GIB, 140 * GIB))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    assert choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 8
+    assert sharing.choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 8
 
 
 def test_the_size_is_read_from_the_folder(tmp_path: Path) -> None:
     shape = {"num_hidden_layers": 3, "hidden_size": 8, "num_attention_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps(shape))
     save_file({"a": np.ones((3, 4), np.float16), "b": np.ones(5, np.float32)}, tmp_path / "model.safetensors")
-    assert _read_model_size(tmp_path) == ModelSize(17, 3, 8, 2)
+    assert sharing._read_model_size(tmp_path) == sharing.ModelSize(17, 3, 8, 2)
     (tmp_path / "vectors").write_bytes(b"x" * 400)
-    assert _read_model_size(tmp_path / "vectors") == ModelSize(100, 12, 768, 12)
+    assert sharing._read_model_size(tmp_path / "vectors") == sharing.ModelSize(100, 12, 768, 12)
 
 
 def test_teachers_and_members_count() -> None:
@@ -122,8 +113,8 @@ def test_teachers_and_members_count() -> None:
     assert cell.model is not None
     more = replace(cell, auxiliaries=(("teacher", ModelFolder(cell.model.path, "t", "0")),))
     assert (
-        estimate_cell_bytes(more) - estimate_cell_bytes(cell)
-        == FROZEN * _read_model_size(cell.model.path).parameters
+        sharing.estimate_cell_bytes(more) - sharing.estimate_cell_bytes(cell)
+        == sharing.FROZEN * sharing._read_model_size(cell.model.path).parameters
     )
 
 
@@ -138,35 +129,18 @@ def test_workers_follow_and_torch_is_asked_only_then() -> None:
 
 @pytest.mark.parametrize(("share", "gpus"), [(1, 1), (2, 0.5), (3, 0.3333), (6, 0.1666), (7, 0.1428)])
 def test_ray_is_asked_for_a_share_that_leaves_room_for_all(tmp_path: Path, share: int, gpus: float) -> None:
-    asked: dict[str, Any] = {}
-    running = list[int]()
-
-    def remote(start: object, index: int) -> int:
-        running.append(index)
-        return index
-
-    def options(**given: Any) -> SimpleNamespace:
-        asked.update(given)
-        return SimpleNamespace(remote=remote)
-
-    ray = SimpleNamespace(
-        nodes=lambda: [{"Alive": True, "Resources": {"CPU": 64.0, "GPU": 2.0}}],
-        remote=lambda function: SimpleNamespace(options=options),
-        wait=lambda running, timeout: (running, []),
-        cancel=lambda reference, force: None,
-    )
+    ray = FakeRay(CPU=64, GPU=2)
     spec = RunSpec(parse_methods("noise"), (1,), "mini", device="cuda", workers=0, executor="ray")
     executor = choose_executor(replace(spec, results=tmp_path), lambda: share)
     assert isinstance(executor, RayTasks)
-    start = _WorkerStart(tmp_path, tmp_path, {}, {}, (), [])
-    next(found := executor._submit_tasks(ray, start, [frozenset()] * 20))
-    assert asked["num_gpus"] == gpus
+    done = ray.submit(executor, 20)
+    first = next(done)
+    assert ray.asked["num_gpus"] == gpus
     assert gpus * share <= 1
-    assert len(running) == 2 * share  # both GPUs are full
-    assert sorted(found) == list(range(1, 20))
-    assert choose_executor(replace(spec, per_gpu=4), lambda: pytest.fail("asked")) == RayTasks(
-        spec.results, gpus=1, sharing=4
-    )
+    assert len(ray.given) == 2 * share  # both GPUs are full
+    assert sorted([first, *done]) == list(range(20))
+    given = choose_executor(replace(spec, per_gpu=4), lambda: pytest.fail("asked"))
+    assert given == RayTasks(spec.results, gpus=1, sharing=4)
 
 
 def test_cells_of_several_ranks_take_whole_gpus() -> None:
@@ -175,15 +149,13 @@ def test_cells_of_several_ranks_take_whole_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("options", "fact"),
     [
-        (("--per-gpu", "2"), "--per-gpu: it is for GPUs of a Ray cluster; expected --executor ray"),
-        (("--per-gpu", "2", "--executor", "ray"), "--per-gpu: it is for GPUs of a Ray cluster"),
-        (
-            ("--per-gpu", "2", "--executor", "ray", "--device", "cuda", "--ranks", "2"),
-            "--per-gpu: a cell of several ranks takes whole GPUs",
-        ),
+        ((), "--executor ray"),
+        (("--executor", "ray"), "GPUs"),
+        (("--executor", "ray", "--device", "cuda", "--ranks", "2"), "ranks"),
     ],
 )
-def test_sharing_that_cannot_be_is_one_line(cli: Cli, more: tuple[str, ...], said: str) -> None:
-    assert said in refusal(cli, "run", "--methods", "noise", "--suite", "toy", *more)
+def test_sharing_that_cannot_be_is_one_line(cli: Cli, options: tuple[str, ...], fact: str) -> None:
+    error = refusal(cli, "run", "--methods", "noise", "--suite", "toy", "--per-gpu", "2", *options)
+    assert not missing_facts(error, "--per-gpu:", fact)

@@ -15,6 +15,7 @@ from bench.plan.plan import make_plan
 from bench.training.masked_lm_training import MlmSettings
 from bench.training.pretraining import train_mlm_head
 from tests.support.cli import Cli, refusal
+from tests.support.messages import missing_facts
 from tests.support.training import toy_sentences
 
 ENOUGH = 8
@@ -33,13 +34,9 @@ def written(path: Path, lines: int) -> Path:
 
 def planned(methods: str, text: Path, model: Path, *sets: str) -> list[str]:
     """Methods of the plan's jobs."""
-    overrides = tuple(map(parse_override, sets))
-    plan = make_plan(
-        RunSpec(
-            parse_methods(methods), (1, 2), "mini", ("toy",), str(model), overrides, corpus=text, dev="toy"
-        )
-    )
-    return [job.cell.method for job in plan.jobs]
+    overrides, asked = tuple(map(parse_override, sets)), parse_methods(methods)
+    spec = RunSpec(asked, (1, 2), "mini", ("toy",), str(model), overrides, corpus=text, dev="toy")
+    return [job.cell.method for job in make_plan(spec).jobs]
 
 
 def asked(text: Path, model: Path) -> tuple[str, ...]:
@@ -47,14 +44,13 @@ def asked(text: Path, model: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--estimate",), ("--ranks", "2")])
-def test_it_is_refused_and_nothing_is_written(
+def test_a_run_is_refused(
     cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, more: tuple[str, ...]
 ) -> None:
     run = ("run", "--methods", "word_overlap,simcse[batch_size=8]", "--seeds", "1-2", "--suite", "toy", *more)
-    assert refusal(cli, *run, *asked(text, tiny_bert)) == (
-        "error: --corpus short.txt: the training text has 7 sentences, less than a batch of 8 of "
-        "simcse[batch_size=8]; give a longer text, or smaller batches, as with --set METHOD.batch_size=7\n"
-    )
+    error = refusal(cli, *run, *asked(text, tiny_bert))
+    assert not missing_facts(error, "--corpus short.txt:", "7 sentences", "8 of simcse[batch_size=8]")
+    assert "--set METHOD.batch_size=7" in error
     assert [path.name for path in tmp_path.iterdir()] == ["short.txt"]
 
 
@@ -67,25 +63,23 @@ def test_it_is_refused_and_nothing_is_written(
     ],
     ids=lambda words: words[0],
 )
-def test_whatever_trains_refuses_it(
+def test_commands_refuse(
     cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, command: tuple[str, ...]
 ) -> None:
-    said = refusal(cli, *command, *asked(text, tiny_bert))
-    assert "the training text has 7 sentences, less than a batch of 64 of simcse" in said
+    assert not missing_facts(refusal(cli, *command, *asked(text, tiny_bert)), "7 sentences", "64 of simcse")
     assert not (tmp_path / "results").exists()
 
 
 def test_a_profiles_text_may_be_too_short_as_well(cli: Cli) -> None:
     batch = ("--set", "simcse.batch_size=1000000")
-    said = refusal(cli, "tune", "simcse", "--values", "1e-5", *batch)
-    assert "error: profile mini: the training text has " in said
-    assert " sentences, less than a batch of 1,000,000 of simcse[batch_size=1000000" in said
+    error = refusal(cli, "tune", "simcse", "--values", "1e-5", *batch)
+    assert not missing_facts(error, "profile mini:", "1,000,000 of simcse[batch_size=1000000")
 
 
 def test_a_whole_batch_is_enough(tmp_path: Path, tiny_bert: Path, text: Path) -> None:
     assert len(planned("simcse", written(tmp_path / "x.txt", ENOUGH), tiny_bert, "simcse.batch_size=8")) == 2
     assert len(planned("simcse", text, tiny_bert, "simcse.batch_size=7")) == 2
-    with pytest.raises(InputError, match="7 sentences, less than a batch of 8 of simcse"):
+    with pytest.raises(InputError, match=r"7 sentences, .* 8 of simcse"):
         planned("simcse", text, tiny_bert, "simcse.batch_size=8")
 
 
@@ -93,32 +87,28 @@ def test_methods_and_members_are_named(tiny_bert: Path, text: Path) -> None:
     with pytest.raises(InputError) as caught:
         planned("distill:ensemble:simcse+untrained,word_overlap", text, tiny_bert, "simcse.batch_size=32")
     name = "distill:ensemble:simcse+untrained"
-    assert f"less than a batch of 32 of {name} (teacher/1/simcse)" in str(caught.value), caught.value
-    assert f"; the training text has 7 sentences, less than a batch of 64 of {name}" in str(caught.value)
-    with pytest.raises(InputError, match=r"64 of arccse, barlow, esimcse and 2 more; give a longer text"):
+    assert not missing_facts(caught.value, f"32 of {name} (teacher/1/simcse)", f"64 of {name}", "7 sentences")
+    with pytest.raises(InputError, match=r"arccse, barlow, esimcse and 2 more"):
         planned("arccse,barlow,esimcse,mhe,mhs", text, tiny_bert)
 
 
 def test_a_plug_ins_stage_is_held_to_its_batch(tiny_bert: Path, text: Path) -> None:
-    with pytest.raises(InputError, match=r"less than a batch of 8 of pair \(one\), pair \(two\);"):
+    with pytest.raises(InputError, match=r"8 of pair \(one\), pair \(two\);"):
         planned("pair", text, tiny_bert)
 
 
 def test_a_method_without_batches_takes_any_text(tmp_path: Path, tiny_bert: Path) -> None:
     one = written(tmp_path / "one.txt", 1)
     assert planned("whitening[fit=train]", one, tiny_bert) == ["whitening[fit=train]"]
-    with pytest.raises(InputError, match="the training text has 1 sentence, less than"):
+    with pytest.raises(InputError, match="has 1 sentence,"):
         planned("whitening[fit=train],simcse", one, tiny_bert)
 
 
-def test_a_training_that_holds_some_back_needs_a_batch_of_the_rest(
-    cli: Cli, tmp_path: Path, tiny_bert: Path
-) -> None:
+def test_held_out_sentences_do_not_fill_a_batch(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     text = tmp_path / "x.txt"
     text.write_text("".join(f"The doctor reads book {number}.\n" for number in range(1280)))
     command = ("gradient", "simcse[batch_size=1280]", "--out", "g", "--suite", "toy")
-    said = refusal(cli, *command, *asked(text, tiny_bert))
-    assert "1152 sentences don't fill a batch of 1280; expected a longer training text" in said
+    assert not missing_facts(refusal(cli, *command, *asked(text, tiny_bert)), "1152 sentences", "1280")
 
 
 def test_a_head_is_not_trained_on_less_than_a_batch(tmp_path: Path, tiny_bert: Path) -> None:
@@ -126,13 +116,7 @@ def test_a_head_is_not_trained_on_less_than_a_batch(tmp_path: Path, tiny_bert: P
     settings = MlmSettings(
         steps=1, batch_size=8, lr=1e-3, warmup=0.1, max_length=20, mask=0.15, weight_decay=0.0
     )
-    with pytest.raises(InputError, match="5 lines to train on don't fill a batch of 8"):
-        train_mlm_head(
-            resolve_folder(str(tiny_bert), where="x"),
-            text,
-            settings,
-            seed=1,
-            out=tmp_path / "out",
-            command="x",
-        )
+    folder = resolve_folder(str(tiny_bert), where="x")
+    with pytest.raises(InputError, match=r"5 lines .* 8"):
+        train_mlm_head(folder, text, settings, seed=1, out=tmp_path / "out", command="x")
     assert not (tmp_path / "out").exists()

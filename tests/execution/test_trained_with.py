@@ -12,8 +12,7 @@ import pytest
 from bench.execution.repetition import RerunDifference
 from bench.execution.stage_cache import _hash_files
 from bench.records import environment as provenance
-from bench.records.fingerprint import MACHINE, find_fact_differences
-from bench.records.fingerprint import machine_facts, machine_warnings
+from bench.records.fingerprint import MACHINE, find_fact_differences, machine_differences, machine_facts
 from bench.records.record import RunRecord
 from bench.verify import rerun_sample
 from bench.verify.findings import Verification
@@ -63,7 +62,7 @@ def test_a_stage_keeps_what_trained_it_and_its_records_say_no_more(first: RunRec
 
 
 @pytest.mark.long
-def test_a_record_says_with_what_its_stage_was_trained(
+def test_other_environments(
     cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upgrade(monkeypatch)
@@ -76,17 +75,15 @@ def test_a_record_says_with_what_its_stage_was_trained(
 
 
 @pytest.mark.slow
-def test_an_honest_record_is_not_accused(
-    cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_honest_records(cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade(monkeypatch)
     later = of(cli, tmp_path, "later")
     shutil.rmtree(tmp_path / "results" / ".stages")
     again = of(cli, tmp_path, "again")  # as a repetition does: trained by what evaluates
     torch, processor = first.provenance["versions"]["torch"], first.timing["processor"]
-    assert machine_warnings([later], [again]) == (
-        f"torch then 99.1 (in training {torch}), now 99.1",
-        f"CPU then EPYC (in training {processor}), now EPYC",
+    assert machine_differences([later], [again]) == (
+        ("torch", [f"99.1 (in training {torch})"], ["99.1"]),
+        ("CPU", [f"EPYC (in training {processor})"], ["EPYC"]),
     )
     assert machine_facts(later) != machine_facts(again)
     assert {each.fact for each in find_fact_differences(later, again, MACHINE)} == {"version of", "CPU"}
@@ -98,9 +95,7 @@ def test_an_honest_record_is_not_accused(
 
 
 @pytest.mark.long
-def test_a_stage_that_does_not_say_is_used_all_the_same(
-    cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_stage(cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = stage_of(tmp_path)
     facts: dict[str, Any] = json.loads((stage / "facts.json").read_text())
     del facts["made_with"]

@@ -9,8 +9,8 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
+from tests.faults import runs
 from tests.faults.checks import check_whole, expect, records
-from tests.faults.commands import FETCH, PRETRAIN, REPORT, SWEEP, TEXT
 from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, run, undisturbed
 from tests.faults.scripts import Parts, script
 
@@ -61,7 +61,7 @@ def everything(folder: Path, options: dict[str, int]) -> Parts:
         for workers in (1, 2):
             part = f"{work.name}-{workers}"
             yield part, backwards(folder / part, work, workers)
-    for work in (SWEEP, PRETRAIN, FETCH, TEXT, REPORT):
+    for work in (runs.SWEEP, runs.PRETRAIN, runs.FETCH, runs.TEXT, runs.REPORT):
         yield work.name, backwards_elsewhere(folder / work.name, work)
 
 

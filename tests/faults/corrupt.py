@@ -93,7 +93,7 @@ def _content(stage: Path) -> dict[str, bytes]:
 
 
 def predictions(folder: Path) -> Counter[str]:
-    """Damage predictions: the items' statistics say so and leave them out, and the same run makes them again."""
+    """Damage predictions: statistics name them and leave them out, and the same run makes them again."""
     said = "seed-2/toy.json: items left out, its predictions are missing or belong to another record"
 
     def check(name: str) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from tests.faults.checks import Done, NotSurvivedError, expect
-from tests.faults.rounds import Target, rounds, shared_out
 from tests.faults.runs import INTERRUPTED, PLAIN, SIMCSE, STARTED, TRAINED, Work
-from tests.faults.scripts import Parts, script
+from tests.faults.scripts import Parts, Target, rounds, script, shared_out
 
 _NEVER = ("Traceback", "Exception ignored", "KeyboardInterrupt", "leaked", "FAILED")
 

@@ -16,11 +16,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from tests.faults import runs
 from tests.faults.checks import Done, NotSurvivedError, check_kept, expect, finished
-from tests.faults.commands import BUNDLE, FETCH, MERGE, PRETRAIN, REPORT, SWEEP, TEXT
-from tests.faults.rounds import Target, rounds, shared_out
 from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Change, Work, changes, finish, run, undisturbed, where
-from tests.faults.scripts import Parts, script
+from tests.faults.scripts import Parts, Target, rounds, script, shared_out
 
 KINDS = {
     "write": "in the middle of a file",
@@ -128,9 +127,9 @@ def everything(folder: Path, options: dict[str, int]) -> Parts:
     kills, seed = options["kills"], options["seed"]
     plain = ((PLAIN, 1, True, 10), (PLAIN, 2, True, 8), (PLAIN, 1, False, 2), (PLAIN, 2, False, 2))
     trained = ((TRAINED, 1, True, 10), (TRAINED, 2, True, 8), (SIMCSE, 1, True, 4), (SIMCSE, 2, True, 3))
-    fetched = ((FETCH, 1, True, 8), (TEXT, 1, True, 6), (PRETRAIN, 1, True, 7), (SWEEP, 1, True, 12))
-    read = ((REPORT, 1, True, 6), (BUNDLE, 1, True, 4), (MERGE, 1, True, 10))
-    yield from shared_out(kill, folder, kills, seed, *plain, *trained, *fetched, *read)
+    shares = {runs.FETCH: 8, runs.TEXT: 6, runs.PRETRAIN: 7, runs.SWEEP: 12, runs.REPORT: 6}
+    others = [(work, 1, True, share) for work, share in (shares | {runs.BUNDLE: 4, runs.MERGE: 10}).items()]
+    yield from shared_out(kill, folder, kills, seed, *plain, *trained, *others)
     yield "forced", kill_forced(folder / "forced", PLAIN, -(-kills // 33), seed=seed)
     yield "moments", kill_at_random_moments(folder / "moments", SIMCSE, -(-kills // 33), seed=seed)
 

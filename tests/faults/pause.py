@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from tests.faults.checks import check_whole, expect, finished
-from tests.faults.commands import FETCH, REPORT, SWEEP, TEXT
 from tests.faults.kill import in_turn
-from tests.faults.runs import PLAIN, TRAINED, Work, changes, finish, start
+from tests.faults.runs import FETCH, PLAIN, REPORT, SWEEP, TEXT, TRAINED, Work, changes, finish, start
 from tests.faults.scripts import Parts, script
 
 

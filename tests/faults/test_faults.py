@@ -17,22 +17,8 @@ import pytest
 from bench.errors import BenchError, StorageError, storage_reason
 from bench.execution.stage_cache import StageCache
 from bench.stages import Stage, StageSpec
-from tests.faults import clock, corrupt, full_disk, interrupt, kill, pause, processes, read_only, vanish
+from tests.faults import clock, corrupt, full_disk, interrupt, kill, pause, processes, read_only, runs, vanish
 from tests.faults.checks import Done, NotSurvivedError, check_kept, check_one_line, check_whole
-from tests.faults.commands import FETCH, MERGE, PRETRAIN, REPORT, SWEEP, TEXT
-from tests.faults.runs import (
-    INTERRUPTED,
-    PLAIN,
-    SHORT,
-    SIMCSE,
-    TRAINED,
-    Work,
-    changes,
-    finish,
-    run,
-    undisturbed,
-    where,
-)  # fmt: skip
 from tests.support.stages import ensure
 
 slow, long = pytest.mark.slow, pytest.mark.long
@@ -49,18 +35,25 @@ STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
 @pytest.mark.parametrize(
     ("work", "workers", "warm", "kills"),
     [
-        (TRAINED, 2, True, 2),
+        (runs.TRAINED, 2, True, 2),
         *(
             pytest.param(work, n, True, 1, marks=long)
-            for work, n in ((SHORT, 1), (SHORT, 2), (TEXT, 1), (TRAINED, 1), (SIMCSE, 2))
+            for work, n in (
+                (runs.SHORT, 1),
+                (runs.SHORT, 2),
+                (runs.TEXT, 1),
+                (runs.TRAINED, 1),
+                (runs.SIMCSE, 2),
+            )
         ),
-        *(pytest.param(work, 1, False, kills, marks=long) for work, kills in ((PLAIN, 2), (SHORT, 1))),
+        *(
+            pytest.param(work, 1, False, kills, marks=long)
+            for work, kills in ((runs.PLAIN, 2), (runs.SHORT, 1))
+        ),
     ],
-    ids=lambda value: value.name if isinstance(value, Work) else None,
+    ids=lambda value: value.name if isinstance(value, runs.Work) else None,
 )
-def test_killed_commands_go_on_to_the_undisturbed_bytes(
-    tmp_path: Path, work: Work, workers: int, warm: bool, kills: int
-) -> None:
+def test_killed_commands_go_on(tmp_path: Path, work: runs.Work, workers: int, warm: bool, kills: int) -> None:
     counts = kill.kill(tmp_path / "k", work, kills, workers=workers, warm=warm)
     assert counts.total() == kills
 
@@ -71,57 +64,56 @@ RECORD = "*/seed-1/.toy.json.*"
 @pytest.mark.parametrize(
     ("work", "kind", "pattern"),
     [
-        *((SHORT, "write", RECORD), (SWEEP, "write", "*/sweeps/.*"), (TEXT, "write", "*.lock.json.*")),
-        pytest.param(TRAINED, "write", "*/MANIFEST.json", marks=long),
-        *slowly(
-            (SWEEP, "os.rename", "*/sweeps/.*"),
-            (MERGE, "write", RECORD),
-        ),
-        *slowly((MERGE, "os.rmdir", "*"), (TEXT, "write", "*.part")),
-        pytest.param(REPORT, "write", "*.pdf", marks=long),
-        *slowly((FETCH, "os.rename", "*/STS/*"), (FETCH, "os.rmdir", "*/.unpack-*")),
-        *slowly((PRETRAIN, "write", "*/tokenizer_config.json"), (PRETRAIN, "os.rename", "*")),
+        (runs.SHORT, "write", RECORD),
+        (runs.SWEEP, "write", "*/sweeps/.*"),
+        (runs.TEXT, "write", "*.lock.json.*"),
+        pytest.param(runs.TRAINED, "write", "*/MANIFEST.json", marks=long),
+        *slowly((runs.SWEEP, "os.rename", "*/sweeps/.*"), (runs.MERGE, "write", RECORD)),
+        *slowly((runs.MERGE, "os.rmdir", "*"), (runs.TEXT, "write", "*.part")),
+        pytest.param(runs.REPORT, "write", "*.pdf", marks=long),
+        *slowly((runs.FETCH, "os.rename", "*/STS/*"), (runs.FETCH, "os.rmdir", "*/.unpack-*")),
+        *slowly((runs.PRETRAIN, "write", "*/tokenizer_config.json"), (runs.PRETRAIN, "os.rename", "*")),
     ],
-    ids=lambda value: value.name if isinstance(value, Work) else None,
+    ids=lambda value: value.name if isinstance(value, runs.Work) else None,
 )
-def test_a_command_killed_at_a_weak_moment_goes_on(
-    tmp_path: Path, work: Work, kind: str, pattern: str
+def test_a_command_killed_at_a_moment_goes_on(
+    tmp_path: Path, work: runs.Work, kind: str, pattern: str
 ) -> None:
     assert kill.kill(tmp_path / "k", work, 1, moment=(kind, pattern)).total() == 1
 
 
 def test_a_kill_in_the_middle_of_a_record_leaves_half_of_it_beside_its_predictions(tmp_path: Path) -> None:
-    expected, made = changes(SHORT, tmp_path / "whole")
-    (middle,) = where(made, "write", RECORD)
+    expected, made = runs.changes(runs.SHORT, tmp_path / "whole")
+    (middle,) = runs.where(made, "write", RECORD)
     scratch = tmp_path / "killed"
     scratch.mkdir()
-    command = SHORT.command(scratch)
-    assert run(scratch, command, fault=f"kill:{middle + 1}").code == -signal.SIGKILL
+    command = runs.SHORT.command(scratch)
+    assert runs.run(scratch, command, fault=f"kill:{middle + 1}").code == -signal.SIGKILL
     cell = next(scratch.glob("results/local/*/*/seed-1"))
     (half,) = cell.glob(".toy.json.*.tmp")
     assert {path.name for path in cell.iterdir()} == {half.name, "toy.npz"}
     size = (tmp_path / "whole" / cell.relative_to(scratch) / "toy.json").stat().st_size
     assert abs(half.stat().st_size - size / 2) < 20  # times have more or fewer digits
-    finish(scratch, command, expected)
+    runs.finish(scratch, command, expected)
 
 
 @slow
 def test_a_killed_forced_run_costs_no_finished_record(tmp_path: Path) -> None:
-    assert kill.kill_forced(tmp_path / "k", SHORT, 4) == {"a forced run": 4}
+    assert kill.kill_forced(tmp_path / "k", runs.SHORT, 4) == {"a forced run": 4}
 
 
 @pytest.mark.parametrize(
     ("work", "workers", "warm", "interrupts"),
     [
-        (PLAIN, 2, True, 2),
-        *slowly((PLAIN, 1, False, 1), (PLAIN, 2, False, 1)),
-        *slowly((TRAINED, 1, True, 2)),
-        *(pytest.param(work, n, True, 2, marks=long) for work, n in ((TRAINED, 2), (SIMCSE, 1))),
-        *(pytest.param(PLAIN, workers, False, 3, marks=long) for workers in (1, 2)),
+        (runs.PLAIN, 2, True, 2),
+        *slowly((runs.PLAIN, 1, False, 1), (runs.PLAIN, 2, False, 1)),
+        *slowly((runs.TRAINED, 1, True, 2)),
+        *(pytest.param(work, n, True, 2, marks=long) for work, n in ((runs.TRAINED, 2), (runs.SIMCSE, 1))),
+        *(pytest.param(runs.PLAIN, workers, False, 3, marks=long) for workers in (1, 2)),
     ],
 )
-def test_interrupts_are_one_line_and_the_run_goes_on(
-    tmp_path: Path, work: Work, workers: int, warm: bool, interrupts: int
+def test_interrupts_are_one_line(
+    tmp_path: Path, work: runs.Work, workers: int, warm: bool, interrupts: int
 ) -> None:
     counts = interrupt.interrupt(tmp_path / "i", work, interrupts, workers=workers, warm=warm)
     assert counts["interrupted"] + counts["interrupted twice"] == interrupts
@@ -153,7 +145,7 @@ runpy.run_module("bench", run_name="__main__", alter_sys=True)
 def test_an_interrupt_while_it_starts_in_a_destructor_and_a_lost_one(hook: str) -> None:
     command = [sys.executable, "-c", BEGIN.replace("HOOK", hook), "list", "methods"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"\n{INTERRUPTED}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"\n{runs.INTERRUPTED}\n")
 
 
 def test_a_closed_stdout_is_no_error() -> None:
@@ -165,28 +157,28 @@ def test_a_closed_stdout_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("work", "options", "rooms"),
     [
-        (TRAINED, (), (1, 17)),
-        *slowly((SHORT, (), range(0, 40, 13)), (SHORT, ("--keep-vectors",), (9, 16, 22))),
-        pytest.param(SIMCSE, (), (5, 24), marks=long),
-        *slowly((TRAINED, (), range(0, 80, 40)), (TRAINED, ("--workers", "2"), (6, 30))),
+        (runs.TRAINED, (), (1, 17)),
+        *slowly((runs.SHORT, (), range(0, 40, 13)), (runs.SHORT, ("--keep-vectors",), (9, 16, 22))),
+        pytest.param(runs.SIMCSE, (), (5, 24), marks=long),
+        *slowly((runs.TRAINED, (), range(0, 80, 40)), (runs.TRAINED, ("--workers", "2"), (6, 30))),
     ],
 )
 def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(
-    tmp_path: Path, work: Work, options: tuple[str, ...], rooms: range
+    tmp_path: Path, work: runs.Work, options: tuple[str, ...], rooms: range
 ) -> None:
     counts = full_disk.full_disk(tmp_path / "f", work, rooms, *options)
     assert counts[f"full disks ({work.name})"] > len(rooms) // 2
 
 
 def test_no_room_in_the_middle_of_a_record_or_between_it_and_its_predictions(tmp_path: Path) -> None:
-    made = changes(SHORT, tmp_path / "whole")[1]
+    made = runs.changes(runs.SHORT, tmp_path / "whole")[1]
     moments = ("write", "*/seed-1/.toy.npz.*"), ("open", RECORD), ("write", RECORD), ("fsync", RECORD)
-    rooms = [where(made, *moment)[0] for moment in moments]
-    assert full_disk.full_disk(tmp_path / "f", SHORT, rooms) == {"full disks (short)": 4}
+    rooms = [runs.where(made, *moment)[0] for moment in moments]
+    assert full_disk.full_disk(tmp_path / "f", runs.SHORT, rooms) == {"full disks (short)": 4}
 
 
 def test_where_a_stage_finds_no_room_the_run_ends_with_no_failed_record(tmp_path: Path) -> None:
-    counts = full_disk.full_disk(tmp_path / "f", TRAINED, (3, 20), part="results/.stages")
+    counts = full_disk.full_disk(tmp_path / "f", runs.TRAINED, (3, 20), part="results/.stages")
     assert counts["full disks (trained)"] == 2
 
 
@@ -237,44 +229,42 @@ def test_no_flipped_bit_of_a_record_is_used_in_silence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("work", "number", "workers", "kills", "warm"),
     [
-        *((TRAINED, 3, 1, 0, True), (TRAINED, 2, 1, 1, True)),
-        *slowly((TRAINED, 2, 2, 0, True)),
-        pytest.param(PLAIN, 2, 1, 0, False, marks=long),
-        *slowly((TRAINED, 3, 1, 2, True), (PLAIN, 3, 2, 2, True)),
+        *((runs.TRAINED, 3, 1, 0, True), (runs.TRAINED, 2, 1, 1, True)),
+        *slowly((runs.TRAINED, 2, 2, 0, True)),
+        pytest.param(runs.PLAIN, 2, 1, 0, False, marks=long),
+        *slowly((runs.TRAINED, 3, 1, 2, True), (runs.PLAIN, 3, 2, 2, True)),
     ],
 )
-def test_processes_share_a_folder_and_make_nothing_twice(
-    tmp_path: Path, work: Work, number: int, workers: int, kills: int, warm: bool
+def test_processes_share_a_folder(
+    tmp_path: Path, work: runs.Work, number: int, workers: int, kills: int, warm: bool
 ) -> None:
     processes.share(tmp_path / "p", work, number, workers=workers, kills=kills, warm=warm)
 
 
 @pytest.mark.parametrize(
     ("work", "stops"),
-    [(SHORT, 2), *slowly((TRAINED, 3), (FETCH, 1), (TEXT, 1))],
-    ids=lambda value: value.name if isinstance(value, Work) else None,
+    [(runs.SHORT, 2), *slowly((runs.TRAINED, 3), (runs.FETCH, 1), (runs.TEXT, 1))],
+    ids=lambda value: value.name if isinstance(value, runs.Work) else None,
 )
-def test_a_process_that_is_stopped_keeps_what_it_has_and_goes_on(
-    tmp_path: Path, work: Work, stops: int
-) -> None:
+def test_a_stopped_process_keeps_what_it_has(tmp_path: Path, work: runs.Work, stops: int) -> None:
     assert pause.pause(tmp_path / "p", work, stops).total() == stops
 
 
 @slow
 def test_a_clock_that_goes_back_changes_no_fetched_text(tmp_path: Path) -> None:
-    clock.backwards_elsewhere(tmp_path / "c", TEXT)
+    clock.backwards_elsewhere(tmp_path / "c", runs.TEXT)
 
 
 @pytest.mark.parametrize(
     ("work", "workers"),
-    [(TRAINED, 1), *slowly((PLAIN, 2)), pytest.param(SIMCSE, 1, marks=long)],
+    [(runs.TRAINED, 1), *slowly((runs.PLAIN, 2)), pytest.param(runs.SIMCSE, 1, marks=long)],
 )
-def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, work: Work, workers: int) -> None:
+def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, work: runs.Work, workers: int) -> None:
     clock.backwards(tmp_path / "c", work, workers)
 
 
 def test_the_checks_notice_what_they_are_for(tmp_path: Path) -> None:
-    expected = undisturbed(PLAIN, tmp_path / "one")
+    expected = runs.undisturbed(runs.PLAIN, tmp_path / "one")
     record = next((tmp_path / "one" / "results").glob("*/*/*/*/toy.json"))
     check_whole(tmp_path / "one", expected)
     with pytest.raises(NotSurvivedError, match=r"other bytes than undisturbed: mini/fault_plain.*/toy\.npz"):
@@ -299,10 +289,10 @@ def test_the_checks_notice_what_they_are_for(tmp_path: Path) -> None:
         with pytest.raises(NotSurvivedError, match=what):
             check_one_line(done, "disk")
     for code, said, what in (
-        (1, INTERRUPTED, "exit code 1"),
+        (1, runs.INTERRUPTED, "exit code 1"),
         (130, "", "exit code 130"),
-        (130, f"{INTERRUPTED}\n{INTERRUPTED}", "exit code 130"),
-        (130, f"{INTERRUPTED}\nException ignored in", "'Exception ignored'"),
+        (130, f"{runs.INTERRUPTED}\n{runs.INTERRUPTED}", "exit code 130"),
+        (130, f"{runs.INTERRUPTED}\nException ignored in", "'Exception ignored'"),
     ):
         with pytest.raises(NotSurvivedError, match=what):
             interrupt.check_interrupted(Done(code, "", said))

@@ -20,8 +20,7 @@ from tests.support.transfer_data import write_similarity
 
 BACKBONE = ROOT / "bench" / "data" / "mini" / "backbone"
 DATA = Work(
-    "data",
-    ("--methods", "fault_plain[wait=0.5]", "--seeds", "1-2", "--data", "data", "--accept-data"),
+    "data", ("--methods", "fault_plain[wait=0.5]", "--seeds", "1-2", "--data", "data", "--accept-data")
 )
 """A suite of a file next to the toy suite; a worker reads the file after its first cell on the toy suite."""
 REAL = Work(

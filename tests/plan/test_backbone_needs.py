@@ -13,21 +13,13 @@ from bench.card import NEEDS, MethodCard, Need, check_card
 from bench.errors import InputError
 from bench.registry import METHODS, discover
 from tests.support.cli import Cli, records, refusal
+from tests.support.messages import missing_facts
 from tests.support.shortened import shortened
 
 RUN = "run --seeds 1 --suite toy --backbone"
 ENCODERS = (
-    *(
-        "albert",
-        "bert",
-        "deberta-v2",
-        "distilbert",
-        "electra",
-        "eurobert",
-        "modernbert",
-        "modernbert-drawing",
-    ),
-    *("mpnet", "nomic", "roberta", "xlm-roberta"),
+    *("albert", "bert", "deberta-v2", "distilbert", "electra", "eurobert", "modernbert"),
+    *("modernbert-drawing", "mpnet", "nomic", "roberta", "xlm-roberta"),
 )
 LONG = pytest.mark.long
 TWO_STEPS = " ".join(
@@ -80,7 +72,7 @@ def test_the_plan_refuses_a_backbone_without(
         ("unsee_barlow[dropout=0]", "mamba"),
     ],
 )
-def test_what_the_refusal_says_would_work_is_planned(
+def test_the_refusal_s_advice_works(
     cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str
 ) -> None:
     code, out, err = cli(*RUN.split(), str(zoo(backbone)), "--methods", methods, "--dry-run")
@@ -114,15 +106,14 @@ def test_the_refusal_names_every_option_that_is_needed_or_none(
 def test_all_refused_methods_are_named_at_once(cli: Cli, zoo: Callable[[str], Path]) -> None:
     line = (*RUN.split(), str(zoo("qwen2")), "--methods", "simcse,bsl,promptbert", "--seeds", "1-3")
     error = refusal(cli, *line, "--dry-run")
-    assert "simcse seed 1 needs a first token" in error
-    assert "; promptbert seed 1 a mask token; expected" in error
+    assert not missing_facts(error, "simcse seed 1 needs", NEEDS["first token"], NEEDS["mask token"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "backbone", [pytest.param(name, marks=LONG) for name in ("t5", "albert", "eurobert", "qwen2")]
 )
-def test_what_bench_show_offers_instead_trains(
+def test_offers_of_bench_show_train(
     cli: Cli, zoo: Callable[[str], Path], backbone: str, tmp_path: Path
 ) -> None:
     said = cli("show", f"hf:{zoo(backbone)}:avg")[1]
@@ -139,7 +130,7 @@ def test_what_bench_show_offers_instead_trains(
     "backbone",
     [name if name in ("albert", "modernbert") else pytest.param(name, marks=LONG) for name in ENCODERS],
 )
-def test_tncse_trains_on_every_encoder(
+def test_tncse_trains_on_encoders(
     cli: Cli, zoo: Callable[[str], Path], backbone: str, tmp_path: Path
 ) -> None:
     line = f"{RUN} {shlex.quote(str(zoo(backbone)))} --methods tncse {TWO_STEPS}"

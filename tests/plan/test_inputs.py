@@ -50,9 +50,7 @@ def test_a_text_is_read_once_for_plans_that_share_what_was_read(tmp_path: Path, 
     assert len(set(shared)) == 2
 
 
-def test_a_backbone_is_hashed_once_for_plans_that_share_what_was_read(
-    tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backbone_is_hashed_once_for_shared_plans(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
 
     def counting(path: Path) -> str:

@@ -28,9 +28,7 @@ write_atomically(Path(sys.argv[1]), b'half')
 @pytest.mark.parametrize(
     "name", ["toy.json", "x" * 200 + ".json", "\N{SNOWMAN}" * 80 + ".npz", ".hidden", "a.b.c"]
 )
-def test_no_two_writers_have_one_temporary_name(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_names_are_unique(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 7)  # as in two containers of one folder
     paths = [temporary_path(tmp_path / name) for _ in range(100)]
     monkeypatch.setattr(files, "_HOST", "elsewhere")
@@ -43,9 +41,7 @@ def test_no_two_writers_have_one_temporary_name(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_temporary_file_of_another_is_neither_written_nor_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_temporary_file_of_another_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "urandom", bytes)
     temporary_path(tmp_path / "a.json").write_text("another's")
     with pytest.raises(FileExistsError):

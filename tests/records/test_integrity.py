@@ -11,20 +11,9 @@ from bench.errors import DataError
 from bench.records.integrity import find_record_faults, seal_record
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from tests.support.cli import Cli, records
+from tests.support.messages import missing_facts
 
-RECORD = RunRecord(
-    profile="mini",
-    method="noise",
-    name="noise",
-    version=1,
-    options={},
-    backbone=None,
-    seed=1,
-    suite="toy",
-    tasks={},
-    key="",
-    status="ok",
-)
+RECORD = RunRecord("mini", "noise", "noise", 1, {}, None, 1, "toy", {}, "", "ok")
 EMPTY = (Score("TOY", "x", "spearman", 0.9, 0), Score("TOY", "wmean", "spearman", 0.9, 180))
 
 
@@ -38,10 +27,8 @@ def test_parts_without_items_are_a_fault_of_their_average(facts: dict[str, int])
     record = of_tasks(Score("TOY", "all", "spearman", 0.9, 0), *EMPTY, **facts)
     assert parse_record(record_to_json(record), "x") == record  # mteb may not tell how many items there are
     (fault,) = find_record_faults(record)
-    assert (fault.check, fault.what) == (
-        "average",
-        "TOY wmean spearman is 0.9, but no items stand behind its parts",
-    )
+    assert fault.check == "average"
+    assert not missing_facts(fault.what, "TOY wmean spearman", "0.9", "no items")
 
 
 @pytest.mark.parametrize("facts", [{"pairs": 2}, {"items": 2}])
@@ -53,9 +40,7 @@ def test_a_score_of_no_items_is_none(facts: dict[str, int], empty: Score) -> Non
 
 
 def test_an_average_of_no_tasks_is_none_either() -> None:
-    record = of_tasks(
-        Score("TOY", "all", "spearman", 0.9, 0), Score("avg", "all", "spearman", 0.9, 0), items=0
-    )
+    record = of_tasks(*(Score(task, "all", "spearman", 0.9, 0) for task in ("TOY", "avg")), items=0)
     with pytest.raises(DataError, match="avg all spearman is of no items"):
         parse_record(record_to_json(record), "x")
 
@@ -72,9 +57,7 @@ def test_an_average_of_no_tasks_is_none_either() -> None:
         (("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy"), 0),  # once more, and named
     ],
 )
-def test_such_a_record_stops_no_command_without_a_word(
-    cli: Cli, tmp_path: Path, command: tuple[str, ...], code: int
-) -> None:
+def test_commands_name_such_a_record(cli: Cli, tmp_path: Path, command: tuple[str, ...], code: int) -> None:
     run = ("run", "--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", "toy")
     assert cli(*run)[0] == 0
     path = tmp_path / "results/local/mini/noise/seed-1/toy.json"

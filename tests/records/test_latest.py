@@ -17,20 +17,9 @@ SINCE = {"fresh_pooler": "one"}
 """Defaults that are no longer what held before the option came, in every method that has it."""
 
 NAME, VALUE = next(iter(LATEST.items()))
-BASE = RunRecord(
-    profile="mini",
-    method="ensemble",
-    name="ensemble",
-    version=1,
-    options={"of": "a+b"},
-    backbone=None,
-    seed=1,
-    suite="toy",
-    tasks={"TOY": {"pairs": 3, "sha256": "a" * 64, "reference": True}},
-    key="",
-    status="ok",
-    scores=(Score("TOY", "all", "spearman", 0.5, 3),),
-)
+TASKS = {"TOY": {"pairs": 3, "sha256": "a" * 64, "reference": True}}
+SCORES = (Score("TOY", "all", "spearman", 0.5, 3),)
+BASE = RunRecord("mini", "ensemble", "ensemble", 1, {"of": "a+b"}, None, 1, "toy", TASKS, "", "ok", SCORES)
 
 
 def with_members(**options: Any) -> RunRecord:
@@ -41,14 +30,10 @@ def with_members(**options: Any) -> RunRecord:
 
 def test_every_option_of_the_name_has_that_default() -> None:
     """Else keys of one method would lose what another one's records say."""
-    found = {
-        option.name for _, method in discover() for option in method.card.options if option.name in LATEST
-    }
-    assert found == LATEST.keys()
-    for _, method in discover():
-        for option in method.card.options:
-            if option.name in LATEST:
-                assert option.default == (LATEST | SINCE)[option.name], method.card.name
+    options = [option for _, method in discover() for option in method.card.options if option.name in LATEST]
+    assert {option.name for option in options} == LATEST.keys()
+    for option in options:
+        assert option.default == (LATEST | SINCE)[option.name], option.name
     assert LATEST.items() <= LATER.items()
 
 

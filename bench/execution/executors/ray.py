@@ -165,9 +165,8 @@ def _prepare_worker(start: _WorkerStart) -> None:
     versions = _library_versions()
     differing = [name for name, version in versions.items() if version != start.versions[name]]
     if differing:
-        here, there = (
-            ", ".join(f"{name} {facts[name]}" for name in differing) for facts in (versions, start.versions)
-        )
+        here = ", ".join(f"{name} {versions[name]}" for name in differing)
+        there = ", ".join(f"{name} {start.versions[name]}" for name in differing)
         hint = "records would differ: install the same on all nodes"
         raise BenchError(f"{node} has {here}", expected=there, hint=hint)
     load_plugins(start.plugins)
