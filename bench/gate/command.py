@@ -42,7 +42,7 @@ _FORMATS = ("text", "markdown", "html", "json")
 
 
 class _Judgement(NamedTuple):
-    """A verdict, with the new records that it is on and what made them."""
+    """A verdict, with the new records and their plans."""
 
     gate: Gate
     source: ResultStore
@@ -114,10 +114,9 @@ class _Judgement(NamedTuple):
 def check_command(plugins: tuple[str, ...], **options: Any) -> None:
     """Compare today's code or weights with a reference.
 
-    It fails where a drop is real. It asks, in order: do the reference's predictions get the same scores, do
+    It fails for a significant drop. It asks, in order: do the reference's predictions get the same scores, do
     its deterministic cells and kept encoders give the same similarities, do its seeds, trained again, score
-    as before? Cells run in a temporary folder. With --results it compares records that are there, with
-    --encoder an encoder.
+    as before? Cells run in a temporary folder. --results compares existing records, --encoder an encoder.
 
     Exit codes: 0 passed; 1 an average fell by more than the tolerance and its seeds or items show it, scores
     of stored predictions changed, with --strict any number that was due to be equal, or a cell failed or is
@@ -130,11 +129,14 @@ def check_command(plugins: tuple[str, ...], **options: Any) -> None:
     seeds = None if options["seeds"] is None else parse_seeds(options["seeds"])
     options["loaded"] = load_plugin_options(plugins)
     with tempfile.TemporaryDirectory(prefix="bench-check-") as folder:
-        scratch = Path(folder)
-        options["scratch"] = scratch
-        reference = open_reference(options["reference"], scratch, new=_creates_reference(options))
-        judge = _judge_encoder if options["encoder"] is not None else _judge_records
-        judged = judge(reference, seeds, options)
+        options["scratch"] = Path(folder)
+        # the first encoder of a reference makes it
+        is_new = bool(options["update"] and options["encoder"] is not None)
+        reference = open_reference(options["reference"], options["scratch"], new=is_new)
+        if options["encoder"] is None:
+            judged = _judge_records(reference, seeds, options)
+        else:
+            judged = _judge_encoder(reference, options)
         judged = judged._replace(gate=replace(judged.gate, build=_describe_build()))
         _print_verdict(judged.gate, options)
         if options["update"] and _update_reference(reference, judged, options):
@@ -143,7 +145,7 @@ def check_command(plugins: tuple[str, ...], **options: Any) -> None:
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    """Raise InputError where options contradict each other, before anything is read."""
+    """Raise InputError for contradictory options, before anything is read."""
     if (options["encoder"] is None) != (options["name"] is None):
         raise InputError("--encoder and --name go together", where="bench check")
     together = (
@@ -160,23 +162,13 @@ def _check_options(options: dict[str, Any]) -> None:
     given = click.get_current_context().get_parameter_source("campaign")
     if options["results"] is None and given is not ParameterSource.DEFAULT:
         raise InputError("--campaign is for --results", where="bench check", expected="--results DIR as well")
-    if options["update"]:
-        _check_update(options)
-
-
-def _creates_reference(options: dict[str, Any]) -> bool:
-    """True if the command may make the reference: the first encoder of one."""
-    return bool(options["update"] and options["encoder"] is not None)
-
-
-def _check_update(options: dict[str, Any]) -> None:
+    if not options["update"]:
+        return
     if not (options["why"] or "").strip():
-        raise InputError(
-            "the reference keeps the reason for every change", where="--update", expected="--why TEXT"
-        )
-    if not Path(options["reference"]).is_dir() and not (
-        _creates_reference(options) and ":" not in options["reference"]
-    ):
+        what = "the reference keeps the reason for every change"
+        raise InputError(what, where="--update", expected="--why TEXT")
+    is_new = options["encoder"] is not None and ":" not in options["reference"]
+    if not is_new and not Path(options["reference"]).is_dir():
         raise InputError("a git revision can't be updated", where="--update", expected="--reference DIR")
     if not options["yes"] and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask on", where="--update", expected="--yes")
@@ -185,7 +177,7 @@ def _check_update(options: dict[str, Any]) -> None:
 def _judge_records(
     reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]
 ) -> _Judgement:
-    """Judge records that are there, or the reference's own cells, repeated."""
+    """Judge existing records, or the reference's own cells, repeated."""
     from bench.cli.run import execute_plan
     from bench.eval.rescoring import load_sound_predictions
     from bench.gate.recompute import GateQuestions, rescore_records
@@ -210,31 +202,29 @@ def _judge_records(
     if options["results"] is not None:
         source = ResultStore(options["results"], options["campaign"])
         new = load_gate_records(source, None, seeds, may_lack=True)
-        own = rescore_records(source, [record for record in new if record.status == "ok"], data)
-        for record in own.wrong:
-            load_sound_predictions(source, record, data)  # says what is wrong with it
-        for line in own.unasked:
+        rescored = rescore_records(source, [record for record in new if record.status == "ok"], data)
+        for record in rescored.wrong:
+            load_sound_predictions(source, record, data)  # raises the error
+        for line in rescored.unasked:
             click.echo(f"warning: {line}", err=True)
         if options["methods"] is not None:
             new = [record for record in new if record.method in {r.method for r in then}]
-        made = {record.method for record in new}
-        then = [record for record in then if record.method in made or not has_encoder(reference, record)]
+        present = {record.method for record in new}
+        then = [record for record in then if record.method in present or not has_encoder(reference, record)]
         first = rescore_records(reference, then, data)
-        return _Judgement(asked.judged(then, source, new, first, repeated=False), source, new, [])
+        return _Judgement(asked.judge(then, source, new, first, repeated=False), source, new, [])
     results = options["scratch"] / "results"
     then, others = select_repeatable_records(reference, then)
     planned = plan_reference(reference, then, data, results, options["workers"], options["loaded"])
     for plan in planned:
         check_device(plan.spec.device)
     source = ResultStore(results, CAMPAIGN)
-    gate, new = asked.repeated(then, planned, source)
+    gate, new = asked.repeat(then, planned, source)
     gate = replace(gate, warnings=(*others, *gate.warnings))
     return _Judgement(gate, source, new, planned)
 
 
-def _judge_encoder(
-    reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]
-) -> _Judgement:
+def _judge_encoder(reference: ResultStore, options: dict[str, Any]) -> _Judgement:
     """Judge an encoder against the reference's record of its name, item by item."""
     from bench.cli.run import execute_plan
     from bench.data.mteb_names import split_suites
@@ -266,7 +256,7 @@ def _judge_encoder(
 
 
 def _describe_build() -> dict[str, str]:
-    """What is checked, and when, for the history."""
+    """Return date, version and commit, for the history."""
     from bench.records.environment import run_git
     from bench.version import __version__
 
@@ -276,7 +266,7 @@ def _describe_build() -> dict[str, str]:
 
 
 def _print_verdict(gate: Gate, options: dict[str, Any]) -> None:
-    """Print the verdict and write the files that are asked for."""
+    """Print the verdict and write its files."""
     from bench.gate.junit import format_junit
     from bench.gate.page import page
     from bench.gate.tables import (
@@ -288,29 +278,19 @@ def _print_verdict(gate: Gate, options: dict[str, Any]) -> None:
 
     for line in gate.warnings:
         click.echo(f"warning: {replace_unprintable(line)}", err=True)
-    printed = {
-        "text": format_gate_text,
-        "markdown": format_gate_markdown,
-        "html": page,
-        "json": format_gate_json,
+    formats = {
+        **{"html": page, "junit": format_junit, "json": format_gate_json, "summary": format_gate_markdown},
+        **{"text": format_gate_text, "markdown": format_gate_markdown},
     }
-    click.echo(printed[options["form"]](gate), nl=False)
-    for option, content in (
-        ("html", page),
-        ("junit", format_junit),
-        ("json", format_gate_json),
-        ("summary", format_gate_markdown),
-    ):
+    click.echo(formats[options["form"]](gate), nl=False)
+    for option in ("html", "junit", "json", "summary"):
         if options[option] is not None:
-            write_file(options[option], content(gate), f"--{option}", append=option == "summary")
+            content = formats[option](gate)
+            write_file(options[option], content, f"--{option}", append=option == "summary")
 
 
 def _update_reference(reference: ResultStore, judged: _Judgement, options: dict[str, Any]) -> bool:
-    """Replace the reference's cells that aren't equal, or all where versions or hardware differ.
-
-    Returns:
-        False if nothing was replaced or kept.
-    """
+    """Replace the reference's changed cells, or all for other versions or hardware; False without any."""
     from bench.gate.reference import append_change_note, update_reference
     from bench.gate.reference_encoders import find_missing_encoders, keep_encoders
     from bench.records.fingerprint import machine_warnings
@@ -318,9 +298,10 @@ def _update_reference(reference: ResultStore, judged: _Judgement, options: dict[
     def say(line: str) -> None:
         click.echo(line, err=options["form"] != "text")  # stdout is a document otherwise
 
-    old = reference.records() if reference.root.is_dir() else []  # the first encoder of one makes it
-    cells, elsewhere = judged.gate.cells, machine_warnings(old, judged.new)
-    cells = cells if elsewhere else tuple(cell for cell in cells if cell.status != Status.EQUAL)
+    old = reference.records() if reference.root.is_dir() else []
+    cells = judged.gate.cells
+    if not machine_warnings(old, judged.new):
+        cells = tuple(cell for cell in cells if cell.status != Status.EQUAL)
     missing = find_missing_encoders(reference, judged.new) if options["keep"] else []
     if not cells and not missing:
         say("nothing to update")
@@ -337,14 +318,14 @@ def _update_reference(reference: ResultStore, judged: _Judgement, options: dict[
         for line in keep_encoders(reference, judged.planned, missing, options["scratch"]):
             say(line)
             changes.append(line)
-    finally:  # an encoder that can't be kept doesn't take the reason of what was replaced with it
+    finally:  # replaced cells keep their reason if an encoder cannot be kept
         if changes:
             append_change_note(reference, options["why"], changes)
     return True
 
 
 def _exit_with_verdict(gate: Gate) -> None:
-    """Exit as the verdict says; differences of specification or data stand on stderr, a line each."""
+    """Exit with the verdict's code; other specifications and data are printed on stderr, a line each."""
     from bench.gate.tables import replace_unprintable
 
     different = gate.having(Status.DIFFERENT)
@@ -352,13 +333,13 @@ def _exit_with_verdict(gate: Gate) -> None:
         for reason in cell.reasons:
             click.echo(f"not comparable: {replace_unprintable(f'{cell_name(cell.key)}: {reason}')}", err=True)
     if different:
-        these = shlex.quote(",".join(dict.fromkeys(cell.key[1] for cell in different)))
-        alone = (
-            f" --methods {replace_unprintable(these)}" if gate.having(*BAD) else ""
-        )  # what failed isn't meant
+        methods = ""
+        if gate.having(*BAD):  # failed cells are not updated
+            names = shlex.quote(",".join(dict.fromkeys(cell.key[1] for cell in different)))
+            methods = f" --methods {replace_unprintable(names)}"
         raise NotComparableError(
             f"{len(different)} cell(s) have another specification or other data than the reference",
-            hint=f"the same command with --update --why TEXT{alone} takes them as the new reference",
+            hint=f"the same command with --update --why TEXT{methods} takes them as the new reference",
         )
     sys.exit(gate.exit_code)
 
@@ -372,13 +353,13 @@ def _exit_with_verdict(gate: Gate) -> None:
 def history_command(folder: Path, methods: str | None, form: str) -> None:
     """Print scores over builds, with the limits of the gate.
 
-    FOLDER has files of `bench check --json`, at any depth. Builds stand in the order of their dates. html is
+    FOLDER has files of `bench check --json`, at any depth. Builds are in the order of their dates. html is
     one file with a chart a cell; csv and json have scores in the metric's unit, other formats in points.
     """
     from bench.config.method_ids import split_outside_brackets
     from bench.gate.history_page import render_history
     from bench.gate.verdict_history import read_history
 
-    found = read_history(folder)
+    history = read_history(folder)
     chosen = None if methods is None else split_outside_brackets(methods)
-    click.echo(render_history(found, found.lines(chosen), form), nl=False)
+    click.echo(render_history(history, history.lines(chosen), form), nl=False)

@@ -1,13 +1,13 @@
-"""What the seeds of both sides say of a drop: pairs where both have the same seeds, Welch's test elsewhere.
+"""Drops of scores over the seeds of both sides: paired t tests for common seeds, otherwise Welch's.
 
-The gate compares one specification with itself, so the design alone decides. A seed decides what a run draws,
-first weights, batches and dropout: two runs of one seed are a pair, also where they come from two machines.
+The gate compares one specification with itself, so the design alone decides. A seed decides a run's draws,
+first weights, batches and dropout: two runs of one seed are a pair, also on two machines.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
@@ -16,22 +16,24 @@ from scipy.special import stdtrit
 from bench.errors import DataError, InputError
 from bench.gate.verdict import AVERAGE, Drop, Key, Seeds, cell_name
 from bench.records.fingerprint import machine_facts
-from bench.records.record import ALL, RunRecord
+from bench.records.record import ALL, RunRecord, Score
 from bench.stats.pair_test import PAIRED, WELCH, pair_test
 from bench.stats.seed_design import SeedDesign, choose_design
+
+_MIXED = "score"  # the metric of an average over several metrics
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Finished records of one cell that are compared.
+    """Finished records of one cell, by seed.
 
     Args:
-        then: The reference's, by seed.
-        now: The new ones, by seed.
-        test: "paired t", "Welch", or None where a side has a single run.
-        reference: All of the reference's, ``then`` among them: their spread over seeds is the limit's.
-        new: All of the new ones, ``now`` among them.
-        same_machine: All were made with equal versions, settings and hardware.
+        then: The compared records of the reference.
+        now: The compared new ones.
+        test: "paired t", "Welch", or None if a side has a single run.
+        reference: All of the reference's; their spread over seeds sets the limit.
+        new: All of the new ones.
+        same_machine: True if all have equal versions, settings and hardware.
     """
 
     then: tuple[RunRecord, ...]
@@ -43,31 +45,33 @@ class Sides:
 
     @property
     def same_seeds(self) -> bool:
-        """True if the runs of both sides are pairs, one pair among them."""
+        """True if the runs of both sides are pairs, also a single pair."""
         return list_record_seeds(self.then) == list_record_seeds(self.now)
 
     @property
     def common(self) -> list[tuple[RunRecord, RunRecord]]:
-        """(reference, new) of every seed that both sides have, compared or not, in the seeds' order."""
+        """(reference, new) of every common seed, compared or not, in the order of the seeds."""
         now = {record.seed: record for record in self.new}
-        return [
-            (record, now[record.seed])
-            for record in sort_records_by_seed(self.reference)
-            if record.seed in now
-        ]
+        then = sort_records_by_seed(self.reference)
+        return [(record, now[record.seed]) for record in then if record.seed in now]
 
     @property
     def has_limit(self) -> bool:
-        """True if the reference has a spread over seeds that says how far a drop may go by chance.
+        """True if the reference's spread over seeds limits the drop.
 
-        It is of no use for one pair from one machine, which has equal bytes if nothing changed.
+        One pair from one machine needs none: unchanged code gives equal bytes.
         """
         return len(self.reference) > 1 and not (self.test is None and self.same_machine)
 
     @property
     def uncertain(self) -> bool:
-        """True if chance may have made the drop, so that its seeds have to show it."""
+        """True if chance may cause the drop, so that its seeds have to show it."""
         return self.test is not None or self.has_limit
+
+
+def cell_key(record: RunRecord) -> Key:
+    """Return profile, method and suite."""
+    return record.profile, record.method, record.suite
 
 
 def sort_records_by_seed(records: Sequence[RunRecord]) -> list[RunRecord]:
@@ -76,27 +80,22 @@ def sort_records_by_seed(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def list_record_seeds(records: Sequence[RunRecord]) -> Seeds:
-    """Return the seeds, in order; None for a deterministic method's."""
+    """Return the seeds, in order; None of a deterministic method."""
     return tuple(record.seed for record in sort_records_by_seed(records))
 
 
 def name_run(record: RunRecord) -> str:
-    """For messages."""
+    """Name a run in messages."""
     return "the run" if record.seed is None else f"seed {record.seed}"
 
 
 def choose_seed_design(
     then: Sequence[RunRecord], now: Sequence[RunRecord], *, pairs: bool = True
 ) -> SeedDesign:
-    """Choose the test over the seeds of both sides.
+    """Choose the test over the seeds of both sides, which have one specification.
 
-    Both sides have one specification, so the runs of a seed are pairs. One or two seeds are enough where a
-    side has no others: a gate may repeat only some seeds of its reference.
-
-    Args:
-        then: Records of the reference.
-        now: The new ones.
-        pairs: False where the runs of a seed are no pairs: means over cells that aren't.
+    One or two common seeds are enough if a side has no others: a gate may repeat only some seeds of its
+    reference. ``pairs`` is False for means over cells whose runs are no pairs.
     """
     first, second = (
         [record.seed for record in sort_records_by_seed(side) if record.seed is not None]
@@ -111,84 +110,62 @@ def name_test(design: SeedDesign) -> str:
 
 
 def choose_sides(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> Sides:
-    """Choose the runs that are compared, and the test, from the seeds alone.
-
-    ``choose_seed_design`` chooses. Runs of the seeds that both sides have are pairs where these are enough;
-    the others aren't compared. Elsewhere Welch's test compares all runs. A single run has no test.
-
-    Args:
-        key: The cell.
-        then: Finished records of the reference, of one specification.
-        now: Finished records of the same specification.
+    """Choose the compared runs of one specification, and their test, from the seeds alone.
 
     Raises:
-        InputError: a single seed on a side that the other side hasn't.
+        InputError: a single seed on a side that the other side lacks.
     """
     design = choose_seed_design(then, now)
-    one, other = (
-        tuple(record for record in sort_records_by_seed(side) if record.seed is None or record.seed in used)
-        for side, used in zip((then, now), design.seeds, strict=True)
-    )
-    has_test = min(len(then), len(now)) > 1
-    if not has_test and list_record_seeds(one) != list_record_seeds(other):
+    used = []
+    for side, seeds in zip((then, now), design.seeds, strict=True):
+        ordered = sort_records_by_seed(side)
+        used.append(tuple(record for record in ordered if record.seed is None or record.seed in seeds))
+    test = name_test(design) if min(len(then), len(now)) > 1 else None
+    if test is None and list_record_seeds(used[0]) != list_record_seeds(used[1]):
         raise InputError(
             f"{cell_name(key)} has seeds {list_record_seeds(then)} in the reference and "
             f"{list_record_seeds(now)} here",
-            expected="two seeds or more on both sides, or one that both have",
+            expected="two seeds or more on both sides, or one common seed",
         )
-    machines = [{tuple(machine_facts(record).items()) for record in side} for side in (one, other)]
-    return Sides(
-        one,
-        other,
-        test=name_test(design) if has_test else None,
-        reference=tuple(then),
-        new=tuple(now),
-        same_machine=machines[0] == machines[1] and len(machines[0]) == 1,
-    )
+    machines = {tuple(machine_facts(record).items()) for side in used for record in side}
+    return Sides(used[0], used[1], test, tuple(then), tuple(now), same_machine=len(machines) == 1)
 
 
 def measure_drops(sides: Sides, level: float) -> dict[str, Drop]:
-    """Return the drop of every task, tested, and of the average with its interval at this level, the last.
-
-    Args:
-        sides: What is compared.
-        level: Confidence level of the average's interval.
+    """Return the tested drop of every task and, the last, of the average with its interval at this level.
 
     Raises:
-        DataError: a record that lacks a score.
+        DataError: a record without a score.
     """
     metric = sides.then[0].metric
     tasks = [s.task for s in sides.then[0].scores if (s.subset, s.metric) == (ALL, metric)]
-    found = {}
+    drops = {}
     for task in sorted(tasks, key=lambda task: task == AVERAGE):
         was, is_now = ([_require_score(record, task) for record in side] for side in (sides.then, sides.now))
-        found[task] = Drop(fmean(was), fmean(is_now))
+        drop = Drop(fmean(was), fmean(is_now))
         if sides.test is not None:
             test = pair_test(was, is_now, paired=sides.test == PAIRED, level=level)
             low, high = test.interval if task == AVERAGE and test.interval else (None, None)
             p = test.p
             if test.interval is not None and test.interval[0] == test.interval[1]:
-                if sides.same_machine:  # chance has no part there
-                    p = float(found[task].drop == 0)
-                else:  # it has, though it was not seen: the limit decides
+                if sides.same_machine:  # without chance
+                    p = float(drop.drop == 0)
+                else:  # with chance, though unobserved: the limit decides
                     low = high = None
-            found[task] = replace(found[task], low=low, high=high, p=p)
-    return found
+            drop = replace(drop, low=low, high=high, p=p)
+        drops[task] = drop
+    return drops
 
 
 def compute_drop_limit(sides: Sides, level: float) -> float | None:
-    """The drop of the average beyond which the reference's own spread over seeds doesn't explain it.
+    """Return the drop of the average beyond which the reference's own spread over seeds does not explain it.
 
-    t s sqrt(1 / n_then + 1 / n_now), with s and its degrees of freedom from the reference alone: for new runs
-    that are no more than other draws of the same method, correlated or not, it is passed by chance in at most
-    (1 - level) / 2. A break that spreads widely over the seeds can't hide behind a spread of its own.
-
-    Args:
-        sides: What is compared.
-        level: Confidence level; one minus it is shared by both directions, as in an interval.
+    t s sqrt(1 / n_then + 1 / n_now), with s and its degrees of freedom from the reference alone: new runs of
+    the same method, correlated or not, exceed it by chance in at most (1 - level) / 2. A break that spreads
+    widely over the seeds cannot hide in its own spread.
 
     Returns:
-        The limit, 0 where the reference's seeds agree; None for a reference with a single run.
+        The limit, 0 if the reference's seeds agree; None for a reference with a single run.
     """
     if not sides.has_limit:
         return None
@@ -200,8 +177,55 @@ def compute_drop_limit(sides: Sides, level: float) -> float | None:
 def _require_score(record: RunRecord, task: str) -> float:
     value = record.score(task)
     if value is None:
-        raise DataError(
-            f"the record of {record.method}, {name_run(record)}, has no score of {task} on {record.suite}",
-            hint="run the cell again",
-        )
+        what = f"the record of {record.method}, {name_run(record)}, has no score of {task} on {record.suite}"
+        raise DataError(what, hint="run the cell again")
     return value
+
+
+def average_cells(cells: Mapping[Key, Sides]) -> tuple[Key, Sides] | None:
+    """Return the average over seeded cells, equal ones among them, as a cell of its own.
+
+    Each of its runs is the mean of the cells' runs of one seed, so that the spread over seeds is that of the
+    mean. A cell with a single seed on a side has no spread and does not count.
+
+    Returns:
+        Its key, ("", "average of 3 cells", ""), and its runs of the common seeds; None for fewer than two
+        cells, for fewer than two such seeds on a side, and if only some cells are pairs.
+    """
+    seeded = []
+    for sides in cells.values():
+        if sides.then[0].seed is not None and min(len(sides.then), len(sides.now)) > 1:
+            seeded.append(sides)
+    if len(seeded) < 2 or len({sides.same_seeds for sides in seeded}) > 1:
+        return None
+    name = f"average of {len(seeded)} cells"
+    then = _average_by_seed(name, [sides.then for sides in seeded])
+    now = _average_by_seed(name, [sides.now for sides in seeded])
+    reference = _average_by_seed(name, [sides.reference for sides in seeded])
+    new = _average_by_seed(name, [sides.new for sides in seeded])
+    if min(len(then), len(now)) < 2:
+        return None
+    test = name_test(choose_seed_design(then, now, pairs=seeded[0].same_seeds))
+    same_machine = all(sides.same_machine for sides in seeded)
+    return ("", name, ""), Sides(then, now, test, reference, new, same_machine)
+
+
+def _average_by_seed(name: str, cells: Sequence[Sequence[RunRecord]]) -> tuple[RunRecord, ...]:
+    """Return one record a common seed, in the order of the seeds: the mean of the cells' averages."""
+    by_seed = [{record.seed: record for record in sort_records_by_seed(cell)} for cell in cells]
+    common = set.intersection(*map(set, by_seed))
+    averages = []
+    for seed in by_seed[0]:
+        if seed in common:
+            averages.append(_average_records(name, [records[seed] for records in by_seed]))
+    return tuple(averages)
+
+
+def _average_records(name: str, records: Sequence[RunRecord]) -> RunRecord:
+    metrics = {record.metric for record in records}
+    values = [value for record in records if (value := record.score(AVERAGE)) is not None]
+    scores: tuple[Score, ...] = ()
+    if len(values) == len(records):  # otherwise the reader of the score names the missing one
+        metric = metrics.pop() if len(metrics) == 1 else _MIXED
+        scores = (Score(AVERAGE, ALL, metric, fmean(values), len(values)),)
+    return replace(records[0], profile="", method=name, suite="", scores=scores, predictions=None)

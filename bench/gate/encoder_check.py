@@ -1,4 +1,4 @@
-"""``bench check --encoder``: run an encoder as a reference's record of its name was run, and judge both."""
+"""``bench check --encoder``: run an encoder like a reference's record of its name, and judge both."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bench.data.mteb_names import suite_label
 from bench.data.source import DEFAULT_SEED
 from bench.errors import BenchError, InputError, suggest_name
 from bench.execution.runner import run_plan
+from bench.gate.drops import cell_key
 from bench.gate.item_judge import COMPARED, ItemPair, judge_items
 from bench.gate.reference import check_reference_records, load_gate_records
 from bench.gate.reference_encoders import CAMPAIGN
@@ -31,10 +32,10 @@ from bench.records.store import ResultStore
 from bench.registry import discover
 
 DRAWS = 2_000
-"""Draws of the items; beyond their reach an interval is that of a normal distribution as wide."""
+"""Draws of the items; beyond their reach, intervals are normal."""
 _FORM = "a model folder, hf:PATH[:POOLING], st:PATH or vectors:FILE"
 _KINDS = {"st": ("modules.json",), "exported": ("bench.json", "twin.json"), "hf": ("config.json",)}
-"""What reads a bare folder, the first that finds a file of its own there."""
+"""Methods that read a bare folder, by their files; the first match counts."""
 
 Cell = tuple[str, str]
 """Profile and suite."""
@@ -64,55 +65,60 @@ def judge_encoder(
     """Run an encoder as the reference's records of its name were run, and judge both by the items.
 
     Args:
-        store: The reference's campaign; nothing is written there.
+        store: The reference's campaign; it stays unchanged.
         text: A model folder, a file of word vectors, or a request such as ``hf:PATH:avg``.
         name: The id of its record in the reference.
-        scratch: A folder for what is computed.
-        profile: Only this profile's records; with ``update`` where a new one goes (default mini).
-        suites: Only these; with ``update`` what a new record is measured on (default the profile's).
-        data: Their folder.
+        scratch: A folder for results.
+        profile: Only this profile's records; with ``update`` the profile of a new one (default mini).
+        suites: Only these; with ``update`` the suites of a new record (default the profile's).
+        data: Data folder.
         tolerance: In the metric's unit.
         level: Confidence level of all intervals together.
         strict: The reference's own weights have to give equal numbers.
-        update: The new records may become the reference: what it lacks or has otherwise is run as well.
-        workers: Cells side by side.
+        update: The new records may become the reference: missing and different cells are run as well.
+        workers: Parallel cells.
         draws: Number of draws of the items, at least 100.
         execute: Runs a plan.
 
     Returns:
-        The gate, the campaign of the new records, and these; where the specification differs none without
-        ``update``, as nothing is run then.
+        The gate, the campaign of the new records, and these; none for a changed specification without
+        ``update``.
 
     Raises:
-        InputError: a name or an encoder that is none, or a reference without its records.
-        DataError, RefusedError: a damaged record of the reference, or one whose predictions contradict it.
+        InputError: an invalid name or encoder, or a reference without its records.
+        DataError, RefusedError: a damaged record of the reference, or one that contradicts its predictions.
     """
     request = parse_encoder_request(text, name)
-    request = _read_as_reference(request, then := _load_named_records(store, name, profile, suites))
+    then = _load_named_records(store, name, profile, suites)
+    request = _read_as_reference(request, then)
     absent = _find_absent_cells(then, profile, suites)
-    _check_absent(store, text, name, absent, update=update)
+    if absent and not update:
+        raise _missing_record_error(store, text, name, absent)
+    _check_absent(store, name, absent)
     new_store = ResultStore(scratch / "results", CAMPAIGN)
     plans = _plan_cells(request, then, absent, data, scratch / "results", workers)
-    if not update and (differ := _find_changed_cells(plans, then)):
-        return Gate(_sort_cells(differ), tolerance, level, strict=strict), new_store, []
+    changed = _find_changed_cells(plans, then)
+    if changed and not update:
+        return Gate(_sort_cells(changed), tolerance, level, strict=strict), new_store, []
     for plan in plans:
         execute(plan)
-    now = _index_by_cell(new := load_gate_records(new_store))
-    pair = partial(_draw_pair, store, new_store, scratch / "items", data, draws)
-    pairs = [pair(record, now.get(cell)) for cell, record in then.items()]
+    new = load_gate_records(new_store)
+    now = _index_by_cell(new)
+    draw = partial(_draw_pair, store, new_store, scratch / "items", data, draws)
+    pairs = [draw(record, now.get(cell)) for cell, record in then.items()]
     gate = judge_items(pairs, tolerance=tolerance, level=level, strict=strict)
     first = [_judge_new_suite((cell[0], name, cell[1]), now.get(cell)) for cell in absent]
     return replace(gate, cells=_sort_cells([*gate.cells, *first])), new_store, new
 
 
 def parse_encoder_request(text: str, name: str) -> MethodRequest:
-    """Return what ``--encoder`` and ``--name`` ask for, with the name as its alias.
+    """Return the request of ``--encoder`` and ``--name``, with the name as its alias.
 
-    A folder with a modules.json is sentence-transformers' (``st:``), one with a bench.json or twin.json as
-    ``bench export`` writes it ``exported:``, any other ``hf:``; a file holds word vectors.
+    A folder with a modules.json is sentence-transformers' (``st:``), one with a bench.json or twin.json of
+    ``bench export`` is ``exported:``, any other ``hf:``; a file has word vectors.
 
     Raises:
-        InputError: a name that is no alias or a method's, a text that is no encoder, or a method with seeds.
+        InputError: an invalid or registered name, no encoder, or a method with seeds.
     """
     if not METHOD_NAME.fullmatch(name):
         raise InputError(f"{name!a} is not a name", where="--name", expected="letters, digits, _ . + -")
@@ -123,8 +129,7 @@ def parse_encoder_request(text: str, name: str) -> MethodRequest:
     request = replace(_parse_encoder(text), text=text, alias=name)
     if request.name not in discover().names():
         raise InputError(f"'{text}' is no encoder that is there", where="--encoder", expected=_FORM)
-    card = discover().get(request.name).card
-    if not card.deterministic:
+    if not discover().get(request.name).card.deterministic:
         raise InputError(
             f"'{request.name}' is trained, a seed at a time",
             where=f"--encoder {text}",
@@ -143,7 +148,8 @@ def _parse_encoder(text: str) -> MethodRequest:
     try:
         request = parse_method(text, "--encoder")
     except InputError as error:
-        what, hint = f"'{text}' is not an encoder", error.hint or quoting_hint(text) or misplaced_hint(text)
+        hint = error.hint or quoting_hint(text) or misplaced_hint(text)
+        what = f"'{text}' is not an encoder"
         raise InputError(what, where="--encoder", expected=_FORM, hint=hint) from error
     if request.alias is not None:
         raise InputError(f"'{text}' has a name of its own", where="--encoder", expected="--name NAME")
@@ -151,9 +157,10 @@ def _parse_encoder(text: str) -> MethodRequest:
 
 
 def _read_as_reference(request: MethodRequest, then: Mapping[Cell, RunRecord]) -> MethodRequest:
-    """Let a bare folder be read as the reference's was, by the same method and with the same pooling."""
-    folder = Path(request.text).expanduser()
-    kinds = {(record.name, tuple((k, str(v)) for k, v in record.options.items())) for record in then.values()}
+    """Read a bare folder like the reference's, by the same method and with the same pooling."""
+    folder, kinds = Path(request.text).expanduser(), set()
+    for record in then.values():
+        kinds.add((record.name, tuple((option, str(value)) for option, value in record.options.items())))
     if not folder.is_dir() or len(kinds) != 1:
         return request
     ((name, options),) = kinds
@@ -167,27 +174,25 @@ def _can_read(kind: str, folder: Path) -> bool:
 def _load_named_records(
     store: ResultStore, name: str, profile: str | None, suites: Sequence[str]
 ) -> dict[Cell, RunRecord]:
-    """The reference's records of a name by profile and suite; none where there is no reference yet."""
+    """Return the reference's records of a name by profile and suite; {} without a reference."""
     if not store.root.is_dir() or not any(store.root.glob("*/*/*/*.json")):
         return {}
     labels = {suite_label(suite) for suite in suites}
-    found = [
-        record
-        for record in load_gate_records(store)
-        if record.method == name
-        and (profile is None or record.profile == profile)
-        and (not labels or record.suite in labels)
-    ]
-    check_reference_records(found, store.campaign)
-    for record in found:
-        what = "has seeds" if record.seed is not None else "has a backbone" if "@" in record.profile else ""
-        if what:
+    records = [record for record in load_gate_records(store) if record.method == name]
+    if profile is not None:
+        records = [record for record in records if record.profile == profile]
+    if labels:
+        records = [record for record in records if record.suite in labels]
+    check_reference_records(records, store.campaign)
+    for record in records:
+        if record.seed is not None or "@" in record.profile:
+            what = "seeds" if record.seed is not None else "a backbone"
             raise InputError(
-                f"the reference's '{name}' {what}: it is not an encoder's record",
+                f"the reference's '{name}' has {what}: it is not an encoder's record",
                 where=f"--name {name}",
-                expected="a record as bench check --encoder PATH --name NAME --update makes it",
+                expected="a record of bench check --encoder PATH --name NAME --update",
             )
-    return _index_by_cell(found)
+    return _index_by_cell(records)
 
 
 def _index_by_cell(records: Sequence[RunRecord]) -> dict[Cell, RunRecord]:
@@ -197,19 +202,15 @@ def _index_by_cell(records: Sequence[RunRecord]) -> dict[Cell, RunRecord]:
 def _find_absent_cells(
     then: Mapping[Cell, RunRecord], profile: str | None, suites: Sequence[str]
 ) -> dict[Cell, str]:
-    """What is asked for and isn't in the reference, with the suite as it is asked for."""
-    places = dict.fromkeys(each for each, _ in then) or [profile or profiles.DEFAULT]
+    """Return the wanted cells that the reference lacks, with the suite as written."""
+    places = dict.fromkeys(place for place, _ in then) or [profile or profiles.DEFAULT]
     wanted = suites or (() if then else profiles.load_profile(profile or profiles.DEFAULT).suites)
     cells = {(place, suite_label(suite)): suite for place in places for suite in wanted}
     return {cell: suite for cell, suite in cells.items() if cell not in then}
 
 
-def _check_absent(
-    store: ResultStore, text: str, name: str, absent: Mapping[Cell, str], *, update: bool
-) -> None:
-    """Raise InputError for records that only ``--update`` makes, and for a new name that isn't portable."""
-    if absent and not update:
-        raise _missing_record_error(store, text, name, absent)
+def _check_absent(store: ResultStore, name: str, absent: Mapping[Cell, str]) -> None:
+    """Raise InputError for a new name that is not portable."""
     if absent:
         check_new_campaign(store.root.parent, store.campaign, where="--reference")
     for place in dict.fromkeys(place for place, _ in absent):
@@ -218,10 +219,10 @@ def _check_absent(
 
 
 def _missing_record_error(store: ResultStore, text: str, name: str, absent: Mapping[Cell, str]) -> InputError:
-    known = [] if not store.root.is_dir() else sorted({record.method for record in store.records()} - {name})
-    near = suggest_name(name, known)
+    known = {record.method for record in store.records()} if store.root.is_dir() else set()
+    near = suggest_name(name, sorted(known - {name}))
     asked = ",".join(dict.fromkeys(absent.values()))
-    (place, *_), *_ = absent
+    (place, _), *_ = absent
     profile = "" if place == profiles.DEFAULT else f" --profile {place}"
     return InputError(
         f"the reference has no record of '{name}' on {asked}" + (f" ({near})" if near else ""),
@@ -239,21 +240,18 @@ def _plan_cells(
     results: Path,
     workers: int,
 ) -> list[Plan]:
-    """Plan every suite as its record was measured; a new one as the others of its name, else by default."""
-    groups: dict[RunSpec, list[str]] = {}
-    for (profile, _), record in then.items():
-        groups.setdefault(_build_spec(request, profile, record, data, results, workers), []).append(
-            record.suite
-        )
-    like = next(iter(then.values()), None)
-    for (profile, _), suite in absent.items():
-        groups.setdefault(_build_spec(request, profile, like, data, results, workers), []).append(suite)
+    """Plan every suite like its record; a new one like the others of its name, or by default."""
+    like, groups = next(iter(then.values()), None), dict[RunSpec, list[str]]()
+    for profile, suite in (*then, *absent):
+        record, name = then.get((profile, suite), like), absent.get((profile, suite), suite)
+        spec = _build_spec(request, profile, record, data, results, workers)
+        groups.setdefault(spec, []).append(name)
     try:
         return [make_plan(replace(spec, suites=tuple(suites))) for spec, suites in groups.items()]
     except InputError as error:
         where = error.where
         if where is not None and where.startswith("--methods"):
-            where = where.replace("--methods", "--encoder", 1)
+            where = f"--encoder{where.removeprefix('--methods')}"
         raise type(error)(error.what, where=where, expected=error.expected, hint=error.hint) from error
 
 
@@ -271,22 +269,21 @@ def _build_spec(
     world = like.world["seed"] if like.world else DEFAULT_SEED
     return replace(
         spec,
-        world_seed=None if world == DEFAULT_SEED else world,  # only where a suite is of one may it be given
+        world_seed=None if world == DEFAULT_SEED else world,  # only suites of a world accept one
         accept_data=not all(facts.get("reference", True) for facts in like.tasks.values()),
         **specification_fields(like),
     )
 
 
 def _find_changed_cells(plans: Sequence[Plan], then: Mapping[Cell, RunRecord]) -> list[CellVerdict]:
-    """What isn't the reference's specification any more, but for the weights, before anything runs."""
-    found = []
+    """Return cells whose specification has changed, but for the weights, before anything runs."""
+    cells = []
     for job in (job for plan in plans for job in plan.jobs):
         record = then.get((job.place.profile, job.suite))
         if record is not None and (lines := find_fact_differences(record, job.record, COMPARED)):
-            key = (record.profile, record.method, record.suite)
-            reasons = tuple(map(str, lines))
-            found.append(CellVerdict(key, Status.DIFFERENT, (), (), reasons=reasons, question=Question.ITEMS))
-    return found
+            key, why = cell_key(record), tuple(map(str, lines))
+            cells.append(CellVerdict(key, Status.DIFFERENT, (), (), reasons=why, question=Question.ITEMS))
+    return cells
 
 
 def _sort_cells(cells: Sequence[CellVerdict]) -> tuple[CellVerdict, ...]:
@@ -294,7 +291,7 @@ def _sort_cells(cells: Sequence[CellVerdict]) -> tuple[CellVerdict, ...]:
 
 
 def _judge_new_suite(key: Key, record: RunRecord | None) -> CellVerdict:
-    """The verdict on a suite that the reference lacks."""
+    """Return the verdict on a suite that the reference lacks."""
     average = None if record is None else record.score(AVERAGE)
     scores = "" if average is None else f", it scores {100 * average:.2f}"
     status, reason = Status.NEW, f"the reference has no record of it yet{scores}"
@@ -314,11 +311,11 @@ def _draw_pair(
     then: RunRecord,
     now: RunRecord | None,
 ) -> ItemPair:
-    """Draw the items of both; the draws are kept with copies, so that the reference stays as it is."""
+    """Draw the items of both, with a copy of the record so that the reference stays unchanged."""
     if now is None or now.status != "ok" or find_fact_differences(then, now, COMPARED):
         return ItemPair(then, now)
     moved = None
-    if then.predictions and now.predictions and then.metric == "spearman":  # else they are no similarities
+    if then.predictions and now.predictions and then.metric == "spearman":  # others have no similarities
         was, is_now = store.predictions(then), new_store.predictions(now)
         moved = max(float(np.abs(was[task] - is_now[task]).max()) for task in was)
     runs = [CampaignRun(_copy_record(store, then, folder), then), CampaignRun(new_store, now)]

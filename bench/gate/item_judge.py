@@ -1,4 +1,4 @@
-"""An encoder against its reference across new weights: paired items decide, suite by suite."""
+"""Judgement of an encoder against its reference across new weights, by paired items of each suite."""
 
 from __future__ import annotations
 
@@ -12,38 +12,26 @@ from scipy.special import ndtri
 
 from bench.errors import DataError
 from bench.gate.divergence import CLOSE, REPEATS, have_same_versions
+from bench.gate.drops import cell_key
 from bench.gate.judge import correct_drops
-from bench.gate.verdict import (
-    AVERAGE,
-    POWER,
-    CellVerdict,
-    Drop,
-    Gate,
-    Key,
-    Question,
-    Status,
-    cell_name,
-)
+from bench.gate.verdict import AVERAGE, POWER, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
 from bench.records.fingerprint import BREAKING, GATED, find_fact_differences, machine_facts, machine_warnings
 from bench.records.record import ALL, RunRecord
 from bench.stats.pair_test import ITEMS, pair_test
 
 COMPARED = tuple(fact for fact in GATED if fact.name != "weights")
-"""What has to be equal for two encoders to be compared: all that breaks a comparison but the weights."""
+"""Facts that two compared encoders share: all that break a comparison but the weights."""
 Draws = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ItemPair:
-    """The reference's record of a suite and the new one.
+    """The reference's finished record of a suite and the new one, if any.
 
     Args:
-        then: The reference's, finished.
-        now: The new one; None if there is none.
-        draws: (draws, tasks) scores of both in common draws of items, the tasks in the record's order; None
-            where they can't be drawn.
-        why: Why they can't be.
-        moved: How far the similarity that moved most did; None where they aren't kept.
+        draws: (draws, tasks) scores of both in common draws of items, the tasks in the record's order, if
+        any. why: The reason for missing draws. moved: Largest difference of a similarity; None without stored
+        similarities.
     """
 
     then: RunRecord
@@ -55,7 +43,31 @@ class ItemPair:
     @property
     def key(self) -> Key:
         """Profile, method, suite."""
-        return (self.then.profile, self.then.method, self.then.suite)
+        return cell_key(self.then)
+
+    @property
+    def same_weights(self) -> bool:
+        """True if the new record has the reference's weights."""
+        return self.now is not None and not find_fact_differences(self.then, self.now, BREAKING)
+
+    @property
+    def same_machine(self) -> bool:
+        """True if both records have equal versions and hardware."""
+        return self.now is not None and machine_facts(self.then) == machine_facts(self.now)
+
+    @property
+    def is_close(self) -> bool:
+        """True if both results are as close as those of two machines."""
+        then, now = self.read_scores(AVERAGE)
+        return (self.moved is None or self.moved <= CLOSE) and abs(then - now) <= REPEATS
+
+    def read_scores(self, task: str) -> tuple[float, float]:
+        """Return the scores of both; raise DataError for a missing one."""
+        then, now = self.then.score(task), None if self.now is None else self.now.score(task)
+        if then is None or now is None:
+            what = f"{'the reference' if then is None else 'the new record'} of {cell_name(self.key)}"
+            raise DataError(f"{what} has no score of {task}", hint="run the cell again")
+        return then, now
 
 
 def judge_items(
@@ -63,39 +75,38 @@ def judge_items(
 ) -> Gate:
     """Judge an encoder on the items of each suite.
 
-    A suite regresses where its average falls by more than the tolerance and the interval of the drop, from
-    draws of items that both encoders share, lies above 0; it improves where the same holds of a rise. The
-    verdict is about this encoder and the one in the reference, on further items like these; what another
-    training run would give it doesn't say. Where the items can't be drawn the tolerance alone decides.
+    A suite regresses if its average falls by more than the tolerance and the interval of the drop, from
+    common draws of items, is above 0; a rise likewise improves it. The verdict holds for this encoder and the
+    reference's, on further items like these, not for another training run. Without draws the tolerance
+    decides.
 
     Args:
         pairs: The suites.
         tolerance: In the metric's unit.
         level: Confidence level of all intervals together (Bonferroni over the suites that changed).
-        strict: Where the weights are the reference's and equal numbers were due, others fail.
+        strict: Changed numbers fail if the weights are the reference's and equal numbers were due.
 
     Returns:
-        The gate; scores of both sides stand in every verdict of a suite with two comparable results.
+        The gate; every suite with two comparable results has the scores of both sides.
 
     Raises:
-        DataError: a finished record that lacks a score.
+        DataError: a finished record without a score.
     """
     done = {pair.key: verdict for pair in pairs if (verdict := _judge_without_statistics(pair)) is not None}
     tested = [pair for pair in pairs if pair.key not in done]
-    each = 1 - (1 - level) / max(1, sum(pair.draws is not None for pair in tested))
-    spare = 1 - (1 - level) / (1 + sum(pair.draws is not None for pair in tested))
-    for pair in pairs:
-        if pair.key in done and done[pair.key].status is Status.EQUAL:  # if it changed, it would be one more
-            done[pair.key] = replace(
-                done[pair.key], sees=smallest_detectable_item_drop(pair, spare, tolerance)
-            )
-    found = {pair.key: _test_drops(pair, each) for pair in tested}
-    correct_drops(found, sum(pair.draws is not None for pair in tested))
-    for pair in tested:
-        done[pair.key] = _decide_verdict(pair, found[pair.key], each, tolerance, strict)
-    finished = [pair for pair in pairs if pair.now is not None and pair.now.status == "ok"]
-    warnings = machine_warnings([p.then for p in finished], [p.now for p in finished if p.now is not None])
     counted = sum(pair.draws is not None for pair in tested)
+    each = 1 - (1 - level) / max(1, counted)
+    spare = 1 - (1 - level) / (1 + counted)
+    for pair in pairs:
+        if pair.key in done and done[pair.key].status is Status.EQUAL:  # a change would be one more
+            sees = smallest_detectable_item_drop(pair, spare, tolerance)
+            done[pair.key] = replace(done[pair.key], sees=sees)
+    drops = {pair.key: _test_drops(pair, each) for pair in tested}
+    correct_drops(drops, counted)
+    for pair in tested:
+        done[pair.key] = _decide_verdict(pair, drops[pair.key], each, tolerance, strict)
+    finished = [(pair.then, pair.now) for pair in pairs if pair.now is not None and pair.now.status == "ok"]
+    warnings = machine_warnings([then for then, _ in finished], [now for _, now in finished])
     cells = tuple(done[key] for key in sorted(done))
     return Gate(cells, tolerance, level, counted, warnings=warnings, strict=strict)
 
@@ -103,21 +114,15 @@ def judge_items(
 def smallest_detectable_item_drop(
     pair: ItemPair, level: float, tolerance: float, power: float = POWER
 ) -> float:
-    """Return the smallest true drop over items like these that fails the gate with a chance of ``power``.
+    """Return the smallest true drop over such items that fails the gate with a chance of ``power``.
 
-    max(tolerance, z(level) e) + z(power) e, with the standard error e of the paired difference. Where both
-    give equal scores in every draw the difference has no error, and that of the next weights isn't known:
-    then e is the reference's own, times the root of 2, as if the next encoder shared nothing with it. That is
-    an upper bound, as encoders agree on which items are hard.
-
-    Args:
-        pair: The suite.
-        level: Confidence level of its interval, corrected for the number of suites.
-        tolerance: In the metric's unit.
-        power: The chance, in (0, 1).
+    max(tolerance, z(level) e) + z(power) e, with the standard error e of the paired difference. If both have
+    equal scores in every draw, e is the reference's own times the root of 2, as if the next encoder shared
+    nothing with it: an upper bound, as encoders agree on difficult items. ``level`` is corrected for the
+    number of suites.
 
     Returns:
-        The drop in the metric's unit; the tolerance where the items can't be drawn, as it decides alone.
+        The drop in the metric's unit; without draws, the tolerance.
     """
     if pair.draws is None:
         return tolerance
@@ -134,21 +139,21 @@ def _check_draws(draws: tuple[ArrayLike, ArrayLike]) -> tuple[Draws, Draws]:
 
 
 def _judge_without_statistics(pair: ItemPair) -> CellVerdict | None:
-    """Return the verdict where it takes no statistics, else None."""
+    """Return a verdict that needs no statistics, if any."""
     then, now = pair.then, pair.now
     if now is None:
         return _build_verdict(pair, Status.MISSING, reasons=("there is no record of it",))
     if now.status != "ok":
         return _build_verdict(pair, Status.FAILED, reasons=(f"the run: {now.reason}",))
-    if lines := [str(each) for each in find_fact_differences(then, now, COMPARED)]:
-        return _build_verdict(pair, Status.DIFFERENT, reasons=tuple(dict.fromkeys(lines)))
-    elsewhere = _same_weights(then, now) and not _same_machine(then, now)
-    if _same_bytes(then, now) or (elsewhere and _is_close(pair)):
-        drops = {task: Drop(*_read_scores(pair, task)) for task in _list_tasks(then)}
-        own = _same_weights(then, now)
-        why = "the weights are the reference's own" if own else "other weights, equal similarities"
-        return _build_verdict(pair, Status.EQUAL, drops=drops, reasons=(why,))
-    return None
+    if differences := find_fact_differences(then, now, COMPARED):
+        reasons = tuple(dict.fromkeys(map(str, differences)))
+        return _build_verdict(pair, Status.DIFFERENT, reasons=reasons)
+    has_same_bytes = (then.scores, then.predictions) == (now.scores, now.predictions)
+    if not (has_same_bytes or (pair.same_weights and not pair.same_machine and pair.is_close)):
+        return None
+    drops = {task: Drop(*pair.read_scores(task)) for task in _list_tasks(then)}
+    why = "the weights are the reference's own" if pair.same_weights else "other weights, equal similarities"
+    return _build_verdict(pair, Status.EQUAL, drops=drops, reasons=(why,))
 
 
 def _build_verdict(
@@ -161,22 +166,21 @@ def _build_verdict(
 
 
 def _decide_verdict(
-    pair: ItemPair, found: Mapping[str, Drop], level: float, tolerance: float, strict: bool
+    pair: ItemPair, drops: Mapping[str, Drop], level: float, tolerance: float, strict: bool
 ) -> CellVerdict:
-    average, reasons = found[AVERAGE], list(_explain_verdict(pair))
+    average, status, reasons = drops[AVERAGE], Status.OK, list(_explain_verdict(pair))
     low, high = (None, None) if pair.draws is None else (average.low, average.high)
     if average.fell(tolerance):
         status = Status.REGRESSION if low is None or low > 0 else Status.UNCLEAR
-    else:
-        shown = average.rose(tolerance) and (high is None or high < 0)
-        status = Status.IMPROVED if shown else Status.OK
+    elif average.rose(tolerance) and (high is None or high < 0):
+        status = Status.IMPROVED
     if status is Status.UNCLEAR:
         reasons.append("not shown to be more than noise: the interval holds 0")
     stage = _find_changed_stage(pair)
     if stage is not None and strict and status is not Status.REGRESSION:
         status = Status.CHANGED
     return replace(
-        _build_verdict(pair, status, drops=found, reasons=tuple(reasons)),
+        _build_verdict(pair, status, drops=drops, reasons=tuple(reasons)),
         test=None if pair.draws is None else ITEMS,
         stage=stage,
         sees=smallest_detectable_item_drop(pair, level, tolerance),
@@ -184,24 +188,23 @@ def _decide_verdict(
 
 
 def _explain_verdict(pair: ItemPair) -> Iterator[str]:
-    then, now = pair.then, pair.now
     if pair.draws is None:
         yield f"no interval, the tolerance alone decides: {pair.why or 'the items were not drawn'}"
-    if now is None or not _same_weights(then, now):
+    if not pair.same_weights:
         return
     yield "the weights are the reference's own"
-    if _same_machine(then, now):
+    if pair.same_machine:
         yield "numbers changed on equal versions and CPU"
     else:
         yield "versions or hardware differ too and may be the cause"
 
 
 def _find_changed_stage(pair: ItemPair) -> str | None:
-    """The first stage whose numbers differ where the weights are the reference's, and equal ones were due."""
+    """Return the first stage whose numbers differ although the weights are the reference's, if any."""
     then, now = pair.then, pair.now
-    if now is None or not _same_weights(then, now):
+    if now is None or not pair.same_weights:
         return None
-    if not _same_machine(then, now) and (not have_same_versions(then, now) or _is_close(pair)):
+    if not pair.same_machine and (not have_same_versions(then, now) or pair.is_close):
         return None
     if then.predictions == now.predictions:
         return "scores"
@@ -209,52 +212,25 @@ def _find_changed_stage(pair: ItemPair) -> str | None:
 
 
 def _test_drops(pair: ItemPair, level: float) -> dict[str, Drop]:
-    """Drops by task, tested where items can be drawn; of the average, the last, with its interval."""
+    """Return drops by task, tested if there are draws, the last of the average with its interval."""
     names = _list_tasks(pair.then)
-    found = {task: Drop(*_read_scores(pair, task)) for task in names}
+    drops = {task: Drop(*pair.read_scores(task)) for task in names}
     if pair.draws is None:
-        return found
+        return drops
     then, now = _check_draws(pair.draws)
     if then.shape[1] != len(names) - 1:
         raise ValueError(f"draws of {then.shape[1]} tasks; expected {len(names) - 1}")
-    by_task = dict(zip(names, [*(then - now).T, (then - now).mean(axis=1)], strict=True))
-    for task, drop in found.items():
+    differences = [*(then - now).T, (then - now).mean(axis=1)]
+    for (task, drop), items in zip(drops.items(), differences, strict=True):
         both = (True, True)
-        items = by_task[task]
         test = pair_test([drop.reference], [drop.new], deterministic=both, items=items, level=level)
         low, high = test.interval if task == AVERAGE and test.interval else (None, None)
-        found[task] = replace(drop, low=low, high=high, p=test.p)
-    return found
+        drops[task] = replace(drop, low=low, high=high, p=test.p)
+    return drops
 
 
 def _list_tasks(record: RunRecord) -> list[str]:
-    """Tasks with a score over all items, in the record's order, the average last."""
+    """Return tasks with a score over all items, in the record's order, the average last."""
     metric = record.metric
-    found = [s.task for s in record.scores if (s.subset, s.metric) == (ALL, metric)]
-    return [*(task for task in found if task != AVERAGE), AVERAGE]
-
-
-def _read_scores(pair: ItemPair, task: str) -> tuple[float, float]:
-    values = [None if side is None else side.score(task) for side in (pair.then, pair.now)]
-    if values[0] is None or values[1] is None:
-        whose = "the reference" if values[0] is None else "the new record"
-        raise DataError(f"{whose} of {cell_name(pair.key)} has no score of {task}", hint="run the cell again")
-    return values[0], values[1]
-
-
-def _same_weights(then: RunRecord, now: RunRecord) -> bool:
-    return not find_fact_differences(then, now, BREAKING)
-
-
-def _same_bytes(then: RunRecord, now: RunRecord) -> bool:
-    return (then.scores, then.predictions) == (now.scores, now.predictions)
-
-
-def _same_machine(then: RunRecord, now: RunRecord) -> bool:
-    return machine_facts(then) == machine_facts(now)
-
-
-def _is_close(pair: ItemPair) -> bool:
-    """Whether both results are as close as two machines come."""
-    then, now = _read_scores(pair, AVERAGE)
-    return (pair.moved is None or pair.moved <= CLOSE) and abs(then - now) <= REPEATS
+    tasks = [s.task for s in record.scores if (s.subset, s.metric) == (ALL, metric)]
+    return [*(task for task in tasks if task != AVERAGE), AVERAGE]

@@ -9,7 +9,7 @@ from bench.gate.tables import WORDS, describe_cell_verdict, describe_gate
 from bench.gate.verdict import CellVerdict, Gate, Status
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 can't hold at all."""
+"""Characters outside XML 1.0."""
 _FELL = (Status.REGRESSION, Status.CHANGED)
 _BROKEN = (Status.FAILED, Status.MISSING, Status.DIFFERENT)
 
@@ -17,8 +17,8 @@ _BROKEN = (Status.FAILED, Status.MISSING, Status.DIFFERENT)
 def format_junit(gate: Gate) -> str:
     """Return the file.
 
-    A regression and changed numbers are failures; a failed, missing or other cell is an error; an unclear one
-    is skipped, as it is no pass. The average over cells is a test case of its own, "average".
+    A regression and changed numbers are failures; a failed, missing or different cell is an error; an unclear
+    one is skipped, as it is no pass. The average over cells is a test case, "average".
     """
     root = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(
@@ -61,5 +61,5 @@ def format_xml(root: ElementTree.Element) -> str:
 
 
 def replace_invalid_xml(text: str) -> str:
-    """Return a text with what XML can't hold replaced."""
+    """Replace characters outside XML 1.0."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,4 +1,4 @@
-"""The gate's verdict as one page: no request leaves it, it needs no script, and any text in it is inert."""
+"""The gate's verdict as one self-contained page without scripts; any text in it is inert."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bench.gate.tables import (
     WORDS,
     collect_gate_notes,
     describe_cell_verdict,
+    format_drop,
     format_headline,
     format_seed_counts,
     format_short_p_value,
@@ -24,12 +25,12 @@ from bench.version import __version__
 
 _WIDE, _HIGH, _MIDDLE = 190, 26, 13
 _BEYOND = 4
-"""Times the median reach of a cell up to which the bars' common axis goes: one outlier flattens no other."""
+"""End of the bars' common axis in multiples of the cells' median: an outlier flattens no other."""
 
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """One verdict as the page shows it."""
+    """One verdict on the page."""
 
     cell: CellVerdict
     style: str
@@ -38,30 +39,25 @@ class VerdictRow:
     @property
     def figures(self) -> tuple[str, ...]:
         """Reference, new, drop and its interval."""
-        return _format_drop(self.cell.average)
+        return format_drop(self.cell.average)
 
     @property
     def tasks(self) -> list[tuple[str, ...]]:
-        """Of a cell that isn't equal and has several: name, figures and p of every task."""
+        """Name, figures and p of every task of a changed cell with several tasks."""
         if self.cell.status is Status.EQUAL or len(self.cell.drops) < 3:
             return []
-        return [
-            (
-                task,
-                *_format_drop(drop)[:3],
-                DASH if drop.adjusted_p is None else format_short_p_value(drop.adjusted_p),
-            )
-            for task, drop in list(self.cell.drops.items())[:-1]
-        ]
+        rows: list[tuple[str, ...]] = []
+        for task, drop in list(self.cell.drops.items())[:-1]:
+            p = DASH if drop.adjusted_p is None else format_short_p_value(drop.adjusted_p)
+            rows.append((task, *format_drop(drop)[:3], p))
+        return rows
 
 
 def page(gate: Gate) -> str:
     """Return the verdict as one HTML file."""
-    reach = _compute_axis_reach(gate)
-    rows = [
-        VerdictRow(cell, _choose_style(cell), _draw_bar(cell, gate.tolerance, reach))
-        for cell in gate.verdicts
-    ]
+    reach, rows = _compute_axis_reach(gate), []
+    for cell in gate.verdicts:
+        rows.append(VerdictRow(cell, _choose_style(cell), _draw_bar(cell, gate.tolerance, reach)))
     environment = page_environment()
     environment.filters |= {"points": format_score, "cell_name": cell_name}
     text = environment.get_template("gate.html").render(
@@ -83,21 +79,10 @@ def page(gate: Gate) -> str:
     return text.strip() + "\n"
 
 
-def _format_drop(drop: Drop | None) -> tuple[str, ...]:
-    if drop is None:
-        return (DASH,) * 4
-    return (
-        format_score(drop.reference),
-        format_score(drop.new),
-        format_difference(drop.drop),
-        format_interval(drop.low, drop.high),
-    )
-
-
 def _list_facts(gate: Gate) -> list[tuple[str, str]]:
-    """What was checked, and how."""
+    """List the build and the settings."""
     return [
-        *((name, value) for name, value in gate.build.items()),
+        *gate.build.items(),
         ("tolerance", f"{SCALE * gate.tolerance:g} points"),
         ("confidence", f"{gate.level:.0%}, all intervals together"),
         ("cells with a test or a limit", str(gate.tested)),
@@ -119,7 +104,7 @@ def _drop_interval(drop: Drop) -> tuple[float, float]:
 
 
 def _compute_axis_reach(gate: Gate) -> float:
-    """How far the common axis of the bars goes, in the metric's unit."""
+    """Return the end of the bars' common axis, in the metric's unit."""
     extents = []
     for cell in gate.verdicts:
         ends = (0.0, 0.0) if cell.average is None else _drop_interval(cell.average)
@@ -130,7 +115,7 @@ def _compute_axis_reach(gate: Gate) -> float:
 
 
 def _draw_bar(cell: CellVerdict, tolerance: float, reach: float) -> Markup:
-    """The drop and its interval on an axis with 0, the tolerance and what the cell sees; worse is right."""
+    """Draw the drop and its interval on an axis with 0, tolerance and detectable drop; worse is right."""
     average = cell.average
     if average is None:
         return Markup("")
@@ -146,19 +131,17 @@ def _draw_bar(cell: CellVerdict, tolerance: float, reach: float) -> Markup:
         parts.append(f'<path d="M{x - 4:.1f} 1h8l-4 7z" class="sees"/>')
     if right > left:
         parts.append(line_between(left, _MIDDLE, right, _MIDDLE, "span"))
-    beyond = average.drop > axis.high or average.drop < axis.low
-    way = 8 if average.drop > axis.high else -8
-    dot = f"M{at - way:.1f} {_MIDDLE - 6}l{way} 6l{-way} 6z" if beyond else _dot_path(at)
+    is_beyond = not axis.low <= average.drop <= axis.high
+    dot = f"M{at - 4.5:.1f} {_MIDDLE}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z"
+    if is_beyond:
+        way = 8 if average.drop > axis.high else -8
+        dot = f"M{at - way:.1f} {_MIDDLE - 6}l{way} 6l{-way} 6z"
     parts.append(f'<path d="{dot}" class="dot"/>')
-    said = f"drop {format_difference(average.drop)} points"
-    said += "" if average.low is None else f", interval {format_interval(average.low, average.high)}"
-    said += "" if cell.sees is None else f", sees {format_score(cell.sees)}"
-    label = escape_markup(
-        f"{said}, tolerance {SCALE * tolerance:g}" + (", beyond the axis" if beyond else "")
-    )
+    label = f"drop {format_difference(average.drop)} points"
+    if average.low is not None:
+        label += f", interval {format_interval(average.low, average.high)}"
+    if cell.sees is not None:
+        label += f", sees {format_score(cell.sees)}"
+    label = escape_markup(f"{label}, tolerance {SCALE * tolerance:g}{', beyond the axis' * is_beyond}")
     svg = f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{label}"><title>{label}</title>'
     return Markup(f"{svg}{''.join(parts)}</svg>")  # noqa: S704 - numbers alone, and an escaped label
-
-
-def _dot_path(x: float) -> str:
-    return f"M{x - 4.5:.1f} {_MIDDLE}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z"

@@ -11,6 +11,7 @@ import numpy as np
 from bench.encoder import FloatArray
 from bench.errors import InputError, NotComparableError
 from bench.eval.rescoring import load_record_tasks, rescore_record
+from bench.gate.drops import cell_key
 from bench.gate.judge import judge
 from bench.gate.reference import find_specification_changes, load_new_records
 from bench.gate.verdict import BROKEN, CellVerdict, Gate, Key, Question, Status
@@ -23,12 +24,12 @@ _CHANGED = "today's code scores the reference's own predictions otherwise: {}"
 
 @dataclass(frozen=True)
 class RescoreOutcome:
-    """What came of the first question.
+    """Answer to the first question.
 
     Args:
-        cells: Cells whose scores are others by today's code.
+        cells: Cells whose scores have changed.
         records: Number of records with equal scores.
-        unasked: Why some couldn't be scored again, a line each.
+        unasked: Reasons for missing scores, a line each.
         wrong: The records of these cells.
     """
 
@@ -39,20 +40,10 @@ class RescoreOutcome:
 
 
 def rescore_records(store: ResultStore, records: Iterable[RunRecord], data: Path | None) -> RescoreOutcome:
-    """Score stored predictions again.
-
-    Args:
-        store: A campaign, such as the reference.
-        records: Its finished records.
-        data: Data folder.
-
-    Raises:
-        DataError: predictions that are missing, or not the record's.
-    """
+    """Score the stored predictions of finished records again; raise DataError for missing or wrong ones."""
     wrong: dict[Key, list[tuple[RunRecord, str]]] = {}
     unasked, equal = dict[str, str](), 0
     for record in records:
-        key = (record.profile, record.method, record.suite)
         if record.predictions is None:
             unasked[record.suite] = f"{record.suite} keeps no predictions: its scores were not computed again"
             continue
@@ -62,52 +53,49 @@ def rescore_records(store: ResultStore, records: Iterable[RunRecord], data: Path
             unasked[record.suite] = f"scores of {record.suite} were not computed again: {error.what}"
             continue
         lines = rescore_record(record, tasks, store.predictions(record)).wrong
-        equal += not lines
         if lines:
-            wrong.setdefault(key, []).append((record, lines[0]))
-    cells = tuple(
-        CellVerdict(
-            key,
-            Status.CHANGED,
-            tuple(record.seed for record, _ in found),
-            (),
-            reasons=(_CHANGED.format(found[0][1]),),
-            question=Question.RESCORE,
-            stage="scores",
-        )
-        for key, found in sorted(wrong.items())
-    )
-    records = tuple(record for found in wrong.values() for record, _ in found)
-    return RescoreOutcome(cells, equal, tuple(unasked.values()), records)
+            wrong.setdefault(cell_key(record), []).append((record, lines[0]))
+        else:
+            equal += 1
+    cells, changed = [], []
+    for key, of_cell in sorted(wrong.items()):
+        seeds, reasons = tuple(record.seed for record, _ in of_cell), (_CHANGED.format(of_cell[0][1]),)
+        verdict = CellVerdict(key, Status.CHANGED, seeds, (), reasons=reasons, stage="scores")
+        cells.append(replace(verdict, question=Question.RESCORE))
+    for of_cell in wrong.values():
+        changed += [record for record, _ in of_cell]
+    return RescoreOutcome(tuple(cells), equal, tuple(unasked.values()), tuple(changed))
 
 
 def measure_similarity_changes(
     reference: ResultStore, source: ResultStore, then: Sequence[RunRecord], now: Sequence[RunRecord]
 ) -> dict[RecordPlace, float]:
-    """Return the largest difference of a similarity of every deterministic cell that both sides have."""
+    """Return the largest difference of a similarity of every common deterministic cell."""
     by_place = {record.place: record for record in now if record.status == "ok"}
-    found = {}
+    changes = {}
     for record in then:
         new = by_place.get(record.place)
         if new is None or record.seed is not None or record.predictions is None or new.predictions is None:
             continue
-        by = _largest_difference(reference.predictions(record), source.predictions(new))
-        if by is not None:
-            found[record.place] = by
-    return found
+        largest = _largest_difference(reference.predictions(record), source.predictions(new))
+        if largest is not None:
+            changes[record.place] = largest
+    return changes
 
 
 def _largest_difference(one: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> float | None:
-    if {name: array.shape for name, array in one.items()} != {n: a.shape for n, a in other.items()}:
+    shapes = [{name: array.shape for name, array in side.items()} for side in (one, other)]
+    if shapes[0] != shapes[1]:
         return None
-    differences = (np.abs(array.astype(np.float64) - other[name]) for name, array in one.items())
-    largest = float(max((each.max(initial=0) for each in differences), default=0.0))
-    return largest if np.isfinite(largest) else None
+    largest = 0.0
+    for name, array in one.items():
+        largest = np.maximum(largest, np.abs(array.astype(np.float64) - other[name]).max(initial=0))
+    return float(largest) if np.isfinite(largest) else None
 
 
 @dataclass(frozen=True)
 class GateQuestions:
-    """How the questions are asked.
+    """The gate's questions and their settings.
 
     Args:
         reference: The reference.
@@ -115,8 +103,8 @@ class GateQuestions:
         tolerance: In the metric's unit.
         level: Of all intervals together.
         strict: Changed numbers fail.
-        all: Ask every question, whatever came of those before.
-        run: Runs a plan, and says how it goes.
+        all: Ask every question, also after a failed one.
+        run: Runs a plan.
     """
 
     reference: ResultStore
@@ -127,41 +115,39 @@ class GateQuestions:
     all: bool
     run: Callable[[Plan], object] = field(repr=False)
 
-    def repeated(
+    def repeat(
         self, then: Sequence[RunRecord], planned: Sequence[Plan], source: ResultStore
     ) -> tuple[Gate, list[RunRecord]]:
-        """Ask all three questions of a reference's own cells, in order, until one fails.
+        """Ask all questions of a reference's own cells, in order, until one fails.
 
-        Args:
-            then: The reference's records.
-            planned: What repeats them.
-            source: Campaign of the new records, below the plans' results.
+        The plans repeat the reference's records; the source is their campaign of new records.
 
         Returns:
-            The verdict over what was asked, and the new records.
+            The verdict on the asked questions, and the new records.
         """
         first = rescore_records(self.reference, then, self.data)
         gate = self._build_gate(first.cells, first)
         if first.cells and not self.all:
             return _warn_unasked(gate, "recompute and retrain were"), []
-        if found := sorted(find_specification_changes(planned, then).items()):
-            refused = tuple(CellVerdict(key, Status.DIFFERENT, (), (), reasons=why) for key, why in found)
-            if not self.all:
-                return self._build_gate((*first.cells, *refused), first), []
-        alone = [record for record in then if record.seed is None]
+        changes = sorted(find_specification_changes(planned, then).items())
+        if changes and not self.all:
+            refused = [CellVerdict(key, Status.DIFFERENT, (), (), reasons=why) for key, why in changes]
+            return self._build_gate((*first.cells, *refused), first), []
+        unseeded = [record for record in then if record.seed is None]
         steps: list[tuple[Sequence[RunRecord], Sequence[Plan]]] = [(then, planned)]
-        if alone and len(alone) < len(then):
-            steps.insert(0, (alone, [_select_unseeded(plan) for plan in planned]))
+        if unseeded and len(unseeded) < len(then):
+            steps.insert(0, (unseeded, [_select_unseeded(plan) for plan in planned]))
         for records, plans in steps:
-            for plan in filter(lambda plan: plan.jobs, plans):
-                self.run(plan)
+            for plan in plans:
+                if plan.jobs:
+                    self.run(plan)
             new = load_new_records(source)
-            gate = self.judged(records, source, new, first)
+            gate = self.judge(records, source, new, first)
             if gate.exit_code and not self.all and len(records) < len(then):
                 return _warn_unasked(gate, "retrain was"), new
         return gate, new
 
-    def judged(
+    def judge(
         self,
         then: Sequence[RunRecord],
         source: ResultStore,
@@ -170,7 +156,7 @@ class GateQuestions:
         *,
         repeated: bool = True,
     ) -> Gate:
-        """Judge new records, with what the first question gave."""
+        """Judge new records, with the answer to the first question."""
         gate = judge(
             *(then, new),
             tolerance=self.tolerance,
@@ -180,11 +166,9 @@ class GateQuestions:
             moved=measure_similarity_changes(self.reference, source, then, new),
         )
         broken = {cell.key for cell in gate.having(*BROKEN)}  # such a cell is no new reference
-        scored = [cell for cell in first.cells if cell.key not in broken]
-        known = {cell.key for cell in scored}
-        cells = (*scored, *(cell for cell in gate.cells if cell.key not in known))
-        warnings = (*first.unasked, *gate.warnings)
-        return replace(gate, cells=cells, warnings=warnings, rescored=first.records)
+        scored = {cell.key: cell for cell in first.cells if cell.key not in broken}
+        cells = (*scored.values(), *(cell for cell in gate.cells if cell.key not in scored))
+        return replace(gate, cells=cells, warnings=(*first.unasked, *gate.warnings), rescored=first.records)
 
     def _build_gate(self, cells: tuple[CellVerdict, ...], first: RescoreOutcome) -> Gate:
         return Gate(

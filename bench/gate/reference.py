@@ -1,4 +1,4 @@
-"""The gate's reference: read it from a folder or a git revision, repeat its specification, replace it."""
+"""The gate's reference: reading it from a folder or a git revision, repeating and replacing it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from statistics import fmean
 
-from bench.comparison.selection import match_method_id
+from bench.comparison.selection import group_by, match_method_id
 from bench.config.method_ids import split_outside_brackets
 from bench.config.spec import MethodRequest, Plugin, RunSpec
 from bench.data.tar import iter_members
 from bench.errors import CellFailedError, DataError, InputError, printable, unknown_name
 from bench.execution.repetition import build_rerun_spec
-from bench.gate.drops import name_run, sort_records_by_seed
+from bench.gate.drops import cell_key, list_record_seeds, name_run
 from bench.gate.reference_encoders import CAMPAIGN, find_encoder_folder, has_encoder
 from bench.gate.verdict import AVERAGE, BROKEN, CellVerdict, Key, cell_name
 from bench.plan.plan import Plan, make_plan
@@ -32,21 +32,20 @@ CHANGES = "CHANGES.md"
 _REPEATED = tuple(fact for fact in KEYED if fact not in JUDGED)
 _HEAD = "# Changes of this reference\n\nEach by `bench check --update --why`.\n"
 MAX_REFERENCE = 10**9
-"""Bytes of a reference that comes from a git revision."""
+"""Most bytes of a reference from a git revision."""
+_WRONG = "its predictions are missing or not its own"
 _MADE_BY = "bench run --campaign reference --methods NAME,... --seeds 1-3 makes one"
 
 
 def open_reference(text: str, scratch: Path, *, new: bool = False) -> ResultStore:
-    """Return the reference's store: a campaign folder, or a copy of one as a git revision has it.
+    """Return the reference's store: a campaign folder, or a copy in ``scratch`` of one in a git revision.
 
-    Args:
-        text: Folder, or ``REV`` or ``REV:FOLDER`` (below the repository's root; default results/reference).
-        scratch: Where the copy goes. The work tree isn't touched.
-        new: The folder is going to be made where there is none.
+    The text is a folder, ``REV`` or ``REV:FOLDER`` (below the repository's root; default results/reference).
+    A ``new`` folder need not exist. The work tree is not touched.
 
     Raises:
         InputError: neither a folder nor a revision, or no such folder in it.
-        DataError: the revision's folder holds a link or a name that leads out of it.
+        DataError: the revision's folder has a link or a name that leads out of it.
     """
     folder = Path(text)
     if folder.is_dir() or new:
@@ -59,7 +58,6 @@ def open_reference(text: str, scratch: Path, *, new: bool = False) -> ResultStor
 
 
 def _archive_revision(text: str, target: Path) -> None:
-    """Write the tar file of a revision's folder."""
     revision, _, path = text.partition(":")
     commit = run_git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
@@ -67,7 +65,7 @@ def _archive_revision(text: str, target: Path) -> None:
             f"'{text}' is neither a campaign folder nor a git revision",
             where="--reference",
             expected="a folder such as results/reference, or REV[:FOLDER]",
-            hint=f"{_MADE_BY}; a revision that isn't here yet: git fetch",
+            hint=f"{_MADE_BY}; git fetch gets a revision",
         )
     path = path.strip("/") or DEFAULT
     tree = run_git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}:{path}")
@@ -79,19 +77,12 @@ def _archive_revision(text: str, target: Path) -> None:
 
 
 def extract_reference(archive: Path, folder: Path) -> None:
-    """Copy a tar file's regular files into a folder, and nothing else.
-
-    Raises:
-        DataError: a link, a device, or a name that leads out of the folder.
-    """
+    """Copy a tar file's regular files into a folder; raise DataError for others and for names out of it."""
     folder.mkdir()
     for member in iter_members(archive, MAX_REFERENCE):
         if not member.is_safe:
-            raise DataError(
-                f"'{member.name}' is not a plain file below its folder",
-                where="--reference",
-                expected="records and predictions as bench run writes them",
-            )
+            what = f"'{member.name}' is not a plain file below its folder"
+            raise DataError(what, where="--reference", expected="records and predictions of bench run")
         if member.is_folder:
             continue
         target = folder.joinpath(*PurePosixPath(member.name).parts)
@@ -107,51 +98,46 @@ def load_gate_records(
     *,
     may_lack: bool = False,
 ) -> list[RunRecord]:
-    """Return a campaign's records; one whose predictions aren't its own is returned as failed.
+    """Return a campaign's records of methods (comma-separated ids) and seeds; default all.
 
-    Args:
-        store: The campaign.
-        methods: Only these, comma-separated ids as in the report.
-        seeds: Only these; deterministic methods stay.
-        may_lack: Seeds that are not there are left to the verdict.
+    Deterministic methods stay for any seeds. A record with wrong predictions is returned as failed.
+    ``may_lack`` leaves missing seeds to the verdict.
 
     Raises:
-        InputError: no such campaign, or a method or seeds that it hasn't.
+        InputError: no such campaign, or an unknown method or seed.
         DataError: a damaged record.
     """
     records = store.records()
     if methods is not None:
         known = {record.method for record in records}
-        wanted = [match_method_id(each, known, records) for each in split_outside_brackets(methods)]
+        wanted = [match_method_id(name, known, records) for name in split_outside_brackets(methods)]
         for name in wanted:
             if name not in known:
                 raise unknown_name("method", name, known, where=f"--methods, campaign {store.campaign}")
         records = [record for record in records if record.method in wanted]
     if seeds is not None:
-        kept = [record for record in records if record.seed is None or record.seed in seeds]
+        selected = [record for record in records if record.seed is None or record.seed in seeds]
         if not may_lack:
-            _check_seeds(store, records, kept, seeds)
-        records = kept
+            _check_seeds(store, records, selected, seeds)
+        records = selected
     if not records:
-        raise InputError(
-            "no record is left to compare", where=f"campaign {store.campaign}", hint="bench run makes records"
-        )
-    return [
-        record
-        if store.is_whole(record.place, record)
-        else replace(record, status="failed", scores=(), reason="its predictions are missing or not its own")
-        for record in records
-    ]
+        where = f"campaign {store.campaign}"
+        raise InputError("no record is left to compare", where=where, hint="bench run makes records")
+    return [record if store.is_whole(record.place, record) else _fail(record, _WRONG) for record in records]
+
+
+def _fail(record: RunRecord, reason: str) -> RunRecord:
+    return replace(record, status="failed", scores=(), reason=reason)
 
 
 def _check_seeds(
-    store: ResultStore, records: Sequence[RunRecord], kept: Sequence[RunRecord], seeds: Sequence[int]
+    store: ResultStore, records: Sequence[RunRecord], selected: Sequence[RunRecord], seeds: Sequence[int]
 ) -> None:
-    """Raise InputError for a seed that no record has, and for a cell of which no seed is left."""
+    """Raise InputError for a seed without a record, and for a cell without a selected seed."""
     known = sorted({record.seed for record in records if record.seed is not None})
     absent = ", ".join(str(seed) for seed in seeds if seed not in known)
-    left = {_cell_key(record) for record in kept}
-    lost = ", ".join(dict.fromkeys(cell_name(_cell_key(r)) for r in records if _cell_key(r) not in left))
+    remaining = set(map(cell_key, selected))
+    lost = ", ".join(cell_name(key) for key in group_by(records, cell_key) if key not in remaining)
     if known and (absent or lost):
         raise InputError(
             f"no record has seed {absent}" if absent else f"{lost} has none of these seeds",
@@ -161,24 +147,14 @@ def _check_seeds(
 
 
 def load_new_records(store: ResultStore) -> list[RunRecord]:
-    """Return the records that the gate itself has made; seeds that are copies of others are failed ones.
-
-    Raises:
-        DataError: a damaged record.
-    """
+    """Return the gate's own records, copies of other seeds as failed; raise DataError for damaged ones."""
     records, damaged = store.scan(with_copies=True)
     for error in damaged.values():
         raise error
-    same = {
-        second.place: f"{name_run(first)} and this {why}"
-        for first, second, why in find_record_copies(records)
-    }
-    return [
-        replace(record, status="failed", scores=(), reason=same[record.place])
-        if record.place in same
-        else record
-        for record in records
-    ]
+    copies = {}
+    for first, second, why in find_record_copies(records):
+        copies[second.place] = f"{name_run(first)} and this {why}"
+    return [_fail(record, copies[record.place]) if record.place in copies else record for record in records]
 
 
 def check_reference_records(records: Sequence[RunRecord], campaign: str) -> None:
@@ -189,19 +165,19 @@ def check_reference_records(records: Sequence[RunRecord], campaign: str) -> None
             raise DataError(
                 f"{record.method}{run} on {record.suite} is not a result: {record.reason}",
                 where=f"reference {campaign}",
-                hint="run it again; a reference holds finished records only",
+                hint="run it again; a reference has only finished records",
             )
 
 
 def select_repeatable_records(
     store: ResultStore, records: Sequence[RunRecord]
 ) -> tuple[list[RunRecord], list[str]]:
-    """Return the records whose cells can be repeated from what they say, and why others can't, a line each.
+    """Return the records whose cells their profiles repeat, and a line for each other method.
 
     Raises:
-        InputError: none can.
+        InputError: no such record.
     """
-    found, others = [], dict[str, str]()
+    repeatable, others = [], dict[str, str]()
     for record in records:
         external = record.name in EXTERNAL and not has_encoder(store, record)
         if external or "@" in record.profile:
@@ -210,14 +186,14 @@ def select_repeatable_records(
                 "bench check --encoder PATH --name NAME compares an encoder"
             )
         else:
-            found.append(record)
-    if not found:
+            repeatable.append(record)
+    if not repeatable:
         raise InputError(
             "every record was made with a model that its profile doesn't name",
             where="bench check",
             hint="bench check --encoder PATH --name NAME compares an encoder, --results DIR records",
         )
-    return found, list(others.values())
+    return repeatable, list(others.values())
 
 
 def plan_reference(
@@ -228,24 +204,18 @@ def plan_reference(
     workers: int,
     plugins: tuple[Plugin, ...] = (),
 ) -> list[Plan]:
-    """Plan the cells that a reference's records came from, under a folder of results.
+    """Plan the cells of a reference's records again, in a folder of results; raise InputError without data.
 
-    A record under its method's registered name asks for what its profile gives now, so that a changed profile
-    is noticed; any other has its own options. A model that no profile names is the one that the reference
-    keeps next to the record.
-
-    Raises:
-        InputError: data that aren't there.
+    A record under its method's registered name has the options of its profile today, so that a changed
+    profile is noticed; any other has its own options. A model that no profile names is the one that the
+    reference keeps next to the record.
     """
-    cells: dict[Key, list[RunRecord]] = {}
-    for record in records:
-        cells.setdefault(_cell_key(record), []).append(record)
     methods: dict[RunSpec, list[MethodRequest]] = {}
-    for found in cells.values():
-        spec = _cell_spec(store, found, data, results)
-        alone = replace(spec, methods=(), workers=workers, campaign=CAMPAIGN, plugins=plugins)
-        methods.setdefault(alone, []).extend(spec.methods)
-    return [make_plan(replace(spec, methods=tuple(wanted))) for spec, wanted in methods.items()]
+    for of_cell in group_by(records, cell_key).values():
+        spec = _cell_spec(store, of_cell, data, results)
+        common = replace(spec, methods=(), workers=workers, campaign=CAMPAIGN, plugins=plugins)
+        methods.setdefault(common, []).extend(spec.methods)
+    return [make_plan(replace(spec, methods=tuple(requests))) for spec, requests in methods.items()]
 
 
 def _cell_spec(store: ResultStore, records: Sequence[RunRecord], data: Path | None, results: Path) -> RunSpec:
@@ -264,18 +234,18 @@ def _cell_spec(store: ResultStore, records: Sequence[RunRecord], data: Path | No
 def find_specification_changes(
     planned: Sequence[Plan], records: Sequence[RunRecord]
 ) -> dict[Key, tuple[str, ...]]:
-    """Return what of each cell's specification is no longer the reference's, in words."""
+    """Return the changes of each cell's specification, in words."""
     by_place = {record.place: record for record in records}
-    found: dict[Key, tuple[str, ...]] = {}
+    changes: dict[Key, tuple[str, ...]] = {}
     for plan in planned:
         for job in plan.jobs:
             record = by_place.get(job.place)
             key = (job.cell.profile, job.cell.method, job.suite)
             if record is None:
-                found[key] = ("the reference's records carry other seeds than this method takes now",)
+                changes[key] = ("the reference's records carry other seeds than this method takes now",)
             elif differences := find_fact_differences(record, job.record, _REPEATED):
-                found[key] = tuple(map(str, differences))
-    return found
+                changes[key] = tuple(map(str, differences))
+    return changes
 
 
 def update_reference(
@@ -284,50 +254,37 @@ def update_reference(
     new: Sequence[RunRecord],
     cells: Sequence[CellVerdict],
 ) -> list[str]:
-    """Put new records in the place of a reference's, cell by cell, each record atomically.
-
-    Args:
-        reference: The reference's campaign.
-        source: The campaign of the new records.
-        new: The new records.
-        cells: The verdicts on the cells to replace.
-
-    Returns:
-        What changed, for :func:`note`, a line a cell.
+    """Replace cells of a reference by new records of a source, each record atomically; return a line a cell.
 
     Raises:
         CellFailedError: a cell failed or has no record; nothing is replaced.
         InputError: a cell would lose seeds and get no others; nothing is replaced.
-        DataError: predictions that are missing; nothing is replaced.
+        DataError: missing predictions; nothing is replaced.
     """
     if broken := [cell for cell in cells if cell.status in BROKEN]:
         names = ", ".join(cell.key[1] for cell in broken)
         raise CellFailedError(f"the reference stays as it was: {names} failed or is missing")
     keys = {cell.key for cell in cells}
-    records = [record for record in new if _cell_key(record) in keys]
+    records = [record for record in new if cell_key(record) in keys]
     whole = [(record, source.predictions(record)) for record in records]
-    there = reference.records() if reference.root.is_dir() else []
-    old = [record for record in there if _cell_key(record) in keys]
+    present = reference.records() if reference.root.is_dir() else []
+    old = [record for record in present if cell_key(record) in keys]
     changes = [_describe_change(cell, old, records) for cell in cells]
     reference.prepare()
     for record, predictions in whole:
         with reference.claim(record.place, wait=True):
             reference.write(record.place, record, predictions)
-    kept = {record.place for record in records}
+    places = {record.place for record in records}
     for record in old:
-        if record.place not in kept:
+        if record.place not in places:
             path = reference.path(record.place)
             path.unlink()
             path.with_suffix(".npz").unlink(missing_ok=True)
     return changes
 
 
-def _cell_key(record: RunRecord) -> Key:
-    return record.profile, record.method, record.suite
-
-
 def append_change_note(reference: ResultStore, why: str, changes: Sequence[str]) -> None:
-    """Add a paragraph to a reference's ``CHANGES.md``: the date, by what, why, and what changed."""
+    """Add a paragraph to a reference's ``CHANGES.md``: date, version, reason and changes."""
     file = reference.root / CHANGES
     before = file.read_text("utf-8") if file.is_file() else _HEAD
     commit = run_git("rev-parse", "--short=12", "HEAD")
@@ -338,20 +295,16 @@ def append_change_note(reference: ResultStore, why: str, changes: Sequence[str])
 
 
 def _describe_change(cell: CellVerdict, old: Sequence[RunRecord], new: Sequence[RunRecord]) -> str:
-    """Return what changes of a cell, scores over all seeds of a side; raises InputError if it loses some."""
+    """Describe a cell's change, with scores over all seeds of a side; raise InputError for lost seeds."""
     name = cell_name(cell.key)
-    was, now = ([record for record in side if _cell_key(record) == cell.key] for side in (old, new))
+    was, now = ([record for record in side if cell_key(record) == cell.key] for side in (old, new))
     if not was:
         return f"{name}: new"
-    seeds = [{record.seed for record in side} for side in (was, now)]
-    lost = ", ".join(str(record.seed) for record in sort_records_by_seed(was) if record.seed not in seeds[1])
-    if seeds[1] < seeds[0]:
-        raise InputError(
-            f"{name} would lose seeds {lost} of the reference: the new records lack them",
-            where="--update",
-            expected="all seeds of a cell, which are replaced together",
-            hint="run them too",
-        )
+    seeds = [list_record_seeds(side) for side in (was, now)]
+    lost = ", ".join(str(seed) for seed in seeds[0] if seed not in seeds[1])
+    if set(seeds[1]) < set(seeds[0]):
+        what = f"{name} would lose seeds {lost} of the reference"
+        raise InputError(what, where="--update", expected="all seeds of a cell", hint="run them too")
     scores = " to ".join(_format_average(side) for side in (was, now))
     line = f"{name}: {scores}, {cell.status}"
     if cell.average is None and cell.reasons:
@@ -360,11 +313,10 @@ def _describe_change(cell: CellVerdict, old: Sequence[RunRecord], new: Sequence[
 
 
 def _format_average(records: Sequence[RunRecord]) -> str:
-    scores = [record.score(AVERAGE) for record in records]
-    found = [score for score in scores if score is not None]
-    return f"{100 * fmean(found):.2f}" if found else "no score"
+    scores = [score for record in records if (score := record.score(AVERAGE)) is not None]
+    return f"{100 * fmean(scores):.2f}" if scores else "no score"
 
 
 def _escape_line(text: str) -> str:
-    """What markdown shows as the text, in a line: nothing in it can add a heading or an entry."""
+    """Escape a text for a line of markdown, so that it cannot add a heading or an entry."""
     return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", printable(" ".join(text.split())))

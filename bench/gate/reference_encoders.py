@@ -1,4 +1,4 @@
-"""Encoders that a reference keeps next to their records, which the gate computes again without training."""
+"""Encoders that a reference keeps next to their records, for the gate to compute again without training."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from bench.records.store import ResultStore
 CAMPAIGN = "check"
 """Campaign of the gate's own cells, in a temporary folder."""
 METHOD, ENDING = "exported", ".kept"
-"""A kept encoder's record is one of method ``exported``; its id is that of its method with the ending."""
+"""A kept encoder's record has method ``exported``; its id is its method's with the ending."""
 _FOLDER = "encoder"
 
 
 def find_encoder_folder(store: ResultStore, place: RecordPlace) -> Path:
-    """Where the weights of a record lie that is not trained by a profile: next to it."""
+    """Return the folder of a record's weights, next to it."""
     return store.root / place.folder / _FOLDER
 
 
@@ -35,22 +35,17 @@ def has_encoder(store: ResultStore, record: RunRecord) -> bool:
 
 
 def find_missing_encoders(store: ResultStore, records: Sequence[RunRecord]) -> list[str]:
-    """Methods of these records that are trained and of which the reference keeps no encoder."""
+    """Return the trained methods of these records without an encoder in the reference."""
     names = {record.method for record in store.records()}
     trained = dict.fromkeys(r.method for r in records if r.training.get("stages") and r.seed is not None)
     return [method for method in trained if method + ENDING not in names]
 
 
 def export_halved(plan: Plan, job: Job, out: Path) -> None:
-    """Write the encoder of a finished cell with weights of two bytes, as ``exported:`` reads it.
-
-    Args:
-        plan: The plan that made it; its stages are finished.
-        job: The cell's job.
-        out: The folder to write.
+    """Write the encoder of a plan's finished job with weights of two bytes, as ``exported:`` reads it.
 
     Raises:
-        InputError: an encoder that can't be exported.
+        InputError: an encoder that cannot be exported.
     """
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
@@ -61,7 +56,7 @@ def export_halved(plan: Plan, job: Job, out: Path) -> None:
     if isinstance(encoder, PairScorer):
         raise InputError(f"{job.cell.method} has no vectors", where="--keep-encoders")
     export_encoder(encoder, out, card="")
-    (out / "README.md").unlink()  # the record says what it is
+    (out / "README.md").unlink()  # the record describes it
     for file in out.rglob("*.safetensors"):
         _halve_weights(file)
 
@@ -78,20 +73,13 @@ def _halve_weights(file: Path) -> None:
 def keep_encoders(
     store: ResultStore, planned: Sequence[Plan], methods: Sequence[str], scratch: Path
 ) -> Iterator[str]:
-    """Keep the first seed's encoder of some methods in a reference, with a record of what it gives.
+    """Keep the first seed's encoder of methods in a reference, with its record; yield a line each.
 
-    Args:
-        store: The reference.
-        planned: Plans that have been run and that trained them.
-        methods: Their ids.
-        scratch: Folder for the work.
-
-    Yields:
-        What was kept, a line each.
+    The plans have run and trained them.
 
     Raises:
-        InputError: records that no plan here trained, or an encoder that can't be exported.
-        CellFailedError: an encoder that can't be measured.
+        InputError: a method that no plan trained, or an encoder that cannot be exported.
+        CellFailedError: an encoder without a result.
     """
     for method in methods:
         plan, job = _first_job(planned, method)
@@ -101,9 +89,10 @@ def keep_encoders(
         request = MethodRequest(alias, METHOD, str(weights), (), alias)
         suites = tuple(dict.fromkeys(j.source or j.suite for j in plan.jobs if j.cell.method == method))
         spec = replace(plan.spec, methods=(request,), seeds=(0,), suites=suites, campaign=f"{CAMPAIGN}-kept")
-        kept = make_plan(
-            replace(spec, overrides=(), corpus=None, pairs=None, copies=(), dev=None, workers=1, plugins=())
+        spec = replace(
+            spec, overrides=(), corpus=None, pairs=None, copies=(), dev=None, workers=1, plugins=()
         )
+        kept = make_plan(spec)
         for outcome in run_plan(kept, on_outcome=lambda _: None):
             if outcome.record is None or outcome.record.status != "ok":
                 why = outcome.record.reason if outcome.record else "no record"
@@ -114,14 +103,11 @@ def keep_encoders(
 
 
 def _first_job(planned: Sequence[Plan], method: str) -> tuple[Plan, Job]:
-    found = [(plan, job) for plan in planned for job in plan.jobs if job.cell.method == method]
-    if not found:
-        raise InputError(
-            f"{method} was not trained by this command",
-            where="--keep-encoders",
-            hint="without --results the cells are trained again, and can be kept",
-        )
-    return min(found, key=lambda pair: pair[1].cell.seed or 0)
+    jobs = [(plan, job) for plan in planned for job in plan.jobs if job.cell.method == method]
+    if not jobs:
+        what = f"{method} was not trained by this command"
+        raise InputError(what, where="--keep-encoders", hint="leave out --results to train the cells again")
+    return min(jobs, key=lambda pair: pair[1].cell.seed or 0)
 
 
 def _write_encoder(store: ResultStore, source: ResultStore, record: RunRecord, weights: Path) -> None:

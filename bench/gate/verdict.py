@@ -1,4 +1,4 @@
-"""What the gate says of today's code or weights against a reference: a verdict a cell, and the exit code."""
+"""Verdicts of the gate on today's code or weights against a reference, and its exit code."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ Status = StrEnum(
 )
 BAD = (Status.REGRESSION, Status.CHANGED, Status.FAILED, Status.MISSING)
 BROKEN = (Status.FAILED, Status.MISSING)
-"""Cells without a result, which can't become the reference."""
+"""Statuses without a result; such a cell cannot become the reference."""
 
 
 class Question(StrEnum):
-    """What a verdict answers, in the order in which the gate asks."""
+    """The questions of verdicts, in the order of the gate."""
 
     RESCORE = "rescore"
-    """Do the reference's own predictions get the scores that they got?"""
+    """Do the reference's own predictions have the same scores?"""
     RECOMPUTE = "recompute"
-    """Do its deterministic cells and kept encoders give the similarities that they gave?"""
+    """Do its deterministic cells and kept encoders have the same similarities?"""
     RETRAIN = "retrain"
-    """Do its seeds, trained again, score as they did?"""
+    """Do its seeds, trained again, have the same scores?"""
     ITEMS = "items"
     """Does an encoder with other weights score as its reference, item by item?"""
 
 
 POWER = 0.8
-"""Chance with which the smallest drop that the gate is said to see would fail it."""
+"""Chance with which the smallest detectable drop fails the gate."""
 
 ROUNDING = 1e-9
-"""What is not told from equal: 0.9 - 0.895 is a little more than 0.005 to a computer."""
+"""Differences that count as equal: in floating point, 0.9 - 0.895 exceeds 0.005."""
 
 Key = tuple[str, str, str]
 """Profile, method, suite."""
@@ -49,11 +49,9 @@ class Drop:
     Args:
         reference: Mean over the reference's seeds.
         new: Mean over the new seeds.
-        low: Lower end of the average's interval of reference - new; None of a task, and without a test.
-        high: Upper end.
         p: Two-sided p of the cell's test.
-        adjusted_p: The same after a correction: of an average Bonferroni's over all cells that changed, as
-            the intervals are; of a task Holm's over all tasks of these cells.
+        adjusted_p: p after correction: Bonferroni's of an average over all cells that changed, as the
+            intervals; Holm's of a task over all tasks of these cells.
     """
 
     reference: float
@@ -69,7 +67,7 @@ class Drop:
         return self.reference - self.new
 
     def fell(self, tolerance: float) -> bool:
-        """True if the score fell by more than the tolerance; just as much is within it, however rounded."""
+        """True if the score fell by more than the tolerance, but for rounding."""
         return self.drop - tolerance > ROUNDING
 
     def rose(self, tolerance: float) -> bool:
@@ -144,7 +142,6 @@ class Gate:
     Args:
         cells: In the order of profile, method and suite.
         tolerance: What a cell's average may fall by in any case, in the metric's unit.
-        level: Confidence level of the averages' intervals, all together.
         tested: Cells with a test or a limit; those of each have the level 1 - (1 - level) / tested.
         repeated: The new records repeat the reference's specification.
         warnings: What else differs: versions, machine, cells that the reference hasn't.

@@ -1,4 +1,4 @@
-"""The gate's verdicts of many builds, as ``bench check --json`` writes them: scores over builds."""
+"""History of the gate: verdicts of many builds from the files of ``bench check --json``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.errors import DataError, InputError, unknown_name
-from bench.gate.verdict import BAD, CellVerdict, Drop, Key, Question, Seeds, Status, cell_name
+from bench.gate.verdict import BAD, CellVerdict, Drop, Key, Question, Status, cell_name
 from bench.schema import (
     Block,
     ListOf,
@@ -27,30 +27,27 @@ from bench.schema import (
 )
 
 FORMAT = 2
-"""The newest format of the JSON that is known; 1, of older ones, names none."""
+"""The newest known format of the JSON; 1 is not written in the file."""
 LARGEST = 16 * 2**20
-"""Bytes of a verdict; those of a hundred cells have one."""
+"""Most bytes of a verdict; a hundred cells take 1 MiB."""
 MOST = 10_000
-"""Verdicts of a folder."""
+"""Most verdicts of a folder."""
 AVERAGE_KEY: Key = ("", "average", "")
-"""Under which the average over cells is followed, of however many it is."""
+"""Key of the average over cells, of any number of cells."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """One verdict.
+    """One verdict of ``bench check``.
 
     Args:
         file: Its file below the folder, without ".json".
-        date: When it was made, in UTC; None where the file doesn't say.
-        commit: Of what was checked; "" where the file doesn't say.
-        bench: Version; "" where the file doesn't say.
+        date: In UTC, if known.
+        commit: Of the checked code; "" if unknown.
+        bench: Version; "" if unknown.
         sentence: The verdict in one line.
-        exit_code: That of ``bench check``.
-        tolerance: In the metric's unit.
-        strict: Changed numbers failed.
-        cells: Verdicts of the cells.
-        overall: That of the average over cells, None where there is none.
+        strict: True if changed numbers failed.
+        overall: Verdict of the average over cells, if any.
     """
 
     file: str
@@ -66,20 +63,14 @@ class Build:
 
     @property
     def by_key(self) -> list[tuple[Key, CellVerdict]]:
-        """Every verdict by the cell that is followed."""
-        found = [(cell.key, cell) for cell in self.cells]
-        return found if self.overall is None else [*found, (AVERAGE_KEY, self.overall)]
+        """The verdicts with the keys of their cells."""
+        verdicts = [(cell.key, cell) for cell in self.cells]
+        return verdicts if self.overall is None else [*verdicts, (AVERAGE_KEY, self.overall)]
 
 
 @dataclass(frozen=True)
 class GatePoint:
-    """One cell in one build.
-
-    Args:
-        build: The build.
-        cell: Its verdict.
-        step: The reference has another score than in the build before.
-    """
+    """One cell in one build; ``step`` is True if the reference's score is not that of the build before."""
 
     build: Build
     cell: CellVerdict
@@ -92,21 +83,21 @@ class GatePoint:
 
     @property
     def allowed(self) -> float | None:
-        """The drop above which the gate fails: the tolerance, or more where the seeds or items must show it.
+        """The drop above which the gate fails; None without scores.
 
-        They show it by the interval, whose lower end passes 0, or by the limit of the reference's own spread:
-        the smaller of both is enough. None where there are no scores.
+        It is the tolerance, or more if seeds or items must show it: by an interval above 0, or by the limit
+        of the reference's own spread, whichever is smaller.
         """
         average = self.cell.average
         if average is None:
             return None
         half = None if average.low is None else average.drop - average.low
-        shown = [value for value in (half, self.cell.limit) if value is not None]
-        return max(self.build.tolerance, min(shown)) if shown else self.build.tolerance
+        bounds = [bound for bound in (half, self.cell.limit) if bound is not None]
+        return max(self.build.tolerance, min(bounds, default=0.0))
 
     @property
     def below(self) -> float | None:
-        """The score below which the gate fails, None where there are no scores."""
+        """The score below which the gate fails; None without scores."""
         average, allowed = self.cell.average, self.allowed
         return None if average is None or allowed is None else average.reference - allowed
 
@@ -126,26 +117,20 @@ class CellHistory:
 
 @dataclass(frozen=True)
 class History:
-    """The verdicts of a folder.
-
-    Args:
-        builds: In order, the oldest first.
-        by_date: The order is that of their dates; else at least one has none, and it is that of file names.
-    """
+    """The verdicts of a folder, the oldest first; in the order of file names if one has no date."""
 
     builds: tuple[Build, ...]
     by_date: bool
 
     def lines(self, methods: Sequence[str] | None = None) -> list[CellHistory]:
-        """Return every cell's line, the average over cells last.
+        """Return the history of every cell of these methods, by default of all, the average over cells last.
 
-        Args:
-            methods: Only these; "average" is that over cells. None for all.
+        The average is the method "average".
 
         Raises:
             InputError: a method that no build has.
         """
-        found: dict[Key, list[GatePoint]] = {}
+        points: dict[Key, list[GatePoint]] = {}
         last: dict[Key, float] = {}
         for build in self.builds:
             for key, cell in build.by_key:
@@ -154,62 +139,49 @@ class History:
                     now = cell.average.reference
                     step = abs(now - last.get(key, now)) > 1e-9
                     last[key] = now
-                found.setdefault(key, []).append(GatePoint(build, cell, step))
-        known = sorted({key[1] for key in found})
+                points.setdefault(key, []).append(GatePoint(build, cell, step))
+        known = sorted({key[1] for key in points})
         for name in methods or ():
             if name not in known:
                 raise unknown_name("method of a build", name, known, where="--methods")
-        ordered = sorted(found, key=lambda key: (key == AVERAGE_KEY, key))
-        return [
-            CellHistory(key, tuple(found[key])) for key in ordered if methods is None or key[1] in methods
-        ]
+        ordered = sorted(points, key=lambda key: (key == AVERAGE_KEY, key))
+        wanted = known if methods is None else methods
+        return [CellHistory(key, tuple(points[key])) for key in ordered if key[1] in wanted]
 
 
 def read_history(folder: Path) -> History:
-    """Read every verdict at any depth of a folder.
-
-    Args:
-        folder: Files ``*.json``, all of them verdicts; hidden ones are left out.
+    """Read every verdict ``*.json`` at any depth of a folder; hidden files are ignored.
 
     Raises:
-        InputError: no folder, or none or too many in it.
-        DataError: a file that is no verdict; it names the file.
+        InputError: no folder, or none or too many verdicts in it.
+        DataError: another file.
     """
+    where = "bench history"
     if not folder.is_dir():
-        raise InputError(
-            f"{folder} is no folder",
-            where="bench history",
-            expected="a folder of verdicts of bench check --json",
-        )
-    paths = [
-        Path(top, name)
-        for top, folders, names in os.walk(folder)
-        for name in names
-        if name.endswith(".json") and not name.startswith(".")
-    ]
+        expected = "a folder of verdicts of bench check --json"
+        raise InputError(f"{folder} is no folder", where=where, expected=expected)
+    paths = []
+    for top, _, names in os.walk(folder):
+        paths += [Path(top, name) for name in names if name.endswith(".json") and name[0] != "."]
     paths = [path for path in paths if path.is_file()]
     if not paths:
+        hint = "bench check --json FILE writes one"
         raise InputError(
-            f"{folder} has no verdict",
-            where="bench history",
-            expected="files *.json at any depth",
-            hint="bench check --json FILE writes one",
+            f"{folder} has no verdict", where=where, expected="files *.json at any depth", hint=hint
         )
     if len(paths) > MOST:
-        raise InputError(
-            f"{folder} has {len(paths)} files", where="bench history", expected=f"at most {MOST}"
-        )
+        raise InputError(f"{folder} has {len(paths)} files", where=where, expected=f"at most {MOST}")
     paths.sort(key=lambda path: _natural_sort_key(path.relative_to(folder).as_posix()))
     builds = [_read_build(path, path.relative_to(folder).as_posix()) for path in paths]
     dated = [build.date for build in builds if build.date is not None]
     if len(dated) < len(builds):
         return History(tuple(builds), by_date=False)
-    in_order = sorted(zip(dated, range(len(builds)), strict=True))
-    return History(tuple(builds[place] for _, place in in_order), by_date=True)
+    in_order = sorted(zip(dated, range(len(builds)), builds, strict=True))
+    return History(tuple(build for *_, build in in_order), by_date=True)
 
 
 def _natural_sort_key(name: str) -> list[tuple[int, int, str]]:
-    """Sort key that takes digits as numbers: build-9 before build-10."""
+    """Return a sort key with digits as numbers: build-9 before build-10."""
     parts = re.findall(r"[0-9]{1,18}|[^0-9]+", name)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
@@ -219,37 +191,21 @@ def _read_build(path: Path, name: str) -> Build:
         with path.open("rb") as stream:
             content = stream.read(LARGEST + 1)
     except OSError as error:
-        raise DataError(f"it can't be read: {error.strerror}", where=str(path)) from error
+        raise DataError(f"unreadable: {error.strerror}", where=str(path)) from error
     if len(content) > LARGEST:
-        raise DataError(f"it is larger than {LARGEST >> 20} MiB", where=str(path), expected=_EXPECTED)
+        raise DataError(f"larger than {LARGEST >> 20} MiB", where=str(path), expected=_EXPECTED)
     try:
         data = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"this is not JSON: {error}", where=str(path), expected=_EXPECTED) from error
+        raise DataError(f"not JSON: {error}", where=str(path), expected=_EXPECTED) from error
     if isinstance(data, dict) and is_whole_number(data.get("format")) and data["format"] > FORMAT:
-        raise DataError("it was written by a newer bench", where=str(path), hint="update bench")
+        raise DataError("written by a newer bench", where=str(path), hint="update bench")
     if (place := find_fault(data, _SHAPE)) is not None:
-        raise DataError(
-            f"'{place[:80]}' is missing or has a wrong type or value",
-            where=str(path),
-            expected=_EXPECTED,
-            hint="move other files out of the folder",
-        )
-    return _parse_build(data, name.removesuffix(".json"), path)
-
-
-_EXPECTED = "a verdict as bench check --json writes it"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _parse_build(data: Mapping[str, Any], name: str, path: Path) -> Build:
-    facts = data.get("build", {})
-    overall = data.get("overall")
+        what, hint = f"'{place[:80]}' is missing or wrong", "move other files out of the folder"
+        raise DataError(what, where=str(path), expected=_EXPECTED, hint=hint)
+    facts, overall = data.get("build", {}), data.get("overall")
     return Build(
-        file=name,
+        file=name.removesuffix(".json"),
         date=_parse_date(facts.get("date"), path),
         commit=facts.get("commit", ""),
         bench=facts.get("bench", ""),
@@ -262,26 +218,31 @@ def _parse_build(data: Mapping[str, Any], name: str, path: Path) -> Build:
     )
 
 
+_EXPECTED = "a verdict of bench check --json"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
 def _parse_date(value: str | None, path: Path) -> datetime | None:
-    """A date with its time in UTC; one without a zone is taken as UTC."""
+    """Return a date with its time in UTC, the default zone."""
     if value is None:
         return None
     try:
-        found = datetime.fromisoformat(value)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        date = datetime.fromisoformat(value)
+        return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise DataError(
-            f"'{value[:40]}' is no date",
-            where=str(path),
-            expected="build.date in ISO 8601, such as 2026-01-31T12:00:00+00:00",
-        ) from error
+        expected = "build.date in ISO 8601, such as 2026-01-31T12:00:00+00:00"
+        raise DataError(f"'{value[:40]}' is no date", where=str(path), expected=expected) from error
 
 
 def _parse_verdict(facts: Mapping[str, Any]) -> CellVerdict:
     seeds, new_seeds = (tuple(facts[name]) for name in ("seeds", "new_seeds"))
     names = ("reference", "new", "low", "high", "p", "adjusted_p")
     drops = {task: Drop(**{name: drop.get(name) for name in names}) for task, drop in facts["drops"].items()}
-    given = facts.get("question")
+    # format 1 has no questions
+    question = facts.get("question") or (Question.RECOMPUTE if None in seeds else Question.RETRAIN)
     return CellVerdict(
         (facts["profile"], facts["method"], facts["suite"]),
         Status(facts["status"]),
@@ -291,15 +252,10 @@ def _parse_verdict(facts: Mapping[str, Any]) -> CellVerdict:
         facts.get("test"),
         facts.get("limit"),
         tuple(facts["reasons"]),
-        Question(given) if given is not None else _infer_question(seeds),
+        Question(question),
         facts.get("stage"),
         facts.get("sees"),
     )
-
-
-def _infer_question(seeds: Seeds) -> Question:
-    """What a cell of a format without questions answered."""
-    return Question.RECOMPUTE if None in seeds else Question.RETRAIN
 
 
 def _one_of(*allowed: object) -> Any:
@@ -307,7 +263,7 @@ def _one_of(*allowed: object) -> Any:
 
 
 def _is_score(value: Any) -> bool:
-    """True for a correlation or an accuracy, with room for rounding."""
+    """True for a correlation or an accuracy, but for rounding."""
     return is_number(value) and abs(value) <= 1.001
 
 

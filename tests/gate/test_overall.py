@@ -11,8 +11,14 @@ import pytest
 from scipy import stats
 
 from bench.errors import DataError
-from bench.gate.cell_average import average_cells
-from bench.gate.drops import Sides, choose_sides, compute_drop_limit, list_record_seeds, measure_drops
+from bench.gate.drops import (
+    Sides,
+    average_cells,
+    choose_sides,
+    compute_drop_limit,
+    list_record_seeds,
+    measure_drops,
+)
 from bench.gate.sensitivity import smallest_detectable_drop
 from bench.gate.verdict import Key, cell_name
 from bench.records.record import RunRecord
