@@ -9,17 +9,11 @@ from numpy.typing import NDArray
 
 
 class Collapse(NamedTuple):
-    """Figures of n vectors of d dimensions.
+    """Figures of n vectors of d dimensions."""
 
-    Args:
-        effective_rank: 1 (all on one line) to min(n, d).
-        mean_cosine: Over all pairs of different rows, -1 to 1; 1 if all point one way.
-        deviation: Mean over dimensions of the standard deviation of the unit vectors, times sqrt(d): 0 if all
-            are equal, about 1 if they point everywhere.
-    """
-
-    effective_rank: float
-    mean_cosine: float
+    effective_rank: float  # 1 (all on one line) to min(n, d)
+    mean_cosine: float  # over all pairs of different rows, -1 to 1; 1 if all point one way
+    # mean standard deviation of the unit vectors' dimensions, times sqrt(d): 0 if equal, about 1 if spread
     deviation: float
 
 

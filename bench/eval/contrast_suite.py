@@ -115,13 +115,7 @@ class ContrastSuite(Measure[ContrastTask]):
 
 
 def credit_items(task: ContrastTask, margins: FloatArray) -> NDArray[np.float64]:
-    """Credit each item: 1 if the paraphrase is nearer, 0 if the distractor is, 1/2 for a tie.
-
-    Margins are (items,), or (runs, items).
-
-    Raises:
-        BenchError: a wrong number of margins, or one that isn't finite.
-    """
+    """Credit 1 if the paraphrase is nearer, 0 if the distractor is, 1/2 for a tie; (..., items)."""
     if margins.shape[-1] != task.items:
         raise BenchError(f"{margins.shape[-1]} predictions for {task.items} items", where=task.id)
     if not np.isfinite(margins).all():

@@ -20,15 +20,10 @@ _EQUAL = 1e-6  # tolerance of equal float32 vectors, as a share of the largest v
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors of distinct sentences.
+    """Vectors of distinct sentences."""
 
-    Args:
-        rows: Row of each sentence.
-        vectors: float32 (n, dim).
-    """
-
-    rows: dict[str, int]
-    vectors: FloatArray
+    rows: dict[str, int]  # row of each sentence
+    vectors: FloatArray  # float32 (n, dim)
 
     @property
     def all_equal(self) -> bool:
@@ -90,8 +85,7 @@ def embed_sentences(
 ) -> Embeddings:
     """Encode the distinct sentences; the vectors are a copy, since an encoder may reuse its array.
 
-    Raises:
-        BenchError: the encoder returned another shape or type than it promises, or values that aren't finite.
+    Another shape or type than the encoder promises, and values that aren't finite, raise BenchError.
     """
     texts = distinct_sentences(sentences)
     vectors = encoder.encode(list(texts), batch_tokens, progress)  # a copy, since encoders may sort in place
@@ -106,21 +100,13 @@ def embed_sentences(
 
 
 def report_words(encoder: Encoder | PairScorer, sentences: Iterable[str]) -> None:
-    """Print word vectors' coverage of an encoded text on stderr, and nothing of other encoders.
-
-    Raises:
-        BenchError: no word of the text has a vector.
-    """
+    """Print word vectors' coverage of an encoded text on stderr; without any word it raises BenchError."""
     if isinstance(encoder, WordCounter):
         print(encoder.cover(distinct_sentences(sentences)), file=sys.stderr)
 
 
 def compare_pairs(scorer: PairScorer, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-    """Return a copy of a scorer's similarities of pairs, float32 (pairs,).
-
-    Raises:
-        BenchError: it returned another shape or type than it promises, or values that aren't finite.
-    """
+    """Return a copy of a scorer's float32 (pairs,) similarities; errors as :func:`embed_sentences`."""
     similarities = scorer.score_pairs(list(first), list(second))
     _check_array(similarities, (len(first),), "scorer")
     finite = np.isfinite(similarities)
@@ -148,15 +134,10 @@ def stream_embeddings(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[FloatArray]:
-    """Encode a text of any length in constant memory, a block of sentences at a time.
+    """Encode a text of any length in constant memory, and yield float32 (n, dim) of each block of sentences.
 
-    A block is sorted by length, and its equal sentences are encoded once.
-
-    Yields:
-        float32 (n, dim) of each block, row i for its sentence i; all but the last have ``block`` rows.
-
-    Raises:
-        BenchError: as :func:`embed_sentences`, naming the block.
+    A block is sorted by length, and its equal sentences are encoded once; row i is that of its sentence i.
+    Errors are those of :func:`embed_sentences`, naming the block.
     """
     source, done = iter(sentences), 0
     while texts := list(islice(source, block)):

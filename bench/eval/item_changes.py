@@ -14,23 +14,14 @@ Texts = Sequence[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class ItemChange:
-    """One item of a task, in words; ``Measure.change_columns`` describes the columns.
+    """One item of a task, in words; ``Measure.change_columns`` describes the columns."""
 
-    Args:
-        number: Position among the task's scored items, from 1.
-        change: From the first run to the second.
-        one: The first run's value.
-        other: The second run's value.
-        gold: The right value.
-        texts: The item's sentences, or its query.
-    """
-
-    number: int
-    change: str
-    one: str
-    other: str
-    gold: str
-    texts: tuple[str, ...]
+    number: int  # position among the task's scored items, from 1
+    change: str  # from the first run to the second
+    one: str  # the first run's value
+    other: str  # the second run's value
+    gold: str  # the right value
+    texts: tuple[str, ...]  # the item's sentences, or its query
 
 
 def rank_changes(

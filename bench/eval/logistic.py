@@ -39,30 +39,18 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Solution:
-    """Fits of a :class:`LogisticSolver`.
+    """Fits of a :class:`LogisticSolver`."""
 
-    Args:
-        weights: float64 (fits, classes, dim + 1), the bias last.
-        gradients: float64 (fits,), norm of the objective's gradient at the weights, bias included.
-        iterations: Iterations of the slowest fit.
-    """
-
-    weights: NDArray[np.float64]
-    gradients: NDArray[np.float64]
-    iterations: int
+    weights: NDArray[np.float64]  # float64 (fits, classes, dim + 1), the bias last
+    gradients: NDArray[np.float64]  # float64 (fits,), norm of the gradient, bias included
+    iterations: int  # iterations of the slowest fit
 
 
 class LogisticSolver:
     """Logistic regressions on rows of one feature matrix, each to its optimum.
 
-    Args:
-        features: (n, dim), any float type; computed in float64.
-        labels: (n,), 0 to classes - 1.
-        classes: Number of classes, at least 2.
-        device: "cpu" or "cuda"; with "mps", which lacks float64, the CPU computes.
-
-    Raises:
-        BenchError: features that aren't finite.
+    Features are (n, dim) of any float type, labels 0 to classes - 1. It computes in float64 on "cpu" or
+    "cuda"; with "mps", which lacks float64, on the CPU. Features that aren't finite raise BenchError.
 
     >>> solver = LogisticSolver(np.array([[-1.0], [1.0]]), np.array([0, 1]), 2)
     >>> solution = solver.fit([np.arange(2)], [0.1])
@@ -71,11 +59,7 @@ class LogisticSolver:
     """
 
     def __init__(
-        self,
-        features: NDArray[np.floating],
-        labels: NDArray[np.integer],
-        classes: int,
-        device: str = "cpu",
+        self, features: NDArray[np.floating], labels: NDArray[np.integer], classes: int, device: str = "cpu"
     ) -> None:
         if not np.isfinite(features).all():
             raise BenchError("the features are not finite")
@@ -89,10 +73,8 @@ class LogisticSolver:
     def fit(self, rows: Sequence[Rows], regs: Sequence[float], tolerance: float = TOLERANCE) -> Solution:
         """Minimise mean cross-entropy + reg / 2 (|W|^2 + |b|^2) for each fit, SentEval's objective.
 
-        Args:
-            rows: Training rows of each fit; the first call's are the data of the preconditioners.
-            regs: Regularisation of each fit, above 0.
-            tolerance: Largest norm of the gradient; a fit above it raises BenchError.
+        ``rows`` are the training rows of each fit; the first call's are the data of the preconditioners. A
+        gradient whose norm stays above the tolerance raises BenchError.
         """
         if not set(regs) <= set(self._grid):
             self._grid = sorted(set(regs))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from bench.data.source import DataSource
@@ -25,46 +26,34 @@ if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
 T = TypeVar("T")
 ScoreName: TypeAlias = tuple[str, str, str]
 """Of a score: task, subset and metric."""
+AnyEncoder: TypeAlias = Encoder | PairScorer
+Predictions: TypeAlias = Mapping[str, FloatArray]
+Scores: TypeAlias = tuple[Score, ...]
+Draws: TypeAlias = NDArray[np.float64]
 PairTests: TypeAlias = "dict[str, CorrelationTest | McNemarTest | None]"
 """Tests of two checkpoints on one task, by name: "williams", "steiger", "mcnemar"; None where undefined."""
 
 
 @dataclass(frozen=True)
 class MeasureContext:
-    """Settings of a measurement in addition to the encoder and the tasks.
+    """Settings of a measurement in addition to the encoder and the tasks."""
 
-    Args:
-        solver: Solver of transfer tasks, "exact" or "sgd".
-        model: The encoder's name for readers: profile, method and seed.
-        identity: sha256 of what determines the encoder, for kept results.
-        folder: The campaign's folder, for kept results.
-        force: Measure again what is kept.
-        progress: Called with finished sentences.
-        about: The model card's licence and training data.
-    """
-
-    solver: str
-    model: str
-    identity: str
-    folder: Path
-    force: bool = False
-    progress: Progress | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+    solver: str  # solver of transfer tasks, "exact" or "sgd"
+    model: str  # the encoder's name for readers: profile, method and seed
+    identity: str  # sha256 of what determines the encoder, for kept results
+    folder: Path  # the campaign's folder, for kept results
+    force: bool = False  # measure again what is kept
+    progress: Progress | None = None  # called with finished sentences
+    about: Mapping[str, Any] = field(default_factory=dict)  # the model card's licence and training data
 
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """A suite's results of an encoder.
-
-    Args:
-        scores: The record's scores.
-        predictions: float32 (items,) by task, None where a record keeps none.
-        facts: Blocks of the record's provenance: how the scores were obtained.
-    """
+    """A suite's results of an encoder."""
 
     scores: tuple[Score, ...]
-    predictions: dict[str, FloatArray] | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
+    predictions: dict[str, FloatArray] | None = None  # float32 (items,) by task, None without
+    facts: dict[str, Any] = field(default_factory=dict)  # blocks of the record's provenance
 
 
 @dataclass(frozen=True)
@@ -108,9 +97,8 @@ class Measure(ABC, Generic[T]):
     def load(self, source: DataSource) -> list[T]:
         """Read and check the tasks.
 
-        Raises:
-            InputError: an unknown suite or task, or no data folder.
-            DataError: missing, damaged or differing data.
+        Raises InputError for an unknown suite or task, or no data folder, DataError for missing, damaged or
+        differing data.
         """
 
     def check_early(self) -> None:
@@ -132,19 +120,11 @@ class Measure(ABC, Generic[T]):
         """Yield the encoded sentences, repetitions included; nothing if they are unknown beforehand."""
 
     @abstractmethod
-    def measure(
-        self, encoder: Encoder | PairScorer, tasks: Sequence[T], setting: MeasureContext
-    ) -> SuiteResult:
+    def measure(self, encoder: AnyEncoder, tasks: Sequence[T], setting: MeasureContext) -> SuiteResult:
         """Score an encoder on tasks from :meth:`load`; raises BenchError for an unsuitable encoder."""
 
-    def rescore(
-        self, tasks: Sequence[T], predictions: Mapping[str, FloatArray], record: RunRecord
-    ) -> tuple[Score, ...]:
-        """Return the scores of a record that its predictions and the gold scores determine; here none.
-
-        Raises:
-            BenchError: predictions that can't be scored.
-        """
+    def rescore(self, tasks: Sequence[T], predictions: Predictions, record: RunRecord) -> Scores:
+        """Return the scores that predictions and gold give, here none; may raise BenchError."""
         return ()
 
     def main_metric(self, tasks: Sequence[T]) -> str:
@@ -161,17 +141,10 @@ class Measure(ABC, Generic[T]):
             return set()
         return {(task, ALL, f"{self.metric}_last") for task in (*record.tasks, AVERAGE)}
 
-    def draws(
-        self, task: T, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
-    ) -> NDArray[np.float64]:
-        """Return the score of several runs on a task, (count, runs), in draws of its items with replacement.
+    def draws(self, task: T, rows: FloatArray, record: RunRecord, rng: Generator, count: int) -> Draws:
+        """Return (count, runs) scores on a task in draws of its items with replacement.
 
-        Args:
-            task: The task.
-            rows: (runs, predictions), as :meth:`measure` gave them.
-            record: One of the runs'.
-            rng: The generator of the draws.
-            count: Number of draws.
+        ``rows`` are (runs, predictions), ``record`` is one of the runs'.
 
         Raises:
             BenchError: a score that isn't one of items, or no predictions.
@@ -182,29 +155,17 @@ class Measure(ABC, Generic[T]):
     def pair_tests(
         self, task: T | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
     ) -> PairTests:
-        """Test two checkpoints on the items of a task, to cross-check the draws; here by no test.
+        """Test two checkpoints with these scores on the items of a task, here by no test.
 
-        Args:
-            task: The task; None without its data.
-            one: Predictions of the first.
-            other: Predictions of the second.
-            scores: Of both on the task.
+        The task is None without its data.
         """
         return {}
 
     def find_changes(
         self, task: T, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
-        """Return at most ``count`` items of a task that two runs treat most differently, the clearest first.
+        """Return at most ``count`` items that two runs treat most differently, the clearest first.
 
-        Args:
-            task: The task.
-            one: Predictions of the first run.
-            other: Predictions of the second.
-            record: One of the runs'.
-            count: Number of items.
-
-        Raises:
-            BenchError: no predictions of items.
+        Raises BenchError without predictions of items; ``record`` is one of the runs'.
         """
         raise BenchError("no predictions of the items are kept", where=f"suite {self.name}")

@@ -14,19 +14,12 @@ from bench.data.local_tasks import LocalTask
 
 @dataclass(frozen=True)
 class MtebItems:
-    """The scored items of one subset of one split.
+    """The scored items of one subset of one split."""
 
-    Args:
-        texts: The sentences of each; for retrieval and reranking its query.
-        gold: Gold score, number of the class, or position of the aligned sentence; empty of queries.
-        names: Names of the classes unless they are numbers.
-        ids: The queries' ids.
-    """
-
-    texts: tuple[tuple[str, ...], ...]
-    gold: NDArray[np.float64]
-    names: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
+    texts: tuple[tuple[str, ...], ...]  # the sentences of each; for retrieval and reranking its query
+    gold: NDArray[np.float64]  # score, number of the class, or row of the aligned sentence; empty of queries
+    names: tuple[str, ...] = ()  # names of the classes unless they are numbers
+    ids: tuple[str, ...] = ()  # the queries' ids
 
     def class_number(self, label: Any) -> float:
         """Return the number of a class, -1 for an unknown name."""

@@ -26,15 +26,12 @@ class MtebEncoder:
     gives it, and its own similarity; the similarity of any other is the cosine.
 
     Args:
-        encoder: The encoder.
+        encoder: The encoder; one of pairs raises InputError.
         name: Model name for mteb's folders, "bench/NAME".
-        identity: What determines the encoder in addition to its weights, see :func:`hash_encoder`: mteb's
-            cache distinguishes models by name and revision only.
+        identity: Everything beyond the weights, see :func:`hash_encoder`: mteb's cache only distinguishes
+            models by name and revision.
         progress: Called with finished sentences.
         about: "license" and "training_datasets" (names of texts) for mteb's files.
-
-    Raises:
-        InputError: mteb is missing, or a method has no vectors.
     """
 
     def __init__(

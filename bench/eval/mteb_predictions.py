@@ -107,11 +107,7 @@ def split_values(values: FloatArray, parts: Sequence[Part], where: str) -> list[
 def rescore_tasks(
     tasks: Sequence[MtebTask], predictions: Mapping[str, FloatArray], record: RunRecord
 ) -> tuple[Score, ...]:
-    """Score a record's predictions again; averages take the recorded scores of the other tasks.
-
-    Raises:
-        BenchError: predictions that don't fit the data.
-    """
+    """Score a record's predictions again; averages take the recorded scores of the other tasks."""
     rescored: dict[str, list[MtebEntry]] = {}
     slack: dict[str, float] = {}
     for task in tasks:
@@ -162,11 +158,7 @@ def _recorded_entry(task: MtebTask, record: RunRecord) -> MtebEntry:
 def draw_task_scores(
     task: MtebTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
 ) -> NDArray[np.float64]:
-    """Return (count, runs) scores of a task in draws of its items, within each subset of each split.
-
-    Raises:
-        BenchError: no predictions, or no gold.
-    """
+    """Return (count, runs) scores of a task in draws of its items, within each subset of each split."""
     kind = kind_of(task)
     if kind is None or not rows.shape[1]:
         raise BenchError(f"no predictions of {task.id} are kept", where=record.suite)
@@ -183,11 +175,7 @@ def draw_task_scores(
 def find_item_changes(
     task: MtebTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
 ) -> list[ItemChange]:
-    """Return the items of a task that two runs treat most differently, of all its subsets together.
-
-    Raises:
-        BenchError: no predictions, or no data.
-    """
+    """Return the items of a task that two runs treat most differently, of all its subsets together."""
     kind = kind_of(task)
     if kind is None or not len(one) or len(one) != len(other):
         raise BenchError(f"no predictions of {task.id} are kept", where=record.suite)

@@ -55,17 +55,8 @@ def evaluate_mteb(
     """Measure an encoder on tasks of mteb; the global random state stays unchanged.
 
     ``folder/parts`` keeps each finished task at full precision, by everything that determines its scores.
-    ``folder/results`` has mteb's layout: ``mteb.ResultCache(folder)`` reads it.
-
-    Args:
-        encoder: The encoder.
-        tasks: From :func:`bench.eval.mteb_tasks.load_mteb_suite`.
-        name: Model name in mteb's files, "bench/NAME".
-        folder: The results.
-        identity: What determines the encoder in addition to its weights, such as a hash of its options.
-        force: Measure finished tasks again.
-        progress: Called with finished sentences.
-        about: See :class:`bench.eval.mteb_model.MtebEncoder`.
+    ``folder/results`` has mteb's layout: ``mteb.ResultCache(folder)`` reads it. ``force`` measures finished
+    tasks again. The other options are those of :class:`bench.eval.mteb_model.MtebEncoder`.
 
     Raises:
         InputError: mteb is missing, or a method has no vectors.
@@ -151,8 +142,7 @@ def _load_or_measure(
 def _measure_group(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[MtebEntry]:
     """Run one task of mteb on every subset that the group needs, and write mteb's own files.
 
-    Raises:
-        BenchError: a main score that isn't finite, or word vectors without a word of the task.
+    A main score that isn't finite, and word vectors without a word of the task, raise BenchError.
     """
     import mteb
 

@@ -35,23 +35,14 @@ ScoreName = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class MtebEntry:
-    """mteb's scores of one subset of one split.
-
-    Args:
-        split: The split.
-        subset: mteb's name of the subset.
-        scores: By mteb's names.
-        items: Pairs, queries or sentences behind them, 0 if unknown.
-        kept: float32 (rows, items) predictions; None unless they give the score.
-        coverage: Word vectors' coverage of the whole task's text; "" of other encoders.
-    """
+    """mteb's scores of one subset of one split."""
 
     split: str
-    subset: str
-    scores: dict[str, float]
-    items: int
-    kept: FloatArray | None = None
-    coverage: str = ""
+    subset: str  # mteb's name of the subset
+    scores: dict[str, float]  # by mteb's names
+    items: int  # pairs, queries or sentences behind them, 0 if unknown
+    kept: FloatArray | None = None  # float32 (rows, items) predictions; None unless they give the score
+    coverage: str = ""  # word vectors' coverage of the whole task's text; "" of other encoders
 
 
 def entry_as_json(entry: MtebEntry) -> dict[str, Any]:

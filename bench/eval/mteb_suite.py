@@ -23,11 +23,10 @@ if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
 
 
 class MtebSuite(Measure[MtebTask]):
-    """Scores of mteb.
+    """Scores of mteb, which asks for vectors itself and keeps each finished task in the campaign's folder.
 
-    mteb asks for vectors itself, in its own order, and keeps each finished task in the campaign's folder. Its
-    data are always the reference: data sets have a fixed revision, and local files are their own. A record
-    stores mteb's version; the key leaves it out. :mod:`bench.eval.mteb_predictions` lists the predictions.
+    Its data are always the reference: data sets have a fixed revision, and local files are their own. Records
+    store mteb's version; the key leaves it out. :mod:`bench.eval.mteb_predictions` lists the predictions.
     """
 
     counted, encodes_once, needs_vectors = "items", False, True

@@ -38,23 +38,14 @@ _NOT_NAMES = ("file", "allow_pickle")  # numpy's own arguments where it names pr
 
 @dataclass(frozen=True)
 class MtebTask:
-    """A row of a suite: a task of mteb's, a part of one, or a local one; it pickles.
+    """A row of a suite: a task of mteb's, a part of one, or a local one; it pickles."""
 
-    Args:
-        asked: Which task.
-        kind: mteb's type of task.
-        score: mteb's name of the reported score.
-        dataset: Name and revision of its data.
-        splits: Evaluated splits.
-        local: The task's data if it comes from files.
-    """
-
-    asked: MtebName
-    kind: str
-    score: str
-    dataset: tuple[str, str]
-    splits: tuple[str, ...]
-    local: LocalTask | None = None
+    asked: MtebName  # which task
+    kind: str  # mteb's type of task
+    score: str  # mteb's name of the reported score
+    dataset: tuple[str, str]  # name and revision of its data
+    splits: tuple[str, ...]  # evaluated splits
+    local: LocalTask | None = None  # the task's data if it comes from files
 
     @property
     def id(self) -> str:
@@ -89,11 +80,7 @@ def load_mteb_suite(suite: str, source: DataSource = NO_FOLDER) -> list[MtebTask
     """Return the tasks of a suite for which :func:`bench.data.mteb_names.is_mteb` holds.
 
     mteb's registry has its tasks, so nothing is fetched. Local files are read and checked, the mini world's
-    tasks are drawn.
-
-    Args:
-        suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml``, ``stsb-multi``, one of the world's.
-        source: Data of ``stsb-multi`` and of the world's suites.
+    tasks are drawn. The source has the data of ``stsb-multi`` and of the world's suites.
 
     Raises:
         InputError: mteb is missing; an unknown task, subset or split; no data.

@@ -13,12 +13,8 @@ from bench.eval.mteb_model import MtebEncoder
 class LoadedEncoder:
     """An encoder that is a model of mteb too: ``mteb.evaluate(encoder, tasks)`` takes it.
 
-    All other attributes are the encoder's, its class for ``isinstance`` too. mteb's first call imports it.
-
-    Args:
-        encoder: The encoder.
-        name: Model name for mteb, "ORGANISATION/NAME".
-        about: See :class:`bench.eval.mteb_model.MtebEncoder`.
+    All other attributes are the encoder's, its class for ``isinstance`` too. mteb's first call imports it,
+    with a name "ORGANISATION/NAME" and ``about`` as :class:`bench.eval.mteb_model.MtebEncoder` takes them.
     """
 
     def __init__(self, encoder: Encoder, name: str, about: Mapping[str, Any]) -> None:

@@ -93,10 +93,8 @@ def task_ranks(task: RankTask, embeddings: Embeddings) -> tuple[Vectors, Vectors
     """Rank every query's partner in the background, by cosine and by Euclidean distance: (queries,) each.
 
     The cosine is that of vectors less the background's mean, "centralization" in the released code. The
-    distance is of the vectors as they are, scaled up together if the longest is shorter than 1.
-
-    Raises:
-        BenchError: all vectors are equal: everything ties, and each partner would have rank 1.
+    distance is of the vectors as they are, scaled up together if the longest is shorter than 1. Equal vectors
+    raise BenchError: everything ties, and each partner would have rank 1.
     """
     rows = {sentence: row for row, sentence in enumerate(task.background)}
     vectors = embeddings.vectors[[embeddings.rows[sentence] for sentence in task.background]].astype(
@@ -114,16 +112,11 @@ def task_ranks(task: RankTask, embeddings: Embeddings) -> tuple[Vectors, Vectors
 
 
 def partner_ranks(vectors: Vectors, queries: NDArray[np.intp], *, distance: bool = False) -> Vectors:
-    """Return the rank of each query's partner among all vectors, 1 for the best: float64 (queries,).
+    """Return the rank of each query's partner among all (sentences, dim) vectors: float64 (queries,).
 
-    The rank is the number of vectors that are more similar to the query than its partner, the query included,
-    and at least 1: a partner that only the query beats has rank 1. Similarities that differ by less than 1e-6
-    are equal, in the partner's favour.
-
-    Args:
-        vectors: (sentences, dim).
-        queries: (queries, 2) rows of a query and its partner.
-        distance: Compare by Euclidean distance, otherwise by the dot product.
+    Queries are (queries, 2) rows of a query and its partner. The rank is the number of vectors that are more
+    similar to the query than its partner, the query included, and at least 1: a partner that only the query
+    beats has rank 1. Similarities that differ by less than 1e-6 are equal, in the partner's favour.
 
     >>> unit = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
     >>> partner_ranks(unit, np.array([[0, 2], [0, 1]])).tolist()

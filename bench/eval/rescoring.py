@@ -20,19 +20,12 @@ from bench.records.store import ResultStore
 
 @dataclass(frozen=True)
 class ScoreCheck:
-    """A check of a record's scores against its predictions and gold.
+    """A check of a record's scores against its predictions and gold."""
 
-    Args:
-        wrong: Scores that contradict them or that the suite lacks, in words.
-        checked: Number of scores that were computed again.
-        unchecked: Kinds of the suite's own scores without predictions; one a score.
-        beside: The same of additional scores, such as "dev accuracy".
-    """
-
-    wrong: tuple[str, ...]
-    checked: int
-    unchecked: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    wrong: tuple[str, ...]  # scores that contradict them or that the suite lacks, in words
+    checked: int  # number of scores that were computed again
+    unchecked: tuple[str, ...] = ()  # kinds of the suite's own scores without predictions; one a score
+    beside: tuple[str, ...] = ()  # the same of additional scores, such as "dev accuracy"
 
 
 def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
@@ -40,8 +33,7 @@ def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTa
 
     Raises:
         InputError: an unknown suite, no data folder, or a suite from a file outside it.
-        NotComparableError: the data differ from those of the record, the suite has other tasks, or no file
-            can have its name.
+        NotComparableError: other data or tasks than the record's, or an impossible file name.
     """
     folder = data_folder(data)
     # any version of the data is accepted here, since the sha256 of each task is compared below
@@ -131,9 +123,7 @@ def _score_kinds(recorded: Mapping[ScoreName, object], names: Set[ScoreName]) ->
 def load_sound_predictions(store: ResultStore, record: RunRecord, data: Path | None) -> dict[str, FloatArray]:
     """Return a finished record's predictions if they and the gold scores give its scores.
 
-    Raises:
-        InputError, NotComparableError: as :func:`load_record_tasks`.
-        DataError: predictions that are missing, or scores that they contradict.
+    Missing or contradicting ones raise DataError; other errors as :func:`load_record_tasks`.
     """
     tasks = load_record_tasks(record, data)
     predictions = store.predictions(record)

@@ -27,21 +27,13 @@ Update = Callable[[Tensor, Tensor], None]
 
 @dataclass(frozen=True)
 class ClassifierSettings:
-    """SentEval's ``classifier`` settings, with the values of its full mode.
+    """SentEval's ``classifier`` settings, with the values of its full mode."""
 
-    Args:
-        optim: "adam" (learning rate 1e-3) or "rmsprop" (1e-2).
-        batch_size: Rows of a step.
-        tenacity: Allowed evaluations without a better accuracy, over the whole fit.
-        epoch_size: Passes over the data between evaluations.
-        max_epoch: Passes after which the last round begins.
-    """
-
-    optim: str = "adam"
-    batch_size: int = 64
-    tenacity: int = 5
-    epoch_size: int = 4
-    max_epoch: int = 200
+    optim: str = "adam"  # "adam" (learning rate 1e-3) or "rmsprop" (1e-2)
+    batch_size: int = 64  # rows of a step
+    tenacity: int = 5  # allowed evaluations without a better accuracy, over the whole fit
+    epoch_size: int = 4  # passes over the data between evaluations
+    max_epoch: int = 200  # passes after which the last round begins
 
 
 def fit_sgd(

@@ -18,9 +18,7 @@ from bench.records.record import ALL, Score
 def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> float:
     """Spearman's rank correlation of (n,) similarities with gold scores, ties by average rank, in [-1, 1].
 
-    Raises:
-        BenchError: fewer than two pairs, a value that is not finite, or equal values on one side: the
-            correlation is undefined.
+    It is undefined, a BenchError, for fewer than two pairs, a value that is not finite, or equal values.
 
     >>> round(spearman(np.array([0.1, 0.4, 0.3, 0.9]), np.array([1.0, 2.0, 3.0, 4.0])), 6)
     0.8
@@ -50,8 +48,7 @@ def predict_similarities(
 ) -> dict[str, FloatArray]:
     """Return float32 (pairs,) similarities a task, in its order; every distinct sentence is encoded once.
 
-    Raises:
-        BenchError: all vectors are equal, or word vectors have no word of the text.
+    Equal vectors, and word vectors without a word of the text, raise BenchError.
     """
     pairs = {task.id: list(task.all_pairs()) for task in tasks}
     predictions = {}
@@ -85,14 +82,10 @@ def predict_similarities(
 
 
 def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
-    """Score one task from its predictions.
+    """Score one task from its predictions; raises BenchError for a wrong number, or an undefined correlation.
 
-    Returns:
-        Spearman "all" (all pairs in one correlation). Several subsets have one each, and their "mean" and
-        "wmean" (weighted by pairs).
-
-    Raises:
-        BenchError: a wrong number of predictions, or an undefined correlation.
+    Spearman "all" takes all pairs in one correlation. Several subsets have one each, and their "mean" and
+    "wmean" (weighted by pairs).
 
     >>> from bench.data.tasks import PairSubset
     >>> subsets = [PairSubset(name, ("a",) * 3, ("b",) * 3, (1.0, 2.0, 3.0)) for name in ("news", "forum")]
@@ -126,11 +119,8 @@ def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
 def dev_spearman(encoder: Encoder, task: PairTask, select: str = "cosine") -> float:
     """Spearman over all pairs of a dev set, to select a checkpoint; raises BenchError if it is undefined.
 
-    Args:
-        encoder: The encoder.
-        task: The dev set.
-        select: "cosine", or "best_of_four": the largest of cosine, dot product and the negative Euclidean and
-            Manhattan distances (the selection in UNSEE's released code).
+    ``select`` is "cosine" or "best_of_four": the largest of cosine, dot product and the negative Euclidean
+    and Manhattan distances (the selection in UNSEE's released code).
     """
     if select == "cosine":
         return score_task(task, predict_similarities(encoder, [task])[task.id])[0].value

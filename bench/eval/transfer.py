@@ -41,19 +41,14 @@ Fits = tuple[list[float], list[float], list[float], Labels]
 
 @dataclass(frozen=True)
 class Protocol:
-    """How tasks are fitted.
+    """How tasks are fitted."""
 
-    Args:
-        solver: "exact" (the optimum, gradient at most 1e-6) or "sgd" (SentEval's Adam with early stopping).
-        kfold: Folds of a cross-validation.
-        seed: Seed of the folds over a training split and of sgd.
-        classifier: Settings of sgd.
-    """
-
-    solver: str = "exact"
-    kfold: int = KFOLD
-    seed: int = SEED
-    classifier: ClassifierSettings = field(default_factory=ClassifierSettings)
+    solver: str = (
+        "exact"  # the optimum (gradient at most 1e-6), or "sgd": SentEval's Adam with early stopping
+    )
+    kfold: int = KFOLD  # folds of a cross-validation
+    seed: int = SEED  # seed of the folds over a training split and of sgd
+    classifier: ClassifierSettings = field(default_factory=ClassifierSettings)  # settings of sgd
 
 
 @dataclass(frozen=True)
@@ -67,28 +62,16 @@ class Fold:
 
 @dataclass(frozen=True)
 class TransferResult:
-    """The result of one task; accuracies in 0 to 1.
+    """The result of one task; accuracies in 0 to 1."""
 
-    Args:
-        dev: Validation accuracy of the chosen regularisation, one for each outer fold.
-        test: Accuracy on each outer fold, or on the test split.
-        regs: The chosen regularisations.
-        predictions: Predicted class of every test item, in the task's order.
-        gold: Its class.
-        n_dev: Items behind ``dev``.
-        fits: Number of fits.
-        gradient: Largest gradient norm of the exact solver's fits, None of sgd.
-        classes: Names of the classes.
-    """
-
-    dev: tuple[float, ...]
-    test: tuple[float, ...]
-    regs: tuple[float, ...]
-    predictions: Labels
-    gold: Labels
-    n_dev: int
+    dev: tuple[float, ...]  # validation accuracy of the chosen regularisation, one for each outer fold
+    test: tuple[float, ...]  # Accuracy on each outer fold, or on the test split
+    regs: tuple[float, ...]  # the chosen regularisations
+    predictions: Labels  # predicted class of every test item, in the task's order
+    gold: Labels  # its class
+    n_dev: int  # items behind ``dev``
     fits: int
-    gradient: float | None
+    gradient: float | None  # largest gradient norm of the exact solver's fits, None of sgd
     classes: tuple[str, ...]
 
     @property
@@ -103,14 +86,9 @@ class TransferResult:
 
 
 class Fitter:
-    """Fits on one feature matrix, and counts them.
+    """Fits on one (n, dim) feature matrix with labels 0 to classes - 1, and counts them.
 
-    Args:
-        features: (n, dim).
-        labels: (n,), 0 to classes - 1.
-        classes: Number of classes.
-        protocol: The solver and its settings.
-        device: "cpu" or "cuda", which gets the features once; with "mps" the CPU fits.
+    The device "cuda" gets the features once; with "mps" the CPU fits.
     """
 
     def __init__(
@@ -201,14 +179,7 @@ def run_transfer_task(
 ) -> TransferResult:
     """Evaluate one task on the vectors of its sentences; pairs have the features |u - v| and u * v.
 
-    Args:
-        task: The task.
-        vectors: Of its sentences.
-        protocol: The solver and its settings.
-        device: The encoder's, "cpu", "cuda" or "mps"; see :class:`Fitter`.
-
-    Raises:
-        BenchError: vectors that can't be classified, or a solver that doesn't converge; names the task.
+    ``device`` is the encoder's. Unusable vectors, and a solver that doesn't converge, raise BenchError.
     """
     items = build_layout(task)
     labels, rows = items.labels, items.rows

@@ -23,19 +23,11 @@ T = TypeVar("T", bound=np.generic)
 
 
 def stratified_folds(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """Return training rows and held-out rows of each fold, as scikit-learn's StratifiedKFold shuffles them.
+    """Return training rows and held-out rows of k folds, as scikit-learn's StratifiedKFold shuffles them.
 
     Rows in the order of their classes are dealt out to the folds in turn, which fixes each fold's number of a
-    class. A shuffle class by class, in the order of their first rows, assigns the rows.
-
-    Args:
-        rows: The rows.
-        labels: Class of every row of the features.
-        k: Number of folds, at least 2.
-        seed: Seed.
-
-    Raises:
-        BenchError: a class with fewer than k rows, or fewer than two folds.
+    class. A shuffle class by class, in the order of their first rows, assigns the rows. ``labels`` has the
+    class of every row of the features. Fewer than two folds, or than k rows of a class, raise BenchError.
 
     >>> labels = np.array([0, 0, 1, 1])
     >>> [held_out.tolist() for _, held_out in stratified_folds(np.arange(4), labels, 2, seed=1111)]
@@ -61,21 +53,13 @@ def stratified_folds(rows: Rows, labels: Labels, k: int, seed: int) -> list[tupl
 
 @dataclass(frozen=True)
 class TaskLayout:
-    """A task's items as they are fitted: splits one after the other, each in SentEval's order.
-
-    Args:
-        classes: Names of the classes.
-        splits: The splits; all items in one, if the task is folded.
-        orders: Of each split, the task's rows in SentEval's order.
-        labels: Class of every item.
-        rows: Rows of each split, by its name.
-    """
+    """A task's items as they are fitted: splits one after the other, each in SentEval's order."""
 
     classes: tuple[str, ...]
-    splits: tuple[LabelledSplit, ...]
-    orders: tuple[Rows, ...]
-    labels: Labels
-    rows: dict[str, Rows]
+    splits: tuple[LabelledSplit, ...]  # the splits; all items in one, if the task is folded
+    orders: tuple[Rows, ...]  # of each split, the task's rows in SentEval's order
+    labels: Labels  # class of every item
+    rows: dict[str, Rows]  # rows of each split, by its name
 
     @property
     def folded(self) -> bool:
@@ -107,28 +91,17 @@ def build_layout(task: LabelledTask) -> TaskLayout:
 
 @dataclass(frozen=True)
 class ScoredItems:
-    """The tested items of a task, in the task's order.
-
-    Args:
-        classes: Names of the classes.
-        items: The items; those of all splits, if the task is folded.
-        gold: (items,) number of each item's class.
-        weights: (items,) 1 on average: a folded task's accuracy is the mean over folds of different sizes.
-    """
+    """The tested items of a task, in the task's order."""
 
     classes: tuple[str, ...]
-    items: LabelledSplit
-    gold: Labels
-    weights: NDArray[np.float64]
+    items: LabelledSplit  # the items; those of all splits, if the task is folded
+    gold: Labels  # (items,) number of each item's class
+    weights: NDArray[np.float64]  # (items,) 1 on average: folds of different sizes count alike
 
 
 @lru_cache(maxsize=16)
 def scored_items(task: LabelledTask, kfold: int = KFOLD) -> ScoredItems:
-    """Return the tested items of a task, with ``kfold`` outer folds if it has no test split.
-
-    Raises:
-        BenchError: a class with fewer items than folds.
-    """
+    """Return the tested items of a task, with ``kfold`` outer folds if it has no test split."""
     layout = build_layout(task)
     rows, order = layout.tested
     weights = np.ones(len(rows))
@@ -140,11 +113,7 @@ def scored_items(task: LabelledTask, kfold: int = KFOLD) -> ScoredItems:
 
 
 def right_answers(task: LabelledTask, predictions: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """True for each right prediction: (items,) numbers of classes in the task's order, or (runs, items).
-
-    Raises:
-        BenchError: a wrong number of predictions.
-    """
+    """True for each right prediction, a number of a class: (items,) in the task's order, or (runs, items)."""
     gold = scored_items(task).gold
     if predictions.shape[-1] != len(gold):
         raise BenchError(f"{predictions.shape[-1]} predictions for {len(gold)} items", where=task.id)

@@ -114,13 +114,9 @@ def evaluate_transfer(
 ) -> SuiteResult:
     """Encode every distinct sentence of a suite once and solve its tasks, on the encoder's device.
 
-    Returns:
-        For each task the accuracy on test ("all") and in validation ("dev"), for MRPC F1 as well, and the
-        tasks' average; the predicted class of every test item, in the task's order; the solver, and for each
-        task the number of fits, the chosen regularisations, the classes and the largest gradient norm.
-
-    Raises:
-        BenchError: a method without vectors, or (naming the task) one that can't be solved.
+    Scores are the accuracy on test ("all") and in validation ("dev"), F1 of MRPC, and the average. Facts are
+    the solver, and each task's number of fits, regularisations, classes and largest gradient norm. A method
+    without vectors, and an unsolvable task, raise BenchError.
     """
     from bench.eval.transfer import run_transfer_task
     from bench.nn.two_phase_encoding import find_device

@@ -16,13 +16,10 @@ from bench.records.filesystem import write_atomically
 
 
 class CachedEncoder:
-    """An encoder that looks up the vectors of a list of sentences before it computes them.
+    """An encoder that looks up the vectors of a list of sentences in a folder before it computes them.
 
-    Args:
-        encoder: The encoder.
-        folder: The cache; may be deleted at any time.
-        identity: JSON of all that determines the vectors: hashes of weights and tokenizer, options, seed,
-            stages, precision, device, threads.
+    ``identity`` is JSON of all that determines the vectors: hashes of weights and tokenizer, options, seed,
+    stages, precision, device, threads.
     """
 
     def __init__(self, encoder: Encoder, folder: Path, identity: object) -> None:

@@ -17,10 +17,6 @@ class VectorFile:
     """Writes float32 (n, dim) for ``numpy.load``, with ``mmap_mode`` too; n may be unknown until the end.
 
     The whole file appears when the block ends without an error, and otherwise none.
-
-    Raises:
-        InputError: see :func:`check_vector_path`.
-        BenchError: it can't be written.
     """
 
     def __init__(self, path: Path, dim: int) -> None:

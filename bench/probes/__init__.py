@@ -29,12 +29,8 @@ PROBES: dict[str, Probe] = {name: importlib.import_module(f"bench.probes.{name}"
 def parse_probes(text: str, say: Callable[[str], None] = lambda _: None) -> tuple[str, ...]:
     """Parse ``--probes``, ``all`` or names separated by commas, into names in the order of :data:`PROBES`.
 
-    Args:
-        text: The option's value.
-        say: Gets a line for each probe that ``all`` leaves out, since its package is missing.
-
-    Raises:
-        InputError: an unknown name, a repeated one, or one whose package is missing.
+    ``say`` gets a line for each probe that ``all`` leaves out, since its package is missing. An unknown or
+    repeated name, and one whose package is missing, raise InputError.
     """
     names = [name.strip() for name in text.split(",")]
     hints = {name: _install_hint(probe) for name, probe in PROBES.items()}

@@ -42,15 +42,9 @@ def punctuation_tokens(tokenizer: Any) -> Tensor:
 def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Tensor) -> Tensor:
     """Return each token's class among CLASSES, float32 (B, T, 4), one 1 a token; padding has none.
 
-    Final punctuation is the run of punctuation tokens that ends the sentence, before [SEP].
-
-    Args:
-        ids: Token ids, (B, T), [CLS] first.
-        mask: True on tokens, False on padding, (B, T).
-        sep_id: Id of [SEP] or </s>; None for none.
-        punctuation: From :func:`punctuation_tokens`, (V,).
-
-    [CLS], a word, a full stop, [SEP] and padding:
+    Ids and mask (True on tokens) are (B, T), [CLS] first. Final punctuation is the run of punctuation tokens,
+    a (V,) mask of the vocabulary, that ends the sentence before [SEP]. [CLS], a word, a full stop, [SEP] and
+    padding:
 
     >>> import torch
     >>> full_stop = torch.arange(9) == 7
@@ -73,12 +67,8 @@ def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Te
 def attention_mass(weights: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
     """Mean share of a query's attention on each class of tokens: (B, heads, C), each row of C sums to 1.
 
-    Args:
-        weights: Attention weights, (B, heads, T, T), rows sum to 1.
-        mask: True on tokens, (B, T): the query positions that count.
-        classes: From :func:`token_classes`, (B, T, C).
-
-    Of two tokens the first attends to both alike, the second only to itself; each is a class of its own:
+    Weights are (B, heads, T, T), the mask of query positions (B, T), classes (B, T, C). Of two tokens the
+    first attends to both alike, the second only to itself; each is a class of its own:
 
     >>> import torch
     >>> weights = torch.tensor([[[[0.5, 0.5], [0.0, 1.0]]]])
@@ -116,10 +106,7 @@ class AttentionMass(Observer):
         self._means[view.tower].add(view.layer, mass)
 
     def result(self, *, per_head: bool = False) -> dict[str, Any]:
-        """Return {"value", "layers", "towers", ...}: the sink score and the shares of CLASSES by layer.
-
-        A share that isn't finite raises BenchError.
-        """
+        """Return the sink score and the shares of CLASSES by layer; infinite ones raise BenchError."""
         towers = []
         for means in self._means:
             heads = means.result("attention mass")

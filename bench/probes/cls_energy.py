@@ -21,11 +21,8 @@ CONVENTION = (
 def cls_energy(context: Tensor, mask: Tensor) -> Tensor:
     """||CT[0]||_2 / ||CT[1:]||_F of each sentence (JTCSE, eq. 6): (B,), infinite if only [CLS] isn't 0.
 
-    Args:
-        context: Context tensors, (B, T, H).
-        mask: True on tokens, False on padding, (B, T); every row has at least two tokens.
-
-    A [CLS] of norm 5, then tokens of norm 3 and 4:
+    The context is (B, T, H), the mask True on at least two tokens a row. A [CLS] of norm 5, then tokens of
+    norm 3 and 4:
 
     >>> import torch
     >>> context = torch.tensor([[[3.0, 4.0], [3.0, 0.0], [0.0, 4.0], [9.0, 9.0]]])

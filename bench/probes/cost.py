@@ -32,9 +32,7 @@ _CLEAR_PEAK = "5"  # proc(5): resets the peak of the resident set
 def count_gmacs(model: Any, length: int = LENGTH) -> float:
     """Multiply-accumulates of one sentence by thop on a deep copy, / 1e9; BERT-base at 64 tokens 5.44.
 
-    Raises:
-        InputError: the installed thop isn't the one of the papers.
-        BenchError: the model can't take ``length`` tokens, special ones included.
+    Another thop than the papers' raises InputError, a model for fewer tokens BenchError.
 
     >>> from transformers import BertConfig, BertModel
     >>> shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -94,9 +92,8 @@ def measure_speed(
 ) -> dict[str, Any]:
     """Encode the sentences again; return sentences a second (wall clock) and the peak of memory.
 
-    Returns:
-        {"sentences", "sentences_per_second", "peak_memory_mb", "peak_of"}: of the "cuda tensors" or the
-        "resident set" during encoding, otherwise of the "process so far"; None if the system has no figure.
+    ``peak_of`` is "cuda tensors" or the "resident set" during encoding, otherwise the "process so far"; the
+    peak is None if the system has no figure.
     """
     encoder.encode(sentences[:8])  # a first call costs more
     read_peak, peak_of = _peak_meter()

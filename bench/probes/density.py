@@ -44,16 +44,7 @@ class GoldGroup:
 
 
 def gold_groups(similarities: FloatArray, gold: FloatArray, by: str = "width") -> list[GoldGroup]:
-    """Divide (pairs,) similarities by gold score into non-empty groups by rising gold score.
-
-    Args:
-        similarities: (pairs,).
-        gold: (pairs,) gold scores.
-        by: One of GROUPS.
-
-    Raises:
-        BenchError: no pair.
-        ValueError: another ``by``, or shapes that don't fit.
+    """Divide (pairs,) similarities by gold score into non-empty groups by rising score; ``by`` one of GROUPS.
 
     >>> groups = gold_groups(np.array([0.1, 0.2, 0.9]), np.array([0.5, 1.0, 2.0]))
     >>> [(group.low, group.high, group.similarities.tolist()) for group in groups]
@@ -92,16 +83,10 @@ def density_overlap(first: FloatArray, second: FloatArray) -> float:
 
 
 def compare_densities(similarities: FloatArray, gold: FloatArray, by: str = "width") -> dict[str, Any]:
-    """Return groups, the overlap of neighbouring ones, and the densities at 101 points of [-1, 1].
+    """Return {"value", "overlaps", "groups", "curves", "convention"} of (pairs,) similarities.
 
-    Arguments as :func:`gold_groups`.
-
-    Returns:
-        {"value", "overlaps", "groups": [{"low", "high", "pairs", "mean", "sd"}], "curves", "convention"}; an
-        overlap is null if one of the two has no density.
-
-    Raises:
-        BenchError: no two neighbouring groups with a density.
+    The curves are densities at 101 points of [-1, 1]. An overlap is null if a group has no density; without
+    any overlap it raises BenchError.
 
     >>> low, high = np.linspace(0.1, 0.3, 9), np.linspace(0.2, 0.4, 9)
     >>> facts = compare_densities(np.concatenate([low, high]), np.repeat([0.5, 1.5], 9))

@@ -22,65 +22,38 @@ Need = Literal["similarities", "vectors", "towers", "trace"]
 
 @dataclass(frozen=True)
 class ProbeColumn:
-    """A column of a table of probes.
-
-    Args:
-        heading: Its heading.
-        path: Place of the number in the probe's facts: keys of dicts and positions in lists.
-        form: Format, such as ".3f".
-        scale: Factor of the number.
-        timing: True for a number of :attr:`Probe.clock`, False for a fact.
-    """
+    """A column of a table of probes."""
 
     heading: str
-    path: tuple[str | int, ...] = ("value",)
-    form: str = ".3f"
-    scale: float = 1.0
-    timing: bool = False
+    path: tuple[str | int, ...] = ("value",)  # keys and positions of the number in the facts
+    form: str = ".3f"  # format, such as ".3f"
+    scale: float = 1.0  # factor of the number
+    timing: bool = False  # True for a number of :attr:`Probe.clock`, False for a fact
 
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """How to measure.
+    """How to measure."""
 
-    Args:
-        strict: Alignment over pairs of a gold score above 4, not at least 4.
-        groups: Gold groups of the density, see :func:`bench.probes.density.gold_groups`.
-        per_head: Attention mass by head too.
-        sentence: Sentence of the attention maps; None for no maps.
-    """
-
-    strict: bool = False
-    groups: str = "width"
-    per_head: bool = False
-    sentence: str | None = None
+    strict: bool = False  # alignment over pairs of a gold score above 4, not at least 4
+    groups: str = "width"  # gold groups of the density, see :func:`bench.probes.density.gold_groups`
+    per_head: bool = False  # attention mass by head too
+    sentence: str | None = None  # sentence of the attention maps; None for no maps
 
 
 @dataclass(frozen=True)
 class ProbeInputs:
-    """Inputs of the probes from one pass of an encoder over the sentences.
-
-    Args:
-        data: The sentences.
-        options: How to measure.
-        missing: The reason why this encoder lacks one of the needs.
-        similarities: Computes one similarity a pair, (pairs,), in the order of the gold scores.
-        encoder: The encoder; None for a scorer of pairs.
-        embeddings: Vectors of the distinct sentences.
-        parts: The same of each part of a sum of encoders; empty for another encoder.
-        towers: The encoder's transformers.
-        observers: The observers of the pass, see :attr:`Probe.observer`.
-    """
+    """Inputs of the probes from one pass of an encoder over the sentences."""
 
     data: ProbeData
-    options: ProbeOptions
-    missing: dict[Need, str]
-    similarities: Callable[[], NDArray[Any]]
-    encoder: Encoder | None
-    embeddings: Embeddings
-    parts: Sequence[Embeddings] = ()
-    towers: Sequence[ObservedTower] = ()
-    observers: Sequence[Observer] = ()
+    options: ProbeOptions  # how to measure
+    missing: dict[Need, str]  # the reason why this encoder lacks one of the needs
+    similarities: Callable[[], NDArray[Any]]  # (pairs,), in the order of the gold scores
+    encoder: Encoder | None  # the encoder; None for a scorer of pairs
+    embeddings: Embeddings  # vectors of the distinct sentences
+    parts: Sequence[Embeddings] = ()  # the same of each part of a sum of encoders; empty for another encoder
+    towers: Sequence[ObservedTower] = ()  # the encoder's transformers
+    observers: Sequence[Observer] = ()  # the observers of the pass, see :attr:`Probe.observer`
 
     @property
     def vectors(self) -> FloatArray:
@@ -96,29 +69,20 @@ class ProbeInputs:
 class Probe:
     """A probe: its name, its needs, its measurement and its place in tables.
 
-    Its module imports torch and scipy inside functions only, since lists and reports read probes too.
-
-    Args:
-        name: Its name, that of its file.
-        summary: Its measurement in one line.
-        needs: "similarities": all encoders have them; "vectors": all but scorers of pairs; "towers": encoders
-            with a transformer; "trace": those whose transformer can be watched.
-        measure: Inputs -> facts of a record; raises BenchError if there is no answer.
-        table: Title of its table.
-        columns: Its columns there.
-        drawn: Names of facts for figures, which records leave out.
-        observer: Makes the observer of the towers during the pass, for a probe that needs a "trace".
-        clock: Inputs -> measurements of time, for the timing block of a record.
-        packages: Modules of this probe only, each with pip's name. Without them the other probes still work.
+    Its module imports torch and scipy inside functions only, since lists and reports read probes too. The
+    needs: "similarities", all encoders have them; "vectors", all but scorers of pairs; "towers", encoders
+    with a transformer; "trace", those whose transformer can be watched.
     """
 
-    name: str
-    summary: str
+    name: str  # that of its file
+    summary: str  # its measurement in one line
     needs: Need
-    measure: Callable[[ProbeInputs], dict[str, Any]]
-    table: str
+    measure: Callable[[ProbeInputs], dict[str, Any]]  # facts of a record, or BenchError
+    table: str  # title of its table
     columns: tuple[ProbeColumn, ...]
-    drawn: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()  # facts for figures, which records leave out
+    # makes the observer of the towers during the pass, for a probe that needs a "trace"
     observer: Callable[[Sequence[ObservedTower]], Observer] | None = None
-    clock: Callable[[ProbeInputs], dict[str, Any]] | None = None
+    clock: Callable[[ProbeInputs], dict[str, Any]] | None = None  # measurements of time, for the timing block
+    # modules of this probe only, each with pip's name; without them the other probes still work
     packages: tuple[tuple[str, str], ...] = ()

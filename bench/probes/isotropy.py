@@ -34,16 +34,9 @@ def spectrum(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def isotropy(vectors: NDArray[np.floating]) -> dict[str, Any]:
-    """Return the collapse figures of (n, d) vectors, and the first k values' share of their spectrum.
+    """Return the collapse figures of (n, d) vectors, and the share of their spectrum in the first k values.
 
-    Returns:
-        {"effective_rank", "mean_cosine", "deviation", "dim", "cumulative": {k: share} for k = 1, 2, 4, ...,
-        "spectrum", "convention"}.
-
-    Raises:
-        BenchError: fewer than two vectors, or all of them 0.
-
-    Four directions, equally used:
+    Fewer than two vectors, or only zero ones, raise BenchError. Four directions, equally used:
 
     >>> figures = isotropy(np.eye(4))
     >>> round(figures["effective_rank"], 6), figures["mean_cosine"], figures["cumulative"]

@@ -25,15 +25,10 @@ from bench.training.sentence_encoder import RecordingEncoder
 
 @dataclass(frozen=True)
 class Measurement:
-    """The facts of probes.
+    """The facts of probes."""
 
-    Args:
-        probes: By probe, and "version" and "data"; a probe that this encoder can't have is {"missing": why}.
-        timing: Seconds of the measurement, and the probes' own measurements of time.
-    """
-
-    probes: dict[str, Any]
-    timing: dict[str, Any] = field(default_factory=dict)
+    probes: dict[str, Any]  # by probe, and "version", "data"; {"missing": why} for an impossible one
+    timing: dict[str, Any] = field(default_factory=dict)  # seconds, and the probes' own timing
 
 
 def measure_probes(

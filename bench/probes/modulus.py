@@ -89,11 +89,7 @@ class Modulus(Observer):
             self._norms[tower]["pooler"].add(pooled)
 
     def result(self) -> dict[str, Any]:
-        """Return {"cls", "pooler", "towers", ...}: the towers' mean norms, and each tower's statistics.
-
-        Raises:
-            BenchError: fewer than two sentences, or a norm that isn't finite.
-        """
+        """Return the towers' mean norms by part, and each tower's statistics; errors as in Norms."""
         towers: list[dict[str, Any]] = [{} for _ in self._norms]
         means: dict[str, float | None] = {}
         for part in PARTS:

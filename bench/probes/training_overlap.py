@@ -39,23 +39,14 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 @dataclass(frozen=True)
 class TaskOverlap:
-    """Overlap of one task with one training text at one level of LEVELS.
-
-    Args:
-        task: Task id.
-        level: One of LEVELS.
-        sentences: Distinct test sentences, at ``exact`` as strings, otherwise by their letters and digits.
-        touched_sentences: Touched ones among them.
-        pairs: All pairs.
-        clean: bool (pairs,), True for untouched pairs, in the order of the predictions.
-    """
+    """Overlap of one task with one training text at one level of LEVELS."""
 
     task: str
-    level: str
-    sentences: int
-    touched_sentences: int
-    pairs: int
-    clean: NDArray[np.bool_]
+    level: str  # one of LEVELS
+    sentences: int  # distinct test sentences, at ``exact`` as strings, otherwise by their letters and digits
+    touched_sentences: int  # touched ones among them
+    pairs: int  # all pairs
+    clean: NDArray[np.bool_]  # bool (pairs,), True for untouched pairs, in the order of the predictions
 
     @property
     def clean_pairs(self) -> int:
@@ -100,11 +91,7 @@ def read_training_lines(path: Path) -> Iterator[str]:
 
 
 def read_training_rows(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield number and sentence of every line of a UTF-8 text (``.xz`` is unpacked on the way).
-
-    Raises:
-        DataError: missing, unreadable, of another kind, or as :func:`bench.data.text_lines.number_sentences`.
-    """
+    """Yield number and sentence of every line of a UTF-8 text (``.xz`` is unpacked); raises DataError."""
     try:
         with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as stream:
             check_text_kind(stream.peek(LONGEST_MAGIC), path)

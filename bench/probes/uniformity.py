@@ -20,16 +20,11 @@ def uniformity(vectors: Vectors, t: float = 2.0) -> float:
     """Logarithm of mean_{i<j} exp(-t ||x_i - x_j||^2), unit vectors, in [-4 t, 0]; lower is better.
 
     Every unordered pair counts once, none with itself (Wang and Isola 2020, as in their code). Exact, in
-    float64, block by block: memory is that of the vectors.
-
-    Args:
-        vectors: (n, d), n from 2 to 100,000.
-        t: Above 0, at most 100.
+    float64, block by block: memory is that of the vectors. t is above 0, at most 100.
 
     Raises:
         BenchError: fewer than two vectors, or one of length 0.
         InputError: more than 100,000.
-        ValueError: another t.
 
     Two opposite vectors lie 2 apart, so it is the logarithm of exp(-2 * 4):
 

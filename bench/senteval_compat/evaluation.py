@@ -24,14 +24,9 @@ _NUMBERS = "fiub"  # numpy's kinds of floats, integers and truth values
 
 
 class Evaluation:
-    """One task.
+    """One task in its own folder, such as ``downstream/SICK``; the seed is of folds and fits.
 
-    Args:
-        task_path: The task's own folder, such as ``downstream/SICK``.
-        seed: Of folds and fits.
-
-    Raises:
-        DataError: missing or damaged data.
+    Missing or damaged data raise DataError.
     """
 
     name = ""
@@ -60,14 +55,9 @@ class Evaluation:
         return prepare(params, [sentence.split() for sentence in self.samples])
 
     def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
-        """Return the task's dictionary.
+        """Return the task's dictionary; unusable vectors raise BenchError.
 
-        Args:
-            params: The parameters, as :class:`~bench.senteval_compat.engine.SE` takes them.
-            batcher: (params, sentences as lists of words) -> (sentences, dim).
-
-        Raises:
-            BenchError: the batcher's vectors can't be used.
+        Parameters and batcher are those of :class:`~bench.senteval_compat.engine.SE`.
         """
         raise NotImplementedError
 
@@ -75,10 +65,6 @@ class Evaluation:
         """Return the batcher's vectors of the distinct sentences, float32 as for SentEval's classifier.
 
         Every batch is copied before the next call, since a batcher may reuse one buffer.
-
-        Raises:
-            BenchError: the batcher returned anything but a finite matrix of a row a sentence.
-            InputError: ``batch_size`` isn't a whole number of at least 1.
         """
         size = read_parameter(params, "batch_size", 1, self.name)
         texts = sorted(distinct_sentences(self.samples), key=lambda sentence: len(sentence.split()))
@@ -138,18 +124,10 @@ def senteval_features(
 
 
 def read_batch(returned: Any, sentences: list[list[str]], task: str, width: int | None = None) -> FloatArray:
-    """Return a copy of a batcher's rows, float32 (sentences, dim).
+    """Return a copy of a batcher's rows, float32 (sentences, dim), with the ``width`` of earlier batches.
 
-    Tensors of any float type, on any device, with or without gradients, and lists of rows are converted.
-
-    Args:
-        returned: The batcher's return value.
-        sentences: The batch, as lists of words.
-        task: Name of the task, for messages.
-        width: Columns of earlier batches; None for the first.
-
-    Raises:
-        BenchError: no matrix of numbers, another number of rows or columns, or a value that isn't finite.
+    Tensors of any float type, on any device, with or without gradients, and lists of rows are converted. Any
+    other value, number of rows or columns, and a value that isn't finite, raise BenchError.
 
     >>> read_batch([[1, 2], [3, 4]], [["a"], ["b"]], "STS12").tolist()
     [[1.0, 2.0], [3.0, 4.0]]

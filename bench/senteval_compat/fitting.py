@@ -21,17 +21,11 @@ _printed: set[str] = set()
 
 @dataclass(frozen=True)
 class Fitting:
-    """How classifiers are fitted.
+    """How classifiers are fitted."""
 
-    Args:
-        protocol: For :func:`bench.eval.transfer.run_transfer_task`; None for SentEval's own classes.
-        config: The settings of these, without classes and seed.
-        notice: Settings of the script that the exact solver ignores, or "".
-    """
-
-    protocol: Protocol | None
-    config: dict[str, Any]
-    notice: str = ""
+    protocol: Protocol | None  # for run_transfer_task; None for SentEval's own classes
+    config: dict[str, Any]  # the settings of these, without classes and seed
+    notice: str = ""  # settings of the script that the exact solver ignores, or ""
 
     def print_notice(self) -> None:
         """Print the notice on stderr, once a process."""

@@ -13,15 +13,9 @@ from bench.senteval_compat.classification import ClassificationEval
 
 
 class PROBINGEval(ClassificationEval):
-    """A probing task.
+    """A probing task by its name; ``task_path`` is the ``probing`` folder, or the task's file there.
 
-    Args:
-        task: Its name.
-        task_path: The ``probing`` folder, or the task's file there.
-        seed: Of the fits.
-
-    Raises:
-        InputError: an unknown task.
+    An unknown task raises InputError.
     """
 
     def __init__(self, task: str, task_path: str | Path, seed: int = SEED) -> None:

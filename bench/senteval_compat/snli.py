@@ -21,15 +21,7 @@ _HINT = "SentEval's get_transfer_data.bash downloads SNLI; bench data fetch leav
 
 
 class SNLIEval(Evaluation):
-    """SNLI, by SentEval's own procedure at most 15 times over the training pairs, without regularisation.
-
-    Args:
-        task_path: The folder ``SNLI``.
-        seed: Of the fit.
-
-    Raises:
-        DataError: missing or damaged data.
-    """
+    """SNLI, by SentEval's own procedure at most 15 times over the training pairs, without regularisation."""
 
     name = folder = "SNLI"
 

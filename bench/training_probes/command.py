@@ -34,11 +34,7 @@ def probe_training(
     from bench.probes.interface import ProbeOptions
     from bench.training_probes.evaluations import TrainingProbes, write_training_probes
     from bench.training_probes.run import check_probed_plan, probe_trainings
-    from bench.training_probes.tables import (
-        evaluation_grids,
-        evaluation_relations,
-        within_relations,
-    )
+    from bench.training_probes.tables import evaluation_grids, evaluation_relations, within_relations
 
     if heatmaps is not None or options["sentence"] is not None:
         where = "--sentence" if heatmaps is None else "--heatmaps"

@@ -37,27 +37,16 @@ EvaluationLog = list[tuple[float, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class ProbedEvaluation:
-    """An encoder at a dev evaluation of its training.
-
-    Args:
-        method: Method id.
-        seed: Its seed.
-        stage: Role of the stage.
-        step: Optimiser steps so far.
-        dev: The dev score, in the metric's unit.
-        probes: See :mod:`bench.probes.measurement`.
-        stages: Keys of all stages of the method.
-        key: Key of this stage.
-    """
+    """An encoder at a dev evaluation of its training."""
 
     method: str
     seed: int | None
-    stage: str
-    step: int
-    dev: float
-    probes: dict[str, Any]
-    stages: tuple[str, ...]
-    key: str
+    stage: str  # role of the stage
+    step: int  # optimiser steps so far
+    dev: float  # the dev score, in the metric's unit
+    probes: dict[str, Any]  # see :mod:`bench.probes.measurement`
+    stages: tuple[str, ...]  # keys of all stages of the method
+    key: str  # key of this stage
 
 
 @dataclass(frozen=True)

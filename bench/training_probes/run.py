@@ -50,10 +50,8 @@ def probe_trainings(
     """Train every cell's own stages again and yield its dev evaluations with their probes; keeps no stage.
 
     Members' stages come from the cache, which trains missing ones. A stage that several cells share is
-    evaluated once, for the first. Stages of the evaluations in ``done`` are skipped.
-
-    Raises:
-        BenchError: an error of training, or another number of dev evaluations than in a stage's dev curve.
+    evaluated once, for the first. Stages of the evaluations in ``done`` are skipped. Another number of dev
+    evaluations than in a stage's dev curve raises BenchError.
     """
     from bench.nn.device import torch_threads
 

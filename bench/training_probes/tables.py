@@ -37,31 +37,20 @@ WORDS = RelationWords(
 
 @dataclass(frozen=True)
 class WithinTraining:
-    """Correlation of a quantity with the dev score while one encoder learns.
+    """Correlation of a quantity with the dev score while one encoder learns."""
 
-    Args:
-        quantity: Heading of the quantity.
-        trainings: Number of trainings with more than one value of it, and of the dev score.
-        independent: Number of groups of them that share no trained stage.
-        rho: Mean over these groups of Spearman's over the evaluations of a training; Student's interval.
-        fixed: Number of trainings in which uniformity leaves something of it.
-        partial: The same with uniformity held fixed.
-    """
-
-    quantity: str
-    trainings: int
-    independent: int
-    rho: Rho
-    fixed: int
-    partial: Rho
+    quantity: str  # heading of the quantity
+    trainings: int  # number of trainings with more than one value of it, and of the dev score
+    independent: int  # number of groups of them that share no trained stage
+    rho: Rho  # mean over these groups of Spearman's over the evaluations of a training; Student's interval
+    fixed: int  # number of trainings in which uniformity leaves something of it
+    partial: Rho  # the same with uniformity held fixed
 
 
 def training_probe_tables(campaign: Campaign) -> list[Grid]:
     """Return the relations of every file of ``bench probe --along --out`` in the campaign's folder.
 
-    Raises:
-        DataError: a damaged file.
-        NotComparableError: probes of different sentences in one.
+    Probes of different sentences in one file raise NotComparableError, a damaged file DataError.
     """
     grids = []
     for store, path in campaign.files(ALONG):

@@ -229,9 +229,7 @@ def random_vectors(task: LabelledTask, dim: int) -> Embeddings:
     return Embeddings(rows, np.random.default_rng(1).normal(size=(len(rows), dim)).astype(np.float32))
 
 
-def test_pairs_have_scikit_learns_answers_on_difference_and_product_and_its_f1(
-    transfer_tasks: Tasks,
-) -> None:
+def test_pairs_have_scikit_learns_answers_on_difference_and_product_and_its_f1(transfer_tasks: Tasks) -> None:
     task = transfer_tasks["MRPC"]
     vectors = random_vectors(task, 3)
     found = run_transfer_task(task, vectors, Protocol(kfold=3))

@@ -25,11 +25,7 @@ from bench.training_probes.evaluations import (
 )
 from bench.training_probes.figures import evaluation_figures
 from bench.training_probes.run import _ProbingBuilder
-from bench.training_probes.tables import (
-    evaluation_grids,
-    evaluation_relations,
-    within_relations,
-)
+from bench.training_probes.tables import evaluation_grids, evaluation_relations, within_relations
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts
 

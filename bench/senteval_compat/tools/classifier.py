@@ -21,7 +21,8 @@ SETTINGS: dict[str, Any] = {
     "nhid": 0, "optim": "adam", "tenacity": 5, "epoch_size": 4, "max_epoch": 200, "dropout": 0.0,
     "batch_size": 64,
 }  # fmt: skip
-"""Settings of a classifier with their defaults."""
+"""Settings of a classifier with their defaults; tenacity counts allowed evaluations without a better
+accuracy, epoch_size the passes between evaluations, max_epoch those after which the last round begins."""
 
 
 class PyTorchClassifier:
@@ -65,7 +66,7 @@ class PyTorchClassifier:
         validation_split: float | None = None,
         early_stop: bool = True,
     ) -> float:
-        """Fit, and keep the model with the best validation accuracy.
+        """Fit, keep the model with the best validation accuracy, and return that accuracy.
 
         Args:
             X: (n, inputdim).
@@ -73,9 +74,6 @@ class PyTorchClassifier:
             validation_data: Features and classes to stop by.
             validation_split: Without these the share of the rows that is set aside at random.
             early_stop: Stop after ``tenacity`` evaluations without a better accuracy, and one more.
-
-        Returns:
-            The best validation accuracy.
 
         Raises:
             BenchError: no rows to validate on, or features and classes of different lengths.
@@ -150,18 +148,13 @@ class MLP(PyTorchClassifier):
     """Logistic regression, or one hidden layer of sigmoids.
 
     Args:
-        params: Any of :data:`SETTINGS`: hidden units, the optimiser with its settings, allowed evaluations
-            without a better accuracy, passes between evaluations, passes after which the last round begins,
-            dropout of the hidden layer, rows of a step.
+        params: Any of :data:`SETTINGS`; an unknown optimiser raises InputError.
         inputdim: Columns of the features.
         nclasses: Number of classes.
         l2reg: Regularisation.
         batch_size: Without effect, as in SentEval, which takes that of ``params`` or 64.
         seed: Of the initial weights, the order of rows and dropout.
         cudaEfficient: Without effect.
-
-    Raises:
-        InputError: an unknown optimiser.
     """
 
     def __init__(

@@ -94,12 +94,9 @@ class _Chooser:
 
 
 class InnerKFoldClassifier(_Chooser):
-    """Folds within folds, for data without splits.
+    """Folds within folds, for (n, dim) features and (n,) classes without splits.
 
-    Args:
-        X: (n, dim).
-        y: (n,).
-        config: "nclasses", "seed", "usepytorch", "classifier" and "kfold" (5).
+    The config has "nclasses", "seed", "usepytorch", "classifier" and "kfold" (5).
     """
 
     def __init__(self, X: Array, y: Array, config: Mapping[str, Any]) -> None:  # noqa: N803
@@ -119,12 +116,9 @@ class InnerKFoldClassifier(_Chooser):
 
 
 class KFoldClassifier(_Chooser):
-    """Folds of a training split, and a test split.
+    """Folds of a training split, and a test split, both {"X": (n, dim), "y": (n,)}.
 
-    Args:
-        train: {"X": (n, dim), "y": (n,)}.
-        test: The same.
-        config: "nclasses", "seed", "usepytorch", "classifier" and "kfold" (5).
+    The config has "nclasses", "seed", "usepytorch", "classifier" and "kfold" (5).
     """
 
     def __init__(
@@ -144,13 +138,10 @@ class KFoldClassifier(_Chooser):
 
 
 class SplitClassifier(_Chooser):
-    """A training, a validation and a test split.
+    """A training, a validation and a test split of (n, dim) features and (n,) classes by name.
 
-    Args:
-        X: {"train": (n, dim), "valid", "test"}.
-        y: {"train": (n,), "valid", "test"}.
-        config: "nclasses", "seed", "usepytorch", "classifier"; "noreg" for almost no regularisation;
-            "cudaEfficient" without effect.
+    The config has "nclasses", "seed", "usepytorch", "classifier"; "noreg" for almost no regularisation;
+    "cudaEfficient" without effect.
     """
 
     def __init__(
