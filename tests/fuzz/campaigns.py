@@ -104,8 +104,6 @@ def _probed() -> dict[str, Any]:
 class Campaigns:
     """Damaged results: what is printed is what the damaged file says, or the file is refused."""
 
-    name = "records"
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.results = folder / "results"
@@ -116,9 +114,9 @@ class Campaigns:
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
         os.chdir(self.folder)
-        campaign = dice.pick(tuple(_SUITES))
-        path = dice.pick(self.files[campaign])
-        kind = dice.number()
+        campaign = dice.choice(tuple(_SUITES))
+        path = dice.choice(self.files[campaign])
+        kind = dice.random()
         damaged: dict[str, Any] | None = None
         try:
             if kind < 0.7:
@@ -198,7 +196,7 @@ class Campaigns:
 
     def _beside(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> None:
         root = self.results / "made"
-        file = dice.pick((root / "overlap.csv", root / "probes.json", root / "sweeps" / "mini-caels.json"))
+        file = dice.choice((root / "overlap.csv", root / "probes.json", root / "sweeps" / "mini-caels.json"))
         raw = file.read_bytes()
         data = json.loads(raw) if file.suffix == ".json" else None
         for step in steps:
@@ -214,17 +212,17 @@ class Campaigns:
         where = ["--campaign", campaign]
         names = ("noise", "word_overlap") if campaign == "camp" else ("simcse", "jtcse", "mhe")
         if dice.chance(0.55):
-            table = ["--table", dice.pick(_TABLES)] if dice.chance(0.35) else []
+            table = ["--table", dice.choice(_TABLES)] if dice.chance(0.35) else []
             more = [token for token in ("--senteval-rounding", "--checkpoint=last") if dice.chance(0.1)]
-            return ["report", "--format", dice.pick(_FORMATS), *table, *more, *where]
-        both = [dice.pick(names), dice.pick(("word_overlap", names[-1], names[0] + "#2"))]
+            return ["report", "--format", dice.choice(_FORMATS), *table, *more, *where]
+        both = [dice.choice(names), dice.choice(("word_overlap", names[-1], names[0] + "#2"))]
         check = ["check", "--results", "results", "--reference"]
         commands = [
-            ["compare", *both, *where, "--draws", "100", "--format", dice.pick(("text", "json"))],
+            ["compare", *both, *where, "--draws", "100", "--format", dice.choice(("text", "json"))],
             ["compare", *both, *where, "--seeds-only", "--format", "json"],
-            ["stats", *where, "--draws", "100", "--format", dice.pick(("text", "json"))],
+            ["stats", *where, "--draws", "100", "--format", dice.choice(("text", "json"))],
             ["diff", *both, *where],
-            ["probe", *where, "--format", dice.pick(("text", "json"))],
+            ["probe", *where, "--format", dice.choice(("text", "json"))],
             [*check, "results/again", *where, "--json", "verdict.json"],
             [*check, f"results/{campaign}", "--campaign", "again"],
         ]
@@ -233,7 +231,7 @@ class Campaigns:
             overlap = ("data", "overlap", str(self.folder / "made.txt"))
             toy = ["--suite", "toy", *where]
             commands += [[*run, *toy], ["rerun", str(path)], [*overlap, *toy]]
-        return dice.pick(commands)
+        return dice.choice(commands)
 
     def _compare(
         self, arguments: Sequence[str], outcome: Outcome, campaign: str, damaged: dict[str, Any]
@@ -371,7 +369,7 @@ def check_csv(out: str, damaged: dict[str, Any]) -> None:
 
 def _other_npz(arrays: dict[str, Any], dice: Dice, log: list[str]) -> bytes:
     """An archive of other arrays than a record's."""
-    name = dice.pick(sorted(arrays))
+    name = dice.choice(sorted(arrays))
     values = arrays[name]
     kinds: dict[str, Any] = {
         "objects": np.array([{"a": 1}, None], dtype=object),
@@ -388,7 +386,7 @@ def _other_npz(arrays: dict[str, Any], dice: Dice, log: list[str]) -> bytes:
         "equal": np.ones_like(values),
         "huge": values * np.float32(1e30),
     }
-    kind = dice.pick((*kinds, "missing", "extra", "no zip", "a text in it"))
+    kind = dice.choice((*kinds, "missing", "extra", "no zip", "a text in it"))
     log.append(f"{name}: {kind}")
     stream = io.BytesIO()
     if kind == "no zip":

@@ -72,13 +72,13 @@ _SELDOM = (
 
 
 def line_of(template: str, dice: Dice) -> list[str]:
-    """A command line: {a|b!c} is a or b and now and then c, <a> now and then a, and NAMES are parts."""
+    """Fill a template: {a|b!c} gives a or b, seldom c; <a> is seldom there; NAMES are parts."""
 
-    def put(found: re.Match[str]) -> str:
-        if found[2] is not None:
-            return str(found[2]) if dice.chance(0.12) else ""
-        good, _, bad = str(found[1]).partition("!")
-        chosen = dice.pick((bad if bad and dice.chance(0.12) else good).split("|")).strip()
+    def put(match: re.Match[str]) -> str:
+        if match[2] is not None:
+            return str(match[2]) if dice.chance(0.12) else ""
+        good, _, bad = str(match[1]).partition("!")
+        chosen = dice.choice((bad if bad and dice.chance(0.12) else good).split("|")).strip()
         return _PARTS.get(chosen, chosen)
 
     text, count = template, 1
@@ -89,8 +89,6 @@ def line_of(template: str, dice: Dice) -> list[str]:
 
 class CommandLines:
     """All commands over a campaign of cheap methods; nothing is trained."""
-
-    name = "cli"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -106,7 +104,7 @@ class CommandLines:
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
         os.chdir(self.folder)
-        arguments = line_of(dice.pick(_OFTEN if dice.chance(0.7) else _SELDOM), dice)
+        arguments = line_of(dice.choice(_OFTEN if dice.chance(0.7) else _SELDOM), dice)
         keep = 2 if arguments[:2] == ["run", "--dry-run"] else 1 if arguments[:1] == ["sweep"] else 0
         changed = arguments[keep:]
         for step in steps:

@@ -1,19 +1,22 @@
-"""A case and its oracle: an answer or one clear error, and every case again from (seed, surface, number)."""
+"""The oracle of damaged input: an answer or one clear error, never a traceback or a wrong number."""
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 import traceback
 import warnings
-import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Protocol, TypeVar
 
-import numpy as np
+from hypothesis import HealthCheck, given, note, seed, settings
+from hypothesis import strategies as st
 
 from bench.cli.main import main
 from bench.errors import BenchError
@@ -21,103 +24,60 @@ from bench.errors import BenchError
 T = TypeVar("T")
 ANSWER, REFUSED = "answer", "refused"
 CODES = {0, 1, 2, 3, 130}
-_STEPS = (0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 4)
+_SEEDS = st.integers(0, 2**64 - 1)
+STEPS = st.sampled_from((0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 4)).flatmap(
+    lambda count: st.lists(_SEEDS, min_size=count, max_size=count)
+)
+"""Seeds of a case's damages."""
 
 
 class RuleError(AssertionError):
-    """What may not happen: a traceback, an unclear error, a wrong number."""
+    """A traceback, an unclear error, a wrong number."""
 
 
-class Dice:
+class Dice(Random):
     """Draws from a generator of its own."""
 
-    def __init__(self, *key: int | str) -> None:
-        words = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in key]
-        self._rng = np.random.default_rng(words)
-
-    def below(self, n: int) -> int:
-        """A whole number from 0 to n - 1."""
-        return int(self._rng.integers(n))
-
     def chance(self, p: float) -> bool:
-        return bool(self._rng.random() < p)
-
-    def pick(self, items: Sequence[T]) -> T:
-        return items[self.below(len(items))]
-
-    def number(self) -> float:
-        """A number in [0, 1)."""
-        return float(self._rng.random())
+        return self.random() < p
 
 
 class Surface(Protocol):
-    """One kind of input. It is made once, in a folder of its own, and runs many cases there."""
-
-    name: str
+    """One kind of input; it is made once, in a folder of its own, and runs many cases there."""
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
-        """Run one case.
+        """Run one case, with one damage a step; returns ANSWER or REFUSED, raises RuleError.
 
-        Args:
-            dice: Chooses what is tried, the same whatever the steps.
-            steps: One for every damage that is done to the good input.
-            log: Gets lines that say what the case is.
-
-        Returns:
-            ANSWER or REFUSED.
-
-        Raises:
-            RuleError: see there. Any other exception that leaves is one too.
+        ``dice`` chooses what is tried, the same whatever the steps; ``log`` gets lines that describe it.
         """
         ...
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A case that broke a rule, with the fewest of its steps that still do."""
+def check_surface(surface: Surface, cases: int) -> None:
+    """Run cases of a surface; hypothesis shrinks a failure to the fewest steps.
 
-    surface: str
-    seed: int
-    number: int
-    steps: tuple[int, ...]
-    log: tuple[str, ...]
-    what: str
+    FUZZ_CASES and FUZZ_SEED in the environment ask for more cases, and for others.
+    """
+    outcomes: Counter[str] = Counter()
+    cases, start = int(os.environ.get("FUZZ_CASES", cases)), int(os.environ.get("FUZZ_SEED", "1"))
 
-    def __str__(self) -> str:
-        again = f"python -m tests.fuzz --seed {self.seed} --surface {self.surface} --case {self.number}"
-        lines = [f"{self.surface} case {self.number}, steps {list(self.steps)} ({again})", *self.log]
-        return "\n    ".join(lines) + f"\n    -> {self.what}"
-
-
-def run_case(surface: Surface, seed: int, number: int) -> str | Failure:
-    """Run one case; one that fails is tried again with fewer steps."""
-    count = Dice(seed, surface.name, number).pick(_STEPS)
-
-    def attempt(steps: Sequence[int]) -> tuple[str | None, tuple[str, ...], str]:
+    @seed(start)
+    @settings(max_examples=cases, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(_SEEDS, STEPS)
+    def run(case: int, steps: list[int]) -> None:
         log: list[str] = []
-        made = [Dice(seed, surface.name, number, "step", step) for step in steps]
         try:
-            return surface.run(Dice(seed, surface.name, number, "case"), made, log), tuple(log), ""
-        except RuleError as error:
-            return None, tuple(log), str(error)
-        except Exception:
-            return None, tuple(log), traceback.format_exc(limit=-6)
+            outcomes[surface.run(Dice(case), list(map(Dice, steps)), log)] += 1
+        finally:
+            note("\n    ".join(log))
 
-    steps = list(range(count))
-    outcome, log, what = attempt(steps)
-    if outcome is not None:
-        return outcome
-    for step in range(count):
-        fewer = [one for one in steps if one != step]
-        found, shorter, said = attempt(fewer)
-        if found is None:
-            steps, log, what = fewer, shorter, said
-    return Failure(surface.name, seed, number, tuple(steps), log, what)
+    run()
+    assert len(outcomes) > 1, "all cases had one outcome"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command line gave."""
+    """Outcome of a command line."""
 
     code: int
     out: str
@@ -129,7 +89,7 @@ class Outcome:
 
 
 def bench(*arguments: str, may_warn: bool = False) -> Outcome:
-    """Run the command line in this process, with its own handling of errors, and hold it to the rules."""
+    """Run the command line in this process, with its own handling of errors, and check the rules."""
     code, out, err, warned = _bench(arguments)
     if "internal error" in err:
         err += _bench(("--debug", *arguments))[2]
@@ -156,11 +116,8 @@ def _bench(arguments: Sequence[str]) -> tuple[int, str, str, list[str]]:
         stream.flush()
         assert isinstance(stream.buffer, io.BytesIO)
         texts.append(stream.buffer.getvalue().decode("utf-8", "surrogateescape"))
-    ignored = (DeprecationWarning, ResourceWarning)
-    warned = [
-        f"{one.category.__name__}: {one.message}" for one in caught if not issubclass(one.category, ignored)
-    ]
-    return code, texts[0], texts[1], warned
+    serious = [w for w in caught if not issubclass(w.category, (DeprecationWarning, ResourceWarning))]
+    return code, texts[0], texts[1], [f"{w.category.__name__}: {w.message}" for w in serious]
 
 
 def _check(arguments: Sequence[str], code: int, out: str, err: str) -> None:
@@ -179,15 +136,9 @@ def _check(arguments: Sequence[str], code: int, out: str, err: str) -> None:
 
 
 def refused(read: Callable[[], T], names: Path | str = "", *, good: bool = False) -> T | BenchError:
-    """Return what ``read`` gives, or its error, which is one line and names the file.
+    """Return the value that ``read`` returns, or its error, which is one line and names the file.
 
-    Args:
-        read: What may refuse its input.
-        names: The file.
-        good: True for input that nothing was done to.
-
-    Raises:
-        RuleError: the error has several lines or none, or doesn't say where; or the input is good.
+    Raises RuleError for another error, or for any error of good input.
     """
     try:
         return read()

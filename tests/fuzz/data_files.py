@@ -1,4 +1,4 @@
-"""Evaluation data, word vectors and training text: equal to what a tiny reader here finds, or refused."""
+"""Evaluation data, word vectors and training texts: read as a tiny reader reads them, or refused."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Reader = Callable[[Files], Rows]
 
 
 class DamagedError(Exception):
-    """The tiny reader takes this for damaged."""
+    """Damage according to the tiny reader."""
 
 
 def number(text: str) -> float:
-    """A decimal number, blanks around it allowed."""
+    """Parse a decimal number, blanks around it allowed."""
     if not _NUMBER.fullmatch(text.strip()):
         raise DamagedError(text)
     return float(text.strip())
@@ -49,7 +49,7 @@ def flat(text: str) -> str:
 
 
 def rows_of(raw: bytes, encoding: str = "utf-8") -> list[str]:
-    """Lines end at a line feed, with or without a carriage return; a mark at the start is not text."""
+    """Split at line feeds, with or without a carriage return, without a mark at the start."""
     try:
         text = raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -73,11 +73,11 @@ _WORDS = ("the old man", "a dog", "two cities", "he reads", "it rains.", "A  sma
 
 
 def _sentence(dice: Dice) -> str:
-    return f"{dice.pick(_WORDS)} {dice.below(50)}"
+    return f"{dice.choice(_WORDS)} {dice.randrange(50)}"
 
 
 def _score(dice: Dice) -> str:
-    return dice.pick(("0", "1.5", "3.000", "5", "2.25", "4.8", "0.0"))
+    return dice.choice(("0", "1.5", "3.000", "5", "2.25", "4.8", "0.0"))
 
 
 def _lines(rows: Sequence[str], ending: str = "\n") -> bytes:
@@ -87,7 +87,7 @@ def _lines(rows: Sequence[str], ending: str = "\n") -> bytes:
 def _make_sts(dice: Dice) -> Files:
     files = {}
     for name in senteval.STS_YEARS["STS13"]:
-        pairs = [f"{_sentence(dice)}\t{_sentence(dice)}" for _ in range(2 + dice.below(4))]
+        pairs = [f"{_sentence(dice)}\t{_sentence(dice)}" for _ in range(2 + dice.randrange(4))]
         files[f"STS/STS13-en-test/STS.input.{name}.txt"] = _lines(pairs)
         files[f"STS/STS13-en-test/STS.gs.{name}.txt"] = _lines([_score(dice) for _ in pairs])
     return files
@@ -101,18 +101,17 @@ def _gold(text: str) -> str:
 
 
 def _read_sts(files: Files) -> Rows:
-    found: Rows = []
+    rows: Rows = []
     for name in senteval.STS_YEARS["STS13"]:
-        pairs, golds = (
-            rows_of(files[f"STS/STS13-en-test/STS.{part}.{name}.txt"]) for part in ("input", "gs")
-        )
+        parts = (rows_of(files[f"STS/STS13-en-test/STS.{part}.{name}.txt"]) for part in ("input", "gs"))
+        pairs, golds = parts
         if len(pairs) != len(golds):
             raise DamagedError("lengths")
         for pair, gold in zip(pairs, golds, strict=True):
             if gold.strip():
                 a, b = cut(pair, 2)
-                found.append((name, flat(a), flat(b), _gold(gold)))
-    return found
+                rows.append((name, flat(a), flat(b), _gold(gold)))
+    return rows
 
 
 def _pair(row: str, width: int, a: int, b: int, gold: int) -> tuple[str, ...]:
@@ -143,24 +142,24 @@ def _each(
     header: str = "",
     encoding: str = "utf-8",
 ) -> tuple[Maker, Reader]:
-    """Files of one kind of row; what is read of each begins with its part."""
+    """Return maker and reader of files of one kind of row; each row read begins with its part."""
 
     def made(dice: Dice) -> Files:
         head = [header] if header else []
         return {file: _lines([*head, *(make(dice) for _ in range(rows))]) for file in parts}
 
-    def found(files: Files) -> Rows:
-        content: Rows = []
+    def read_rows(files: Files) -> Rows:
+        rows: Rows = []
         for file, part in parts.items():
             lines = rows_of(files[file], encoding)
             if header:
                 first = cut(lines.pop(0), header.count("\t") + 1) if lines else []
                 if first[: len(_CHECKED[header])] != _CHECKED[header]:
                     raise DamagedError("header")
-            content += [(*part, *read(line)) for line in lines]
-        return content
+            rows += [(*part, *read(line)) for line in lines]
+        return rows
 
-    return made, found
+    return made, read_rows
 
 
 _SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
@@ -196,12 +195,12 @@ _TASKS: dict[str, tuple[Maker, Reader]] = {
     ),
     "SST2": _each(
         {f"SST/binary/sentiment-{split}": (split,) for split in ("train", "dev", "test")},
-        lambda d: f"{_sentence(d)}\t{d.below(2)}",
+        lambda d: f"{_sentence(d)}\t{d.randrange(2)}",
         lambda row: _binary(row, 2, 1, 0),
     ),
     "MRPC": _each(
         {f"MRPC/msr_paraphrase_{split}.txt": (split,) for split in ("train", "test")},
-        lambda d: f"{d.below(2)}\t1\t2\t{_sentence(d)}\t{_sentence(d)}",
+        lambda d: f"{d.randrange(2)}\t1\t2\t{_sentence(d)}\t{_sentence(d)}",
         lambda row: _binary(row, 5, 0, 3, 4),
         header=_MRPC_HEADER,
     ),
@@ -209,45 +208,41 @@ _TASKS: dict[str, tuple[Maker, Reader]] = {
 
 
 def _content(task: Any) -> Rows:
-    """What a task that was read holds, in the tiny reader's form."""
+    """Return a task in the tiny reader's form."""
     if isinstance(task, PairTask):
-        return [
-            (subset.name, a, b, repr(gold))
-            for subset in task.subsets
-            for a, b, gold in zip(subset.first, subset.second, subset.gold, strict=True)
-        ]
+        subsets = [(s.name, zip(s.first, s.second, map(repr, s.gold), strict=True)) for s in task.subsets]
+        return [(name, *row) for name, rows in subsets for row in rows]
     assert isinstance(task, LabelledTask)
     return [
-        (split.name, label, split.first[i], *([split.second[i]] if split.second else []))
+        (split.name, label, split.first[i], *split.second[i : i + 1])
         for split in task.splits
         for i, label in enumerate(split.labels)
     ]
 
 
+def hold(result: Any, read: Callable[[], Any], content: Callable[[Any], Any]) -> bool:
+    """Compare the program's result with the tiny reader's; False for an error."""
+    if isinstance(result, BenchError):
+        return False
+    try:
+        expected = read()
+    except DamagedError as error:
+        raise RuleError(f"damaged ({error}), but it reads {content(result)!a:.500}") from error
+    if content(result) != expected:
+        raise RuleError(f"it reads {content(result)!a:.1500}\n       not {expected!a:.1500}")
+    return True
+
+
 class DataFiles:
     """Readers of data files, each against an independent tiny one."""
-
-    name = "data"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
         kinds = (self._senteval, self._senteval, self._corpus, self._vectors, self._local, self._overlap)
-        answer = dice.pick(kinds)(dice, steps, log)
+        answer = dice.choice(kinds)(dice, steps, log)
         return ANSWER if answer else REFUSED
-
-    def _hold(self, said: Any, read: Callable[[], Any], found: Callable[[Any], Any]) -> bool:
-        """Compare what the program reads with what is read here."""
-        if isinstance(said, BenchError):
-            return False
-        try:
-            expected = read()
-        except DamagedError as error:
-            raise RuleError(f"damaged ({error}), but it reads {found(said)!a:.500}") from error
-        if found(said) != expected:
-            raise RuleError(f"it reads {found(said)!a:.1500}\n       not {expected!a:.1500}")
-        return True
 
     def _write(self, name: str, raw: bytes, log: list[str]) -> Path:
         path = self.folder / name
@@ -257,63 +252,61 @@ class DataFiles:
         return path
 
     def _senteval(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
-        task = dice.pick(tuple(_TASKS))
+        task = dice.choice(tuple(_TASKS))
         make, read = _TASKS[task]
         files = make(dice)
         for step in steps:
-            file = step.pick(sorted(files))
+            file = step.choice(sorted(files))
             files[file] = bytes_of(files[file], step)
         shutil.rmtree(self.folder / "downstream", ignore_errors=True)
         for file, raw in files.items():
             self._write(f"downstream/{file}", raw, log)
         root = self.folder / "downstream"
-        said = refused(lambda: senteval.SOURCES[task].read(root), good=not steps)
-        if isinstance(said, BenchError):
-            if not any(Path(file).name in str(said) for file in files):
-                raise RuleError(f"no file named: {said}")
+        result = refused(lambda: senteval.SOURCES[task].read(root), good=not steps)
+        if isinstance(result, BenchError):
+            if not any(Path(file).name in str(result) for file in files):
+                raise RuleError(f"no file named: {result}")
             return False
-        answer = self._hold(said, lambda: read(files), _content)
-        found = refused(lambda: check_reference(said, root), self.folder)  # made up, so never the reference
-        if not isinstance(found, BenchError):
+        if not isinstance(refused(lambda: check_reference(result, root), self.folder), BenchError):
             raise RuleError("taken for the reference")
-        return answer
+        return hold(result, lambda: read(files), _content)
 
     def _corpus(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
-        sentences = [_sentence(dice) for _ in range(2 + dice.below(5))]
+        sentences = [_sentence(dice) for _ in range(2 + dice.randrange(5))]
         raw = damaged(_lines(sentences), steps)
         path = self._write("text.txt", raw, log)
         if dice.chance(0.4):
             text = make_corpus("text", sentences)
-            said = refused(lambda: read_copy(path, text, where=f"--copy a={path}"), path)
+            copy = refused(lambda: read_copy(path, text, where=f"--copy a={path}"), path)
 
             def of_copy() -> list[str]:
-                found = [flat(row) for row in rows_of(raw)]
-                if len(found) != len(sentences) or not all(found):
+                rows = [flat(row) for row in rows_of(raw)]
+                if len(rows) != len(sentences) or not all(rows):
                     raise DamagedError("lines")
-                return found
+                return rows
 
-            return self._hold(said, of_copy, lambda corpus: list(corpus.sentences))
+            return hold(copy, of_copy, lambda corpus: list(corpus.sentences))
         exclude = (2, 3) if dice.chance(0.3) else None
-        said = refused(lambda: read_corpus(path, exclude), path)
 
         def of_text() -> list[str]:
             kept = [row for n, row in enumerate(raw.split(b"\n"), 1) if not exclude or n not in exclude]
-            found = [flat(row) for row in rows_of(b"\n".join(kept)) if flat(row)]
-            if not found:
+            rows = [flat(row) for row in rows_of(b"\n".join(kept)) if flat(row)]
+            if not rows:
                 raise DamagedError("empty")
-            return found
+            return rows
 
-        return self._hold(said, of_text, lambda corpus: list(corpus.sentences))
+        corpus = refused(lambda: read_corpus(path, exclude), path)
+        return hold(corpus, of_text, lambda corpus: list(corpus.sentences))
 
     def _overlap(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
         raw = damaged(_lines([_sentence(dice) for _ in range(4)]), steps)
         path = self._write("overlap.txt", raw, log)
-        said = refused(lambda: list(read_training_lines(path)), path)
-        return self._hold(said, lambda: [flat(r) for r in rows_of(raw) if flat(r)], lambda found: found)
+        lines = refused(lambda: list(read_training_lines(path)), path)
+        return hold(lines, lambda: [flat(row) for row in rows_of(raw) if flat(row)], lambda lines: lines)
 
     def _vectors(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
-        dim, count = 1 + dice.below(4), 1 + dice.below(5)
-        rows = [f"w{i} " + " ".join(f"{dice.number() - 0.5:.4f}" for _ in range(dim)) for i in range(count)]
+        dim, count = 1 + dice.randrange(4), 1 + dice.randrange(5)
+        rows = [f"w{i} " + " ".join(f"{dice.random() - 0.5:.4f}" for _ in range(dim)) for i in range(count)]
         header = dice.chance(0.5)
         raw = damaged(_lines([*([f"{count} {dim}"] if header else []), *rows]), steps)
         if dice.chance(0.2):
@@ -321,16 +314,15 @@ class DataFiles:
             path = self._write("words.txt.gz", gzip.compress(raw, mtime=0), log)
         else:
             path = self._write("words.txt", raw, log)
-        said = refused(lambda: read_word_vectors(path), path, good=not steps)
-        return self._hold(
-            said,
+        return hold(
+            refused(lambda: read_word_vectors(path), path, good=not steps),
             lambda: _read_vectors(raw.removeprefix(codecs.BOM_UTF8)),
-            lambda found: {word: found.vectors[row].tolist() for word, row in found.rows.items()},
+            lambda words: {word: words.vectors[row].tolist() for word, row in words.rows.items()},
         )
 
     def _local(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
-        ending = dice.pick((".tsv", ".csv", ".jsonl"))
-        kind = dice.pick(tuple(_COLUMNS))
+        ending = dice.choice((".tsv", ".csv", ".jsonl"))
+        kind = dice.choice(tuple(_COLUMNS))
         columns = _COLUMNS[kind]
         raw = _local_file(ending, columns, _local_rows(kind, dice))
         toml = f'[[task]]\nname = "t"\ntype = "{kind}"\n'
@@ -340,23 +332,23 @@ class DataFiles:
             if step.chance(0.25):
                 toml = text_of(toml, step)
             elif ending == ".jsonl" and step.chance(0.5):
-                part = step.pick(sorted(parts))
+                part = step.choice(sorted(parts))
                 parts[part] = _json_line(parts[part], step)
             else:
-                part = step.pick(sorted(parts))
+                part = step.choice(sorted(parts))
                 parts[part] = bytes_of(parts[part], step)
         path = self._write("suite.toml", toml.encode("utf-8", "surrogateescape"), log)
         for part, content in parts.items():
             self._write(f"{part}{ending}", content, log)
-        said = refused(lambda: read_local_suite(path), good=not steps)
-        if isinstance(said, BenchError):
-            if str(self.folder) not in str(said):
-                raise RuleError(f"no file named: {said}")
+        suite = refused(lambda: read_local_suite(path), good=not steps)
+        if isinstance(suite, BenchError):
+            if str(self.folder) not in str(suite):
+                raise RuleError(f"no file named: {suite}")
             return False
-        if len(said) != 1 or "columns" in toml or said[0].type != kind:
+        if len(suite) != 1 or "columns" in toml or suite[0].type != kind:
             return True
-        return self._hold(
-            said,
+        return hold(
+            suite,
             lambda: [_read_local(content, ending, columns) for content in parts.values()],
             lambda tasks: [list(rows) for _, rows in tasks[0].tables],
         )
@@ -416,7 +408,7 @@ def _local_file(ending: str, columns: tuple[str, ...], rows: Rows) -> bytes:
 
 def _json_line(raw: bytes, dice: Dice) -> bytes:
     lines = raw.split(b"\n")
-    place = dice.below(len(lines))
+    place = dice.randrange(len(lines))
     if not lines[place].startswith(b"{"):
         return raw
     try:
@@ -425,7 +417,7 @@ def _json_line(raw: bytes, dice: Dice) -> bytes:
         return raw
     lines[place] = json.dumps(data).encode()
     if dice.chance(0.2):
-        lines[place] = dice.pick(
+        lines[place] = dice.choice(
             (b"[" * 100_000, lines[place].replace(b"{", b'{"score": "1", "label": "good", ', 1))
         )
     return b"\n".join(lines)
@@ -445,20 +437,22 @@ def _read_local(raw: bytes, ending: str, columns: tuple[str, ...]) -> Rows:
 
 
 def _read_json(text: str, columns: tuple[str, ...]) -> Rows:
-    found: Rows = []
+    rows: Rows = []
     for line in re.split(r"\r\n|\r|\n", text):
         if line.strip():
-            pairs: list[tuple[str, Any]] = json.loads(line, object_pairs_hook=lambda found: found)
-            if len({name for name, _ in pairs}) < len(pairs):
+            pairs: list[tuple[str, Any]] = json.loads(line, object_pairs_hook=list)
+            if len(dict(pairs)) < len(pairs):
                 raise DamagedError(line)
-            found.append(tuple(str(dict(pairs)[name]) for name in columns))
-    return found
+            rows.append(tuple(str(dict(pairs)[name]) for name in columns))
+    return rows
 
 
 def _read_table(text: str, quoted: bool, columns: tuple[str, ...]) -> Rows:
-    lines = re.split(r"\r\n|\r|\n", text)
+    lines = re.split(r"\r*\n|\r", text)
     plain = [line.split("\t") for line in (lines if lines[-1] else lines[:-1])]
     header, *rows = csv_rows(text) if quoted else plain
+    while rows and rows[-1] in ([], [""]):
+        rows.pop()
     if len(set(header)) < len(header):
         raise DamagedError("columns")
     for row in rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 from tests.fuzz.core import Dice
@@ -22,13 +23,13 @@ _ODD_BYTES = (b"\x00", b"\xff", b"\xef\xbb\xbf", b"\r", b"\n", b"\t", b'"', b"\x
 
 
 def bytes_of(raw: bytes, dice: Dice) -> bytes:
-    """One damage to a file's bytes."""
+    """Damage a file's bytes once."""
     kinds: Sequence[Callable[[bytes, Dice], bytes]] = (
-        lambda b, d: b[: d.below(len(b) + 1)],
+        lambda b, d: b[: d.randrange(len(b) + 1)],
         _insert,
         _flip,
-        _on_a_line(lambda lines, d: lines.pop(d.below(len(lines)))),
-        _on_a_line(lambda lines, d: lines.insert(d.below(len(lines)), d.pick(lines))),
+        _on_a_line(lambda lines, d: lines.pop(d.randrange(len(lines)))),
+        _on_a_line(lambda lines, d: lines.insert(d.randrange(len(lines)), d.choice(lines))),
         _on_a_line(_join),
         lambda b, _: b"\xef\xbb\xbf" + b,
         lambda b, _: b.replace(b"\n", b"\r\n"),
@@ -36,37 +37,34 @@ def bytes_of(raw: bytes, dice: Dice) -> bytes:
         lambda b, _: b.decode("utf-8", "replace").encode("latin-1", "replace"),
         lambda b, _: b"",
         lambda b, _: b + b"\n",
-        lambda b, d: b + b"\x00" * d.below(5),
+        lambda b, d: b + b"\x00" * d.randrange(5),
         *(_change_field,) * 3,
     )
-    return dice.pick(kinds)(raw, dice)
+    return dice.choice(kinds)(raw, dice)
 
 
 def damaged(raw: bytes, steps: Sequence[Dice]) -> bytes:
-    """A file's bytes after one damage a step."""
+    """Damage a file's bytes once a step."""
     for step in steps:
         raw = bytes_of(raw, step)
     return raw
 
 
 def difference(before: bytes, after: bytes) -> str:
-    """Lines that a damaged text has and the good one has not, cut to what can be read."""
+    """Describe the new lines of a damaged text, cut to a readable length."""
     good, new = set(before.splitlines()), after.splitlines()
-    return (
-        f"{[line.strip() for line in new if line not in good]!r:.1500}, {len(good - set(new))} line(s) less"
-    )
+    added = [line.strip() for line in new if line not in good]
+    return f"{added!r:.1500}, {len(good - set(new))} line(s) less"
 
 
 def _insert(raw: bytes, dice: Dice) -> bytes:
-    place = dice.below(len(raw) + 1)
-    return raw[:place] + dice.pick(_ODD_BYTES) + raw[place:]
+    place = dice.randrange(len(raw) + 1)
+    return raw[:place] + dice.choice(_ODD_BYTES) + raw[place:]
 
 
 def _flip(raw: bytes, dice: Dice) -> bytes:
-    if not raw:
-        return raw
-    place = dice.below(len(raw))
-    return raw[:place] + bytes([dice.below(256)]) + raw[place + 1 :]
+    place = dice.randrange(len(raw) or 1)
+    return raw[:place] + bytes([dice.randrange(256)]) + raw[place + 1 :]
 
 
 def _on_a_line(change: Callable[[list[bytes], Dice], object]) -> Callable[[bytes, Dice], bytes]:
@@ -80,18 +78,18 @@ def _on_a_line(change: Callable[[list[bytes], Dice], object]) -> Callable[[bytes
 
 
 def _join(lines: list[bytes], dice: Dice) -> None:
-    place = dice.below(len(lines))
+    place = dice.randrange(len(lines))
     lines[place] = lines[place].rstrip(b"\r\n")
 
 
 def _change_field(raw: bytes, dice: Dice) -> bytes:
-    """Another text in one field of one line, whatever separates them."""
+    """Replace, insert or delete one field of one line, whatever separates them."""
     lines = raw.split(b"\n")
-    place = dice.below(len(lines))
+    place = dice.randrange(len(lines))
     separator = next((s for s in (b"\t", b",", b" ") if s in lines[place]), b" ")
     fields = lines[place].split(separator)
-    junk = dice.pick(NUMBERS if dice.chance(0.6) else JUNK).encode("utf-8", "surrogateescape")
-    number = dice.below(len(fields))
+    junk = dice.choice(NUMBERS if dice.chance(0.6) else JUNK).encode("utf-8", "surrogateescape")
+    number = dice.randrange(len(fields))
     if dice.chance(0.2):
         fields.insert(number, junk)
     elif dice.chance(0.2):
@@ -103,38 +101,38 @@ def _change_field(raw: bytes, dice: Dice) -> bytes:
 
 
 def text_of(text: str, dice: Dice) -> str:
-    """One damage to a text: a character more, less or other, or a junk token."""
-    place = dice.below(len(text) + 1)
-    kind = dice.below(5)
+    """Damage a text once: a character more, less or other, or a junk token."""
+    place = dice.randrange(len(text) + 1)
+    kind = dice.randrange(5)
     if kind == 0:
         return text[:place]
     if kind == 1:
         return text[:place] + text[place + 1 :]
     if kind == 2:
-        return text[:place] + dice.pick(JUNK) + text[place:]
+        return text[:place] + dice.choice(JUNK) + text[place:]
     if kind == 3:
-        return text[:place] + dice.pick("=[]:,.#-+ \t\n\r0159aZ_\"'\\{}") + text[place + 1 :]
-    return dice.pick(JUNK)
+        return text[:place] + dice.choice("=[]:,.#-+ \t\n\r0159aZ_\"'\\{}") + text[place + 1 :]
+    return dice.choice(JUNK)
 
 
 def arguments_of(arguments: list[str], dice: Dice) -> list[str]:
-    """One damage to a command line: most often to a value, else a token more, less or twice."""
-    found = list(arguments)
-    values = [place for place, token in enumerate(found) if place and not token.startswith("-")]
+    """Damage a command line once: mostly a value, otherwise a token more, less or twice."""
+    tokens = list(arguments)
+    values = [place for place, token in enumerate(tokens) if place and not token.startswith("-")]
     if values and dice.chance(0.7):
-        place = dice.pick(values)
-        found[place] = dice.pick(JUNK) if dice.chance(0.3) else text_of(found[place], dice)
-        return found
-    place, kind = dice.below(len(found) + 1), dice.below(4)
-    if kind == 0 or place == len(found):
-        found.insert(place, dice.pick(JUNK))
+        place = dice.choice(values)
+        tokens[place] = dice.choice(JUNK) if dice.chance(0.3) else text_of(tokens[place], dice)
+        return tokens
+    place, kind = dice.randrange(len(tokens) + 1), dice.randrange(4)
+    if kind == 0 or place == len(tokens):
+        tokens.insert(place, dice.choice(JUNK))
     elif kind == 1:
-        del found[place]
+        del tokens[place]
     elif kind == 2:
-        found.insert(place, dice.pick(found))
+        tokens.insert(place, dice.choice(tokens))
     else:
-        found[place] = text_of(found[place], dice)
-    return found
+        tokens[place] = text_of(tokens[place], dice)
+    return tokens
 
 
 HUGE = 10**400
@@ -149,60 +147,53 @@ _VALUES: tuple[Any, ...] = (
 
 
 def json_of(data: Any, dice: Dice) -> Any:
-    """One damage to what a JSON text holds: a value, a key, an entry, somewhere."""
+    """Damage the contents of a JSON text once: a value, a key or an entry."""
     places = _places(data)
     if not places:
-        return dice.pick(_VALUES)
-    parent, key = dice.pick(places)
-    kind = dice.below(8)
+        return dice.choice(_VALUES)
+    parent, key = dice.choice(places)
+    kind = dice.randrange(8)
     if kind == 0:
         del parent[key]
     elif kind == 1 and isinstance(parent, dict):
-        parent[dice.pick(("extra", "", "value", "seed", "\ud800"))] = dice.pick(_VALUES)
+        parent[dice.choice(("extra", "", "value", "seed", "\ud800"))] = dice.choice(_VALUES)
     elif kind == 1 or (kind == 2 and isinstance(parent, list)):
-        parent.append(_copy(parent[key]))
+        parent.append(deepcopy(parent[key]))
     elif kind == 2:
-        other = dice.pick(places)
-        parent[key] = _copy(other[0][other[1]])
+        other = dice.choice(places)
+        parent[key] = deepcopy(other[0][other[1]])
     elif kind < 6 and isinstance(parent[key], int | float) and not isinstance(parent[key], bool):
         parent[key] = _other_number(parent[key], dice)
     elif kind < 6 and isinstance(parent[key], str) and dice.chance(0.7):
         parent[key] = text_of(parent[key], dice)
     else:
-        parent[key] = _copy(dice.pick(_VALUES))
+        parent[key] = deepcopy(dice.choice(_VALUES))
     return data
 
 
 def _other_number(value: float, dice: Dice) -> Any:
-    new = dice.pick((-value, value + 1, value * 1.5, 1 - dice.number(), str(value), [value], 0.1 + 0.2))
+    new = dice.choice((-value, value + 1, value * 2, 1 - dice.random(), str(value), [value], 0.1 + 0.2))
     return int(new) if isinstance(value, int) and isinstance(new, float) and dice.chance(0.7) else new
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(inner) for key, inner in value.items()}
-    return [_copy(inner) for inner in value] if isinstance(value, list) else value
-
-
 def _places(data: Any) -> list[tuple[Any, Any]]:
-    """Every (parent, key or index) of nested dicts and lists."""
-    found: list[tuple[Any, Any]] = []
+    """Return every (parent, key or index) of nested dicts and lists."""
+    places: list[tuple[Any, Any]] = []
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for key, value in list(items):
-        found.append((data, key))
-        found += _places(value)
-    return found
+    for key, value in items:
+        places += [(data, key), *_places(value)]
+    return places
 
 
 def json_bytes(data: Any, dice: Dice) -> bytes:
-    """A JSON text of it, at times with a key twice; lone surrogates stay, escaped."""
+    """Write a JSON text, at times with a repeated key; lone surrogates stay, escaped."""
     text = json.dumps(data, indent=2, sort_keys=True)
     if dice.chance(0.1):
         lines = text.split("\n")
         pairs = [n for n, line in enumerate(lines) if ": " in line and line.rstrip().endswith((",", '"'))]
         if pairs:
-            place = dice.pick(pairs)
+            place = dice.choice(pairs)
             name = lines[place].partition(":")[0]
-            lines.insert(place, f"{name}: {dice.pick(('0.25', '1', 'null', chr(34) + 'twice' + chr(34)))},")
+            lines.insert(place, f"{name}: {dice.choice(('0.25', '1', 'null', chr(34) + 'twice' + chr(34)))},")
             text = "\n".join(lines)
     return text.encode()

@@ -1,4 +1,4 @@
-"""Plug-in files: wrong cards, wrong encoders, code that fails; and what they leave in the results."""
+"""Plug-in files: wrong cards, wrong encoders, failing code; and the results that they leave."""
 
 from __future__ import annotations
 
@@ -108,21 +108,19 @@ import hashlib
     class E(Exception):\n    def __str__(self): raise self\nraise E | import hashlib; exit()
     import os; os.environ['X'] | from bench.errors import *\nraise DataError('x')
 """
-"""A text of the good file, and below it what may stand in its place; - is nothing."""
+"""A text of the good file, and below it its replacements; - is nothing."""
 
 
 def _changes() -> dict[str, list[str]]:
-    found = {}
+    changes = {}
     for place, texts in re.findall(r"^(\S.*)\n((?: .*\n)+)", _CHANGES, re.MULTILINE):
-        each = re.split(r"\s*\n\s*|\s+\|\s+", texts.strip())
-        found[place] = ["" if text == "-" else text.encode().decode("unicode_escape") for text in each]
-    return found
+        new = re.split(r"\s*\n\s*|\s+\|\s+", texts.strip())
+        changes[place] = ["" if text == "-" else text.encode().decode("unicode_escape") for text in new]
+    return changes
 
 
 class PluginFiles:
-    """Files under ``--plugin``, and what they leave in the results."""
-
-    name = "plugins"
+    """Files under ``--plugin``, and the results that they leave."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.changes = folder, _changes()
@@ -138,8 +136,8 @@ class PluginFiles:
                 raw = bytes_of(raw, step)
                 log.append("bytes")
             else:
-                place = step.pick(sorted(self.changes))
-                new = step.pick(self.changes[place])
+                place = step.choice(sorted(self.changes))
+                new = step.choice(self.changes[place])
                 raw = raw.replace(place.encode(), new.encode("utf-8", "surrogatepass"), 1)
                 log.append(f"{place!a} -> {new!a}")
         Path("mine.py").write_bytes(raw)
@@ -150,16 +148,16 @@ class PluginFiles:
 
     def _use(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
         asked = ("mine", "mine", "mine[scale=2]", "mine[how=odd]", "mine:odd", "x=mine", "noise,mine")
-        methods = dice.pick(asked)
+        methods = dice.choice(asked)
         run = ["run", "--methods", methods, "--suite", "toy", "--seeds", "1", "--plugin", "mine.py"]
         commands = (["show", "mine", "--plugin", "mine.py"], [*run, "--dry-run"], run, run, run)
-        arguments = dice.pick(commands) if not dice.chance(0.04) else ["conformance", "mine.py"]
+        arguments = dice.choice(commands) if not dice.chance(0.04) else ["conformance", "mine.py"]
         log.append(f"bench {' '.join(arguments)}")
         outcome = core.bench(*arguments, may_warn=True)
         if not steps and outcome.code != 0 and methods != "mine:odd":
             raise RuleError(f"a good plug-in is refused: {outcome.err}")
         if Path("results/local").is_dir() and list(Path("results/local").glob("*/*/*/*.json")):
-            report = core.bench("report", "--format", dice.pick(("text", "csv", "json", "html")))
+            report = core.bench("report", "--format", dice.choice(("text", "csv", "json", "html")))
             if report.code != 0:
                 raise RuleError(f"what it wrote can't be read: {report.err}")
         return ANSWER if outcome.code == 0 else outcome.kind

@@ -7,15 +7,13 @@ import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bench.config.sweep_manifest import Manifest, save_manifest
 from bench.data import published_tables
-from bench.errors import BenchError
 from bench.records.store import ResultStore
 from tests.fuzz import core
 from tests.fuzz.core import REFUSED, Dice, RuleError, refused
-from tests.fuzz.data_files import DamagedError, number
+from tests.fuzz.data_files import DamagedError, hold, number
 from tests.fuzz.data_files import csv_rows as cells
 from tests.fuzz.mutate import damaged, difference
 from tests.fuzz.toml_tables import swapped
@@ -29,8 +27,6 @@ _METHODS = ("simcse", "jtcse", "bert_base")
 class PublishedFigures:
     """The papers' csv files."""
 
-    name = "published"
-
     def __init__(self, folder: Path) -> None:
         self.folder, self.tables = folder, {}
         source = Path(published_tables.__file__).parent / "published"
@@ -41,17 +37,16 @@ class PublishedFigures:
             csv.writer(stream, lineterminator="\n").writerows([rows[0], *kept])
             self.tables[paper] = stream.getvalue().encode()
         store = ResultStore(folder / "results", "made")
-        for number_, method in enumerate(("simcse", "jtcse")):
+        for method, gain in (("simcse", 0.0), ("jtcse", 0.02)):
             for seed in (1, 2, 3):
-                scores = {task: 0.6 + 0.01 * seed + 0.02 * number_ for task in ("STS12", "STSB")}
-                record = make_record(method, seed, scores)
+                record = make_record(method, seed, dict.fromkeys(("STS12", "STSB"), 0.6 + 0.01 * seed + gain))
                 store.write(record.place, record, None)
         points = (("0", "jtcse", "jtcse"), ("1", "jtcse", "simcse"))
         save_manifest(Manifest("caels", "mini", ("sts7",), (1, 2, 3), points), store.root)
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
         os.chdir(self.folder)
-        paper = dice.pick(sorted(published_tables.PAPERS))
+        paper = dice.choice(sorted(published_tables.PAPERS))
         folder = self.folder / "data" / "published"
         folder.mkdir(parents=True, exist_ok=True)
         for other, raw in self.tables.items():
@@ -67,19 +62,13 @@ class PublishedFigures:
                 _forget()
 
     def _read(self, paper: str, raw: bytes, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
-        found = refused(published_tables.load_figures, f"{paper}.csv", good=not steps)
-        if isinstance(found, BenchError):
+        figures = refused(published_tables.load_figures, f"{paper}.csv", good=not steps)
+        if not hold(
+            figures, lambda: _rows(raw), lambda figures: [_row(f) for f in figures if f.paper == paper]
+        ):
             return REFUSED
-        said = [_row(figure) for figure in found if figure.paper == paper]
-        try:
-            expected = _rows(raw)
-        except DamagedError as error:
-            raise RuleError(f"damaged ({error}), but it reads {said!a:.800}") from error
-        if said != expected:
-            other = [(a, b) for a, b in zip(said, expected, strict=False) if a != b]
-            raise RuleError(f"it reads {len(said)} rows, not {len(expected)}; {other[:3]!a}")
-        form = dice.pick(("text", "markdown", "csv", "json", "latex", "html"))
-        table = dice.pick(("published", "ablation:caels", "gains", "published", "order"))
+        form = dice.choice(("text", "markdown", "csv", "json", "latex", "html"))
+        table = dice.choice(("published", "ablation:caels", "gains", "published", "order"))
         arguments = ["report", "--campaign", "made", "--format", form]
         arguments += ["--table", table] if form != "html" or dice.chance(0.5) else []
         log.append(f"bench {' '.join(arguments)}")
@@ -100,20 +89,18 @@ def _row(figure: published_tables.PublishedFigure) -> tuple[str, ...]:
 
 
 def _rows(raw: bytes) -> list[tuple[str, ...]]:
-    """The rows, by the automaton of the other surface."""
+    """Read the rows by the other surface's automaton."""
     try:
-        rows: list[Any] = cells(raw.decode("utf-8-sig"))
+        header, *rows = cells(raw.decode("utf-8-sig")) or [[]]
     except UnicodeDecodeError as error:
         raise DamagedError("bytes") from error
-    if not rows or tuple(rows[0]) != _COLUMNS:
+    if tuple(header) != _COLUMNS:
         raise DamagedError("header")
-    found = []
-    for row in rows[1:]:
-        if len(row) != len(rows[0]):
+    for row in rows:
+        if len(row) != len(header):
             raise DamagedError(repr(row))
         number(row[7])
-        found.append(tuple(row))
-    return found
+    return [tuple(row) for row in rows]
 
 
 def _forget() -> None:

@@ -1,7 +1,6 @@
-"""Damaged input gives an answer or one clear error, never a traceback, never a wrong number.
+"""Damaged input gives an answer or one clear error, never a traceback or a wrong number.
 
-``python -m tests.fuzz`` runs the same cases by the thousand; here is a slice of them, and properties of pure
-functions.
+``FUZZ_CASES=5000 FUZZ_SEED=2 pytest tests/fuzz -k surface`` runs more cases.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -23,11 +23,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.card import Option
 from bench.cli import main as command_line
 from bench.comparison.selection import format_seeds
-from bench.config.method_ids import parse_methods, parse_seeds, quote_value
+from bench.config import profiles
+from bench.config.method_ids import parse_copies, parse_methods, parse_override, parse_seeds, quote_value
+from bench.config.spec import MethodRequest, RunSpec
+from bench.data.mteb_names import parse_suite, split_suites
 from bench.errors import BenchError, DataError
+from bench.nn.model_folder import ModelFolder
+from bench.plan.cell import Cell
+from bench.plan.cells import make_cells
+from bench.probes import parse_probes
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
+from bench.registry import discover
 from bench.render import latex
 from bench.render.formats import frame_csv, markdown_escape
 from bench.render.template import _break_name
@@ -38,18 +47,32 @@ from bench.stats.resampling import spearman_rows
 from bench.stats.seeds import exact_permutation, one_sample, sign_flip, welch
 from bench.stats.summaries import interquartile_mean
 from tests.fuzz import core
-from tests.fuzz.campaigns import check_csv
-from tests.fuzz.core import Failure, RuleError, run_case
-from tests.fuzz.surfaces import SURFACES, cases_of
+from tests.fuzz.campaigns import Campaigns, check_csv
+from tests.fuzz.command_lines import CommandLines
+from tests.fuzz.core import STEPS, RuleError
+from tests.fuzz.data_files import DataFiles
+from tests.fuzz.mutate import text_of
+from tests.fuzz.plugin_files import PluginFiles
+from tests.fuzz.published_figures import PublishedFigures
+from tests.fuzz.toml_tables import TomlTables
 from tests.support.campaigns import make_record
 
-SLICE = {"cli": 35, "spec": 90, "data": 90, "records": 25, "toml": 10, "published": 20, "plugins": 30}
+SURFACES: dict[str, tuple[Callable[[Path], core.Surface], int, int]] = {
+    "cli": (CommandLines, 35, 417),
+    "data": (DataFiles, 400, 1000),
+    "records": (Campaigns, 25, 417),
+    "toml": (TomlTables, 10, 167),
+    "published": (PublishedFigures, 40, 133),
+    "plugins": (PluginFiles, 30, 200),
+}
+"""Surfaces, and their cases in fast and in long tests."""
 quick = settings(max_examples=25, derandomize=True, deadline=None, database=None)
+many = settings(quick, max_examples=100)
 
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A folder to run cases in; they change directories, and read no data but their own."""
+    """A folder for cases, which change directories, without data."""
     monkeypatch.delenv("BENCH_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     before = Path.cwd()
@@ -57,59 +80,36 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     os.chdir(before)
 
 
-def failures(name: str, folder: Path, seed: int, count: int) -> list[str]:
-    surface = SURFACES[name](folder)
-    outcomes = [run_case(surface, seed, number) for number in range(count)]
-    assert len(set(map(str, outcomes))) > 1, "all cases had one outcome: they say nothing"
-    return [str(outcome) for outcome in outcomes if isinstance(outcome, Failure)]
-
-
-@pytest.mark.parametrize("name", sorted(SURFACES))
+@pytest.mark.parametrize("name", SURFACES)
 def test_a_slice_of_every_surface(name: str, quiet: Path) -> None:
-    assert failures(name, quiet, 2, SLICE[name]) == []
+    make, count, _ = SURFACES[name]
+    core.check_surface(make(quiet), count)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(SURFACES))
-def test_a_longer_slice_of_every_surface(name: str, quiet: Path) -> None:
-    assert failures(name, quiet, 1, cases_of(2000)[name]) == []
+@pytest.mark.parametrize("name", SURFACES)
+def test_a_longer_slice_of_every_surface(name: str, quiet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, _, count = SURFACES[name]
+    monkeypatch.setenv("FUZZ_SEED", os.environ.get("FUZZ_SEED", "2"))
+    core.check_surface(make(quiet), count)
 
 
-def test_a_case_is_the_same_again_and_in_any_order(quiet: Path) -> None:
-    logs: dict[int, list[list[str]]] = {3: [], 7: []}
-    for order in ((3, 7), (7, 3)):
-        surface = SURFACES["data"](quiet / str(order[0]))
-        for number in order:
-            logs[number].append([])
-            dice = [core.Dice(1, "data", number, "step", step) for step in range(2)]
-            surface.run(core.Dice(1, "data", number, "case"), dice, logs[number][-1])
-    for first, again in logs.values():
-        assert first
-        assert first == again
-    assert logs[3] != logs[7]
+def broken_list(monkeypatch: pytest.MonkeyPatch, callback: Callable[[], None]) -> None:
+    monkeypatch.setitem(command_line.cli.commands, "list", click.Command("list", callback=callback))
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (ValueError("oops"), "internal error, ValueError: oops"),
-        (BenchError("a"), None),
-        (click.UsageError("b"), None),
-    ],
-)
-def test_the_oracle_sees_an_error_that_nobody_expected(
-    error: Exception, said: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_oracle_sees_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
-        raise error
+        raise errors.pop()
 
-    monkeypatch.setitem(command_line.cli.commands, "list", click.Command("list", callback=broken))
-    if said is None:
-        assert core.bench("list").kind == core.REFUSED
-        return
-    with pytest.raises(RuleError, match=said) as caught:
+    errors = [ValueError("oops")] * 2
+    broken_list(monkeypatch, broken)
+    with pytest.raises(RuleError, match="ValueError: oops") as caught:
         core.bench("list")
-    assert "in broken" in str(caught.value)  # the traceback, to fix it by
+    assert "in broken" in str(caught.value)  # the traceback
+    for error in (BenchError("a"), click.UsageError("b")):
+        errors.append(error)  # type: ignore[arg-type]
+        assert core.bench("list").kind == core.REFUSED
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_the_oracle_sees_unclear_errors(
         click.echo(printed, err=True)
         raise SystemExit(code)
 
-    monkeypatch.setitem(command_line.cli.commands, "list", click.Command("list", callback=command))
+    broken_list(monkeypatch, command)
     with pytest.raises(RuleError, match=what):
         core.bench("list")
 
@@ -148,10 +148,101 @@ def test_the_oracle_sees_a_wrong_number(good: str, bad: str) -> None:
         check_csv(out.replace(good, bad), record)
 
 
-# specification
+# specifications
 
 _NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,8}", fullmatch=True)
 _VALUES = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=12)
+SUITES = ("toy", "sts7", "mini", "mteb:STS17[en-en],STS22.v2[en]", "local:a/b.toml", "mteb:A,B@test")
+OTHERS = (*SUITES, "alignment,uniformity", "all", "a=words.txt", "noise.scale=2")
+VALUES = st.sampled_from(("x", "a,b", "a]b", "[c]", "k=v", "a, {mask} b", "b\\", "é", " a ", "a:b"))
+NUMBERS = st.sampled_from((0.25, 1e-05, 3e-05, 0.1 + 0.2, 1e22, 5.0))
+PARTS = st.integers(0, 98).map(str) | st.tuples(st.integers(0, 8), st.integers(0, 39)).map(
+    "{0[0]}-{0[1]}".format
+)
+
+
+def damaged(text: str, steps: list[int]) -> str:
+    for step in steps:
+        text = text_of(text, core.Dice(step))
+    return text
+
+
+def value_of(option: Option) -> st.SearchStrategy[Any]:
+    """Values of an option, most of them right."""
+    if option.choices:
+        return st.sampled_from(option.choices)
+    kinds = ((bool, st.booleans()), (str, VALUES), (int, st.integers(0, 99)), (float, NUMBERS))
+    return next(strategy for kind, strategy in kinds if isinstance(option.default, kind))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> str:
+    """A method as it is typed."""
+    card = draw(st.sampled_from([method.card for _, method in discover()]))
+    chosen = [option for option in card.options if draw(st.integers(0, 4)) == 0]
+    options = ",".join(f"{option.name}={draw(value_of(option))}" for option in chosen)
+    alias, argument = draw(st.sampled_from(("", "", "mine="))), draw(st.sampled_from(("", ":avg", ":a/b=c")))
+    return f"{alias}{card.name}{argument}" + (f"[{options}]" if options else "")
+
+
+@given(st.lists(PARTS, min_size=1, max_size=4), STEPS)
+@many
+def test_seeds_come_back_from_how_they_are_written(parts: list[str], steps: list[int]) -> None:
+    text = damaged(",".join(parts), steps)
+    parsed = core.refused(lambda: parse_seeds(text))
+    if isinstance(parsed, BenchError):
+        return
+    numbers: list[int] = []  # read by other means
+    for part in text.split(","):
+        low, _, high = part.strip().partition("-")
+        numbers += range(int(low), int(high or low) + 1)
+    assert list(parsed) == sorted(set(numbers))
+    assert len(parsed) == len(numbers) > 0
+    assert parse_seeds(format_seeds(parsed).split()[1]) == parsed
+
+
+@given(st.lists(requests(), min_size=1, max_size=3), STEPS)
+@many
+def test_the_text_of_a_request_gives_that_request_again(texts: list[str], steps: list[int]) -> None:
+    parsed = core.refused(lambda: parse_methods(damaged(", ".join(texts), steps)))
+    if not isinstance(parsed, BenchError):
+        assert all(parse_methods(request.text) == (request,) for request in parsed)
+        assert parse_methods(",".join(request.text for request in parsed)) == parsed
+
+
+def cell_of(text: str, overrides: list[str]) -> Cell:
+    (request,) = parse_methods(text) if "," not in text or "[" in text else (MethodRequest(text, text),)
+    spec = RunSpec((request,), (1,), "mini", overrides=tuple(map(parse_override, overrides)))
+    card, profile = discover().get(request.name, where="here").card, profiles.load_profile("mini")
+    return make_cells(request, card, spec, profile, "mini", ModelFolder(Path(), "backbone", "b" * 64), 1000)[
+        0
+    ]
+
+
+@given(st.data(), STEPS)
+@many
+def test_a_canonical_id_asks_for_the_same_method_and_options(data: st.DataObject, steps: list[int]) -> None:
+    cards = [method.card for _, method in discover()]
+    plain = [card for card in cards if not (card.takes_path or card.takes_methods or card.auxiliaries)]
+    card = data.draw(st.sampled_from(plain))
+    options = [option for option in card.options if option.name != "match"]
+    chosen = data.draw(st.lists(st.sampled_from(options), max_size=3, unique=True)) if options else []
+    texts = [f"{card.name}.{option.name}={data.draw(value_of(option))}" for option in chosen]
+    texts[:1] = [damaged(text, steps) for text in texts[:1]]
+    cell = core.refused(lambda: cell_of(card.name, texts))
+    if not isinstance(cell, BenchError):
+        again = cell_of(cell.method, [])
+        assert (again.method, again.options) == (cell.method, cell.options)
+
+
+@given(st.sampled_from(OTHERS), STEPS, st.sampled_from(range(4)))
+@many
+def test_any_text_is_parsed_or_refused_in_one_line(text: str, steps: list[int], parser: int) -> None:
+    parsers: tuple[Callable[[str], object], ...] = (
+        lambda t: [parse_suite(name) for name in split_suites(t, {"toy", "sts7", "mini"})],
+        *(parse_probes, lambda t: parse_copies([t]), parse_override),
+    )
+    core.refused(lambda: parsers[parser](damaged(text, steps)))
 
 
 @given(_NAMES, st.dictionaries(_NAMES, _VALUES, min_size=1, max_size=4))
@@ -160,17 +251,8 @@ def test_any_option_value_comes_back_from_a_method_id(name: str, options: dict[s
     text = f"{name}[{','.join(f'{key}={quote_value(value)}' for key, value in options.items())}]"
     (request,) = parse_methods(text)
     assert (request.name, dict(request.options)) == (name, options)
-    nested = f"outer[inner={quote_value(text)},last=1]"
-    (outer,) = parse_methods(nested)
+    (outer,) = parse_methods(f"outer[inner={quote_value(text)},last=1]")
     assert dict(outer.options) == {"inner": text, "last": "1"}
-
-
-@given(st.sets(st.integers(0, 500) | st.integers(0, 10**9 - 1), min_size=1, max_size=40))
-@quick
-def test_seeds_come_back_from_how_they_are_written(seeds: set[int]) -> None:
-    parsed = parse_seeds(",".join(map(str, seeds)))
-    assert parsed == tuple(sorted(seeds))
-    assert parse_seeds(format_seeds(parsed).split()[1]) == parsed
 
 
 # records and what is printed of them
@@ -186,12 +268,8 @@ def test_a_record_comes_back_from_its_json(
     method: str, seed: int | None, values: list[float], note: str
 ) -> None:
     scores = tuple(Score(f"T{i}", "all", "spearman", value, i + 1) for i, value in enumerate(values))
-    record = replace(
-        make_record(method, seed, {f"T{i}": 0.5 for i in range(len(values))}),
-        scores=scores,
-        notes=(note,),
-        options={note: note},
-    )
+    made = make_record(method, seed, {f"T{i}": 0.5 for i in range(len(values))})
+    record = replace(made, scores=scores, notes=(note,), options={note: note})
     again = parse_record(record_to_json(record), "x")
     assert again == record
     assert [math.copysign(1, s.value) for s in again.scores] == [math.copysign(1, v) for v in values]
@@ -226,9 +304,9 @@ def test_no_markup_comes_out_of_a_name(name: str) -> None:
     cell = str(_break_name(name))
     assert "<" not in cell.replace("<wbr>", "")
     assert html.unescape(cell.replace("<wbr>", "")).isprintable()
-    found = markdown_escape(name)
-    assert not {"<", ">", "\n"} & set(found)
-    assert "|" not in found.replace("\\|", "")
+    markdown = markdown_escape(name)
+    assert not {"<", ">", "\n"} & set(markdown)
+    assert "|" not in markdown.replace("\\|", "")
     bare = latex.escape_latex(name.encode("ascii", "ignore").decode())
     for char in "&%$#_{}^~":  # escaped, or named with a backslash
         bare = bare.replace(f"\\{char}", "")
@@ -252,9 +330,8 @@ def test_no_statistic_of_seeds_is_nan(a: list[float], b: list[float], level: flo
         d, one = welch(a, b, level), one_sample(a, b[0], level)
         exact = exact_permutation(a, b)
         flip = sign_flip((a * 6)[:6], (b * 6)[:6], same_order=True)
-        assert finite(
-            d.difference, d.low, d.high, d.t, d.df, one.low, one.high, one.t, probability_of_superiority(a, b)
-        )
+        values = (d.difference, d.low, d.high, d.t, d.df, one.low, one.high, one.t)
+        assert finite(*values, probability_of_superiority(a, b))
     slack = 1e-12
     for test in (d, one):
         assert test.low - slack <= test.difference <= test.high + slack

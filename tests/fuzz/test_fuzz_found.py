@@ -1,4 +1,4 @@
-"""What ``python -m tests.fuzz`` found, each as a case of its own."""
+"""Findings of the fuzz tests, each as a case of its own."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from tests.fuzz.toml_tables import as_toml, packaged, swapped
 from tests.support.campaigns import make_record, probes_of
 from tests.support.cli import Cli, refusal
 from tests.support.forge import forge
+from tests.support.messages import missing_facts
 
 TOY = ("--suite", "toy")
 ENDLESS = ("Infinity", "NaN", "1e999", "1e300")
@@ -48,7 +49,7 @@ RECORD = make_record("m", 1, {"A": 0.5, "B": 0.25}, probes=probes_of(1))
 
 
 def changed(record: RunRecord, **values: Any) -> str:
-    """The record's JSON with other values; ``a__b`` is the place b in a."""
+    """Return the record's JSON with other values; ``a__b`` is the place b in a."""
     data = json.loads(record_to_json(replace(record, schema=SCHEMA)))
     for path, value in values.items():
         *parents, name = path.split("__")
@@ -68,12 +69,12 @@ def changed(record: RunRecord, **values: Any) -> str:
         ({"scores__0__value": 10**400}, "scores[0].value"),
         ({"scores__0__value": True}, "scores[0].value"),
         ({"scores__0__value": "0.5"}, "scores[0].value"),
-        ({"scores__0__value": 1.5}, "A all spearman is 1.5"),
+        ({"scores__0__value": 1.5}, "spearman is 1.5"),
         ({"scores__0__n": True}, "scores[0].n"),
         ({"scores__0__n": "2"}, "scores[0].n"),
-        ({"scores__0__value": 42}, "A all spearman is 42"),
-        ({"scores__1__task": "A"}, "two scores of A all spearman"),
-        ({"scores__1__task": "C"}, "a score of C, which is none of 'tasks'"),
+        ({"scores__0__value": 42}, "spearman is 42"),
+        ({"scores__1__task": "A"}, "two scores"),
+        ({"scores__1__task": "C"}, "score of C"),
         ({"seed": 2**64}, "seed"),
         ({"seed": -1}, "seed"),
         ({"seed": True}, "seed"),
@@ -95,27 +96,26 @@ def changed(record: RunRecord, **values: Any) -> str:
         ({"probes__cost__gmac": "1"}, "probes.cost.gmac"),
         ({"probes__attention_sink__layers": [1]}, "probes.attention_sink.layers[0]"),
         ({"probes__data__sentences": 1e400}, "probes.data.sentences"),
-        ({"schema": "1"}, "it has no schema"),
-        ({"schema": 0}, "it has no schema"),
-        ({"schema": True}, "it has no schema"),
+        ({"schema": "1"}, "no schema"),
+        ({"schema": 0}, "no schema"),
+        ({"schema": True}, "no schema"),
         ({"extra": 1}, "extra"),
     ],
 )
 def test_a_record_with_a_wrong_block_is_refused_by_its_place(values: dict[str, Any], place: str) -> None:
     with pytest.raises(DataError) as caught:
         parse_record(changed(RECORD, **values), "r.json")
-    assert str(caught.value).startswith("r.json: this is not a run record: ")
-    assert place in str(caught.value)
+    assert not missing_facts(caught.value, "r.json", "not a run record", place)
 
 
 def test_a_name_twice_in_a_record_is_refused() -> None:
     text = changed(RECORD).replace('"value": 0.5', '"value": 0.5, "value": 0.75', 1)
-    with pytest.raises(DataError, match="a name is given twice in one block"):
+    with pytest.raises(DataError, match="twice"):
         parse_record(text, "r.json")
 
 
 def older(record: RunRecord, schema: int) -> str:
-    """A record as it was written until 2026-11-22: with a family, without a block of the evaluation."""
+    """Return a record as written until 2026-11-22: with a family, without the evaluation block."""
     data = json.loads(record_to_json(record)) | {"schema": schema, "family": "f" * 64}
     return json.dumps({name: value for name, value in data.items() if name != "evaluation"})
 
@@ -136,13 +136,12 @@ def test_records_of_older_schemas_load_and_are_reported_once_they_are_sealed(
         loaded = parse_record(path.read_text(), "x")
         assert loaded.scores == record.scores
         assert compute_family_key(loaded) == compute_family_key(record)
-    kept = [path.read_bytes() for path in paths]
+    before = [path.read_bytes() for path in paths]
     for arguments in (("report",), ("stats",), run, (*run, "--force"), ("rerun", str(paths[0]))):
         code, out, err = cli(*arguments)
         assert code in (1, 2)
-        assert "seed-1/toy.json: this record has no seal: it may have been changed since it was" in err
-        assert "; bench verify --seal checks it and seals it in the present schema\n" in err
-        assert [path.read_bytes() for path in paths] == kept
+        assert not missing_facts(err, "seed-1/toy.json", "no seal", "bench verify --seal")
+        assert [path.read_bytes() for path in paths] == before
     assert cli("verify")[0] == 1
     code, out, _ = cli("verify", "--seal")
     assert (code, out.count(": sealed\n")) == (0, 2), out
@@ -151,15 +150,15 @@ def test_records_of_older_schemas_load_and_are_reported_once_they_are_sealed(
         assert parse_record(path.read_text(), "x").key == json.loads(text)["key"]
     averages = [score["value"] for text in whole for score in json.loads(text)["scores"]]
     mean = fmean(averages)
-    for form, said in (
+    for form, fact in (
         ("text", f"{100 * mean:.2f}"),
         ("csv", averages[0]),
         ("json", mean),
         ("html", "noise"),
     ):
         code, out, err = cli("report", "--format", form)
-        assert (code, err, str(said) in out) == (0, "", True)
-    assert "2 of 2 cells are done already" in cli(*run)[2]
+        assert (code, err, str(fact) in out) == (0, "", True)
+    assert "2 of 2 cells" in cli(*run)[2]
 
 
 @pytest.mark.parametrize("schema", [SCHEMA + 1, 99])
@@ -167,10 +166,7 @@ def test_newer_schemas_are_refused_with_a_hint(schema: int) -> None:
     data = json.loads(record_to_json(replace(RECORD, schema=schema))) | {"whatever": {"is": "new"}}
     with pytest.raises(NewerRecordError) as caught:
         parse_record(json.dumps(data), "r.json")
-    assert str(caught.value) == (
-        f"r.json: record schema {schema} is newer than this bench; expected schema {SCHEMA} or older; "
-        "upgrade cse-bench"
-    )
+    assert not missing_facts(caught.value, f"schema {schema}", f"schema {SCHEMA}", "upgrade cse-bench")
 
 
 @pytest.mark.parametrize(
@@ -213,13 +209,13 @@ def test_statistics_of_a_record_without_an_average_say_so(cli: Cli, tmp_path: Pa
         record["scores"] = [score for score in record["scores"] if score["task"] != "avg"]
 
     forge(path, leave_out)
-    said = "error: mini, suite toy: a record of noise lacks scores; run the cell again\n"
-    assert refusal(cli, "stats", "--draws", "100") == said
+    err = refusal(cli, "stats", "--draws", "100")
+    assert not missing_facts(err, "suite toy", "noise", "lacks scores", "again")
 
 
 def test_an_average_of_no_task_is_not_rounded() -> None:
     scores = tuple(replace(score, metric="f1") if score.task == "avg" else score for score in RECORD.scores)
-    with pytest.raises(DataError, match="has no task's f1"):
+    with pytest.raises(DataError, match="f1"):
         round_averages([replace(RECORD, scores=scores)])
 
 
@@ -246,8 +242,7 @@ def test_a_damaged_grid_of_a_sweep_is_refused(
     path.write_text(json.dumps(good))
     assert cli("report", "--format", "html")[0] == 0
     path.write_text(json.dumps(good | change))
-    refused = refusal(cli, "report", "--format", "html")
-    assert f"mini-caels.json: the sweep's grid is damaged: {said}" in refused
+    assert not missing_facts(refusal(cli, "report", "--format", "html"), "mini-caels.json", "damaged", said)
 
 
 @pytest.mark.parametrize(
@@ -267,8 +262,8 @@ def test_a_probes_file_that_nobody_can_draw_is_refused(probes: str, cli: Cli, tm
         probes = probes.replace(name, value)
     text = f'[{{"method": "m", "seed": 1, "profile": "mini", "probes": {probes}}}]'
     (tmp_path / "results" / "local" / "probes.json").write_text(text)
-    said = refusal(cli, "report", "--format", "html")
-    assert "probes.json: this file is damaged: ValueError a number that can't be drawn, or another" in said
+    err = refusal(cli, "report", "--format", "html")
+    assert not missing_facts(err, "probes.json", "damaged")
 
 
 def test_seeds_that_agree_in_all_but_their_last_digits_give_numbers_and_no_warning() -> None:
@@ -276,8 +271,8 @@ def test_seeds_that_agree_in_all_but_their_last_digits_give_numbers_and_no_warni
         warnings.simplefilter("error")
         for a in ([0.7, np.nextafter(0.7, 1), 0.7], *([0.0, tiny, 0.0] for tiny in (5e-324, 1e-252, 1e-80))):
             for test in (welch(a, [0.7, 0.7, 0.7]), welch(a, [0.0, 0.0]), one_sample(a, 0.25)):
-                found = (test.difference, test.low, test.high, test.p, test.t or 0.0, test.df or 0.0)
-                assert all(map(math.isfinite, found))
+                values = (test.difference, test.low, test.high, test.p, test.t or 0.0, test.df or 0.0)
+                assert all(map(math.isfinite, values))
 
 
 # data files
@@ -345,96 +340,86 @@ READERS: dict[str, tuple[Callable[[Path], object], str, dict[str, str]]] = {
         {f"published/{paper}.csv": HEAD for paper in published_tables.PAPERS},
     ),
 }  # fmt: skip
-"""What reads a file, the file, and others that lie beside it."""
+"""Reader of a file, the file, and others next to it."""
+BUDGET = {"sentences": 1, "evaluate_every": 1}
+PROFILES: tuple[tuple[str, dict[str, object]], ...] = (
+    ("suites", {"suites": "toy"}),
+    ("suites[0]", {"suites": [5]}),
+    ("backbone.hub", {"backbone": {"name": "b"}}),
+    ("corpus.exclude_lines", {"corpus": {"file": "a", "exclude_lines": [1]}}),
+    ("corpus.file", {"corpus": {"file": "a\x00"}}),
+    ("corpus.world", {"corpus": {}}),
+    ("backbone.folder", {"backbone": {"name": "b", "package": "p", "extra": "e"}}),
+    ("budget.evaluate_every", {"budget": {"epochs": 1}}),
+    ("budget.sentences", {"budget": BUDGET | {"sentences": 0}}),
+    ("budget.steps", {"budget": BUDGET | {"steps": 1}}),
+    ("methods.noise", {"methods": {"noise": 5}}),
+    ("methods.noise.scale", {"methods": {"noise": {"scale": [1]}}}),
+    ("mehtods", {"mehtods": {}}),
+    ("summary", {"summary": 5}),
+)
 DAMAGED: dict[str, tuple[tuple[str, str], ...]] = {
     "MRPC": (  # a row is never taken for the header
-        ("", "_train.txt:1: the header line is missing"),
-        ("1\t2\t3\ta\tb\n", "_train.txt:1: the header line is missing"),
-        ("Quality\ta\tb\tc\td1\t2\t3\ta\tb\n", "_train.txt:1: the header line is missing"),
-        (MRPC.replace("1\t", "7\t"), "_train.txt:2: '7' is not a label; expected one of 0, 1"),
+        *(
+            (text, "_train.txt:1|header")
+            for text in ("", "1\t2\t3\ta\tb\n", "Quality\ta\tb\tc\td1\t2\t3\ta\tb\n")
+        ),
+        (MRPC.replace("1\t", "7\t"), "_train.txt:2|'7'|0, 1"),
     ),
     "STSB": tuple(
-        (f"a\tb\tc\td\t{score}\tone\ttwo\n", f"sts-test.csv:1: '{score}' is not a gold score")
+        (f"a\tb\tc\td\t{score}\tone\ttwo\n", f"sts-test.csv:1|'{score}'|gold score")
         for score in ("0_1", "\u0663", "0x1", "1e999", "nan")
     ),
-    "vectors": (("cat 1_0 2\n", "vectors.txt:1: "), ("9" * 5000 + " 2\ncat 1 2\n", "vectors.txt:2: ")),
+    "vectors": (("cat 1_0 2\n", "vectors.txt:1"), ("9" * 5000 + " 2\ncat 1 2\n", "vectors.txt:2")),
     "suite": (
-        ("task = [1]", "1 is not a table"),
+        ("task = [1]", "1 is not"),
         ('[[task]]\ntype = ["sts"]', "type = ['sts']"),
-        ("task = " + "[" * 5000, "this is not a TOML file"),
+        ("task = " + "[" * 5000, "not a TOML file"),
         (SUITE.format(".csv").replace("a.csv", "a\\u0000.csv"), "can't be read"),
         ('[[task]]\nname = "t"\ntype = "bitext"\nfile = "a.csv"\ncolumns = [1, 2]', "distinct names"),
     ),
     ".csv": (  # rows are never lost
-        (
-            'text,label\none,good\ntwo,bad\nthree,"good\nfour,bad\n',
-            "a.csv:4: can't read this row: unexpected end",
-        ),
-        ("text,label,label\none,good,bad\n", "a.csv:1: columns text, label, label; expected distinct"),
-        ('text,label\none,"good"x\n', "a.csv:2: can't read this row"),
+        ('text,label\none,good\ntwo,bad\nthree,"good\nfour,bad\n', "a.csv:4|unexpected end"),
+        ("text,label,label\none,good,bad\n", "a.csv:1|text, label, label|distinct"),
+        ('text,label\none,"good"x\n', "a.csv:2"),
     ),
     ".jsonl": (
-        ('{"text": "a", "label": "x", "label": "y"}\n', ":1: no JSON: a name is given twice"),
-        ("[" * 100_000, "a.jsonl:1: no JSON"),
+        ('{"text": "a", "label": "x", "label": "y"}\n', "a.jsonl:1|no JSON|twice"),
+        ("[" * 100_000, "a.jsonl:1|no JSON"),
     ),
     "profile": (
-        *((text, "mine.toml: not a profile: ") for text in ("\udcff", "x = [[[", "x = " + "[" * 5000)),
-        *(
-            (text, f"mine.toml: not a profile: '{place}' is missing, unknown or of another type")
-            for place, text in (
-                ("suites", profile(suites="toy")),
-                ("suites[0]", profile(suites=[5])),
-                ("backbone.hub", profile(backbone={"name": "b"})),
-                ("corpus.exclude_lines", profile(corpus={"file": "a", "exclude_lines": [1]})),
-                ("corpus.file", profile(corpus={"file": "a\x00"})),
-                ("corpus.world", profile(corpus={})),
-                ("backbone.folder", profile(backbone={"name": "b", "package": "p", "extra": "e"})),
-                ("budget.evaluate_every", profile(budget={"epochs": 1})),
-                ("budget.sentences", profile(budget={"sentences": 0, "evaluate_every": 1})),
-                ("budget.steps", profile(budget={"sentences": 1, "evaluate_every": 1, "steps": 1})),
-                ("methods.noise", profile(methods={"noise": 5})),
-                ("methods.noise.scale", profile(methods={"noise": {"scale": [1]}})),
-                ("mehtods", profile(mehtods={})),
-                ("summary", profile(summary=5)),
-            )
-        ),
+        *((text, "mine.toml|not a profile") for text in ("\udcff", "x = [[[", "x = " + "[" * 5000)),
+        *((profile(**changes), f"mine.toml|not a profile|'{place}'") for place, changes in PROFILES),
     ),
     "released": (
         ("x = 5", "'x'"),
         ('x = {method = "a", backbone = "b", towers = []}', "'x.towers'"),
         ("x = [", "no table"),
     ),
-    "published": tuple(
-        (text, f"bench/data/published_tables/unsee.csv:{said}")
-        for text, said in (
-            (ROW, "1: other columns"),
-            (HEAD + ROW.replace("68.40", "68,40"), "2: 10 cells"),
-            (HEAD + ROW.replace("68.40", "n/a"), "2: 'n/a' is not a figure"),
-            (HEAD + ROW.replace("68.40", "1e999"), "2: '1e999' is not a figure"),
-            (HEAD + ROW + ROW.replace("68.40", "86.40"), "3: this figure is given twice"),
-            (HEAD + ROW.replace(",,STS12", ",x,STS12"), "2: the setting 'x'"),
-            (
-                HEAD + ROW.replace("sts7", "ablation_cael"),
-                "2: the setting ''; expected KEY=VALUE;... with cael",
-            ),
-            (HEAD + ROW.replace("T,", '"T,'), "2: no table"),
-            (HEAD + "a\n", "2: 1 cells"),
-        )
+    "published": (
+        (ROW, "unsee.csv:1|columns"),
+        *((HEAD + ROW.replace("68.40", text), f"unsee.csv:2|'{text}'") for text in ("n/a", "1e999")),
+        (HEAD + ROW.replace("68.40", "68,40"), "unsee.csv:2|10 cells"),
+        (HEAD + ROW + ROW.replace("68.40", "86.40"), "unsee.csv:3|twice"),
+        (HEAD + ROW.replace(",,STS12", ",x,STS12"), "unsee.csv:2|setting 'x'"),
+        (HEAD + ROW.replace("sts7", "ablation_cael"), "unsee.csv:2|setting ''|with cael"),
+        (HEAD + ROW.replace("T,", '"T,'), "unsee.csv:2|no table"),
+        (HEAD + "a\n", "unsee.csv:2|1 cells"),
     ),
 }
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "said"), [(kind, *case) for kind, cases in DAMAGED.items() for case in cases]
+    ("kind", "text", "facts"), [(kind, *case) for kind, cases in DAMAGED.items() for case in cases]
 )
-def test_a_damaged_file_is_refused_by_its_place(kind: str, text: str, said: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_by_its_place(kind: str, text: str, facts: str, tmp_path: Path) -> None:
     read, file, others = READERS[kind]
     for name, content in (others | {file: text}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(BenchError) as caught:
         read(tmp_path)
-    assert said in str(caught.value)
+    assert not missing_facts(caught.value, *facts.split("|"))
 
 
 def test_good_tables_are_read(tmp_path: Path) -> None:
@@ -505,25 +490,25 @@ def plugin(folder: Path, *, more: str = "", facts: str = "{}", build: str = "ret
 def test_a_card_of_other_types_is_refused_by_its_place(more: str, place: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_plugin(read_plugin(plugin(tmp_path, more=more), tmp_path / "results"))
-    assert f"'{place}' on the card of Mine is missing or of another type" in str(caught.value)
+    assert not missing_facts(caught.value, f"'{place}'", "Mine")
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("facts", "fault"),
     [
-        ("None", "the encoder's facts can't be kept: '.' isn't what it should be"),
-        ('{"x": float("nan")}', "the encoder's facts can't be kept: Out of range float values"),
-        ('{"x": {1}}', "the encoder's facts can't be kept: Object of type set"),
-        ('{"parts": "two"}', "the encoder's facts can't be kept: 'parts' isn't what it should be"),
-        ('{"x": 10**30}', "the encoder's facts can't be kept: 'x' isn't what it should be"),
+        ("None", "'.'"),
+        ('{"x": float("nan")}', "float values"),
+        ('{"x": {1}}', "type set"),
+        ('{"parts": "two"}', "'parts'"),
+        ('{"x": 10**30}', "'x'"),
     ],
 )
 def test_facts_that_a_record_cannot_hold_fail_the_cell(
-    facts: str, said: str, cli: Cli, tmp_path: Path
+    facts: str, fault: str, cli: Cli, tmp_path: Path
 ) -> None:
     arguments = ("--methods", "mine", "--seeds", "1", *TOY, "--plugin", plugin(tmp_path, facts=facts))
     code, _, err = cli("run", *arguments)
-    assert (code, said in err) == (1, True)
+    assert (code, missing_facts(err, "encoder's facts", fault)) == (1, [])
     assert cli("report")[0] == 0  # the failed record can be read
 
 
@@ -533,13 +518,13 @@ def test_a_build_that_fails_is_no_estimate_and_a_failed_cell(build: str, cli: Cl
     code, out, _ = cli("run", "--estimate", *arguments)
     assert (code, "no estimate: " in out) == (0, True)
     code, _, err = cli("run", *arguments)
-    assert (code, "mine seed 1 on toy: FAILED, " in err) == (1, True)
+    assert (code, missing_facts(err, "mine seed 1", "FAILED")) == (1, [])
     assert cli("report")[0] == 0
 
 
 def test_a_whole_number_that_no_record_holds_is_no_option_value() -> None:
     assert Option("a", 1, "h").parse(str(2**63 - 1), "w") == 2**63 - 1
-    with pytest.raises(InputError, match="is not a value for it; expected a whole number"):
+    with pytest.raises(InputError, match="expected a whole number"):
         Option("a", 1, "h").parse(str(2**63), "w")
 
 
@@ -551,8 +536,8 @@ def test_an_auxiliary_that_is_no_option_is_named(cli: Cli, tmp_path: Path) -> No
             return None
 
     METHODS.register("lacking", Lacking(), "here")
-    said = refusal(cli, "run", "--dry-run", "--methods", "lacking", *TOY)
-    assert "the models of lacking: lacking has no option 'model'" in said
+    err = refusal(cli, "run", "--dry-run", "--methods", "lacking", *TOY)
+    assert not missing_facts(err, "models of lacking", "'model'")
 
 
 @pytest.mark.slow
@@ -562,8 +547,7 @@ def test_a_teacher_of_another_width_is_refused_not_spread_over_the_student(
     (tmp_path / "corpus.txt").write_text("One line.\nAnother line.\n")
     text = ("--corpus", "corpus.txt", "--dev", "toy", "--backbone", str(tiny_bert))
     code, _, err = cli("run", "--methods", "distill[of=noise,batch_size=2]", "--seeds", "1", *TOY, *text)
-    said = "the teacher's vectors have 8 dimensions, the student's 16; distill a method of the same width"
-    assert (code, said in err) == (1, True)
+    assert (code, missing_facts(err, "8 dimensions", "16", "same width")) == (1, [])
 
 
 # command line
@@ -574,8 +558,8 @@ def test_a_teacher_of_another_width_is_refused_not_spread_over_the_student(
     [("compare", "a", "b", "--level"), ("stats", "--level"), ("check", "--level"), ("check", "--tolerance")],
 )
 def test_no_number_is_no_level(arguments: tuple[str, ...], cli: Cli) -> None:
-    said = f"Invalid value for '{arguments[-1]}': 'nan' is not a valid float range."
-    assert refusal(cli, *arguments, "nan") == f"error: bench {arguments[0]}: {said}\n"
+    err = refusal(cli, *arguments, "nan")
+    assert not missing_facts(err, f"bench {arguments[0]}", f"'{arguments[-1]}'", "'nan'")
 
 
 @pytest.mark.parametrize(
@@ -584,6 +568,6 @@ def test_no_number_is_no_level(arguments: tuple[str, ...], cli: Cli) -> None:
 )
 def test_a_name_that_no_file_can_have_is_one_line(arguments: tuple[str, ...], cli: Cli) -> None:
     name = "x" * 5000
-    said = refusal(cli, *(name if argument == "X" else argument for argument in arguments))
-    assert "File name too long" in said
-    assert "internal error" not in said
+    err = refusal(cli, *(name if argument == "X" else argument for argument in arguments))
+    assert "too long" in err
+    assert "internal error" not in err

@@ -1,4 +1,4 @@
-"""Profiles and tables of published checkpoints, damaged as text and as values, under what reads them."""
+"""Profiles and tables of published checkpoints, damaged as text and as values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _METHODS = ("noise", "untrained", "simcse", "untrained,simcse", "tncse", "word_o
 
 
 def as_toml(value: Any) -> str:
-    """A value as TOML, tables within tables in one line."""
+    """Write a value as TOML, tables within tables in one line."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -44,9 +44,7 @@ def _file(data: Any) -> bytes:
 
 
 class TomlTables:
-    """The tables that come with the program, as somebody may edit them."""
-
-    name = "toml"
+    """The tables that come with the program."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -74,7 +72,7 @@ class TomlTables:
         return damaged
 
     def _profile(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
-        name = dice.pick(sorted(self.profiles))
+        name = dice.choice(sorted(self.profiles))
         folder = self.folder / "profiles"
         folder.mkdir(exist_ok=True)
         for other, raw in self.profiles.items():
@@ -83,12 +81,12 @@ class TomlTables:
         with packaged(profiles, folder):
             if dice.chance(0.4):
                 return self._load(name, steps)
-            methods = dice.pick(("noise", "word_overlap") if name.startswith("minilm") else _METHODS)
+            methods = dice.choice(("noise", "word_overlap") if name.startswith("minilm") else _METHODS)
             run = ["run", "--dry-run", "--profile", name, "--methods", methods, "--seeds", "1"]
             text = ["--corpus", "corpus.txt", "--dev", "toy"]
             suite = [] if name != "mini" and dice.chance(0.3) else ["--suite", "toy"]
             commands = ([*run, *text, *suite], [*run, *text, *suite], ["list", "profiles"])
-            arguments = dice.pick(commands)
+            arguments = dice.choice(commands)
             log.append(f"{name}: bench {' '.join(arguments)}")
             return core.bench(*arguments).kind
 
@@ -113,10 +111,10 @@ class TomlTables:
         with packaged(released_checkpoints, folder):
             released_checkpoints.load_checkpoints.cache_clear()
             try:
-                found = refused(released_checkpoints.load_checkpoints, "released.toml")
-                if isinstance(found, BenchError):
+                checkpoints = refused(released_checkpoints.load_checkpoints, "released.toml")
+                if isinstance(checkpoints, BenchError):
                     return REFUSED
-                name = dice.pick(sorted(found)) if found else "simcse"
+                name = dice.choice(sorted(checkpoints)) if checkpoints else "simcse"
                 run = ("run", "--dry-run", "--methods", f"released:{name}", "--suite", "toy", "--seeds", "1")
                 log.append(f"bench {' '.join(map(ascii, run))}")
                 return core.bench(*run).kind
@@ -125,7 +123,7 @@ class TomlTables:
 
 
 def _shorter(table: str) -> bytes:
-    """A few of the checkpoints, of every kind."""
+    """Keep a few of the checkpoints, of every kind."""
     data = tomllib.loads(table)
     kinds: dict[tuple[object, ...], str] = {}
     for name, entry in data.items():
