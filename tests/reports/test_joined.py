@@ -22,6 +22,7 @@ from bench.reports.merge_campaigns import CampaignRecord, merge_records, merge_s
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 from tests.support.forge import forge
+from tests.support.messages import missing_facts
 
 A, B = Path("results/a/mini"), Path("results/b/mini")
 NOISE = Path("noise/seed-1/toy.json")
@@ -60,23 +61,20 @@ def ask(cli: Cli, *arguments: str, campaign: str = "a,b") -> str:
 
 def test_a_report_has_the_rows_of_all_campaigns(both: Cli) -> None:
     out = ask(both)
-    assert "toy, profile mini, campaign a,b" in out
-    assert "Mean and standard deviation over 3 seeds." in out
+    assert not missing_facts(out, "campaign a,b", "over 3 seeds.")
     found = {(row["campaign"], row["method"], row["seed"]) for row in rows(ask(both, "--format", "csv"))}
     assert found == {("a", "noise", "1"), ("a", "noise", "2"), ("b", "noise", "3"), ("b", "word_overlap", "")}
     page = ask(both, "--format", "html")  # links for a page in the results folder
     for link in ("./a/mini/noise/seed-2/toy.json", "./b/mini/noise/seed-3/toy.json"):
         assert f'href="{link}"' in page
-    assert "if this page lies in the results folder" in page
-    assert "if this page lies in the campaign's folder" in ask(both, "--format", "html", campaign="a")
+    assert "in the results folder" in page
+    assert "in the campaign's folder" in ask(both, "--format", "html", campaign="a")
 
 
 def test_a_baseline_may_be_in_the_other_campaign(both: Cli) -> None:
     shutil.rmtree(B / "noise")
     assert "word_overlap" in ask(both, "--baseline", "word_overlap")
-    assert "no record of 'word_overlap'" in refusal(
-        both, "report", "--campaign", "a", "--baseline", "word_overlap"
-    )
+    assert "'word_overlap'" in refusal(both, "report", "--campaign", "a", "--baseline", "word_overlap")
 
 
 def test_every_figure_has_all_campaigns(both: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,15 +111,14 @@ def test_a_damaged_copy_is_told_and_changes_no_figure(both: Cli) -> None:
     whole = ask(both, "--columns", "avg,seeds", "--format", "markdown")
     forge(B / NOISE, lambda record: record["scores"][0].update(value=0.99), "kept")
     code, out, err = both("report", "--campaign", "a,b", "--columns", "avg,seeds", "--format", "markdown")
-    assert (code, err.count("\n")) == (1, 1)
-    assert str(B / NOISE) in err
+    assert (code, err.count("\n"), str(B / NOISE) in err) == (1, 1, True)
     table = [line for line in out.splitlines() if line.startswith("|")]
     assert table == [line for line in whole.splitlines() if line.startswith("|")]
-    assert "noise seed 1 is of campaign a; in b it can't be read." in out
+    assert not missing_facts(out, "noise seed 1", "of campaign a", "in b")
     forge(A / NOISE, lambda record: record["scores"][0].update(value=0.99), "kept")
     code, out, err = both("report", "--campaign", "a,b")
-    assert (code, "Unreadable: noise seed 1" in out, "2 of 3" in out) == (1, True, True)
-    assert err.splitlines()[-1] == "error: 2 records can't be read; the lines above say why"
+    assert (code, missing_facts(out, "Unreadable: noise seed", "2 of 3")) == (1, [])
+    assert err.splitlines()[-1].startswith("error: 2 records")
 
 
 def change_score(record: dict[str, Any]) -> None:
@@ -134,25 +131,24 @@ def fail(record: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "said"),
+    ("edit", "facts"),
     [
-        (change_score, "it has other scores: avg "),
-        (fail, "it finished in a and failed in b"),
-        (lambda record: record.update(version=7), "under different specifications: method version 1 and 7"),
+        (change_score, ("other scores: avg",)),
+        (fail, ("finished in a", "failed in b")),
+        (lambda record: record.update(version=7), ("different specifications", "version 1 and 7")),
         (
             lambda record: record["provenance"].update(threads=2),
-            "under different specifications: threads 1 and 2",
+            ("different specifications", "threads 1 and 2"),
         ),
     ],
 )
 def test_two_results_of_one_run_are_refused(
-    both: Cli, edit: Callable[[dict[str, Any]], None], said: str
+    both: Cli, edit: Callable[[dict[str, Any]], None], facts: tuple[str, ...]
 ) -> None:
     shutil.copytree(A / "noise/seed-1", B / "noise/seed-1")
     forge(B / NOISE, edit)
     told = refusal(both, "report", "--campaign", "a,b", code=3)
-    assert "campaigns a and b both have noise seed 1 of suite toy, profile mini, but " in told
-    assert said in told
+    assert not missing_facts(told, "campaigns a and b", "noise seed 1", "toy, profile mini", *facts)
     assert "word_overlap" in ask(both, "--methods", "word_overlap")  # which it doesn't concern
 
 
@@ -161,37 +157,34 @@ def test_another_seeds_copy_is_refused(both: Cli) -> None:
     forge(B / "noise/seed-5/toy.json", lambda record: record.update(seed=5))
     assert ask(both, campaign="b")
     told = refusal(both, "report", "--campaign", "a,b")
-    assert "noise/seed-1/toy.json" in told
-    assert "copy" in told
+    assert not missing_facts(told, "noise/seed-1/toy.json", "copy")
 
 
 @pytest.mark.parametrize(
-    ("campaigns", "said"),
+    ("campaigns", "fact"),
     [
-        ("a,", "'' is not a campaign name"),
-        (",", "is named twice"),
-        ("a,a", "'a' is named twice"),
-        ("a,../b", "'../b' is not a campaign name"),
-        ("a, b", "' b' is not a campaign name"),
-        ("a,c", "no campaign 'c'; expected one of a, b"),
+        ("a,", "''"),
+        (",", "twice"),
+        ("a,a", "'a'"),
+        ("a,../b", "'../b'"),
+        ("a, b", "' b'"),
+        ("a,c", "one of a, b"),
     ],
 )
-def test_names_of_campaigns(both: Cli, campaigns: str, said: str) -> None:
-    assert said in refusal(both, "report", "--campaign", campaigns)
+def test_names_of_campaigns(both: Cli, campaigns: str, fact: str) -> None:
+    assert fact in refusal(both, "report", "--campaign", campaigns)
 
 
 @pytest.mark.parametrize("command", ["report", "compare noise word_overlap", "stats", "watch", "run"])
 def test_a_campaign_given_twice_is_refused(both: Cli, command: str) -> None:
     """Click keeps the last one in silence."""
     code, _, told = both(*command.split(), "--campaign", "a", "--campaign", "b", as_is=True)
-    assert code == 2
-    assert told.endswith("--campaign is given 2 times\n")
+    assert (code, missing_facts(told, "--campaign", "2 times")) == (2, [])
 
 
 def test_other_commands_take_one_campaign(both: Cli) -> None:
     told = refusal(both, "compare", "noise", "word_overlap", "--campaign", "a,b")
-    assert "'a,b' is not a campaign name" in told
-    assert "bench report takes several" in told
+    assert not missing_facts(told, "'a,b'", "bench report")
 
 
 def found(*campaigns: RunRecord) -> list[CampaignRecord]:
@@ -205,34 +198,27 @@ def change(record: RunRecord, **more: Any) -> RunRecord:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "facts"),
     [
-        (
-            {"backbone": {"name": "other", "sha256": "d" * 64}},
-            "weights bert-base-uncased bbbbbbbb in a, other dddddddd in b",
-        ),
-        (
-            {"corpus": {"name": "x.txt", "sha256": "e" * 64}},
-            "training text wiki1m_for_simcse.txt cccccccc in a",
-        ),
-        ({"evaluation": {"version": 2}}, "version of the evaluation 1 in a, 2 in b"),
-        ({"evaluation": {"precision": "bf16"}}, "precision fp32 in a, bf16 in b"),
-        ({"world": {"seed": 3}}, None),  # the other says none
+        ({"backbone": {"name": "other", "sha256": "d" * 64}}, ("weights", "bbbbbbbb in a", "dddddddd in b")),
+        ({"corpus": {"name": "x.txt", "sha256": "e" * 64}}, ("training text", "cccccccc in a")),
+        ({"evaluation": {"version": 2}}, ("the evaluation", "1 in a, 2 in b")),
+        ({"evaluation": {"precision": "bf16"}}, ("precision", "fp32 in a, bf16 in b")),
+        ({"world": {"seed": 3}}, ()),  # the other has none
     ],
 )
-def test_a_profile_that_is_another_in_each_is_refused(more: dict[str, Any], said: str | None) -> None:
+def test_a_profile_that_is_another_in_each_is_refused(more: dict[str, Any], facts: tuple[str, ...]) -> None:
     one, other = (make_record(method, 1, {"STS12": 0.5}) for method in ("simcse", "tncse"))
     assert len(merge_records(found(one, other))) == 2
     records = found(one, change(other, **more))
-    if said is None:
+    if not facts:
         assert len(merge_records(records)) == 2
         return
     with pytest.raises(NotComparableError) as refused:
         merge_records(records)
-    assert "profile mini is not the same in campaigns a and b: " in str(refused.value)
-    assert said in str(refused.value)
-    assert len(merge_records(found(one, replace(change(other, **more), profile="other")))) == 2
-    assert len(merge_records(found(one, replace(change(other, **more), suite="other")))) == 2
+    assert not missing_facts(refused.value, "profile mini", "campaigns a and b:", *facts)
+    for place in ({"profile": "other"}, {"suite": "other"}):
+        assert len(merge_records(found(one, replace(change(other, **more), **place)))) == 2
 
 
 def test_checkpoints_bring_weights_of_their_own() -> None:
@@ -264,11 +250,10 @@ def test_a_sweep_of_both_is_one(tmp_path: Path) -> None:
     assert merge_sweeps(stores, "mini") == [manifest((1, 2, 3))]
     assert merge_sweeps(stores, "other") == []
     save_manifest(manifest((1, 2), POINTS[:1]), tmp_path / "b")
-    with pytest.raises(NotComparableError, match="sweep caels has other cells in campaigns a and b"):
+    with pytest.raises(NotComparableError, match=r"sweep caels .* a and b"):
         merge_sweeps(stores, None)
-    (tmp_path / "b" / "sweeps" / "mini-caels.json").write_text(
-        json.dumps({**asdict(manifest((1,))), "seeds": 1})
-    )
+    damaged = json.dumps({**asdict(manifest((1,))), "seeds": 1})
+    (tmp_path / "b" / "sweeps" / "mini-caels.json").write_text(damaged)
     with pytest.raises(DataError, match="damaged"):
         merge_sweeps(stores, None)
 

@@ -20,6 +20,7 @@ from bench.reports.tables.relation import Relation, Rho, count_independent
 from bench.stats.coverage import find_coverage
 from bench.stats.item_statistics import spearman_interval
 from tests.support.campaigns import HOSTILE, make_record
+from tests.support.messages import missing_facts
 
 ROOT = Path(__file__).parents[2]
 ENERGIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -73,7 +74,7 @@ def test_the_correlations_by_scipy() -> None:
         assert rho.low == pytest.approx(low)
         assert rho.high == pytest.approx(high)
     (grid,) = mechanism_grids(campaign(six()))
-    assert grid.title == "Mechanism: T, 3 sentences; sts7, profile mini"
+    assert not missing_facts(grid.title, "T, 3 sentences;", "sts7, profile mini")
     assert [row[:3] for row in grid.rows] == [("E_CLS", "6", "6"), ("uniformity", "6", "6")]
     assert grid.rows[0][3] == f"{xy:+.2f}"
     assert grid.rows[1][5:] == ("-", "-", "-")
@@ -81,8 +82,8 @@ def test_the_correlations_by_scipy() -> None:
         find_coverage("rank correlation", 6, 6, xy).measured,
         find_coverage("partial rank correlation", 6, 6, partial, design="normal, z 0.5").measured,
     )
-    said = "{:.0f}% (n = 5), {:.0f}% with uniformity fixed (n = 5).".format(*(100 * row for row in rows))
-    assert any(note.endswith(said) for note in grid.notes)
+    (note,) = (note for note in grid.notes if "simulations" in note)
+    assert not missing_facts(note, *(f"{100 * row:.0f}%" for row in rows), "(n = 5), ", "fixed (n = 5)")
 
 
 def test_a_point_is_a_method_not_a_run() -> None:
@@ -113,7 +114,7 @@ def test_no_rho_and_no_interval(
     assert found.partial == Rho(None)  # fewer than five, or in the order of uniformity
     (grid,) = mechanism_grids(campaign(records))
     assert grid.rows[0][4:7] == ("-", "-", "-")
-    assert any(note.startswith("No rho: it takes 4 methods that aren't all equal") for note in grid.notes)
+    assert any(note.startswith("No rho: it takes 4") for note in grid.notes)
 
 
 def test_methods_that_share_stages_count_as_one() -> None:
@@ -129,7 +130,7 @@ def test_methods_that_share_stages_count_as_one() -> None:
     records[3].training["stages"]["sub"] = {"key": "m0 1"}
     assert energy(records).rho.low is None
     (grid,) = mechanism_grids(campaign(records))
-    assert "An interval takes 4 independent ones, with uniformity fixed 5." in grid.notes
+    assert any(note.startswith("An interval takes 4") and note.endswith(" 5.") for note in grid.notes)
 
 
 def test_groups_by_hand() -> None:
@@ -146,19 +147,15 @@ def test_who_is_left_out_and_why() -> None:
     scorer = record("scorer", 0.9, 0.2)
     scorer.probes.update(cls_energy={"missing": "no vectors"}, uniformity={"missing": "no vectors"})
     records = [*six(), bare, labelled, mean, unknown, scorer]
-    assert energy(records).left_out == {
-        "bare": "it has no probes",
-        "labelled": "it learned from labels",
-        "mean": "it pools avg",
-        "unknown": "how it pools is not known",
-        "scorer": "no vectors",
-    }
+    left_out = energy(records).left_out
+    reasons = {"bare": "no probes", "labelled": "labels", "mean": "pools avg", "unknown": "not known"}
+    assert [name for name in reasons if reasons[name] not in left_out.pop(name)] == []
+    assert left_out == {"scorer": "no vectors"}
     assert (energy(records).rho, energy(records).partial) == (energy(six()).rho, energy(six()).partial)
     assert "labelled" in energy(records, rank_supervised=True).points
     (grid,) = mechanism_grids(campaign(records))
     assert grid.rows[1][1] == "8"  # uniformity is every pooling's
-    assert "Left out of E_CLS: mean (it pools avg)." in grid.notes
-    assert "Left out of all rows: bare (it has no probes)." in grid.notes
+    assert not missing_facts(grid.notes, "E_CLS: mean (it", "all rows: bare (it")
 
 
 def test_uniformity_that_one_method_lacks_is_not_held_fixed() -> None:
@@ -170,7 +167,7 @@ def test_uniformity_that_one_method_lacks_is_not_held_fixed() -> None:
 def test_other_sentences_are_refused() -> None:
     records = six()
     records[2].probes["data"] = {"tasks": {"T": {}}, "sentences": 4}
-    with pytest.raises(NotComparableError, match="were measured on different sentences"):
+    with pytest.raises(NotComparableError, match="different sentences"):
         mechanism_grids(campaign(records))
 
 
@@ -180,11 +177,11 @@ def test_one_method_and_hostile_names() -> None:
     records = [record(name, 0.1 * i, 0.5 + 0.05 * i, pooling=HOSTILE[0]) for i, name in enumerate(HOSTILE)]
     page = render_report(campaign(records), "html")
     section = page[page.index('<section id="mechanism"') :]
-    assert "it pools &lt;script&gt;document" in section
+    assert "pools &lt;script&gt;document" in section
     assert "<script>document" not in page
 
 
 def test_the_figure_has_the_points_of_the_table() -> None:
     (figure,) = (one for one in suite_figures(campaign(six())) if one.name.endswith("-energy"))
     assert [series.x for series in figure.series] == [(value,) for value in ENERGIES]
-    assert figure.note.startswith("Spearman's rho +0.77, 95% interval [")
+    assert not missing_facts(figure.note, "rho +0.77", "95% interval [")

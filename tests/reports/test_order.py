@@ -26,6 +26,7 @@ from bench.reports.tables import method_order
 from bench.stats.item_statistics import spearman_interval
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.cli import Cli
+from tests.support.messages import missing_facts, numbers_in
 from tests.support.standings import campaign
 
 BERT = "bert-base"
@@ -94,7 +95,7 @@ def test_only_pairs_that_both_tell_apart_count(tmp_path: Path) -> None:
     assert grid.rows[0][-1] == "5 of 6"
     grid, _ = tables(tmp_path, two(seeds=(1,)))
     assert grid.rows[0][2:] == ("5", "5", "+0.80", "[-0.46, +0.99]", "+0.60", "-")
-    assert said(grid, "Nothing could be tested").endswith("apart: cheap, sts7; dear, sts7.")
+    assert said(grid, "Nothing could be tested").endswith(": cheap, sts7; dear, sts7.")
 
 
 @pytest.mark.parametrize(
@@ -122,9 +123,8 @@ def test_fewer_than_four_methods_in_common(tmp_path: Path) -> None:
     records = [*two(), *runs("third", {"a": 0.3, "b": 0.2, "c": 0.4})]
     grid, methods = tables(tmp_path, records)
     assert len(grid.rows) == 1
-    assert said(grid, "Fewer than 4") == (
-        "Fewer than 4 methods in common, so left out: cheap, sts7 and third, sts7 (3); "
-        "dear, sts7 and third, sts7 (3)."
+    assert not missing_facts(
+        said(grid, "Fewer than 4"), ": cheap, sts7 and", "; dear, sts7 and", "third, sts7 (3)."
     )
     assert "third, sts7" not in methods.header
     with pytest.raises(InputError, match="--table order, campaign camp: no two settings"):
@@ -185,7 +185,7 @@ def test_which_methods_are_compared(tmp_path: Path) -> None:
     for name in ("cheap, sts7", "dear, sts7"):
         assert f"Left out of {name}, {method_order.SUPERVISED}: taught." in grid.notes
         assert f"Left out of {name}, {method_order.NOT_OURS}: hf:x." in grid.notes
-    assert f"Left out of cheap, sts7, {method_order.PARAPHRASED}: edfse." in grid.notes
+    assert any(note.endswith(f"{method_order.PARAPHRASED}: edfse.") for note in grid.notes)
     grid, methods = tables(tmp_path, [*plain, *more], rank_supervised=True)
     assert grid.rows[0][2] == "7"
     assert methods.rows[0][0] == "taught"
@@ -200,7 +200,7 @@ def test_one_variant_stands_for_a_printed_name(tmp_path: Path) -> None:
     ]
     grid, methods = tables(tmp_path, records)
     assert grid.rows[0][2] == "5"
-    assert said(grid, "mini, sts7: tncse stands for the printed tncse").endswith("; not tncse[sick=True].")
+    assert not missing_facts(said(grid, "mini, sts7:"), "printed tncse,", "not tncse[sick=True].")
     assert {row[0] for row in methods.rows} == set(PRINTED)
 
 
@@ -212,26 +212,24 @@ def test_suites_of_one_profile_and_the_order_given(tmp_path: Path) -> None:
         ("cheap, sts7", "dear, toy"),
         ("dear, sts7", "dear, toy"),
     ]
-    assert "Of one profile, so the same trained models: settings of dear." in grid.notes
-    assert "5 of 9 methods, chosen by --methods: so is every rho." in grid.notes
+    assert said(grid, "Of one profile").endswith(" dear.")
+    assert said(grid, "5 of 9 methods")
     assert [row[0] for row in methods.rows] == ["B!", "a", "c", "e", "d"]
 
 
 def test_six_figures_of_the_pairs_with_most_methods(tmp_path: Path) -> None:
     made = order_figures(campaign(tmp_path, *two()))
-    assert [(one.name, one.section, one.title) for one in made] == [
-        ("order-cheap-sts7-dear-sts7", "order", "cheap, sts7 against dear, sts7")
-    ]
+    assert [(one.name, one.section) for one in made] == [("order-cheap-sts7-dear-sts7", "order")]
     first = made[0].series[0]
     assert (first.name, *first.x, *first.y) == ("a", pytest.approx(10.02), pytest.approx(55.02))
-    assert made[0].note == "5 methods: Spearman's rho +0.80, 95% interval [-0.46, +0.99]."
+    assert numbers_in(made[0].note.replace("%", "")) == [5, 0.8, 95, -0.46, 0.99]
     records = [one for p in "uvwx" for one in runs(p, dict(zip(FIVE, CHEAP, strict=True)), seeds=(1,))]
     records += runs("y", {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}, seeds=(1,))
     made = order_figures(campaign(tmp_path, *records))
     assert [one.name for one in made] == [
         f"order-{a}-sts7-{b}-sts7" for a, b in ("uv", "uw", "ux", "vw", "vx", "wx")
     ]
-    assert made[0].note.endswith(" 6 of 10 pairs of settings are drawn: those with most methods in common.")
+    assert "6 of 10 pairs" in made[0].note
 
 
 def test_score_and_training_stand_beside_the_leaderboard(tmp_path: Path) -> None:
@@ -250,7 +248,7 @@ def test_hostile_names(tmp_path: Path) -> None:
     assert "&lt;script&gt;document.title" in part
     assert not [mark for mark in ("<script>", "<img", "<b>cheap") if mark in part]
     assert part.count("<figure ") == 1
-    assert escape_latex("a & 50% _b_") in latex
+    assert escape_latex(profiles[1]) in latex
     assert "\\input{x}" not in latex
     assert "<b>" not in latex
 
@@ -290,7 +288,7 @@ def test_campaigns_joined_and_filtered(cli: Cli) -> None:
     assert "8 of 10" in out
     code, out, _ = ask("--methods", "a,b,c,d")
     assert code == 0
-    assert "4 of 5 methods, chosen by --methods" in out
+    assert not missing_facts(out, "4 of 5 methods", "--methods")
     for arguments in (("--profile", "dear"), ("--methods", "a,b,c")):
         code, _, err = ask(*arguments)
         assert code == 2

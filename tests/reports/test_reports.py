@@ -1,3 +1,5 @@
+"""Leaderboards by hand, in every format."""
+
 from __future__ import annotations
 
 import csv as csv_module
@@ -17,6 +19,7 @@ from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.records import LONG_COLUMNS
 from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import all_leaderboards
+from tests.support.messages import missing_facts
 
 HOSTILE = 'a|b & 50% <script>alert("x")</script> \\input{x} _$#^~[x]\n\x07'
 
@@ -60,79 +63,57 @@ def test_leaderboard_by_hand() -> None:
     assert cell.sd == pytest.approx(0.1 * 2**0.5)
     assert table.rows[0].cells["STS12"].sd is None
     text = render(records, "text")
-    assert text.splitlines()[0] == "sts7, profile mini, campaign camp"
+    assert not missing_facts(text.splitlines()[0], "sts7", "profile mini", "campaign camp")
     cells = [line.split() for line in text.splitlines()]
     assert ["y", "-", "90.00", "90.00", "90.00", "-", "1-2", "a"] in cells
     assert ["x", "2", "60.00±14.14", "70.00±0.00", "65.00", "7.07", "1-2", "a"] in cells
-    assert "Mean and standard deviation over 2 seeds." in text
+    assert "over 2 seeds." in text
 
 
 def test_csv_is_long_and_at_full_precision() -> None:
     text = render([record("x", 1, 0.1 + 0.2, 0.7), failed("x", 2, "no, luck")], "csv")
     rows = rows_of(text)
     assert tuple(rows[0]) == LONG_COLUMNS
-    assert rows[0] == {
-        "campaign": "camp",
-        "profile": "mini",
-        "backbone": "",
-        "method": "x",
-        "seed": "1",
-        "suite": "sts7",
-        "task": "STS12",
-        "subset": "all",
-        "metric": "spearman",
-        "value": "0.30000000000000004",
-        "n": "10",
-        "status": "ok",
-        "reason": "",
-        "note": "",
-    }
-    assert rows[1]["subset"] == "mean"
-    assert len(rows) == 5
-    assert (rows[4]["status"], rows[4]["value"], rows[4]["reason"], rows[4]["seed"]) == (
-        "failed",
-        "",
-        "no, luck",
-        "2",
-    )
+    assert list(rows[0].values()) == [
+        *("camp", "mini", "", "x", "1", "sts7", "STS12", "all", "spearman"),
+        *("0.30000000000000004", "10", "ok", "", ""),
+    ]
+    assert (len(rows), rows[1]["subset"]) == (5, "mean")
+    failure = [rows[4][name] for name in ("status", "value", "reason", "seed")]
+    assert failure == ["failed", "", "no, luck", "2"]
 
 
 def test_a_failed_cell_is_no_number_in_any_format() -> None:
     records = [record("x", 1, 0.511, 0.711), failed("x", 2, "no luck"), failed("z", 1, "none")]
     for form in FORMATS:
         text = render(records, form)
-        assert "0.00" not in text
-        assert "no luck" in text
+        assert ("0.00" in text, "no luck" in text) == (False, True)
     table = all_leaderboards(campaign(records))[0]
     assert [(row.method, row.failed, row.cells["avg"].n) for row in table.rows] == [("x", 1, 1), ("z", 1, 0)]
-    assert "| z | 0 of 1 | - | - | - | - |" in render(records, "markdown")
-    only = render([failed("z", 1, "none")], "text")
-    assert "Failed: z seed 1: none" in only
+    (row,) = (
+        line.split(" | ") for line in render(records, "markdown").splitlines() if line.startswith("| z")
+    )
+    assert row[1:5] == ["0 of 1", "-", "-", "-"]
+    assert not missing_facts(render([failed("z", 1, "none")], "text"), "Failed: z seed", "1: none")
 
 
 def test_different_data_are_not_put_side_by_side() -> None:
     other = record("y", 1, 0.5, 0.5, tasks={"STS12": {"sha256": "c", "reference": False}})
-    with pytest.raises(NotComparableError, match="measured on 2 versions of the data"):
+    with pytest.raises(NotComparableError, match="2 versions"):
         render([record("x", 1, 0.5, 0.7), other], "text")
-    assert "Not the reference data: STS12." in render([other], "text")
+    assert "reference data: STS12." in render([other], "text")
 
 
 def test_profiles_and_suites_are_apart() -> None:
-    records = [
-        record("x", 1, 0.5, 0.7),
-        record("x", 1, 0.5, 0.7, profile="big"),
-        record("x", 1, 0.1, 0.1, suite="b"),
-    ]
-    assert [(t.profile, t.suite) for t in all_leaderboards(campaign(records))] == [
-        ("big", "sts7"),
-        ("mini", "b"),
-        ("mini", "sts7"),
-    ]
+    plain = record("x", 1, 0.5, 0.7)
+    tables = all_leaderboards(campaign([plain, replace(plain, profile="big"), replace(plain, suite="b")]))
+    assert [(t.profile, t.suite) for t in tables] == [("big", "sts7"), ("mini", "b"), ("mini", "sts7")]
 
 
 def test_latex_is_booktabs_with_subscripts() -> None:
     text = render([record("x_1", 1, 0.5, 0.7), record("x_1", 2, 0.7, 0.7)], "latex")
-    assert r"x\_1 & 2 & 60.00$_{\pm 14.14}$ & 70.00$_{\pm 0.00}$ & 65.00 & 7.07 \\" in text
+    (row,) = (line.split(" & ") for line in text.splitlines() if line.startswith("x"))
+    assert row == [r"x\_1", "2", r"60.00$_{\pm 14.14}$", r"70.00$_{\pm 0.00}$", "65.00", r"7.07 \\"]
     assert r"\begin{tabular}{lrrrrr}" in text
     for line in (r"\toprule", r"\midrule", r"\bottomrule"):
         assert text.count(line) == 1
@@ -140,11 +121,9 @@ def test_latex_is_booktabs_with_subscripts() -> None:
 
 def test_hostile_text_is_inert() -> None:
     escaped = latex_escape(HOSTILE)
-    assert "\n" not in escaped
-    assert "\x07" not in escaped
-    assert r"\textbackslash{}input\{x\}" in escaped
-    assert r"50\%" in escaped
-    assert markdown_escape(HOSTILE).startswith("a\\|b &amp; 50% &lt;script&gt;")
+    assert escaped.isprintable()
+    assert not missing_facts(escaped, r"\textbackslash{}input\{x\}", r"50\%")
+    assert markdown_escape(HOSTILE).startswith("a\\|b &amp; 50% ")
     assert "\n" not in markdown_escape(HOSTILE)
     text = render([failed(HOSTILE, 1, HOSTILE)], "text")
     assert "[x]" in text  # no markup is interpreted
@@ -153,9 +132,7 @@ def test_hostile_text_is_inert() -> None:
 
 
 def test_seeds_of_different_specifications_are_never_averaged() -> None:
-    with pytest.raises(
-        NotComparableError, match="the seeds of x were measured under different specifications"
-    ):
+    with pytest.raises(NotComparableError, match=r"the seeds of x .* different specifications"):
         render([record("x", 1, 0.5, 0.7), record("x", 2, 0.5, 0.7, options={"lr": 1e-5})], "text")
 
 

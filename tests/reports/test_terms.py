@@ -25,8 +25,9 @@ from bench.reports.tables.training_setup import (
     weight_notes,
 )
 from tests.support.campaigns import make_record
+from tests.support.messages import missing_facts, numbers_in
 
-START = "Unequal budgets, in sentences that a method's longest training stage read: "
+START = "Unequal budgets, "
 
 
 def trained(method: str, *stages: tuple[int, int]) -> RunRecord:
@@ -47,23 +48,25 @@ def test_other_budgets_are_named_the_most_first() -> None:
         trained("twin", (150, 64), (20, 64)),
         make_record("word_overlap", None, {"STSB": 0.4}, corpus=None),
     ]
-    assert budget_notes(records) == (f"{START}24,000 (mine), 9,600 (simcse, twin).",)
+    (note,) = budget_notes(records)
+    assert note.startswith(START)
+    assert note.endswith(": 24,000 (mine), 9,600 (simcse, twin).")
     assert budget_notes(records[::2]) == ()
     assert budget_notes(records[3:]) == ()
 
 
 def test_a_last_batch_that_is_filled_up_is_no_other_budget() -> None:
     assert budget_notes([trained("a", (150, 64)), trained("b", (138, 70))]) == ()
-    assert budget_notes([trained("a", (1, 64)), trained("b", (2, 64))]) == (f"{START}128 (b), 64 (a).",)
+    (note,) = budget_notes([trained("a", (1, 64)), trained("b", (2, 64))])
+    assert note.endswith(": 128 (b), 64 (a).")
 
 
 def test_long_lists_are_cut() -> None:
     same = [trained(f"same{n}", (10, 64)) for n in range(5)]
     others = [trained(f"other{n}", (20 + 10 * n, 64)) for n in range(5)]
     (note,) = budget_notes([*same, *others])
-    assert note == (
-        f"{START}3,840 (other4), 3,200 (other3), 2,560 (other2), ... 640 (same0, same1, same2 and 2 more)."
-    )
+    assert numbers_in(note) == [3840, 3200, 2560, 640, 2]
+    assert not missing_facts(note, "3,840 (other4),", "... 640 (same0,")
 
 
 def test_the_leaderboard_has_it(tmp_path: Path) -> None:
@@ -92,8 +95,8 @@ def test_other_text_is_named(tmp_path: Path) -> None:
         reads("taught", {"name": "nli.csv", "pairs": 3, "sha256": "d" * 64}),
         reads("jtcse", A, B),
     ]
-    said = "Other training text than the run's: a.txt, b.txt (twin, jtcse), wiki.txt + sick.txt (single)."
-    assert text_notes(records) == (said,)
+    (said,) = text_notes(records)
+    assert said.endswith(": a.txt, b.txt (twin, jtcse), wiki.txt + sick.txt (single).")
     assert text_notes([records[0], records[3]]) == ()
     (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
     assert said in grid.notes
@@ -108,18 +111,17 @@ def test_rows_of_another_setting_are_named(tmp_path: Path) -> None:
     untrained = replace(rows[4], training={})
     assert setting_notes([*rows[:4], untrained]) == ()
     other, bf16 = of("other", corpus=B), of("half", precision="bf16")
-    assert setting_notes([*rows, bf16, untrained]) == (
-        "Rows differ in more than their methods, in training precision: fp32 (simcse, mine, released and 1 "
-        "more), bf16 (half).",
+    (said,) = setting_notes([*rows, bf16, untrained])
+    assert not missing_facts(
+        said, "in training precision:", "fp32 (simcse, mine,", "released and 1", "bf16 (half)"
     )
     (said,) = setting_notes([*rows, other])
-    assert said.startswith("Rows differ in more than their methods, in training text: ")
-    assert said.endswith("(simcse, mine, untrained), b.txt bbbbbbbb (other).")
+    assert not missing_facts(said, "in training text:", "(simcse, mine, untrained)", "bbbbbbbb (other)")
     evaluated = replace(of("again"), evaluation={"precision": "bf16", "version": 1})
     (said,) = setting_notes([rows[0], evaluated])
-    assert "in precision: fp32 (simcse), bf16 (again)." in said
+    assert not missing_facts(said, "in precision:", "fp32 (simcse)", "bf16 (again)")
     (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), [rows[0], other]), "leaderboard")
-    assert any(note.startswith("Rows differ in more than their methods") for note in grid.notes)
+    assert any("training text:" in note for note in grid.notes)
 
 
 def test_another_form_of_a_member_is_named(tmp_path: Path) -> None:
@@ -131,11 +133,8 @@ def test_another_form_of_a_member_is_named(tmp_path: Path) -> None:
     union = row("union", {}, uc=partner, twin={"method": "twin", "options": {"steps": 3}})
     student = row("student", {}, teacher={"method": "union", "options": {}, "members": {"uc": partner}})
     tuned, twin = row("infocse", {"lr": 1e-4, "mask": 0.4}), row("twin", {"steps": 3})
-    said = (
-        "Built on another form of a method than its row here: union (infocse with lr=7e-06), "
-        "student (infocse with lr=7e-06)."
-    )
-    assert member_notes([union, student, tuned, twin]) == (said,)
+    (said,) = member_notes([union, student, tuned, twin])
+    assert said.endswith(": union (infocse with lr=7e-06), student (infocse with lr=7e-06).")
     also = row("infocse[lr=7e-6]", {"lr": 7e-6, "mask": 0.4})
     assert member_notes([union, student, tuned, twin, also]) == member_notes([union, twin]) == ()
     (grid,) = table_grids(
@@ -150,11 +149,8 @@ def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
         return replace(make_record(method, seed, {"STSB": 0.5}), backbone=backbone)
 
     records = [made("simcse", 1, "a"), made("simcse", 2, "b"), made("mine", 1, "a")]
-    said = (
-        "The backbone was made on several kinds of processor, which give it other last bits: "
-        f"{'a' * 12} (2 runs of 2 methods), {'b' * 12} (1 runs of 1 methods)."
-    )
-    assert weight_notes(records) == (said,)
+    (said,) = weight_notes(records)
+    assert said.endswith(f": {'a' * 12} (2 runs of 2 methods), {'b' * 12} (1 runs of 1 methods).")
     assert weight_notes(records[::2]) == weight_notes([made("x", 1, "a", None), made("y", 1, "b")]) == ()
     (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
     assert said in grid.notes
@@ -163,18 +159,16 @@ def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
 def test_checkpoints_chosen_on_what_is_evaluated_are_named(tmp_path: Path) -> None:
     def of(method: str, dev: str = "d", sha256: str = "d", curve: bool = True) -> RunRecord:
         record = make_record(method, 1, {"STSB": 0.5})
-        stages = {
-            role: {**stage, "dev_curve": [[1, 0.5], [2, 0.4]] if curve else []}
-            for role, stage in record.training["stages"].items()
-        }
+        points = [[1, 0.5], [2, 0.4]] if curve else []
+        stages = {role: {**stage, "dev_curve": points} for role, stage in record.training["stages"].items()}
         training = {**record.training, "stages": stages, "dev": {"task": "STSB", "sha256": dev}}
         tasks = {"STSB": {"sha256": sha256, "reference": True}}
         return replace(record, training=training, tasks=tasks)
 
     records = [of("simcse"), of("tncse"), of("apart", dev="e"), of("short", curve=False)]
     untrained = replace(of("untrained"), training={})
-    said = "Checkpoints were chosen on what is evaluated here, which flatters them: STSB (simcse, tncse)."
-    assert selection_notes([*records, untrained]) == (said,)
+    (said,) = selection_notes([*records, untrained])
+    assert said.endswith(": STSB (simcse, tncse).")
     assert selection_notes([*records[2:], untrained]) == ()
     last = [replace(record, notes=(LAST_NOTE,)) for record in records]
     assert selection_notes(last) == ()
@@ -188,7 +182,7 @@ def test_checkpoints_chosen_on_what_is_evaluated_are_named(tmp_path: Path) -> No
         Group(record.method, (CampaignRun(store, record),)) for record in (records[0], records[2], untrained)
     )
     (line,) = (line for line in describe_confounders(one, without) if "chosen" in line)
-    assert line == "Checkpoints were chosen on what is evaluated, which flatters them: simcse on STSB."
+    assert line.endswith(": simcse on STSB.")
     assert line in describe_confounders(other, one)
     assert not any("chosen" in line for line in describe_confounders(other, without))
 
@@ -199,11 +193,8 @@ def test_cpu_seconds_of_several_processors_are_said_to_be(tmp_path: Path) -> Non
         return replace(make_record(method, seed, {"STSB": 0.5}), timing={"processor": processor, **took})
 
     records = [on("simcse", 1, "old"), on("simcse", 2, "new"), on("mine", 1, "old")]
-    said = (
-        "CPU seconds are of several kinds of processor, and compare within one alone: "
-        "old (2 runs of 2 methods), new (1 runs of 1 methods)."
-    )
-    assert processor_notes(records) == (said,)
+    (said,) = processor_notes(records)
+    assert said.endswith(": old (2 runs of 2 methods), new (1 runs of 1 methods).")
     assert processor_notes(records[::2]) == processor_notes([*records[::2], on("none", 1, "new", None)]) == ()
     (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
     assert said in grid.notes
