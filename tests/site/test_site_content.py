@@ -26,8 +26,7 @@ from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import make_leaderboard
 from bench.reports.tables.pairwise_tests import run_pairwise_tests
 from bench.reports.unreadable_records import scan_campaign
-from bench.site.campaign_page import rank_by_seed_count
-from bench.site.method_pairs import compare_method_pairs
+from bench.site.campaign_page import compare_method_pairs, rank_by_seed_count
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.messages import missing_facts
 from tests.support.site import (
