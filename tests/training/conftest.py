@@ -9,6 +9,8 @@ import pytest
 
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.toy import make_toy_task
+from bench.records.fingerprint import compute_family_key, find_fact_differences
+from bench.records.record import RunRecord
 from bench.training.pretraining import PretrainSettings
 from tests.support.rank_work import Found, Gradients, alone
 from tests.support.ranks import CASES, largest
@@ -45,6 +47,12 @@ def check_equal(found: dict[str, list[Found]], expected: dict[str, list[Found]])
             assert own.keys() == gradients.keys(), (name, step)
             apart = {parameter: own[parameter] - gradient for parameter, gradient in gradients.items()}
             assert largest(apart) < 1e-10 * max(1.0, largest(gradients)), (name, step)
+
+
+def check_one_difference(one: RunRecord, other: RunRecord, difference: str) -> None:
+    """Check that one fact, which is part of the keys, separates two records."""
+    assert [str(each) for each in find_fact_differences(one, other)] == [difference]
+    assert len({one.key, other.key}) == len({compute_family_key(one), compute_family_key(other)}) == 2
 
 
 @pytest.fixture(scope="session")

@@ -111,26 +111,20 @@ def test_cls_alone_draws_dropout_for_what_it_computes() -> None:
     assert not torch.allclose(first, second)
 
 
-def other_model(what: str) -> Any:
-    if what == "another architecture":
-        return DistilBertModel(DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=16))
-    model = tower(("bert", "sdpa"), 1, is_decoder=what == "a decoder")
+@pytest.mark.parametrize("what", ["another architecture", "a decoder", "another attention"])
+def test_other_models_are_called_whole(what: str) -> None:
+    config = DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
+    model: Any = DistilBertModel(config)
+    if what != "another architecture":
+        model = tower(("bert", "sdpa"), 1, is_decoder=what == "a decoder")
+        assert is_layered(model) is (what == "another attention")
     if what == "another attention":
         model.config._attn_implementation = "flex_attention"
-    return model
-
-
-@pytest.mark.parametrize("what", ["another architecture", "a decoder"])
-def test_other_models_are_called_whole(what: str) -> None:
-    model, (ids, mask) = other_model(what).eval(), batch()
-    expected = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        assert not is_layered(model)
+        return
+    ids, mask = batch()
+    expected = model.eval()(input_ids=ids, attention_mask=mask).last_hidden_state
     assert torch.equal(compute_last_states(model, wrap_chunk(ids, mask), cls_only=True), expected)
-
-
-def test_another_attention_is_called_whole() -> None:
-    model = other_model("another attention")
-    assert not is_layered(model)
-    assert is_layered(tower(("bert", "sdpa"), 1))
 
 
 def first_tokens(model: Any, rows: list[list[int]]) -> Tensor:
@@ -141,17 +135,14 @@ def first_tokens(model: Any, rows: list[list[int]]) -> Tensor:
 
 def lookups_of(loss: Tensor, weight: Tensor) -> int:
     """Go back through the graph; return how often it reaches a table of this size."""
-    edges, seen = 0, set()
-    todo = [loss.grad_fn]
+    edges, seen, todo = 0, set(), [loss.grad_fn]
     while todo:
         node = todo.pop()
-        for following_node, _ in node.next_functions if node is not None else ():
-            if following_node is None:
-                continue
-            edges += getattr(following_node, "variable", None) is weight
-            if following_node not in seen:
-                seen.add(following_node)
-                todo.append(following_node)
+        for following, _ in node.next_functions if node is not None else ():
+            edges += getattr(following, "variable", None) is weight
+            if following is not None and following not in seen:
+                seen.add(following)
+                todo.append(following)
     torch.autograd.backward(loss)
     return edges
 
@@ -159,21 +150,19 @@ def lookups_of(loss: Tensor, weight: Tensor) -> int:
 def test_a_batch_looks_its_embeddings_up_once() -> None:
     model = tower(("bert", "sdpa"), 1).double()
     embeddings = model.get_input_embeddings()
-    chunks = (ROWS[:2], ROWS[2:])
-    found: list[tuple[Tensor, Tensor]] = []
+    states: list[Tensor] = []
+    found: list[Tensor] = []
     lookups: list[int] = []
-    for once in (False, True):
+    for known in (None, token_batch(ROWS, PAD, model).known):
         model.zero_grad()
-        with share_embedding_lookup(model, token_batch(ROWS, PAD, model).known if once else None):
-            states = torch.cat([first_tokens(model, rows) for rows in chunks])
-        calls = lookups_of(states.tanh().square().sum(), embeddings.weight)
-        lookups.append(calls)
-        found.append((states.detach(), embeddings.weight.grad.clone()))
-    (states_1, gradient_1), (states_2, gradient_2) = found
-    assert torch.equal(states_1, states_2)
-    torch.testing.assert_close(gradient_2, gradient_1, rtol=1e-12, atol=1e-14)
+        with share_embedding_lookup(model, known):
+            states.append(torch.cat([first_tokens(model, rows) for rows in (ROWS[:2], ROWS[2:])]))
+        lookups.append(lookups_of(states[-1].tanh().square().sum(), embeddings.weight))
+        found.append(embeddings.weight.grad.clone())
+    assert torch.equal(states[0], states[1])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-14)
     assert lookups == [2, 1]
-    assert not gradient_2[PAD].any()  # as torch's embedding has it for padding
+    assert not found[1][PAD].any()  # as torch's embedding has it for padding
     assert "forward" not in vars(embeddings)
 
 

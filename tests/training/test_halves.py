@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from bench.registry import discover
 from bench.stages import TrainedMethod
@@ -91,19 +91,13 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(func.overloadpacket).removeprefix("aten.")
-        given = tree_leaves((args, kwargs or {}))
-        if name in ("index", "index_put_", "index_put") and any(
-            _is_mask(each) for each in tree_leaves(args[1])
-        ):
+        masks = [each for each in tree_leaves(args[1:2]) if isinstance(each, Tensor)]
+        if name.startswith("index") and any(each.dtype in (torch.bool, torch.uint8) for each in masks):
             name = "nonzero"
         self.names.append(name)
-        if any(isinstance(each, nn.Parameter) for each in given):
+        if any(isinstance(each, nn.Parameter) for each in tree_leaves((args, kwargs or {}))):
             self.with_parameters.append(name)
         return func(*args, **(kwargs or {}))
-
-
-def _is_mask(index: Any) -> bool:
-    return isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8)
 
 
 def test_what_is_watched_is_seen() -> None:
@@ -137,24 +131,10 @@ def global_states_stay() -> Iterator[None]:
     assert random.getstate() == before[2]
 
 
-def same_tree(one: Any, two: Any) -> bool:
+def same_leaf(one: Any, two: Any) -> bool:
     if isinstance(one, Tensor):
         return isinstance(two, Tensor) and one.dtype == two.dtype and torch.equal(one, two)
-    if isinstance(one, dict):
-        return same_tree(list(one.items()), list(two.items()))
-    if isinstance(one, tuple | list):
-        return len(one) == len(two) and all(map(same_tree, one, two))
     return bool(one == two)
-
-
-def leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, tuple | list):
-        for branch in tree:
-            yield from leaves(branch)
-    else:
-        yield tree
 
 
 @pytest.mark.slow
@@ -165,10 +145,12 @@ def test_the_hosts_half_reads_no_parameter_and_draws_of_its_own(made: Any, case:
     empty.to("meta")
     for step in range(3):
         with global_states_stay(), Watched() as watched:
-            prepared = plain.prepare(chosen(rows, step))
+            prepared, form = tree_flatten(plain.prepare(chosen(rows, step)))
         assert not watched.with_parameters
-        assert same_tree(empty.prepare(chosen(rows, step)), prepared)
-        found = [each for each in leaves(prepared) if isinstance(each, Tensor)]
+        again, same_form = tree_flatten(empty.prepare(chosen(rows, step)))
+        assert form == same_form
+        assert all(map(same_leaf, prepared, again))
+        found = [each for each in prepared if isinstance(each, Tensor)]
         assert found
         assert {each.device.type for each in found} == {"cpu"}
         assert not any(each.requires_grad for each in found)
@@ -182,11 +164,11 @@ def generators(thing: Any, seen: set[int] | None = None) -> Iterator[torch.Gener
     seen.add(id(thing))
     if isinstance(thing, torch.Generator):
         yield thing
+    elif isinstance(thing, nn.Module) or type(thing).__module__.startswith("bench."):
+        yield from generators(getattr(thing, "__dict__", {}), seen)
     elif isinstance(thing, dict | list | tuple):
         for each in list(thing.values() if isinstance(thing, dict) else thing):
             yield from generators(each, seen)
-    elif isinstance(thing, nn.Module) or type(thing).__module__.startswith("bench."):
-        yield from generators(getattr(thing, "__dict__", {}), seen)
 
 
 def test_generators_are_found(made: Any) -> None:

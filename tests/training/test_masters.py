@@ -76,25 +76,21 @@ def test_types_in_a_step_and_outside_of_it() -> None:
     assert made["layers"].bias.grad is None
 
 
-def test_a_step_that_fails_leaves_the_masters() -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "tf32", LOW])
+def test_other_precisions_and_failed_steps_leave_float32(precision: str) -> None:
     made = tower()
-    with train_at_precision(LOW):
+    with train_at_precision(precision):
         masters = MasterWeights(made)
 
     def fail() -> None:
         with masters.lowered():
+            lowered = {parameter.dtype for parameter in made["layers"].parameters()}
+            assert lowered == {torch.bfloat16 if precision == LOW else torch.float32}
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
     assert {parameter.dtype for parameter in made.parameters()} == {torch.float32}
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "tf32"])
-def test_other_precisions_lower_no_weight(precision: str) -> None:
-    made = tower()
-    with train_at_precision(precision), MasterWeights(made).lowered():
-        assert {parameter.dtype for parameter in made.parameters()} == {torch.float32}
 
 
 def test_a_momentum_copy_follows_the_masters() -> None:
@@ -169,14 +165,8 @@ class Casts(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def casts_of_a_step(precision: str, dropout: float) -> tuple[int, int]:
     """A SimCSE step of a BERT of BERT-base's depth, both views in one chunk; dropout is attention's."""
-    config = BertConfig(
-        vocab_size=50,
-        hidden_size=24,
-        num_hidden_layers=12,
-        num_attention_heads=2,
-        intermediate_size=48,
-        attention_probs_dropout_prob=dropout,
-    )
+    sizes = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 12, "num_attention_heads": 2}
+    config = BertConfig(**sizes, intermediate_size=48, attention_probs_dropout_prob=dropout)  # type: ignore[arg-type]
     objective = SimCSEObjective(BertModel(config), 0, 0.05).train()
     with train_at_precision(precision), compile_steps("inductor"), Casts() as casts:
         masters = MasterWeights(nn.ModuleList([objective.encoder]))
@@ -194,15 +184,10 @@ def test_casts_of_a_step() -> None:
 
 
 def test_a_tower_that_would_call_its_pooler_is_refused() -> None:
-    config = MPNetConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    towers = nn.ModuleList([MPNetModel(config)])
+    sizes = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    towers = nn.ModuleList([MPNetModel(MPNetConfig(**sizes, intermediate_size=16))])  # type: ignore[arg-type]
     assert MasterWeights(towers) is not None
-    with (
-        train_at_precision(LOW),
-        pytest.raises(InputError, match="a MPNetModel can't train in bfloat16 weights"),
-    ):
+    with train_at_precision(LOW), pytest.raises(InputError, match="MPNetModel"):
         MasterWeights(towers)
 
 

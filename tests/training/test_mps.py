@@ -30,10 +30,12 @@ pytestmark = [
 ]
 
 
+DEVICE = ["--device", "mps", "--fp32", *["--real"][: int(REAL)]]
+
+
 @pytest.mark.long
 def test_a_command_runs_there_and_faults_are_refused(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
-    device = ["--device", "mps", "--fp32", *["--real"][: int(REAL)]]
-    faults, command = run_parts(tmp_path, tiny_bert, tiny_mlm, *device, "faults", "command")
+    faults, command = run_parts(tmp_path, tiny_bert, tiny_mlm, *DEVICE, "faults", "command")
     check_command(command)
     if not REAL:
         check_faults(faults)
@@ -44,16 +46,13 @@ def test_methods_probes_and_evaluations_give_on_mps_what_they_give_on_the_cpu(
     tmp_path: Path, tiny_bert: Path, tiny_mlm: Path
 ) -> None:
     """All in one process, which takes seconds to start."""
-    device = ["--device", "mps", "--fp32", *["--real"][: int(REAL)]]
-    faults, methods, rest, variants, works, command = run_parts(
-        tmp_path, tiny_bert, tiny_mlm, *device, *PARTS
-    )
-    trained = [*methods, *rest, *variants]
+    parts = run_parts(tmp_path, tiny_bert, tiny_mlm, *DEVICE, *PARTS)
+    faults, methods, rest, variants, works, command = parts
     assert names_of([*methods, *rest]) == ours()
     results = {work["name"]: work["device"].get("result") for work in works}
     assert {f"probe/{name}" for name in PROBES} | {"encode/cls", "transfer/exact"} <= results.keys()
     assert results["random state"] == [True, False, True]
-    wrong = [line for entry in trained if (line := wrong_loss(entry))]
+    wrong = [line for entry in (*methods, *rest, *variants) if (line := wrong_loss(entry))]
     wrong += [line for entry in works if (line := wrong_result(entry))]
     assert not wrong, "\n".join(wrong)
     check_command(command)

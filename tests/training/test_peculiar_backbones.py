@@ -21,6 +21,7 @@ from bench.nn.model_folder import read_folder_facts
 from bench.plan import backbones as backbone_needs
 from bench.training.randomness import check_dropout
 from tests.support.cli import Cli, records, refusal
+from tests.support.messages import missing_facts
 from tests.support.shortened import shortened
 
 Zoo = Callable[[str], Path]
@@ -34,13 +35,12 @@ def test_training_is_refused_where_padding_moves_states(
 ) -> None:
     folder = zoo(name)
     assert inspect_model(load_backbone(folder)[0].eval(), name).sees_padding
-    said = refusal(cli, *RUN, str(folder), "--methods", "esimcse", "--dry-run")
-    assert "states that masked padding doesn't change" in said
+    assert "masked padding" in refusal(cli, *RUN, str(folder), "--methods", "esimcse", "--dry-run")
     # a kind that no list names is refused when its model is looked at, before its first step
     monkeypatch.setattr(backbone_needs, "fulfils_need", lambda *_: True)
     with shortened():
         code, _, err = cli(*RUN, str(folder), "--methods", "esimcse", as_is=True)
-    assert (code, "padding changes the states of" in err) == (1, True), err
+    assert (code, "padding changes" in err) == (1, True), err
 
 
 def test_a_model_that_its_first_call_changes_is_no_model_that_leaves_out_layers(zoo: Zoo) -> None:
@@ -74,13 +74,14 @@ def test_a_dropout_of_null_is_one_of_0_that_training_sets(cli: Cli, zoo: Zoo, tm
     assert record.training["dropout"] == "architecture"
 
 
+DROPOUT, STATES = "needs dropout", "needs states of"
+
+
 @pytest.mark.parametrize(
     ("name", "method", "said"),
     [
-        ("falcon_mamba", "vascl", "needs dropout in its layers"),
-        ("diffllama", "unsee_barlow", "needs dropout in its layers"),
-        ("longt5", "simcse", "needs states of each token from token ids alone"),
-        ("canine", "simcse", "needs states of each token from token ids alone"),
+        *(("falcon_mamba", "vascl", DROPOUT), ("diffllama", "unsee_barlow", DROPOUT)),
+        *(("longt5", "simcse", STATES), ("canine", "simcse", STATES)),
     ],
 )
 def test_what_can_t_be_trained_is_refused_by_the_plan(
@@ -92,25 +93,21 @@ def test_what_can_t_be_trained_is_refused_by_the_plan(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
-    [
-        ("diffllama", "it computes attention 4 times in 2 layers"),
-        ("ibert", "no attention layer of it can be watched"),
-        ("squeezebert", "no attention layer of it can be watched"),
-        ("bart", "it computes attention 6 times in 2 layers"),
-    ],
+    [("diffllama", "4 times in 2"), ("ibert", "no"), ("squeezebert", "no"), ("bart", "6 times in 2")],
 )
 def test_probes_say_whose_attention_they_cannot_see(
     cli: Cli, zoo: Zoo, name: str, said: str, tmp_path: Path
 ) -> None:
-    row = f"x=hf:{zoo(name)}:avg"
-    code, _, err = cli(
-        "run", "--suite", "toy", "--methods", row, "--probes", "attention_sink,cls_energy", as_is=True
-    )
+    run = ("run", "--suite", "toy", "--methods", f"x=hf:{zoo(name)}:avg")
+    code, _, err = cli(*run, "--probes", "attention_sink,cls_energy", as_is=True)
     assert code == 0, err
     (record,) = records(tmp_path).values()
-    assert {
-        record.probes[probe]["missing"].partition(": ")[2] for probe in ("attention_sink", "cls_energy")
-    } == {said}
+    for probe in ("attention_sink", "cls_energy"):
+        assert said in record.probes[probe]["missing"].partition(": ")[2]
+
+
+def change_json(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def cut(folder: Path) -> None:
@@ -118,35 +115,23 @@ def cut(folder: Path) -> None:
     file.write_bytes(file.read_bytes()[:-100])
 
 
-def lose_tokenizer(folder: Path) -> None:
-    (folder / "tokenizer.json").unlink()
-
-
 def lose_a_layer(folder: Path) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    save_file(
-        {name: tensor for name, tensor in tensors.items() if ".layer.1." not in name},
-        folder / "model.safetensors",
-        metadata={"format": "pt"},
-    )
-
-
-def name_a_list(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "model_type": ["bert"]}))
+    file = folder / "model.safetensors"
+    tensors = {name: tensor for name, tensor in load_file(file).items() if ".layer.1." not in name}
+    save_file(tensors, file, metadata={"format": "pt"})
 
 
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (cut, "100 bytes are missing at its end"),
-        (lose_tokenizer, "the tokenizer's vocabulary is missing"),
-        (lose_a_layer, "its weights have 1 layers, its config.json names 2"),
-        (name_a_list, "model_type is ['bert']"),
+        (cut, "100 bytes are missing"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer's vocabulary"),
+        (lose_a_layer, "have 1 layers, its config.json names 2"),
+        (lambda folder: change_json(folder / "config.json", model_type=["bert"]), "model_type is ['bert']"),
     ],
 )
 def test_the_plan_refuses_a_folder_that_isn_t_whole(
-    cli: Cli, zoo: Zoo, tmp_path: Path, damage: Callable[[Path], None], said: str
+    cli: Cli, zoo: Zoo, tmp_path: Path, damage: Callable[[Path], object], said: str
 ) -> None:
     folder = shutil.copytree(zoo("bert"), tmp_path / "damaged")
     check_model_files(folder)
@@ -160,18 +145,15 @@ def test_a_sentence_that_a_backbone_has_no_positions_for_is_named_by_the_plan(
     cli: Cli, zoo: Zoo, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(zoo("bert"), tmp_path / "short")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 8}))
+    change_json(folder / "config.json", max_position_embeddings=8)
     said = refusal(cli, *RUN, str(folder), "--methods", "simcse", "--dry-run")
-    assert "trains on up to 32 tokens of a sentence, short has positions for 8" in said
-    assert "--set simcse.max_length=8" in said
+    assert not missing_facts(said, "32 tokens", "positions for 8", "--set simcse.max_length=8")
     code, out, err = cli(*RUN, str(folder), "--methods", "simcse[max_length=8]", "--dry-run")
     assert (code, "to do" in out) == (0, True), err
 
 
 def test_tokenizers_without_a_mask_token_are_known_by_their_class(zoo: Zoo, tmp_path: Path) -> None:
     folder = shutil.copytree(zoo("qwen2"), tmp_path / "st")
-    settings: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text())
     for kind, known in (("Qwen2Tokenizer", False), ("Qwen2TokenizerFast", False), ("BertTokenizer", None)):
-        (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": kind}))
+        change_json(folder / "tokenizer_config.json", tokenizer_class=kind)
         assert read_folder_facts(folder).mask_token is known

@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.records.fingerprint import compute_family_key, find_fact_differences
 from bench.training.batch_encoding import cls_states
 from bench.training.mixed_precision import (
     MasterWeights,
@@ -25,6 +24,7 @@ from tests.support.cli import Cli, records
 from tests.support.messages import missing_facts
 from tests.support.rank_work import Gradients, Stop
 from tests.support.ranks import CASES, arguments
+from tests.training.conftest import check_one_difference
 
 LEAST = {"bf16": 0.7, "bf16-weights": 0.6}
 """Cosine between a step's gradient and float32's; with bfloat16 weights sums over layers are rounded too."""
@@ -78,44 +78,38 @@ class Model(nn.Module):
 
 
 def test_what_is_lowered_is_widened_again() -> None:
-    model = Model()
-    rows = [[3, 5], [7]]
+    model, rows, ones = Model(), [[3, 5], [7]], torch.ones(1, 2)
     plain = cls_states(model, rows, 0)
     with train_at_precision("bf16"):
         rounded = cls_states(model, rows, 0)
         with autocast_towers("cpu"):
-            inside = model.linear(torch.ones(1, 2))
-        outside = model.linear(torch.ones(1, 2))
-    assert (plain.dtype, rounded.dtype, inside.dtype, outside.dtype) == (
-        torch.float32,
-        torch.float32,
-        torch.bfloat16,
-        torch.float32,
-    )
+            assert model.linear(ones).dtype == torch.bfloat16
+        assert model.linear(ones).dtype == torch.float32
+    assert plain.dtype == rounded.dtype == torch.float32
     assert torch.equal(rounded, rounded.bfloat16().float())
     torch.testing.assert_close(rounded, plain, rtol=0.02, atol=0.02)
     assert not torch.equal(rounded, plain)
     with autocast_towers("cpu"):
-        assert model.linear(torch.ones(1, 2)).dtype == torch.float32
-    assert to_float32(torch.ones(1, dtype=torch.float64)).dtype == torch.float64
+        assert model.linear(ones).dtype == torch.float32
+    assert to_float32(ones.double()).dtype == torch.float64
 
 
 def test_tf32_ends_with_the_training() -> None:
-    before = torch.get_float32_matmul_precision()
-    seen = []
+    precision = torch.get_float32_matmul_precision
+    before, seen = precision(), []
 
     def fail() -> None:
         with train_at_precision("tf32"):
-            seen.append(torch.get_float32_matmul_precision())
+            seen.append(precision())
             with use_full_float32():  # a dev evaluation
-                seen.append(torch.get_float32_matmul_precision())
-            seen.append(torch.get_float32_matmul_precision())
+                seen.append(precision())
+            seen.append(precision())
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
     assert seen == ["high", "highest", "high"]
-    assert torch.get_float32_matmul_precision() == before != "high"
+    assert precision() == before != "high"
 
 
 @pytest.mark.slow
@@ -126,20 +120,16 @@ def test_the_command_trains_in_bfloat16(cli: Cli, tmp_path: Path, tiny_bert: Pat
     code, _, err = cli(*low, "--campaign", "low")
     assert code == 0, err
     (full,), (made,) = (list(records(tmp_path, name).values()) for name in ("local", "low"))
-    assert [str(each) for each in find_fact_differences(full, made)] == [
-        "training precision then fp32, now bf16"
-    ]
-    assert len({full.key, made.key}) == len({compute_family_key(full), compute_family_key(made)}) == 2
+    check_one_difference(full, made, "training precision then fp32, now bf16")
     losses = [record.training["stages"]["simcse"]["last_loss"] for record in (full, made)]
     assert losses[1] == pytest.approx(losses[0], abs=0.05)
     assert losses[0] != losses[1]
     values = [[score.value for score in record.scores] for record in (full, made)]
     np.testing.assert_allclose(values[1], values[0], atol=0.05)
     code, _, err = cli(*low, "--dry-run")
-    assert (code, "training precision then fp32, now bf16" in err) == (1, True)
+    assert (code, "then fp32, now bf16" in err) == (1, True)
     (path,) = (tmp_path / "results" / "low").glob("*/*/*/*.json")
-    again = ("--model", str(tiny_bert), "--corpus", str(corpus))
-    code, out, err = cli("rerun", str(path), *again)
+    code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
     assert code == 0, out + err
 
 
