@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -15,19 +13,22 @@ from statsmodels.stats.multitest import multipletests  # type: ignore[import-unt
 
 from bench.errors import DataError, InputError, NotComparableError
 from bench.gate.judge import judge
-from bench.gate.junit import format_junit
-from bench.gate.tables import build_gate_grid, describe_gate, format_gate_json, format_gate_markdown
-from bench.gate.verdict import CellVerdict, Gate, Status
+from bench.gate.tables import build_gate_grid, describe_gate, format_gate_json
+from bench.gate.verdict import CellVerdict, Drop, Gate, Status
 from bench.records.record import RunRecord
 from bench.render.formats import render_text
 from tests.support.gate_records import OTHER, OTHER_DATA, record, runs
-
-HOSTILE = '<b>&"x"|`[y](z)\x1b[31m\x00\ud800\n::error::'
+from tests.support.messages import missing_facts, numbers_in
 
 
 def one(gate: Gate) -> CellVerdict:
     (cell,) = gate.cells
     return cell
+
+
+def average(cell: CellVerdict) -> Drop:
+    assert cell.average is not None
+    return cell.average
 
 
 REFERENCE = runs((0.60, 0.61, 0.62))
@@ -68,9 +69,8 @@ def test_verdicts_over_seeds(new: list[RunRecord], status: str) -> None:
 def test_a_deterministic_method_is_judged_by_the_tolerance(value: float, status: str) -> None:
     cell = one(judge([record(0.6, None)], [record(value, None)]))
     assert (cell.status, cell.seeds) == (status, (None,))
-    assert cell.average is not None
-    assert cell.average.drop == pytest.approx(0.6 - value)
-    assert cell.average.low is None
+    assert average(cell).drop == pytest.approx(0.6 - value)
+    assert average(cell).low is None
 
 
 THEN, NOW = (0.60, 0.63, 0.57), (0.585, 0.622, 0.556)  # drops of 1.5, 0.8 and 1.4 points; sd 3
@@ -85,28 +85,23 @@ def test_the_same_seeds_are_pairs_on_any_machine() -> None:
     elsewhere: dict[str, Any] = {"provenance": OTHER}
     for changes in ({}, elsewhere):
         cell = one(judge(runs(THEN), runs(NOW, **changes)))
-        assert (cell.status, cell.test, cell.error_term) == (
-            "regression",
-            "paired t",
-            "paired t over 3 seeds",
-        )
-        assert cell.average is not None
-        assert (cell.average.low, cell.average.high) == pytest.approx(paired_interval(THEN, NOW, 0.95))
-        assert cell.average.p == pytest.approx(stats.ttest_rel(THEN, NOW).pvalue)
+        drop = average(cell)
+        assert (cell.status, cell.test, cell.error_term[-7:]) == ("regression", "paired t", "3 seeds")
+        assert (drop.low, drop.high) == pytest.approx(paired_interval(THEN, NOW, 0.95))
+        assert drop.p == pytest.approx(stats.ttest_rel(THEN, NOW).pvalue)
 
 
 def test_other_seeds_are_no_pairs() -> None:
     """The scores are those that pairs show to have fallen: the design chooses, not what would be found."""
     cell = one(judge(runs(THEN), runs(NOW, first=4)))
-    assert (cell.status, cell.error_term) == ("unclear", "Welch over 3 and 3 seeds")
-    expected = stats.ttest_ind(THEN, NOW, equal_var=False)
-    assert cell.average is not None
-    assert (cell.average.low, cell.average.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
-    assert cell.average.p == pytest.approx(expected.pvalue)
+    assert (cell.status, numbers_in(cell.error_term)) == ("unclear", [3, 3])
+    expected, drop = stats.ttest_ind(THEN, NOW, equal_var=False), average(cell)
+    assert (drop.low, drop.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert drop.p == pytest.approx(expected.pvalue)
     cell = one(judge(runs(THEN), runs((*NOW[1:], 0.6), first=2)))  # two of four seeds in common
-    assert (cell.seeds, cell.new_seeds, cell.error_term) == ((1, 2, 3), (2, 3, 4), "Welch over 3 and 3 seeds")
+    assert (cell.seeds, cell.new_seeds, cell.test) == ((1, 2, 3), (2, 3, 4), "Welch")
     cell = one(judge(runs(THEN), runs(NOW[:2], first=8)))
-    assert cell.error_term == "Welch over 3 and 2 seeds"
+    assert (cell.test, numbers_in(cell.error_term)) == ("Welch", [3, 2])
 
 
 @pytest.mark.parametrize(("lacking", "whose"), [("then", "the new records"), ("now", "the reference")])
@@ -114,11 +109,12 @@ def test_where_one_side_lacks_a_seed_the_others_are_pairs(lacking: str, whose: s
     sides = {"then": runs(THEN), "now": runs(NOW)}
     del sides[lacking][1]
     cell = one(judge(sides["then"], sides["now"]))
-    assert (cell.seeds, cell.new_seeds, cell.error_term) == ((1, 3), (1, 3), "paired t over 2 seeds")
-    assert cell.average is not None
-    assert cell.average.drop == pytest.approx(0.0145)  # of 1.5 and 1.4 points
-    assert (cell.average.low, cell.average.high) == pytest.approx(paired_interval(THEN[::2], NOW[::2], 0.95))
-    assert f"seed 2 of {whose} left out: the other side lacks it" in cell.reasons
+    assert (cell.seeds, cell.new_seeds, cell.test) == ((1, 3), (1, 3), "paired t")
+    assert average(cell).drop == pytest.approx(0.0145)  # of 1.5 and 1.4 points
+    assert (average(cell).low, average(cell).high) == pytest.approx(
+        paired_interval(THEN[::2], NOW[::2], 0.95)
+    )
+    assert not missing_facts(cell.reasons, f"seed 2 of {whose}")
 
 
 def test_a_foreign_seed_on_either_side_does_not_hide_what_pairs_show() -> None:
@@ -126,31 +122,28 @@ def test_a_foreign_seed_on_either_side_does_not_hide_what_pairs_show() -> None:
     fell = [value - 0.02 - 0.0001 * place for place, value in enumerate(spread)]
     new = [*runs(fell[:4]), record(0.52, 6)]  # seed 5 died, and seed 6 took its place
     cell = one(judge(runs(spread), new))
-    assert (cell.status, cell.error_term) == ("regression", "paired t over 4 seeds")
-    assert "seed 5 of the reference left out: the other side lacks it" in cell.reasons
-    assert "seed 6 of the new records left out: the other side lacks it" in cell.reasons
+    assert (cell.status, cell.test, numbers_in(cell.error_term)) == ("regression", "paired t", [4])
+    assert not missing_facts(cell.reasons, "seed 5 of", "seed 6 of")
 
 
 def test_equal_cells_name_the_seeds_that_were_not_compared() -> None:
     gate = judge(runs(THEN), runs(THEN[:1]))
     assert one(gate).status == "equal"
-    assert "equal: seeds 2, 3 of the reference left out: the other side lacks them" in format_gate_json(gate)
-    assert any("seeds 2, 3 of the reference left out" in note for note in build_gate_grid(gate).notes)
+    assert not missing_facts(one(gate).reasons, "seeds 2, 3", "left out")
+    for text in (format_gate_json(gate), build_gate_grid(gate).notes):
+        assert not missing_facts(text, "seeds 2, 3", "left out")
 
 
 def test_drops_that_do_not_vary() -> None:
     gate = judge(runs((0.6, 0.7, 0.8)), runs((0.59, 0.69, 0.79)))
-    assert "fell by 1.00 points on every seed, paired t over 3 seeds, " in describe_gate(gate)
+    assert not missing_facts(describe_gate(gate), "1.00 points", "on every seed", "paired t over")
     cell = one(gate)
     assert (cell.status, cell.test) == ("regression", "paired t")
-    assert cell.average is not None
-    assert cell.average.low == pytest.approx(0.01)
-    assert cell.average.p == 0.0
+    assert average(cell).low == pytest.approx(0.01)
+    assert average(cell).p == 0.0
     cell = one(judge(runs((0.6, 0.6)), runs((0.594, 0.592))))  # a reference without any spread
     assert (cell.status, cell.limit) == ("regression", 0.0)
-    assert cell.average is not None
-    assert cell.average.low is not None
-    assert cell.average.low < 0
+    assert (average(cell).low or 0.0) < 0
 
 
 def test_intervals_are_shared_among_the_cells_that_changed() -> None:
@@ -158,14 +151,11 @@ def test_intervals_are_shared_among_the_cells_that_changed() -> None:
     changed = [runs(NOW, method="a"), runs(NOW, method="b"), others[2]]
     gate = judge([r for cell in others for r in cell], [r for cell in changed for r in cell])
     assert (gate.tested, [cell.status for cell in gate.cells]) == (3, ["unclear", "unclear", "equal"])
-    average = gate.cells[0].average
-    assert average is not None
-    assert average.adjusted_p is not None
-    assert (average.low, average.high) == pytest.approx(paired_interval(THEN, NOW, 1 - 0.05 / 3))
-    assert average.adjusted_p == pytest.approx(3 * stats.ttest_rel(THEN, NOW).pvalue)
-    assert average.low is not None
-    assert average.low < 0
-    assert average.adjusted_p > 0.05  # the interval and the corrected p say the same
+    drop = average(gate.cells[0])
+    assert (drop.low, drop.high) == pytest.approx(paired_interval(THEN, NOW, 1 - 0.05 / 3))
+    assert drop.adjusted_p == pytest.approx(3 * stats.ttest_rel(THEN, NOW).pvalue)
+    assert (drop.low or 0.0) < 0
+    assert (drop.adjusted_p or 0.0) > 0.05  # the interval and the corrected p agree
 
 
 def ten_cells(
@@ -233,31 +223,20 @@ def test_tasks_are_corrected_together_and_decide_nothing() -> None:
     assert max(adjusted) < 0.05  # type: ignore[type-var, operator]
     cell = gate.cells[0]
     assert cell.status == "ok"
-    assert cell.average is not None
-    assert cell.average.p == pytest.approx(
-        stats.ttest_rel((0.56, 0.57, 0.58), (0.5575, 0.5725, 0.583)).pvalue
-    )
-    assert cell.average.adjusted_p == 1.0
+    expected = stats.ttest_rel((0.56, 0.57, 0.58), (0.5575, 0.5725, 0.583)).pvalue
+    assert average(cell).p == pytest.approx(expected)
+    assert average(cell).adjusted_p == 1.0
     assert [cell.drops[task].low for task in ("T1", "T2")] == [None, None]
     assert cell.worst is not None
-    assert cell.worst[0] == "T1"
-    assert cell.worst[1].drop == pytest.approx(0.102)
+    assert (cell.worst[0], cell.worst[1].drop) == ("T1", pytest.approx(0.102))
 
 
 @pytest.mark.parametrize(
     ("new", "status", "reason"),
     [
-        (  # no interval shows it, but three seeds with an sd of 1 point don't fall by 29
-            (0.61, 0.30, 0.05),
-            "regression",
-            "the interval holds 0, but the drop is larger than the reference's own spread over seeds "
-            "explains",
-        ),
-        (
-            (0.585, 0.58, 0.62),
-            "unclear",
-            "not shown to be more than noise",
-        ),
+        # no interval shows it, but three seeds with an sd of 1 point don't fall by 29
+        ((0.61, 0.30, 0.05), "regression", "interval holds 0"),
+        ((0.585, 0.58, 0.62), "unclear", "noise"),
         ((0.5805, 0.591, 0.6005), "regression", None),  # within the limit; the pairs show it
         ((0.60, 0.61, 0.6201), "ok", None),
     ],
@@ -271,32 +250,28 @@ def test_a_drop_beyond_the_references_own_spread_fails_too(
     assert cell.status == status
     expected = stats.t.ppf(0.975, 2) * 0.01 * (2 / 3) ** 0.5
     assert cell.limit == pytest.approx(expected)
-    assert reason is None or reason in cell.reasons
-    elsewhere = "versions or hardware differ too and may be the cause"
-    assert (elsewhere in cell.reasons) == (machine == "other" and status != "ok")
+    assert reason is None or not missing_facts(cell.reasons, reason)
+    has_hint = not missing_facts(cell.reasons, "versions or hardware")
+    assert has_hint == (machine == "other" and status != "ok")
 
 
 def test_one_pair_of_seeds() -> None:
     """Here unchanged code gives equal bytes, and the tolerance decides; elsewhere numbers may move."""
     cell = one(judge(REFERENCE, runs((0.59,), first=2)))
     assert (cell.status, cell.test, cell.limit, cell.error_term) == ("regression", None, None, "")
-    assert cell.reasons[0] == "one pair of seeds: no interval, the tolerance alone decides"
+    assert not missing_facts(cell.reasons[0], "one pair of", "tolerance alone decides")
     limit = stats.t.ppf(0.975, 2) * 0.01 * 2**0.5
-    decides = "one pair of seeds: no interval, the reference's own spread over seeds decides"
     for drop, status in ((0.02, "unclear"), (0.07, "regression"), (-0.02, "ok"), (-0.07, "improved")):
         cell = one(judge(REFERENCE, runs((0.61 - drop,), first=2, provenance=OTHER)))
         assert (cell.status, cell.test) == (status, None)
         assert cell.limit == pytest.approx(limit)
-        assert decides in cell.reasons
-    noise = "not shown to be more than noise"
-    assert noise in one(judge(REFERENCE, runs((0.59,), first=2, provenance=OTHER))).reasons
+        assert not missing_facts(cell.reasons, "own spread", "decides")
+    assert not missing_facts(one(judge(REFERENCE, runs((0.59,), first=2, provenance=OTHER))).reasons, "noise")
     cell = one(judge(REFERENCE[:1], runs((0.59,), provenance=OTHER)))  # one seed has no spread
     assert (cell.status, cell.limit) == ("regression", None)
-    assert cell.reasons[0].endswith("the tolerance alone decides, as nothing says how far chance moves it")
-    assert (
-        "seeds 2, 3 of the new records left out: the other side lacks them"
-        in one(judge(REFERENCE[:1], runs((0.59, 0.6, 0.61)))).reasons
-    )
+    assert not missing_facts(cell.reasons[0], "tolerance alone decides", "chance")
+    unused = one(judge(REFERENCE[:1], runs((0.59, 0.6, 0.61)))).reasons
+    assert not missing_facts(unused, "seeds 2, 3", "new records")
 
 
 @pytest.mark.parametrize("score", [0.75, 0.755, 0.8, 0.9, 0.705])
@@ -327,7 +302,7 @@ def test_changed_numbers_of_shared_seeds_are_seen_among_others() -> None:
 
 def test_a_repetition_has_every_seed() -> None:
     cell = one(judge(REFERENCE, REFERENCE[:2], repeated=True))
-    assert (cell.status, cell.reasons) == ("missing", ("there is no record of seed 3",))
+    assert (cell.status, missing_facts(cell.reasons, "seed 3")) == ("missing", [])
     assert one(judge(REFERENCE[:1], runs((0.594,)), repeated=True)).status == "regression"
 
 
@@ -336,10 +311,8 @@ def test_other_bytes_on_an_equal_machine_are_named() -> None:
 
     def named(new: list[RunRecord]) -> bool:
         found = one(judge(REFERENCE, new))
-        reasons = " ".join(found.reasons)
-        said = "numbers changed on equal versions and CPU, first in " in reasons
-        assert said == (found.stage is not None)
-        return said
+        assert (not missing_facts(found.reasons, "numbers changed")) == (found.stage is not None)
+        return found.stage is not None
 
     assert named(runs(close))
     assert not named(runs(close, timing={"processor": "two"}))
@@ -355,12 +328,9 @@ def test_versions_and_hardware_are_warnings() -> None:
     }
     new = [*runs((0.60, 0.61, 0.62), **changes), record(0.1, method="extra")]
     gate = judge(REFERENCE, new)
-    assert gate.exit_code == 0
-    assert gate.warnings == (
-        "threads then 1, now 2",
-        "torch then 2.1, now 2.0",
-        "CPU then one, now two",
-        "not in the reference: extra on toy (profile mini)",
+    assert (gate.exit_code, len(gate.warnings)) == (0, 4)
+    assert not missing_facts(
+        gate.warnings, "threads then 1", "torch then 2.1", "CPU then one", "extra on toy"
     )
 
 
@@ -383,18 +353,16 @@ def test_other_specifications_and_data_do_not_compare(changes: dict[str, Any], l
     new = [replace(r, **changes) for r in runs((0.50, 0.51, 0.52))]
     gate = judge(REFERENCE, new)
     assert (one(gate).status, one(gate).reasons, gate.exit_code) == ("different", (line,), 3)
-    assert describe_gate(gate) == f"NOT COMPARABLE: noise on toy (profile mini) isn't the reference's: {line}"
+    assert not missing_facts(describe_gate(gate), "NOT COMPARABLE", "noise on toy", line)
 
 
 def test_bad_records_are_refused() -> None:
-    with pytest.raises(
-        InputError, match=r"noise on toy \(profile mini\) has seeds \(1,\) in the reference and"
-    ):
+    with pytest.raises(InputError, match=r"noise on toy .* \(1,\) .* \(2,\)"):
         judge(REFERENCE[:1], runs((0.5,), first=2))
-    with pytest.raises(NotComparableError, match="the reference's seeds of noise on toy"):
+    with pytest.raises(NotComparableError, match="seeds of noise on toy"):
         judge([*REFERENCE, record(0.6, 4, version=2)], REFERENCE)
     lacking = replace(REFERENCE[0], scores=REFERENCE[0].scores[:1])
-    with pytest.raises(DataError, match="the record of noise, seed 1, has no score of avg on toy"):
+    with pytest.raises(DataError, match=r"noise, seed 1, .* avg on toy"):
         judge(REFERENCE, [lacking, *REFERENCE[1:]])
 
 
@@ -411,88 +379,27 @@ def test_the_table_says_which_cell_and_task_and_by_how_much() -> None:
     gate = mixed("twin")
     assert gate.exit_code == 1
     said = describe_gate(gate)
-    assert said.startswith("FAILED, 3 of 4 cells: ")
-    assert "broken on toy (profile mini) failed: the run: RuntimeError: no luck" in said
-    assert "gone on toy (profile mini) is missing: there is no record of it" in said
-    assert "twin on toy (profile mini) fell by 9.95 points [+8.71, +11.19], paired t over 3 seeds, " in said
-    assert "from 57.00 to 47.05, most on T1: 20.00" in said
+    assert not missing_facts(said, "FAILED, 3 of", "broken on toy", "no luck", "gone on toy", "is missing")
+    assert not missing_facts(said, "twin on toy", "9.95 points", "[+8.71, +11.19]", "3 seeds", "T1: 20.00")
+    assert not missing_facts(said, "explains up to", "3.51", "from 57.00", "to 47.05")
     lines = [line.split() for line in render_text([build_gate_grid(gate)]).splitlines()]
     assert ["MISSING", "gone", "toy", "recompute", "-", "/", "-", *["-"] * 5] in lines
     assert ["equal", "same", "toy", "recompute", "-", "60.00", "60.00", "+0.00", "-", "0.50"] in lines
     (row,) = (line for line in lines if line[:1] == ["REGRESSION"])
     assert row[1:-1] == [*("twin", "toy", "retrain", "3", "57.00", "47.05", "+9.95", "[+8.71,", "+11.19]")]
     assert float(row[-1]) > 3.51  # what it sees is more than the limit
-    assert "paired t over 3 seeds, where the reference's own spread explains up to 3.51, from 57.00" in said
     (task,) = (line for line in lines if line[:1] == ["T1"])
     assert task[1:2] + task[3:] == ["p", "52.00", "32.00", "+20.00", "-"]
     passed = describe_gate(judge(REFERENCE, runs((0.585, 0.58, 0.62))))
-    assert passed.startswith("PASSED, 1 cell: 1 unclear; noise on toy (profile mini) fell by 1.50 points [-2")
+    assert not missing_facts(passed, "PASSED, 1 cell", "1 unclear", "noise on toy", "1.50 points", "[-2")
 
 
 def test_the_notes_name_the_tests_that_were_used() -> None:
     pairs, welch = (
         build_gate_grid(judge(REFERENCE, runs((0.5, 0.5, 0.5), first=first))).notes for first in (1, 4)
     )
-    assert pairs[1] == (
-        "retrain: trained again, seed by seed. A drop of more than 0.5 points fails if the seeds show it: "
-        "its interval lies above 0, or it is larger than the reference's own spread over seeds explains."
-    )
-    ending = (
-        "; they hold all at once with 95% confidence (Bonferroni over 1 that changed). A task's p is Holm's "
-        "over all tasks; a single task never fails a cell."
-    )
-    assert pairs[2] == f"Intervals: paired t over the seeds that both sides have{ending}"
-    assert welch[2] == f"Intervals: Welch's where most seeds are other ones{ending}"
-    assert (
-        len(build_gate_grid(judge([record(0.6, None)], [record(0.5, None)])).notes) == 4
-    )  # and the cell's own
-
-
-def test_json_holds_every_figure() -> None:
-    gate = mixed("twin")
-    data = json.loads(format_gate_json(gate))
-    assert (data["exit_code"], data["tolerance"], data["level"]) == (1, 0.005, 0.95)
-    assert (data["tested"], data["sentence"]) == (1, describe_gate(gate))
-    assert data["warnings"] == ["not in the reference: new on toy (profile mini)"]
-    cells = {cell["method"]: cell for cell in data["cells"]}
-    assert {name: cell["status"] for name, cell in cells.items()} == {
-        "broken": "failed",
-        "gone": "missing",
-        "same": "equal",
-        "twin": "regression",
-    }
-    average = gate.cells[3].average
-    assert average is not None
-    assert cells["twin"]["drops"]["avg"]["drop"] == average.drop
-    assert cells["twin"]["drops"]["avg"]["low"] == average.low
-    assert (cells["twin"]["test"], cells["same"]["test"], cells["same"]["limit"]) == ("paired t", None, None)
-    assert cells["twin"]["limit"] == gate.cells[3].limit
-    assert (cells["twin"]["seeds"], cells["same"]["seeds"]) == ([1, 2, 3], [None])
-
-
-def test_junit_is_a_test_case_a_cell() -> None:
-    root = ElementTree.fromstring(format_junit(mixed("twin")))  # noqa: S314
-    (suite,) = root
-    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "2", "0"]
-    cases = {case.get("name"): case for case in suite.iter("testcase")}
-    assert [child.tag for child in cases["twin"]] == ["failure"]
-    assert "fell by 9.95 points" in str(cases["twin"][0].get("message"))
-    assert cases["twin"].get("classname") == "mini.toy"
-    assert [cases[name][0].tag for name in ("broken", "gone", "same")] == ["error", "error", "system-out"]
-
-
-def test_hostile_names_stay_inert() -> None:
-    gate = mixed(HOSTILE)
-    root = ElementTree.fromstring(format_junit(gate))  # noqa: S314
-    names = [case.get("name", "") for case in root.iter("testcase")]
-    assert any(name.startswith('<b>&"x"|`[y](z)\ufffd[31m\ufffd\ufffd') for name in names)
-    assert HOSTILE in {cell["method"] for cell in json.loads(format_gate_json(gate))["cells"]}
-    format_gate_json(gate).encode("ascii")
-    marked = format_gate_markdown(gate)
-    for bad in ("<b>", "\x1b", "\x00", "\ud800", "[y](", "\n::error"):
-        assert bad not in marked
-        assert bad not in render_text([build_gate_grid(gate)]).replace("<b>", "").replace("[y](", "")
-    header, *rows = (line for line in marked.splitlines() if line.startswith("|"))
-    columns = header.count("|")
-    for row in rows:
-        assert row.replace("\\|", "").count("|") == columns
+    assert not missing_facts(pairs[1], "retrain:", "0.5 points", "above 0", "own spread")
+    for note, test in ((pairs[2], "paired t"), (welch[2], "Welch's")):
+        assert not missing_facts(note, f"Intervals: {test}", "95% confidence", "Bonferroni over 1", "Holm's")
+    unseeded = build_gate_grid(judge([record(0.6, None)], [record(0.5, None)]))
+    assert len(unseeded.notes) == 4  # with the cell's own

@@ -13,7 +13,6 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -31,8 +30,9 @@ from bench.errors import DataError
 from bench.gate.reference import extract_reference
 from bench.records.record import parse_record
 from bench.registry import METHODS
-from tests.support.cli import Cli, records
+from tests.support.cli import Cli, records, refusal
 from tests.support.forge import forge, forge_predictions
+from tests.support.messages import missing_facts
 
 SIZE = 48
 RUN = ("run", "--suite", "toy", "--seeds", "1-3", "--methods")
@@ -119,6 +119,13 @@ def shift(path: Path, weight: float) -> float:
     return float(100 * (now - was))
 
 
+def passed(cli: Cli, *arguments: str) -> str:
+    """Counts of a check that passes."""
+    code, out, err = cli("check", *arguments)
+    assert code == 0, err
+    return out.splitlines()[-1].removeprefix("PASSED, ")
+
+
 def contents(folder: Path) -> Mapping[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.*") if p.is_file()}
 
@@ -129,30 +136,24 @@ def test_a_dropped_loss_term_fails_the_gate_and_noise_does_not(
 ) -> None:
     assert cli(*RUN, "contrast,word_overlap", "--campaign", "reference")[0] == 0
     before = contents(tmp_path / "results")
-    code, out, err = cli("check")
-    assert code == 0, err
-    assert out.splitlines()[-1] == "PASSED, 2 cells: 2 equal"
+    assert passed(cli) == "2 cells: 2 equal"
     assert contents(tmp_path / "results") == before  # the cells ran elsewhere
 
     assert cli(*RUN[:3], "--seeds", "5-7", "--methods", "contrast,word_overlap")[0] == 0
-    code, out, _ = cli("check", "--results", "results")
-    assert code == 0
-    assert out.splitlines()[-1].startswith("PASSED, 2 cells: 1 ")
-    assert "1 equal" in out
+    assert not missing_facts(passed(cli, "--results", "results"), "2 cells: 1", "1 equal")
 
     monkeypatch.setattr("bench.losses.info_nce", without_negatives)
     code, out, err = cli("check")
     assert code == 1
     said = out.splitlines()[-1]
-    assert said.startswith("FAILED, 1 of 2 cells: contrast on toy (profile mini) fell by 5.")
-    assert "numbers changed on equal versions and CPU" in said
+    assert not missing_facts(said, "FAILED, 1 of", "contrast on toy", "fell by 5.", "numbers changed")
     assert err.count("contrast seed") == 3
     assert cli(*RUN, "contrast,word_overlap", "--campaign", "broken")[0] == 0
     code, out, _ = cli("check", "--results", "results", "--campaign", "broken")
     assert code == 1
     assert said.split(",")[:3] == out.splitlines()[-1].split(",")[:3]  # the same drop and interval
-    assert cli("check", "--tolerance", "20")[0] == 0
-    assert cli("check", "--methods", "word_overlap")[0] == 0
+    assert passed(cli, "--tolerance", "20")
+    assert passed(cli, "--methods", "word_overlap")
 
 
 @pytest.mark.long
@@ -161,11 +162,10 @@ def test_simcse_without_its_negatives_fails_the_gate(
 ) -> None:
     short = "short=simcse[steps=6,eval_every=6,batch_size=16,lr=1e-3,pooling=avg]"
     assert cli(*RUN, short, "--seeds", "1-4", "--dev", "toy", "--campaign", "reference")[0] == 0
-    code, out, err = cli("check")
-    assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
+    assert passed(cli) == "1 cell: 1 equal"
     monkeypatch.setattr("bench.losses.info_nce", without_negatives)
     code, out, _ = cli("check")
-    assert (code, "FAILED, 1 of 1 cell: short on toy (profile mini) fell by" in out) == (1, True)
+    assert (code, missing_facts(out, "FAILED, 1 of", "short on toy")) == (1, [])
 
 
 def test_failed_and_missing_cells_fail_the_gate(
@@ -174,22 +174,20 @@ def test_failed_and_missing_cells_fail_the_gate(
     cli(*REFERENCE)
     cli(*RUN, "noise")
     code, out, _ = cli("check", "--results", "results")
-    assert code == 1
-    assert "FAILED, 1 of 2 cells: word_overlap on toy (profile mini) is missing: there is no record" in out
-    assert cli("check", "--results", "results", "--methods", "noise")[0] == 0
+    assert (code, missing_facts(out, "FAILED, 1 of", "word_overlap on toy", "is missing")) == (1, [])
+    assert passed(cli, "--results", "results", "--methods", "noise")
     (npz,) = (path.with_suffix(".npz") for path in paths(tmp_path, "noise", "local")[:1])
     npz.write_bytes(b"rotten")
     code, out, _ = cli("check", "--results", "results", "--methods", "noise")
-    assert (code, "noise on toy (profile mini) failed: seed 1: its predictions are" in out) == (1, True)
+    assert (code, missing_facts(out, "noise on toy", "failed: seed 1", "predictions")) == (1, [])
 
     def broken(context: BuildContext) -> LinearEncoder:
         raise RuntimeError(f"no luck with seed {context.seed}")
 
     monkeypatch.setattr(METHODS.get("noise"), "build", broken)
     code, out, err = cli("check", "--seeds", "2")
-    assert code == 1
-    assert "noise seed 2 on toy: FAILED, RuntimeError: no luck with seed 2" in err
-    assert "FAILED, 1 of 2 cells: noise on toy (profile mini) failed: seed 2: RuntimeError: no luck" in out
+    assert (code, missing_facts(err, "noise seed 2", "no luck with")) == (1, [])
+    assert not missing_facts(out, "FAILED, 1 of", "failed: seed 2", "no luck")
 
 
 def test_other_specifications_and_data_are_refused(
@@ -199,30 +197,25 @@ def test_other_specifications_and_data_are_refused(
     cli(*RUN, "noise,word_overlap")
     for path in paths(tmp_path, "noise", "local"):
         change(path, options={"scale": 9.0, "wait": 0.0})
-    change(
-        paths(tmp_path, "word_overlap", "local")[0], tasks={"TOY": {"sha256": "1" * 64, "reference": True}}
-    )
+    (path,) = paths(tmp_path, "word_overlap", "local")
+    change(path, tasks={"TOY": {"sha256": "1" * 64, "reference": True}})
     code, out, err = cli("check", "--results", "results", "--json", "verdict.json")
     assert code == 3
-    warning, *lines = err.splitlines()
-    assert warning == (
-        "warning: scores of toy were not computed again: TOY differs from the version that word_overlap "
-        "was measured on"
-    )
-    assert lines[0] == "not comparable: noise on toy (profile mini): option scale then 1.0, now 9.0"
-    assert lines[1].startswith("not comparable: word_overlap on toy (profile mini): data TOY then ")
-    assert lines[2].startswith("error: 2 cell(s) have another specification or other data than the reference")
-    assert out.splitlines()[-1].startswith("NOT COMPARABLE: noise on toy")
+    warning, noise, overlap, error = err.splitlines()
+    assert not missing_facts(warning, "warning", "scores of toy", "word_overlap")
+    assert not missing_facts(noise, "not comparable", "noise on toy", "then 1.0, now 9.0")
+    assert not missing_facts(overlap, "not comparable", "word_overlap on toy", "data TOY")
+    assert not missing_facts(error, "error: 2 cell(s)", "--update --why TEXT")
+    assert out.splitlines()[-1].startswith("NOT COMPARABLE")
     assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == 3
 
     for path in paths(tmp_path, "noise"):
         change(path, version=0)
     code, _, err = cli("check")
-    assert code == 3
-    assert "not comparable: noise on toy (profile mini): method version then 0, now 1" in err
+    assert (code, missing_facts(err, "noise on toy", "method version", "then 0, now 1")) == (3, [])
     assert "[1/" not in err  # nothing ran
     assert cli("check", "--update", "--yes", "--why", "meant")[0] == 0
-    assert cli("check")[1].splitlines()[-1] == "PASSED, 2 cells: 2 equal"
+    assert passed(cli) == "2 cells: 2 equal"
 
 
 @pytest.mark.parametrize("campaign", ["reference", "local"])
@@ -245,7 +238,7 @@ def test_a_changed_profile_is_noticed_and_own_options_are_kept(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli(*RUN, "noise,noise[scale=2],mine=noise[scale=3]", "--campaign", "reference")
-    assert cli("check")[1].splitlines()[-1] == "PASSED, 3 cells: 3 equal"
+    assert passed(cli) == "3 cells: 3 equal"
     from bench.config import profiles
 
     load = profiles.load_profile
@@ -256,30 +249,15 @@ def test_a_changed_profile_is_noticed_and_own_options_are_kept(
 
     monkeypatch.setattr(profiles, "load_profile", changed)
     code, _, err = cli("check")
-    assert code == 3
-    assert err.splitlines()[0] == (
-        "not comparable: noise on toy (profile mini): option scale then 1.0, now 7.0"
-    )
-    assert cli("check", "--methods", "noise[scale=2.0],mine")[0] == 0
+    assert (code, missing_facts(err, "noise on toy", "then 1.0, now 7.0")) == (3, [])
+    assert passed(cli, "--methods", "noise[scale=2.0],mine")
 
 
 @pytest.mark.slow
 @pytest.mark.long
 def test_worker_processes_give_the_same_verdict(cli: Cli) -> None:
     cli(*REFERENCE)
-    code, out, err = cli("check", "--workers", "2")
-    assert (code, out.splitlines()[-1]) == (0, "PASSED, 2 cells: 2 equal"), err
-
-
-def test_versions_and_hardware_are_warned_of(cli: Cli, tmp_path: Path) -> None:
-    cli(*REFERENCE)
-    for path in (*paths(tmp_path, "noise"), *paths(tmp_path, "word_overlap")):
-        data = json.loads(path.read_text())
-        versions = {**data["provenance"]["versions"], "torch": "1.0"}
-        change(path, provenance={**data["provenance"], "versions": versions})
-    code, out, err = cli("check")
-    assert (code, out.splitlines()[-1]) == (0, "PASSED, 2 cells: 2 equal")
-    assert f"warning: torch then 1.0, now {version('torch')}\n" in err
+    assert passed(cli, "--workers", "2") == "2 cells: 2 equal"
 
 
 def test_the_files_that_a_ci_system_reads(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,17 +267,15 @@ def test_the_files_that_a_ci_system_reads(cli: Cli, tmp_path: Path, monkeypatch:
     assert 0.5 < drop < 10
     (tmp_path / "summary.md").write_text("what stood there\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    code, out, _ = cli(
-        "check", "--results", "results", "--junit", "out/junit.xml", "--json", "out/verdict.json"
-    )  # fmt: skip
+    files = ("--junit", "out/junit.xml", "--json", "out/verdict.json")
+    code, out, _ = cli("check", "--results", "results", *files)
     assert code == 1
     summary = (tmp_path / "summary.md").read_text()
     assert summary.startswith("what stood there\n## bench check\n")
-    assert "| REGRESSION | word\\_overlap | toy | recompute |" in summary
-    assert f"{drop:+.2f}" in summary
+    assert not missing_facts(summary, "REGRESSION", "word\\_overlap", "recompute", f"{drop:+.2f}")
     root = ElementTree.parse(tmp_path / "out" / "junit.xml").getroot()  # noqa: S314
     (failure,) = root.iter("failure")
-    assert f"word_overlap on toy (profile mini) fell by {drop:.2f} points" in str(failure.text)
+    assert not missing_facts(failure.text, "word_overlap on toy", f"{drop:.2f} points")
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
     assert verdict["sentence"] == out.splitlines()[-1]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["junit.xml", "verdict.json"]
@@ -314,26 +290,21 @@ def test_update_shows_the_difference_and_replaces_what_changed(cli: Cli, tmp_pat
     assert cli("check", "--update", "--yes", "--why", "meant")[1].splitlines()[-1] == "nothing to update"
     assert contents(reference) == whole
     assert shift(paths(tmp_path, "word_overlap")[0], 0.1) > 1
-    for arguments, expected in (
-        ((), "the reference keeps the reason for every change; expected --why TEXT"),
-        (("--why", " "), "the reference keeps the reason for every change; expected --why TEXT"),
-        (("--why", "meant"), "there is no terminal to ask on; expected --yes"),
-        (
-            ("--why", "meant", "--seeds", "1"),
-            "bench check: --seeds is not for --update: a cell's seeds are replaced together",
-        ),
+    for arguments, fact in (
+        ((), "--why TEXT"),
+        (("--why", " "), "--why TEXT"),
+        (("--why", "meant"), "expected --yes"),
+        (("--why", "meant", "--seeds", "1"), "--seeds is not"),
     ):
-        code, out, err = cli("check", "--update", *arguments)
-        assert (code, expected in err) == (2, True), err
+        assert not missing_facts(refusal(cli, "check", "--update", *arguments), "--update", fact)
     code, out, err = cli("check", "--update", "--yes", "--why", "meant")
     assert code == 0, err
     assert ["REGRESSION", "word_overlap"] in [line.split()[:2] for line in out.splitlines()]
-    assert out.splitlines()[-1] == "updated 1 cell(s) of the reference"
-    assert cli("check")[1].splitlines()[-1] == "PASSED, 2 cells: 2 equal"
+    assert "updated 1 cell(s)" in out.splitlines()[-1]
+    assert passed(cli) == "2 cells: 2 equal"
     now = dict(contents(reference))
     changes = now.pop("CHANGES.md").decode()
-    assert "\n\nmeant\n\n- word\\_overlap on toy (profile mini): " in changes
-    assert changes.endswith(", regression\n")
+    assert not missing_facts(changes, "meant", "- word\\_overlap on toy", "regression")
     changed = {name for name in whole if now[name] != whole[name]}
     assert changed <= {"mini/word_overlap/no-seed/toy.json"}  # equal if made in the same second, as quickly
     scores = (json.loads(text["mini/word_overlap/no-seed/toy.json"])["scores"] for text in (now, whole))
@@ -346,26 +317,21 @@ def test_update_takes_other_seeds_and_specifications_but_no_broken_cell(
     cli(*REFERENCE)
     before = contents(tmp_path / "results" / "reference")
     cli(*RUN, "noise")
-    code, _, err = cli("check", "--results", "results", "--update", "--yes", "--why", "meant")
-    assert (code, "the reference stays as it was: word_overlap failed or is missing" in err) == (1, True)
+    update = ("--results", "results", "--update", "--why", "meant")
+    code, _, err = cli("check", *update, "--yes")
+    assert (code, missing_facts(err, "stays as it", "word_overlap")) == (1, [])
+    assert contents(tmp_path / "results" / "reference") == before
+    cli(*RUN[:3], "--seeds", "1", "--methods", "noise", "--campaign", "few")
+    shift(paths(tmp_path, "noise", "few")[0], 0.1)
+    few = refusal(cli, "check", *update, "--yes", "--campaign", "few", "--methods", "noise")
+    assert not missing_facts(few, "noise on toy", "would lose seeds", "2, 3")
     assert contents(tmp_path / "results" / "reference") == before
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     cli(*RUN[:3], "--seeds", "8-9", "--methods", "noise", "--campaign", "next")
     for answer, seeds in (("n\n", ["1", "2", "3"]), ("y\n", ["8", "9"])):
         monkeypatch.setattr("sys.stdin", Terminal(answer))
-        code, out, _ = cli(
-            "check",
-            "--results",
-            "results",
-            "--campaign",
-            "next",
-            "--update",
-            "--why",
-            "meant",
-            "--methods",
-            "noise",
-        )
+        code, out, _ = cli("check", *update, "--campaign", "next", "--methods", "noise")
         assert code == 0
         assert [path.parent.name for path in paths(tmp_path, "noise")] == [f"seed-{s}" for s in seeds]
         assert ("nothing was changed" in out) == (answer == "n\n")
@@ -376,39 +342,25 @@ def test_the_first_encoder_makes_the_reference(cli: Cli, tmp_path: Path, tiny_be
     encoder = ("check", "--encoder", str(tiny_bert), "--name", "mine")
     first = ("--suite", "toy", "--profile", "mini", "--update", "--yes", "--why", "the first")
     code, out, err = cli(*encoder, *first)
-    assert (code, out.splitlines()[-1]) == (0, "updated 1 cell(s) of the reference"), err
+    assert (code, "updated 1 cell(s)" in out) == (0, True), err
     assert "- mine on toy" in (tmp_path / "results" / "reference" / "CHANGES.md").read_text()
-    assert cli(*encoder)[1].splitlines()[-1] == "PASSED, 1 cell: 1 equal"
+    assert passed(cli, *encoder[1:]) == "1 cell: 1 equal"
 
 
 def test_a_seed_that_a_method_lacks_is_not_passed_over(cli: Cli) -> None:
     cli(*REFERENCE)
     cli(*RUN[:3], "--seeds", "4", "--methods", "n=noise", "--campaign", "reference")
-    code, out, err = cli("check", "--seeds", "4")
-    assert (code, out) == (2, "")
-    assert "noise on toy (profile mini) has none of these seeds; expected of 1, 2, 3, 4" in err
-    assert cli("check", "--seeds", "4", "--methods", "n,word_overlap")[0] == 0
+    assert not missing_facts(
+        refusal(cli, "check", "--seeds", "4"), "noise on toy", "none of these", "1, 2, 3, 4"
+    )
+    assert passed(cli, "--seeds", "4", "--methods", "n,word_overlap")
 
 
 def test_a_row_is_found_by_every_spelling(cli: Cli) -> None:
     cli(*RUN, "noise[scale=2],contrast[steps=3]", "--campaign", "reference")
     for spelling in ("noise[scale=2]", "noise[wait=0.0, scale=2.0]", "contrast[steps=3],noise[scale=2e0]"):
-        code, out, _ = cli("check", "--methods", spelling)
-        assert (code, f"{spelling.count('[')} equal" in out) == (0, True), out
-    code, out, err = cli("check", "--methods", "noise[scale=3]")
-    assert (code, out) == (2, "")
-    assert "unknown method 'noise[scale=3]' (did you mean 'noise[scale=2.0]'?)" in err
-
-
-def test_an_update_never_leaves_fewer_seeds(cli: Cli, tmp_path: Path) -> None:
-    cli(*REFERENCE)
-    cli(*RUN[:3], "--seeds", "1", "--methods", "noise")
-    shift(paths(tmp_path, "noise", "local")[0], 0.1)
-    before = contents(tmp_path / "results" / "reference")
-    update = ("check", "--methods", "noise", "--results", "results", "--update", "--yes", "--why", "x")
-    code, _, err = cli(*update)
-    assert (code, "noise on toy (profile mini) would lose seeds 2, 3 of the reference" in err) == (2, True)
-    assert contents(tmp_path / "results" / "reference") == before
+        assert passed(cli, "--methods", spelling).endswith(f"{spelling.count('[')} equal")
+    assert "'noise[scale=2.0]'?" in refusal(cli, "check", "--methods", "noise[scale=3]")
 
 
 def test_another_specification_is_no_new_cell_and_stdout_stays_a_document(cli: Cli, tmp_path: Path) -> None:
@@ -416,16 +368,14 @@ def test_another_specification_is_no_new_cell_and_stdout_stays_a_document(cli: C
     cli(*RUN, "n=noise[scale=2.0],word_overlap")
     assert shift(paths(tmp_path, "word_overlap", "local")[0], -0.3) < -1
     code, out, err = cli("check", "--results", "results")
-    assert (code, "; FAILED too: word_overlap on toy (profile mini) fell by" in out) == (3, True)
-    assert "the same command with --update --why TEXT --methods n takes them" in err
+    assert (code, missing_facts(out, "FAILED too", "word_overlap on toy")) == (3, [])
+    assert "--why TEXT --methods n" in err
     update = ("--update", "--yes", "--why", "x", "--methods", "n", "--format", "json")
     code, out, err = cli("check", "--results", "results", *update)
     assert (code, json.loads(out)["exit_code"]) == (0, 3)
-    assert "updated 1 cell(s) of the reference" in err
+    assert "updated 1 cell(s)" in err
     changes = (tmp_path / "results" / "reference" / "CHANGES.md").read_text()
-    assert re.search(
-        r"- n on toy \(profile mini\): \S+ to \S+, different \(option scale then 1.0, now 2.0", changes
-    )
+    assert not missing_facts(changes, "- n on toy", "different (option", "then 1.0, now 2.0")
 
 
 class Terminal(io.StringIO):
@@ -455,21 +405,19 @@ def test_a_git_revision_is_a_reference(cli: Cli, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "results")
     cli(*RUN, "noise,word_overlap")
     for reference in ("HEAD", "v1:results/reference", "v1:results/reference/"):
-        code, out, err = cli("check", "--reference", reference, "--results", "results")
-        assert (code, out.splitlines()[-1]) == (0, "PASSED, 2 cells: 2 equal"), err
+        assert passed(cli, "--reference", reference, "--results", "results") == "2 cells: 2 equal"
     assert not (tmp_path / "results" / "reference").exists()
     assert git(tmp_path, "status", "--porcelain", "--untracked-files=no").count("D ") == 8
-    for reference, message in (
-        ("v2", "'v2' is neither a campaign folder nor a git revision"),
-        ("--upload-pack=x", "'--upload-pack=x' is neither a campaign folder nor a git revision"),
-        ("v1:results", "no record is left to compare"),
-        ("v1:nowhere", "revision v1 has no folder 'nowhere'"),
-        ("v1:results/reference/mini/noise/seed-1/toy.json", "revision v1 has no folder"),
+    for reference, fact in (
+        ("v2", "'v2' is neither"),
+        ("--upload-pack=x", "'--upload-pack=x' is neither"),
+        ("v1:results", "no record"),
+        ("v1:nowhere", "no folder 'nowhere'"),
+        ("v1:results/reference/mini/noise/seed-1/toy.json", "v1 has no"),
     ):
-        code, _, err = cli("check", f"--reference={reference}", "--results", "results")
-        assert (code, message in err) == (2, True), err
-    code, _, err = cli("check", "--reference", "v1", "--update", "--yes", "--why", "meant")
-    assert (code, "a git revision can't be updated" in err) == (2, True)
+        assert fact in refusal(cli, "check", f"--reference={reference}", "--results", "results")
+    update = ("--update", "--yes", "--why", "meant")
+    assert "git revision" in refusal(cli, "check", "--reference", "v1", *update)
 
 
 def test_a_link_in_a_revision_is_refused(cli: Cli, tmp_path: Path) -> None:
@@ -479,8 +427,8 @@ def test_a_link_in_a_revision_is_refused(cli: Cli, tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "results/reference")
     git(tmp_path, "commit", "--quiet", "-m", "reference")
-    code, _, err = cli("check", "--reference", "HEAD", "--results", "results")
-    assert (code, "error: --reference: 'mini/link' is not a plain file below its folder" in err) == (2, True)
+    said = refusal(cli, "check", "--reference", "HEAD", "--results", "results")
+    assert not missing_facts(said, "--reference", "'mini/link'")
 
 
 @pytest.mark.parametrize(
@@ -506,46 +454,43 @@ def test_an_archive_writes_nothing_outside_its_folder(
         member.type, member.linkname = kind, target
         member.size = 2 if kind == tarfile.REGTYPE else 0
         tar.addfile(member, io.BytesIO(b"{}"))
-    with pytest.raises(DataError, match="is not a plain file below its folder"):
+    with pytest.raises(DataError, match="not a plain file"):
         extract_reference(archive, tmp_path / "reference")
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["reference", "reference.tar", "secret.json"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "facts"),
     [
-        ((), "'results/reference' is neither a campaign folder nor a git revision"),
-        (("results/fine", "--methods", "nois"), "unknown method 'nois' (did you mean 'noise'?)"),
-        (("results/fine", "--results", "nowhere"), "no campaign 'local'"),
-        (("results/fine", "--seeds", "7"), "campaign fine: no record has seed 7; expected of 1, 2, 3"),
-        (("results/fine", "--seeds", "1,7"), "campaign fine: no record has seed 7; expected of 1, 2, 3"),
-        (("results/fine", "--campaign", "fine"), "--campaign is for --results"),
+        ("", ("'results/reference' is neither",)),
+        ("--reference results/fine --methods nois", ("unknown method 'nois'", "'noise'?")),
+        ("--reference results/fine --results nowhere", ("no campaign 'local'",)),
+        ("--reference results/fine --seeds 7", ("campaign fine", "seed 7", "of 1, 2, 3")),
+        ("--reference results/fine --seeds 1,7", ("campaign fine", "seed 7", "of 1, 2, 3")),
+        ("--reference results/fine --campaign fine", ("--campaign is for",)),
         (
-            ("results/fine", "--results", "results", "--update", "--why", "x", "--yes", "--keep-encoders"),
-            "--keep-encoders is for cells that are trained again, not for --results",
+            "--reference results/fine --results results --update --why x --yes --keep-encoders",
+            ("--keep-encoders is for", "not for --results"),
         ),
-        (("results/fine", "--level", "2"), "Invalid value for '--level'"),
-        (("results/bad",), "broken seed 2 on toy is not a result: RuntimeError: no luck"),
+        ("--reference results/fine --level 2", ("'--level'",)),
+        ("--reference results/bad", ("broken seed 2", "no luck")),
     ],
-)  # fmt: skip
-def test_bad_input(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
+)
+def test_bad_input(cli: Cli, arguments: str, facts: tuple[str, ...]) -> None:
     cli(*RUN, "broken", "--campaign", "bad")
     cli(*RUN, "noise", "--campaign", "fine")
-    code, out, err = cli("check", *(("--reference", *arguments) if arguments else ()))
-    assert (code, out) == (2, "")
-    assert message in err
+    assert not missing_facts(refusal(cli, "check", *arguments.split()), *facts)
 
 
 def test_a_model_of_no_profile_has_to_be_run_by_hand(cli: Cli, tiny_bert: Path) -> None:
     cli(*RUN, "untrained", "--backbone", str(tiny_bert), "--campaign", "reference")
-    code, _, err = cli("check")
-    assert (code, "every record was made with a model that its profile doesn't name" in err) == (2, True)
+    assert "--encoder PATH" in refusal(cli, "check")
     cli(*RUN, "untrained", "--backbone", str(tiny_bert))
-    assert cli("check", "--results", "results")[0] == 0
+    assert passed(cli, "--results", "results")
     cli(*RUN, "word_overlap", "--campaign", "reference")
     code, out, err = cli("check")
     assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal")
-    assert "warning: untrained was left out: it was made with a model that its profile doesn't name" in err
+    assert not missing_facts(err, "warning: untrained", "left out")
 
 
 def test_the_workflow_of_ci_makes_what_there_is() -> None:

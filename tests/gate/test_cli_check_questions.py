@@ -16,8 +16,9 @@ import torch
 from bench.baselines.word_overlap import WordOverlapScorer
 from bench.encoder import FloatArray
 from bench.registry import METHODS
-from tests.support.cli import Cli, records
+from tests.support.cli import Cli, records, refusal
 from tests.support.forge import forge
+from tests.support.messages import missing_facts
 
 RUN = ("run", "--suite", "toy", "--seeds", "1-3", "--methods")
 REFERENCE = (*RUN, "noise,word_overlap", "--campaign", "reference")
@@ -72,14 +73,12 @@ def test_a_changed_metric_is_caught_before_anything_runs(
     monkeypatch.setattr("bench.eval.sts.spearman", pearson)
     code, _, err = cli("check", "--json", "verdict.json")
     assert (code, "[1/" in err) == (1, False)  # nothing ran
-    assert "warning: recompute and retrain were not asked, as an earlier question failed" in err
+    assert not missing_facts(err, "recompute and retrain", "not asked")
     for cell in verdicts(tmp_path).values():
         assert (cell["question"], cell["status"], cell["stage"]) == ("rescore", "changed", "scores")
-        assert "today's code scores the reference's own predictions otherwise: TOY all" in cell["reasons"][0]
-    code, _, err = cli(
-        "check", "--update", "--encoder", "x", "--name", "y", "--why", "z", "--reference", "v1:x"
-    )
-    assert (code, "a git revision can't be updated" in err) == (2, True)
+        assert not missing_facts(cell["reasons"][0], "own predictions", "TOY all")
+    encoder = ("--encoder", "x", "--name", "y", "--why", "z", "--reference", "v1:x")
+    assert "git revision" in refusal(cli, "check", "--update", *encoder)
     code, _, err = cli(*UPDATE, "Pearson from now on")
     assert code == 0, err
     assert cli("check", "--strict")[0] == 0
@@ -89,13 +88,11 @@ def test_seeds_are_not_trained_again_where_a_deterministic_cell_fails(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli(*REFERENCE)
-    monkeypatch.setattr(
-        "bench.baselines.word_overlap.WordOverlapScorer.score_pairs", lambda self, a, b: -overlap(self, a, b)
-    )
+    monkeypatch.setattr(WordOverlapScorer, "score_pairs", lambda self, a, b: -overlap(self, a, b))
     code, _, err = cli("check", "--json", "verdict.json")
     assert (code, "noise seed" in err) == (1, False)
     assert list(verdicts(tmp_path)) == ["word_overlap"]
-    assert "warning: retrain was not asked, as an earlier question failed" in err
+    assert not missing_facts(err, "warning: retrain", "not asked")
 
 
 def test_strict_fails_for_any_changed_byte_and_says_which_stage(
@@ -116,7 +113,7 @@ def test_strict_fails_for_any_changed_byte_and_says_which_stage(
     code, out, _ = cli("check", "--strict", "--json", "verdict.json")
     found = verdicts(tmp_path)["word_overlap"]
     assert (code, found["status"], found["stage"]) == (1, "changed", "similarities")
-    assert "numbers changed on equal versions and CPU, first in similarities" in out
+    assert not missing_facts(out, "numbers changed", "first in similarities")
     assert cli(*UPDATE, "scaled")[0] == 0
     assert cli("check", "--strict")[0] == 0
 
@@ -126,7 +123,7 @@ def test_strict_fails_for_any_changed_byte_and_says_which_stage(
     assert cli("check", "--strict")[0] == 0  # a millionth is what another CPU may move
     plant(lambda scores: scores + np.float32(0.001))
     code, out, _ = cli("check", "--strict")
-    assert (code, "numbers changed by more than another CPU moves them" in out) == (1, True)
+    assert (code, missing_facts(out, "than another CPU")) == (1, [])
 
 
 def test_a_method_from_a_file_is_gated(cli: Cli, tmp_path: Path) -> None:
@@ -134,11 +131,10 @@ def test_a_method_from_a_file_is_gated(cli: Cli, tmp_path: Path) -> None:
     file.write_text(METHOD.replace("SIGN", "1"))
     plugin = ("--plugin", str(file))
     assert cli(*RUN, "mine", "--campaign", "reference", *plugin)[0] == 0
-    code, out, err = cli("check", "--strict", *plugin)
-    assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
-    file.write_text("# a comment\n" + METHOD.replace("SIGN", "1"))
-    code, out, err = cli("check", "--strict", *plugin)
-    assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
+    for comment in ("", "# a comment\n"):
+        file.write_text(comment + METHOD.replace("SIGN", "1"))
+        code, out, err = cli("check", "--strict", *plugin)
+        assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
     file.write_text(METHOD.replace("SIGN", "50"))
     code, out, err = cli("check", "--strict", *plugin)
     assert (code, out.splitlines()[-1].startswith("FAILED, 1 of 1 cell")) == (1, True), err
@@ -153,8 +149,7 @@ def test_seeds_that_are_ignored_fail(cli: Cli, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(noise, "build", lambda context: build(replace(context, seed=1)))
     code, out, _ = cli("check", "--methods", "noise")
     assert code == 1
-    assert "failed: seed 2: seed 1 and this are equal to the byte" in out
-    assert "or the seed is ignored; seed 3: seed 1 and this are equal" in out
+    assert not missing_facts(out, "failed: seed 2", "seed 1 and", "seed is ignored", "seed 3: seed 1")
 
 
 @pytest.mark.long
@@ -163,7 +158,7 @@ def test_a_kept_encoder_is_computed_again(cli: Cli, tmp_path: Path, monkeypatch:
     assert cli(*RUN, short, "--seeds", "1-2", "--dev", "toy", "--campaign", "reference")[0] == 0
     code, out, err = cli(*UPDATE, "keep it", "--keep-encoders")
     assert code == 0, err
-    assert "kept the encoder of short seed 1 as short.kept, " in out
+    assert not missing_facts(out, "short seed 1", "short.kept")
     reference = tmp_path / "results" / "reference"
     weights = reference / "mini" / "short.kept" / "no-seed" / "encoder"
     trained, kept = (
@@ -193,7 +188,4 @@ def test_a_kept_encoder_is_computed_again(cli: Cli, tmp_path: Path, monkeypatch:
     config = json.loads((weights / "config.json").read_text())
     (weights / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
     code, _, err = cli(*check)
-    assert (code, "not comparable: short.kept on toy (profile mini): weights then encoder" in err) == (
-        3,
-        True,
-    )
+    assert (code, missing_facts(err, "short.kept on toy", "weights then encoder")) == (3, [])
