@@ -20,7 +20,7 @@ from bench.nn.model_folder import ModelFolder, resolve_file, resolve_folder
 from bench.plan.cell import Cell
 from bench.plan.job import check_match, compute_matching_length
 from bench.records.filesystem import model_stem
-from bench.registry import METHODS
+from bench.registry import METHODS, discover
 from bench.stages import ComposedMethod, TrainedMethod, copy_name
 
 BACKBONE = "backbone"
@@ -32,10 +32,10 @@ FindModel = Callable[[Callable[[], ModelFolder]], ModelFolder | None]
 
 def find_method_cards(requests: Sequence[MethodRequest]) -> list[MethodCard]:
     """Return the card of each method; raises InputError for an unknown one, which may be part of a path."""
-    cards = []
+    methods, cards = discover(), []
     for index, request in enumerate(requests):
         try:
-            cards.append(METHODS.get(request.name, where="--methods").card)
+            cards.append(methods.get(request.name, where="--methods").card)
         except InputError as error:
             hint = _path_hint(requests[index - 1], request) if index else None
             error.hint = hint or error.hint

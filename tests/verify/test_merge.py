@@ -511,13 +511,13 @@ import os, signal, sys
 from bench.exchange import bundle_merge
 from bench.cli.main import main
 
-real, left = merge.write_whole, [4]
+real, left = bundle_merge.write_atomically, [4]
 def dying(path, payload):
     left[0] -= 1
     if not left[0]:
         os.kill(os.getpid(), signal.SIGKILL)
     real(path, payload)
-merge.write_whole = dying
+bundle_merge.write_atomically = dying
 main(sys.argv[1:])
 """
 
