@@ -11,6 +11,7 @@ from torch import nn
 from bench.errors import InputError
 
 _SAVED = "_bench_configured"
+_WHOLE_LAYERS = ("layerdrop", "layer_drop", "drop_path", "droppath")
 _RATES = ("dropout", "dropout_prob", "pdrop")
 
 
@@ -84,7 +85,8 @@ def _find_configs(model: nn.Module) -> list[Any]:
 def _set_numbers(values: dict[str, Any], probability: float) -> None:
     for name, value in values.items():
         if _is_rate(name, value):
-            values[name] = 0.0 if _leaves_out_layers(name) else probability
+            leaves_out = any(part in name.lower() for part in _WHOLE_LAYERS)
+            values[name] = 0.0 if leaves_out else probability
 
 
 def _is_rate(name: str, value: object) -> bool:
@@ -95,7 +97,3 @@ def _is_rate(name: str, value: object) -> bool:
 
 def _names_dropout(name: str) -> bool:
     return "drop" in name.lower()
-
-
-def _leaves_out_layers(name: str) -> bool:
-    return any(part in name.lower() for part in ("layerdrop", "layer_drop", "drop_path", "droppath"))

@@ -229,19 +229,15 @@ def _write_transformer(part: Encoder, folder: Path) -> None:
     if _fits_sentence_transformers(encoder):
         _write_sentence_transformers(encoder, folder)
         if isinstance(part, PrefixedEncoder):
-            _write_prompts(part, folder)
+            prompts = {kind or "any": text for kind, text in part.used.items()}
+            config = {"prompts": prompts, "default_prompt_name": "any", "similarity_fn_name": part.similarity}
+            _write_json(folder / "config_sentence_transformers.json", config)
 
 
 def _fits_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
     if isinstance(encoder, StaticEncoder):
         return True
     return encoder.pooling in _MODES and not encoder.sees_padding
-
-
-def _write_prompts(encoder: PrefixedEncoder, folder: Path) -> None:
-    prompts = {kind or "any": text for kind, text in encoder.used.items()}
-    config = {"prompts": prompts, "default_prompt_name": "any", "similarity_fn_name": encoder.similarity}
-    _write_json(folder / "config_sentence_transformers.json", config)
 
 
 def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> None:

@@ -173,13 +173,9 @@ def compute_attention(
     """
     implementation = attention.config._attn_implementation
     function = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-    heads = [_split_heads(projected, attention) for projected in (query, key, value)]
+    size = attention.attention_head_size
+    heads = [rows.view(*rows.shape[:2], -1, size).transpose(1, 2) for rows in (query, key, value)]
     dropout = attention.dropout.p if attention.training else 0.0
     context, _ = function(attention, *heads, mask, dropout=dropout, scaling=attention.scaling)
     flat: Tensor = context.flatten(2)
     return flat
-
-
-def _split_heads(projected: Tensor, attention: Any) -> Tensor:
-    """Split (B, T, H) into heads: (B, heads, T, H / heads)."""
-    return projected.view(*projected.shape[:2], -1, attention.attention_head_size).transpose(1, 2)

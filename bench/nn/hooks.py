@@ -161,7 +161,8 @@ class _TowerCalls:
         self.layer, self.mask, self.weights = 0, None, None
         if mask is None:
             return
-        self.mask = _reduce_mask(mask)
+        rows = mask if mask.dim() == 2 else mask[:, 0, 0]  # a mask of tokens, or of attention
+        self.mask = rows == 0 if rows.is_floating_point() else rows.bool()
         if mask.dim() == 2 or mask.is_cpu:  # on a GPU, bench itself pads an attention mask, on the right
             left = ~self.mask[:, 0].all()
             self.padded_left = left if self.padded_left is None else self.padded_left | left
@@ -193,12 +194,6 @@ class _TowerCalls:
         if self.weights is not None and args[0].dim() == 3:  # a pooler's input has two dimensions
             weights, self.weights = self.weights, None
             self.attention(args[0], lambda: weights)
-
-
-def _reduce_mask(mask: Tensor) -> Tensor:
-    """Reduce a mask of tokens or of attention, boolean or added, to True on tokens, (B, T)."""
-    rows = mask if mask.dim() == 2 else mask[:, 0, 0]
-    return rows == 0 if rows.is_floating_point() else rows.bool()
 
 
 @contextmanager

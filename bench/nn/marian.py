@@ -73,7 +73,10 @@ def find_translation_model(source: str, target: str, models: Path | None) -> Tra
     if missing:
         raise InputError(f"the model {name} has no {', '.join(missing)}", where=where)
     revision = path.name if path.parent.name == "snapshots" else None
-    return TranslationModel(path, model.name, _hash_marian(path), revision)
+    digest = hashlib.sha256(hash_model(path).encode())
+    for file in ("source.spm", "target.spm"):
+        digest.update((path / file).read_bytes())
+    return TranslationModel(path, model.name, digest.hexdigest(), revision)
 
 
 class MarianTranslator:
@@ -217,11 +220,3 @@ def _language_prefix(name: str, codes: Sequence[str], code: str | None) -> str:
         expected = f"PIVOT:CODE, a code of {', '.join(known)}" if known else "a pivot without a code"
         raise InputError(what, where="--pivots", expected=expected)
     return ""
-
-
-def _hash_marian(folder: Path) -> str:
-    """Extend :func:`hash_model` by both SentencePiece models."""
-    digest = hashlib.sha256(hash_model(folder).encode())
-    for name in ("source.spm", "target.spm"):
-        digest.update((folder / name).read_bytes())
-    return digest.hexdigest()

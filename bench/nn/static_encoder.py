@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +18,7 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.folder_checks import dtype_facts
 from bench.nn.tokens import move_to_device
-from bench.nn.untrusted import read_model_type
+from bench.nn.untrusted import read_model_type, read_settings
 
 WEIGHTS, VOCABULARY = "model.safetensors", "tokenizer.json"
 _TABLE = "embedding.weight"  # as sentence-transformers' StaticEmbedding calls it
@@ -145,7 +143,7 @@ def load_model2vec(folder: Path, device: str = "cpu") -> StaticEncoder:
     Raises:
         InputError: missing or damaged files, or tensors of unmatched shapes.
     """
-    tensors, config = _load_tensors(folder), _read_config(folder)
+    tensors, config = _load_tensors(folder), read_settings(folder / "config.json")
     table, mapping, weights = (tensors.get(name) for name in (_EMBEDDINGS, "mapping", "weights"))
     if table is None or table.ndim != 2:
         raise InputError(f"{WEIGHTS} has no table '{_EMBEDDINGS}'", where=folder.name)
@@ -192,13 +190,3 @@ def _load_tensors(folder: Path) -> dict[str, Tensor]:
     except (OSError, SafetensorError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0][:200]
         raise InputError(f"{WEIGHTS} can't be read: {reason}", where=folder.name) from error
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError("config.json is damaged", where=folder.name, expected="JSON") from error
-    if not isinstance(config, dict):
-        raise InputError("config.json is damaged", where=folder.name, expected="a JSON object")
-    return config

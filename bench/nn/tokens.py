@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -55,16 +54,13 @@ def share_embedding_lookup(model: Any, known: torch.Tensor | None) -> Iterator[N
     if known is None or not isinstance(embeddings, torch.nn.Embedding):
         yield
         return
-    vars(embeddings)["forward"] = partial(_look_up_shared, known, embeddings(known))
+    table = embeddings(known)  # the batch's own
+    look_up = torch.nn.functional.embedding
+    vars(embeddings)["forward"] = lambda ids: look_up(torch.searchsorted(known, ids), table)
     try:
         yield
     finally:
         del vars(embeddings)["forward"]
-
-
-def _look_up_shared(known: torch.Tensor, table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Replace the embeddings' forward call: rows of the batch's own table."""
-    return torch.nn.functional.embedding(torch.searchsorted(known, ids), table)
 
 
 class Chunk(NamedTuple):

@@ -59,7 +59,7 @@ def check_folder(folder: Path) -> None:
             hint="merge the adapter into its base model and save that",
         )
     for file in sorted(folder.glob("*.index.json")):
-        shards = _read_settings(file).get("weight_map")
+        shards = read_settings(file).get("weight_map")
         for name in sorted(map(str, shards.values())) if isinstance(shards, dict) else ():
             if not _SHARD.fullmatch(name):
                 raise InputError(
@@ -68,7 +68,7 @@ def check_folder(folder: Path) -> None:
                     expected="files next to it, NAME.safetensors or pytorch_model*.bin",
                 )
     if (folder / "config.json").is_file():
-        settings = _read_settings(folder / "config.json")
+        settings = read_settings(folder / "config.json")
         if "transformers_weights" in settings:
             raise InputError(
                 "it names another file of weights (transformers_weights)",
@@ -81,7 +81,7 @@ def check_folder(folder: Path) -> None:
 def read_model_type(folder: Path) -> object:
     """Return config.json's ``model_type``, if any; raises InputError for a damaged file."""
     file = folder / "config.json"
-    kind = _read_settings(file).get("model_type") if file.is_file() else None
+    kind = read_settings(file).get("model_type") if file.is_file() else None
     if isinstance(kind, list | dict):
         raise InputError(f"model_type is {kind!r}", where=f"{folder.name}/config.json", expected="a text")
     return kind
@@ -89,7 +89,7 @@ def read_model_type(folder: Path) -> object:
 
 def find_ignored_code(folder: Path) -> dict[str, str]:
     """Return a fact on a folder's own class, which isn't executed; {} for none."""
-    settings = _read_settings(folder / "config.json") if (folder / "config.json").is_file() else {}
+    settings = read_settings(folder / "config.json") if (folder / "config.json").is_file() else {}
     auto = settings.get("auto_map")
     named = auto.get("AutoModel") if isinstance(auto, dict) else None
     return {"own_code": f"{named}, not executed"} if isinstance(named, str) and named.isprintable() else {}
@@ -146,7 +146,7 @@ def check_modules(folder: Path) -> list[Path]:
     decide how
     weights and tokenizer are loaded.
     """
-    modules, where = _read_settings(folder / "modules.json", kind=list), f"{folder.name}/modules.json"
+    modules, where = read_settings(folder / "modules.json", kind=list), f"{folder.name}/modules.json"
     places = []
     for number, module in enumerate(modules, 1):
         entry = module if isinstance(module, dict) else {}
@@ -160,7 +160,7 @@ def check_modules(folder: Path) -> list[Path]:
         if file.name in ("modules.json", "tokenizer.json", "vocab.json") or file.name.endswith("index.json"):
             continue
         with suppress(_UnreadableError):  # sentence-transformers reads it with the same parser, or not at all
-            if isinstance(settings := _read_settings(file, kind=object), dict):
+            if isinstance(settings := read_settings(file, kind=object), dict):
                 _check_module_settings(settings, file.relative_to(folder.parent).as_posix())
     for place in (folder, *list_inner_folders(places)):
         check_folder(place)
@@ -183,7 +183,7 @@ def list_inner_folders(places: Iterable[Path]) -> list[Path]:
         folders[place] = None
         for name in ("router_config.json", "config.json"):
             with suppress(InputError):
-                settings = _read_settings(place / name) if (place / name).is_file() else {}
+                settings = read_settings(place / name) if (place / name).is_file() else {}
                 types = settings.get("types") if "structure" in settings else None
                 for path in types if isinstance(types, dict) else ():
                     if isinstance(path, str) and place / path not in folders:
@@ -264,7 +264,8 @@ class _UnreadableError(InputError):
     """A settings file that is not JSON."""
 
 
-def _read_settings(file: Path, kind: type = dict) -> Any:
+def read_settings(file: Path, kind: type = dict) -> Any:
+    """Read a JSON file of a kind; raises InputError for a damaged one."""
     try:
         settings = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -12,22 +12,19 @@ own stream: equal ones would give both views of a sentence one mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from bench.encoder import FloatArray
 from bench.training.randomness import own_random_state
 
-Item = TypeVar("Item", bound=Sized)
 _PATIENCE = timedelta(minutes=30)
 """A process waits this long for the others: a dev evaluation or a teacher's first batch takes time."""
 
@@ -48,11 +45,6 @@ class Ranks:
 
 
 _ranks: list[Ranks] = []  # none, or this process's
-
-
-def count_processes() -> int:
-    """Count the processes that train together."""
-    return _ranks[0].size if _ranks else 1
 
 
 def is_first_process() -> bool:
@@ -142,34 +134,6 @@ def gather_shares(own: Tensor) -> Tensor:
         return own
     gather: Callable[[Tensor, Ranks], Tensor] = _Gather.apply
     return gather(own, _ranks[0])
-
-
-def encode_shares(rows: Sequence[Item], encode: Callable[[Sequence[Item]], Tensor]) -> Tensor:
-    """Encode rows, each process its share, and return all vectors, (B, H), with gradient through its own.
-
-    Several processes give the values of one up to rounding where ``encode`` draws nothing.
-    """
-    if not _ranks:
-        return encode(rows)
-    share = deal_rows([len(row) for row in rows])
-    with use_own_draws():
-        own = encode([rows[i] for i in share.own])
-    vectors = gather_shares(own)
-    return vectors[torch.tensor(share.place, device=vectors.device)]
-
-
-def encode_array_shares(items: Sequence[Item], encode: Callable[[Sequence[Item]], FloatArray]) -> FloatArray:
-    """Apply :func:`encode_shares` to an encoder's arrays, float32 (B, H), no gradient."""
-    if not _ranks:
-        return encode(items)
-    where = _ranks[0].where
-
-    def tensors(share: Sequence[Item]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(encode(share))).to(where)
-
-    with torch.no_grad():
-        vectors: FloatArray = encode_shares(items, tensors).cpu().numpy()
-    return vectors
 
 
 def average_gradients(parameters: Sequence[nn.Parameter]) -> None:

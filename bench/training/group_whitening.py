@@ -63,33 +63,26 @@ def whiten_views(
 ) -> list[Tensor]:
     """Apply :func:`group_whiten` to several views, (B, H) each, with one decomposition for all.
 
-    ``orders`` holds a permutation of the channels for each view, (V, H); other arguments and errors are those
-    of
-    :func:`group_whiten`.
+    ``orders`` holds a permutation of the channels for each view, (V, H).
     """
     if engine not in ENGINES or (through and engine == "lowrank"):
         raise ValueError(f"engine {engine!r}, gradient through it: {through}")
+    centred: list[Tensor] = []
+    covariances: list[Tensor] = []
     for features, order in zip(views, orders, strict=True):
         _check_arguments(features, order, groups, eps)
-    centred = [_center_groups(features, order, groups) for features, order in zip(views, orders, strict=True)]
-    covariance = torch.cat([_compute_covariance(part, exact=engine == "cholesky") for part in centred])
+        batch, size = features.shape
+        shuffled = features[:, order].view(batch, groups, size // groups).transpose(0, 1)
+        centred.append(shuffled - shuffled.mean(1, keepdim=True))
+        rows = centred[-1]
+        if engine == "cholesky" or not rows.is_cpu:  # in float64 no eigenvalue is below -eps
+            rows = to_float64(rows)
+        covariances.append(rows.transpose(1, 2) @ rows / rows.shape[1])
+    covariance = torch.cat(covariances)
     root = _compute_root(covariance if through else covariance.detach(), eps, engine).to(centred[0])
     white = [part @ matrix for part, matrix in zip(centred, root.chunk(len(views)), strict=True)]
     inverse = zip(white, views, orders.argsort(dim=1), strict=True)
     return [part.transpose(0, 1).reshape(view.shape)[:, order] for part, view, order in inverse]
-
-
-def _center_groups(features: Tensor, order: Tensor, groups: int) -> Tensor:
-    """Return the centred groups of channels, (G, B, H / G)."""
-    batch, size = features.shape
-    shuffled = features[:, order].view(batch, groups, size // groups).transpose(0, 1)
-    return shuffled - shuffled.mean(1, keepdim=True)
-
-
-def _compute_covariance(centred: Tensor, *, exact: bool) -> Tensor:
-    """Return S of each group; on a GPU or ``exact`` in float64, so that no eigenvalue is below -eps."""
-    rows = to_float64(centred) if exact or not centred.is_cpu else centred
-    return rows.transpose(1, 2) @ rows / rows.shape[1]
 
 
 def _check_arguments(features: Tensor, order: Tensor, groups: int, eps: float) -> None:

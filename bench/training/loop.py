@@ -283,7 +283,16 @@ def parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[st
     Parameters of a module with a ``rate_scale``, such as a head, form their own groups: it multiplies their
     rate.
     """
-    groups = _decay_groups(module, settings)
+    trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    norms = {id(p) for m in module.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
+    decayed: list[nn.Parameter] = []
+    spared: list[nn.Parameter] = []
+    for name, parameter in trained:
+        spare = not settings.decay_all and (name.endswith("bias") or id(parameter) in norms)
+        (spared if spare else decayed).append(parameter)
+    groups: list[dict[str, Any]] = [{"params": decayed}]
+    if not settings.decay_all:
+        groups.append({"params": spared, "weight_decay": 0.0})
     scaled = [(m, float(m.rate_scale)) for m in module.modules() if hasattr(m, "rate_scale")]  # type: ignore[arg-type]
     scales = {id(p): scale for part, scale in scaled for p in part.parameters()}
     if not scales:
@@ -294,19 +303,6 @@ def parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[st
             if members := [p for p in group["params"] if scales.get(id(p), 1.0) == scale]:
                 scaled_groups.append({**group, "params": members, "rate_scale": scale})
     return scaled_groups
-
-
-def _decay_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
-    trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    if settings.decay_all:
-        return [{"params": [p for _, p in trained]}]
-    norms = {id(p) for m in module.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
-    decayed: list[nn.Parameter] = []
-    spared: list[nn.Parameter] = []
-    for name, parameter in trained:
-        group = spared if name.endswith("bias") or id(parameter) in norms else decayed
-        group.append(parameter)
-    return [{"params": decayed}, {"params": spared, "weight_decay": 0.0}]
 
 
 def learning_rate(settings: TrainSettings, step: int) -> float:

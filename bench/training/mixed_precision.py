@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,11 +54,6 @@ def autocast_towers(device: torch.device | str) -> AbstractContextManager[object
     return torch.autocast(torch.device(device).type, torch.bfloat16)
 
 
-def uses_bf16_weights() -> bool:
-    """Test whether towers step in bfloat16 weights."""
-    return _asked[-1:] == [LOWERED]
-
-
 def to_float32(states: Tensor) -> Tensor:
     """Return bfloat16 results as float32, for a loss; others unchanged."""
     return states.float() if states.dtype == torch.bfloat16 else states
@@ -75,19 +69,24 @@ class MasterWeights:
     unnecessary. Outside they and their gradients are float32, for clipping, stepping, evaluating and saving:
     bfloat16, which has 8 bits, would lose each of AdamW's steps below 1/256 of its weight. Poolers stay
     float32:
-    losses call them, on float32 vectors. Raises InputError for a pooler whose model's layers can't be called
-    without.
+    losses call them, on float32 vectors.
+
+    Raises:
+        InputError: a model that calls its pooler, on bfloat16 states.
     """
 
     def __init__(self, towers: nn.Module) -> None:
         self._weights: list[nn.Parameter] = []
-        if uses_bf16_weights():
+        if _asked[-1:] == [LOWERED]:
             spared: set[int] = set()
             for name, module in towers.named_modules():
                 if name.rpartition(".")[2] == "pooler":
                     spared.update(map(id, module.parameters()))
-                if getattr(module, "pooler", None) is not None and isinstance(module, PreTrainedModel):
-                    _check_layered(module)
+                pooled = isinstance(module, PreTrainedModel) and getattr(module, "pooler", None) is not None
+                if pooled and not is_layered(module):
+                    what = f"a {type(module).__name__} can't train in bfloat16 weights"
+                    expected = "BERT or RoBERTa, or --train-precision bf16"
+                    raise InputError(what, where=f"--train-precision {LOWERED}", expected=expected)
             full = [parameter for parameter in towers.parameters() if parameter.dtype == torch.float32]
             self._weights = [parameter for parameter in full if id(parameter) not in spared]
         self._low = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in self._weights]
@@ -106,36 +105,19 @@ class MasterWeights:
         try:
             yield
         finally:
-            gradients = [parameter.grad for parameter in self._weights]
+            lowered = {parameter: parameter.grad for parameter in self._weights if parameter.grad is not None}
             for parameter, master in zip(self._weights, full, strict=True):
                 parameter.grad = None  # a gradient has its parameter's type
                 parameter.data = master
                 delattr(parameter, _MASTER)
-            _set_gradients(self._weights, gradients)
+            if lowered:
+                wide = [torch.empty_like(low, dtype=torch.float32) for low in lowered.values()]
+                torch._foreach_copy_(wide, list(lowered.values()))
+                for parameter, gradient in zip(lowered, wide, strict=True):
+                    parameter.grad = gradient
 
 
 def get_master(parameter: Tensor) -> Tensor:
     """Return the float32 weights of a parameter that holds bfloat16 now, otherwise the parameter."""
     master: Tensor = getattr(parameter, _MASTER, parameter)
     return master
-
-
-def _check_layered(model: Any) -> None:
-    """Raise InputError for a model that would call its float32 pooler on bfloat16 states."""
-    if not is_layered(model):
-        raise InputError(
-            f"a {type(model).__name__} can't train in bfloat16 weights",
-            where=f"--train-precision {LOWERED}",
-            expected="BERT or RoBERTa, or --train-precision bf16",
-        )
-
-
-def _set_gradients(weights: list[nn.Parameter], gradients: list[Tensor | None]) -> None:
-    """Give weights their gradients, in float32."""
-    pairs = [(weight, low) for weight, low in zip(weights, gradients, strict=True) if low is not None]
-    if not pairs:
-        return
-    wide = [torch.empty_like(low, dtype=torch.float32) for _, low in pairs]
-    torch._foreach_copy_(wide, [low for _, low in pairs])
-    for (parameter, _), gradient in zip(pairs, wide, strict=True):
-        parameter.grad = gradient

@@ -287,15 +287,12 @@ class _ModelWriter:
         with silence_libraries():
             model.half().save_pretrained(folder)
             self._tokenizer.save_pretrained(folder)
-        _remove_version(folder / "config.json")
+        # the library's version would change the folder's hash and no weight
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config.pop("transformers_version", None)
+        text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8", newline="\n")
         (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8", newline="\n")
-
-
-def _remove_version(config: Path) -> None:
-    """Remove the library's version, which would change the folder's hash and no weight."""
-    settings = json.loads(config.read_text(encoding="utf-8"))
-    settings.pop("transformers_version", None)
-    config.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8", newline="\n")
 
 
 class PretrainingWatch:

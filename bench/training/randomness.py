@@ -92,7 +92,9 @@ def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed:
             )
         set_dropout(model, _HALF)
         if needed and probability > 0 and not _find_random_modules(model, rows):
-            layer_kinds = ", ".join(_list_layer_kinds(model))
+            stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+            names = dict.fromkeys(type(layer).__name__ for layer in chain.from_iterable(stacks))
+            layer_kinds = ", ".join([*names][:_MOST_NAMED])
             raise InputError(
                 f"{type(model).__name__} has no dropout in its layers ({layer_kinds}), by "
                 "which the two views of a sentence would differ",
@@ -171,10 +173,3 @@ def _differ(one: list[Tensor], other: list[Tensor]) -> bool:
         if a.shape != b.shape or (a.numel() and bool((a - b).abs().max() > _EQUAL * a.abs().max())):
             return True
     return False
-
-
-def _list_layer_kinds(model: nn.Module) -> list[str]:
-    """Return the names of the layers' classes."""
-    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    kinds = dict.fromkeys(type(layer).__name__ for layer in chain.from_iterable(lists))
-    return [*kinds][:_MOST_NAMED]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bench.card import OptionValue
 from bench.encoder import Progress
@@ -23,13 +24,14 @@ from bench.nn import backbone
 from bench.nn.backbone import IndexedRows, TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, TrainedMethod
-from bench.training import sentence_encoder
+from bench.training import distributed, sentence_encoder
 from bench.training.distributed import (
     average_gradients,
-    count_processes,
-    encode_array_shares,
+    deal_rows,
+    gather_shares,
     is_first_process,
     sum_over_processes,
+    use_own_draws,
 )
 from bench.training.loop import TrainSettings, order_batches
 
@@ -178,20 +180,26 @@ def alone(work: Callable[[Path, Progress | None], Any]) -> Any:
         return work(Path(folder), None)
 
 
+def encode_shares(rows: Sequence[Any], encode: Callable[[Sequence[Any]], Tensor]) -> Tensor:
+    """Encode rows, each process its share, and return all vectors, with gradient through the own ones."""
+    share = deal_rows([len(row) for row in rows])
+    with use_own_draws():
+        own = encode([rows[number] for number in share.own])
+    return gather_shares(own)[torch.tensor(share.place)]
+
+
 def facts(scratch: Path, progress: Progress | None) -> dict[str, Any]:
     """What a process knows of itself and of the others."""
     print("said by the first one alone")
     if progress:
         progress(3)
     ours = float(torch.rand(()))
-    arrays = encode_array_shares(
-        ["a", "bbb", "cc"], lambda own: np.array([[len(s)] for s in own], np.float32)
-    )
+    vectors = encode_shares(["a", "bbb", "cc"], lambda own: torch.tensor([[float(len(s))] for s in own]))
     return {
         "first": is_first_process(),
-        "size": count_processes(),
+        "size": distributed._ranks[0].size,
         "threads": torch.get_num_threads(),
-        "lengths": arrays.ravel().tolist(),
+        "lengths": vectors.flatten().tolist(),
         "total": sum_over_processes(1.0 if is_first_process() else 0.5),
         "draw": ours,
         "scratch": scratch.is_dir(),
