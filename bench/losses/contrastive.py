@@ -52,8 +52,7 @@ def queue_nce(anchors: Tensor, positives: Tensor, queue: Tensor | None, tau: flo
 
     S_ij = cos(z_i, z'_j) / tau, N_ik = cos(z_i, q_k) / tau; loss = mean_i -log softmax([S_i ; N_i])_i.
     :func:`info_nce` for an empty queue. Only anchors meet the queue; gradient flows through anchors and
-    positives
-    (Wu et al. 2022, momentum contrast).
+    positives (Wu et al. 2022, momentum contrast).
 
     Args:
         anchors: z, (B, H).
@@ -89,9 +88,9 @@ def hard_negative_nce(
 ) -> Tensor:
     """Supervised SimCSE's loss: cross-entropy against all positives and all hard negatives of the batch.
 
-    S_ij = cos(z_i, z^+_j) / tau, N_ij = cos(z_i, z^-_j) / tau + w [i = j];
-    loss = mean_i -log softmax([S_i ; N_i])_i, w the logarithm of alpha, the weight of an anchor's own hard
-    negative. :func:`info_nce` for pairs. Gradient flows through all (Gao et al. 2021, eq. 5 and appendix).
+    S_ij = cos(z_i, z^+_j) / tau, N_ij = cos(z_i, z^-_j) / tau + w [i = j]; loss = mean_i -log softmax([S_i ;
+    N_i])_i, w the logarithm of alpha, the weight of an anchor's own hard negative. :func:`info_nce` for
+    pairs. Gradient flows through all (Gao et al. 2021, eq. 5 and appendix).
 
     Args:
         anchors: z, (B, H).

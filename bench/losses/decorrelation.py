@@ -136,9 +136,8 @@ class BarlowTwins(nn.Module):
 class CorInfoMax(nn.Module):
     """0.2 cov + 2000 MSE(z, y), cov = -(logdet(R_z + eps I) + logdet(R_y + eps I)) / d (Ozsoy et al. 2022).
 
-    Running mean and covariance of each argument move at every call: mu <- 0.01 mu + 0.99 mean(z), then
-    R <- 0.01 R + 0.99 (z - mu)^T (z - mu) / N with the new mu. Their old values are constants; gradient
-    passes
+    Running mean and covariance of each argument move at every call: mu <- 0.01 mu + 0.99 mean(z), then R <-
+    0.01 R + 0.99 (z - mu)^T (z - mu) / N with the new mu. Their old values are constants; gradient passes
     through the present batch, its mean included. In float64.
 
     Args:

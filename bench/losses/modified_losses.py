@@ -127,10 +127,9 @@ def mhs(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "releas
 def modified_barlow(first: Tensor, second: Tensor, steps: ModifiedSteps, form: str = "released") -> Tensor:
     """Barlow Twins in its gradient-equivalent form on unit vectors (eq. 10); with all steps eq. 6, 18.
 
-    w_ij = 2 nu s'_ij / N^2 by the other view's cosines, with w e^(s'_ij/tau) / sum_{k != l} e^(s'_kl/tau)
-    or with :class:`ModifiedSteps`' other kernel, times nu_after. Without r the positive is (2/N) h_i . A
-    h'_i,
-    A = I - (1 - nu) diag(h^T h' / N); with w nu is nu_after, so A is I at its 1.
+    w_ij = 2 nu s'_ij / N^2 by the other view's cosines, with w e^(s'_ij/tau) / sum_{k != l} e^(s'_kl/tau) or
+    with :class:`ModifiedSteps`' other kernel, times nu_after. Without r the positive is (2/N) h_i . A h'_i, A
+    = I - (1 - nu) diag(h^T h' / N); with w nu is nu_after, so A is I at its 1.
     ``released``: the same, summed over i and both views, with j = i left in; here without its gradient, which
     acts along h_i only and would drown the rest in rounding where tau is small. With r the positive
     ratio W_i h_i . h'_i carries gradient to both views.

@@ -63,8 +63,8 @@ def arccon(anchors: Tensor, positives: Tensor, tau: float = 0.05, u: float = ANG
     """ArcCon: InfoNCE with the margin u (radians) on the positive's angle; its gradient is eq. 2.
 
     As :func:`unit_info_nce` with cos(theta_ii + u) for s_ii, theta_ii = arccos s_ii, s_ii held within +-(1 -
-    1e-6);
-    the released arccos has an infinite slope at equal views. Beyond theta_ii + u = pi the cosine rises again.
+    1e-6); the released arccos has an infinite slope at equal views. Beyond theta_ii + u = pi the cosine rises
+    again.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
@@ -114,8 +114,7 @@ def mat(anchors: Tensor, positives: Tensor, m: float = 0.15) -> Tensor:
     """MAT, the triplet loss on angles: mean_i relu(theta_ii - min_{j != i} theta_ij + m pi) (released code).
 
     theta_ij = arccos s_ij, s_ij held within +-(1 - 1e-6); the released slope is infinite at equal views. The
-    loss
-    lies in 0 to (1 + m) pi.
+    loss lies in 0 to (1 + m) pi.
 
     Example:
         >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
@@ -227,10 +226,9 @@ def paradigm_loss(first: Tensor, second: Tensor, parts: Paradigm, form: str = "r
 
     - ``paper``: the positive is a constant too, so every anchor's gradient is eq. 4; mean over 2N anchors.
     - ``released``: the positive pair carries gradient to both views; each direction is divided by N times its
-      number n of anchors with GD > 0. An anchor kept in both directions gets eq. 4 with the ratio
-      r (1 + n/n'), that is 2r; one dropped whose partner is kept is still pulled. A direction of dropped
-      anchors
-      is 0 (the released code: NaN).
+      number n of anchors with GD > 0. An anchor kept in both directions gets eq. 4 with the ratio r (1 +
+      n/n'), that is 2r; one dropped whose partner is kept is still pulled. A direction of dropped anchors is
+      0 (the released code: NaN).
 
     Raises:
         ValueError: also an unknown component or form.

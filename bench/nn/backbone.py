@@ -355,8 +355,7 @@ def load_folder(
     """Load a folder in float32, quietly: (model, tokenizer, missing weights, weights that nothing reads).
 
     ``kind`` is transformers' class for the model. InputError, with ``what`` and ``expected`` in its words,
-    refuses a
-    folder that can't be loaded, would run or fetch something, or has quantised or unread weights.
+    refuses a folder that can't be loaded, would run or fetch something, or has quantised or unread weights.
     """
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     check_folder(folder)

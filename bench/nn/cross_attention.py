@@ -84,14 +84,12 @@ def compute_twin_states(
         chunk: The input of both, [CLS] first.
         caels: Positions from :func:`list_cael_layers`.
         cross_stream: "carry" starts with the states that enter the first CAEL, passes from CAEL to CAEL and
-            skips
-            the layers between. "last" uses only the last CAEL, its residual from the primitive stream.
+            skips the layers between. "last" uses only the last CAEL, its residual from the primitive stream.
         cls_only: Compute only the primitive streams' [CLS], (B, 1, H).
 
     Raises:
         InputError: with CAELs, towers that don't match (see :func:`check_towers`), positions outside the
-            layers
-            or out of order, or an unknown cross stream.
+            layers or out of order, or an unknown cross stream.
     """
     if not caels:
         states_a, states_b = (compute_last_states(m, chunk, cls_only=cls_only) for m in (first, second))

@@ -116,8 +116,7 @@ def compute_last_states(model: Any, chunk: Chunk, *, cls_only: bool = False) -> 
         chunk: Its input.
         cls_only: Compute the last layer of a layered model only for [CLS], (b, 1, H): keys and values of all
             tokens and 1/L of the rest, about a sixth of the layer. State and gradient are the whole layer's
-            up to
-            rounding; dropout draws less.
+            up to rounding; dropout draws less.
     """
     if not is_layered(model):
         states: Tensor = model(input_ids=chunk.ids, attention_mask=chunk.mask).last_hidden_state

@@ -50,8 +50,7 @@ def watch_towers(watched: Sequence[ObservedTower], observers: Sequence[Observer]
 
     Raises:
         UntraceableError: a tower hides its attention or pads on the left; on CUDA, left padding is reported
-            at
-            the block's end.
+            at the block's end.
     """
     rows = [0] * len(watched)
     calls = [_TowerCalls(number, tower, observers, rows) for number, tower in enumerate(watched)]
@@ -80,8 +79,7 @@ def compute_attention_weights(
     """Return softmax(Q K^T scaling + bias) under a mask, (B, heads, T, T); 0 in rows that attend to nothing.
 
     Query and key are (B, heads, T, d_head); the key may have fewer heads. The mask is bool (True attends) or
-    float
-    (added). Without a mask, ``causal`` hides later tokens. The default scaling is 1 / sqrt(d_head).
+    float (added). Without a mask, ``causal`` hides later tokens. The default scaling is 1 / sqrt(d_head).
     """
     if key.shape[1] != query.shape[1]:
         key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)

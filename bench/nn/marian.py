@@ -83,9 +83,8 @@ class MarianTranslator:
     """One direction, float32, in evaluation mode, deterministic.
 
     Decoding uses the settings below in place of the model's. A sentence's limit depends only on its own
-    length,
-    and a batch has one limit. So the batch changes a translation only where two candidates' scores are equal
-    within float32 rounding.
+    length, and a batch has one limit. So the batch changes a translation only where two candidates' scores
+    are equal within float32 rounding.
 
     Args:
         model: The model.

@@ -21,8 +21,7 @@ def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
 
     ``new_head`` keeps the head that transformers draws from torch's state for a checkpoint without one.
 
-    Raises:
-    InputError where the folder lacks a masked language model, weights or a mask token.
+    Raises: InputError where the folder lacks a masked language model, weights or a mask token.
     """
     what = "this masked language model"
     model, tokenizer, missing, _ = load_folder(folder, AutoModelForMaskedLM, what=what)

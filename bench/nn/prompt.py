@@ -33,10 +33,8 @@ class Prompt:
     Args:
         tokenizer: The model's tokenizer.
         template: Text with {mask} once and once {sentence}. {sentence.} ends a sentence with "." unless its
-            last
-            character is one of . ? " '. {sentence .} ends it with " ." unless that is ASCII punctuation; an
-            empty
-            sentence stays empty. "auto" takes PromptBERT's of :data:`TEMPLATES`.
+            last character is one of . ? " '. {sentence .} ends it with " ." unless that is ASCII punctuation;
+            an empty sentence stays empty. "auto" takes PromptBERT's of :data:`TEMPLATES`.
 
     Attributes:
         text: The template.

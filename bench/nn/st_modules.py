@@ -81,8 +81,7 @@ def check_module_part(part: ModulePart) -> dict[str, Any]:
     """Check a transformer's weights, vocabulary and padding, and cut its length to its positions.
 
     Returns facts on unread weights and a cut length; {} for other modules, which load strictly. Raises
-    InputError for
-    missing weights, or unread parts of the encoder.
+    InputError for missing weights, or unread parts of the encoder.
     """
     model, folder = getattr(part.module, "auto_model", None), part.folder
     if not isinstance(model, PreTrainedModel):

@@ -137,8 +137,7 @@ def load_model2vec(folder: Path, device: str = "cpu") -> StaticEncoder:
     """Return the encoder of a Model2Vec folder: safetensors, tokenizer.json and config.json.
 
     A token's vector is embeddings[mapping[token]] * weights[token]; mapping and weights are optional. The
-    unknown
-    token doesn't count, and config.json sets normalisation, as in Model2Vec.
+    unknown token doesn't count, and config.json sets normalisation, as in Model2Vec.
 
     Raises:
         InputError: missing or damaged files, or tensors of unmatched shapes.

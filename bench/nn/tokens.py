@@ -28,8 +28,7 @@ def length_sorted_batches(lengths: Sequence[int], budget: int, *, equal: bool = 
     """Yield lists of indices: rising length, each list at most ``budget`` padded tokens, or one sentence.
 
     Lengths are in tokens, specials included. Ties keep their order, so that lengths and budget determine the
-    batches.
-    With ``equal``, a batch has sentences of one length.
+    batches. With ``equal``, a batch has sentences of one length.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -47,8 +46,7 @@ def share_embedding_lookup(model: Any, known: torch.Tensor | None) -> Iterator[N
     """Serve word embeddings from one lookup of the known ids while the block calls the model.
 
     ``known`` are the ids that the calls use, ascending, (K,), or None. A lookup's gradient is as large as the
-    table:
-    one a batch replaces one a chunk. States stay the same to the bit, gradients up to rounding.
+    table: one a batch replaces one a chunk. States stay the same to the bit, gradients up to rounding.
     """
     embeddings = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
     if known is None or not isinstance(embeddings, torch.nn.Embedding):
@@ -130,8 +128,7 @@ def split_into_chunks(
     """Split rows into chunks of similar length; return them, and the numbers of their rows.
 
     ``budget`` limits the padded tokens of a chunk; 0 keeps all rows in one chunk, in their order. Other
-    arguments
-    are those of :func:`pad_chunk`.
+    arguments are those of :func:`pad_chunk`.
     """
     numbers = [list(range(len(rows)))]
     if budget:

@@ -48,8 +48,7 @@ def check_folder(folder: Path) -> None:
     """Check a transformers folder before it is loaded.
 
     Raises InputError for an adapter, another folder's weights, foreign attention code, implausibly many
-    layers, or
-    damaged settings.
+    layers, or damaged settings.
     """
     if (folder / "adapter_config.json").exists():
         raise InputError(
@@ -143,8 +142,7 @@ def check_modules(folder: Path) -> list[Path]:
     """Check a sentence-transformers folder before it is loaded; return its modules' folders.
 
     Raises InputError for a foreign class (it would be imported), a path that leads out, or settings that
-    decide how
-    weights and tokenizer are loaded.
+    decide how weights and tokenizer are loaded.
     """
     modules, where = read_settings(folder / "modules.json", kind=list), f"{folder.name}/modules.json"
     places = []

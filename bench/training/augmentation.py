@@ -32,8 +32,7 @@ def repeat_subwords(
     """Return the row with some of its subwords repeated (Wu et al. 2022, ESimCSE: word repetition).
 
     r is uniform on 0 ... :func:`repetition_bound`; r distinct positions are drawn from 1 ... n - 2, so that
-    both
-    specials stay single. The row may exceed the maximal length. Raises ValueError for an unknown rule.
+    both specials stay single. The row may exceed the maximal length. Raises ValueError for an unknown rule.
     """
     bound = repetition_bound(len(row), rate, rule)
     if not bound:
@@ -47,9 +46,8 @@ def repeat_words(sentence: str, rate: float, draw: torch.Generator) -> str:
     """Return the sentence with some of its words repeated (ESimCSE's released ``dup_type=word``).
 
     Single blanks separate words. r is uniform on 0 ... c - 1, c = min(10, n, max(2, floor(rate n))) of n
-    words; r
-    distinct ones are drawn from all but the last. A rate of 0 repeats none, where the released code takes c =
-    2.
+    words; r distinct ones are drawn from all but the last. A rate of 0 repeats none, where the released code
+    takes c = 2.
     """
     words = sentence.split(" ")
     if not rate or len(words) == 1:

@@ -60,8 +60,7 @@ def token_batch(
     """Build this process's share of the rows, in chunks of similar length, on the CPU: the host's half.
 
     The model's device decides on the chunks (:func:`choose_chunk_shapes`); ``budget`` limits their padded
-    tokens, 0 keeps
-    the batch whole. ``once`` looks the embeddings up once for all chunks, where that pays.
+    tokens, 0 keeps the batch whole. ``once`` looks the embeddings up once for all chunks, where that pays.
     """
     shapes, room = choose_chunk_shapes(model.device), count_positions(model)
     share = deal_rows([len(row) for row in rows])
@@ -142,8 +141,7 @@ def pooled_states(
     """Compute a vector of each row from the last layer's states ("cls" or "avg"), (B, H), with gradient.
 
     At dropout 0 result and gradient are the same for any chunks (up to rounding); with dropout the masks
-    follow
-    the chunks' order, which depends only on the rows' lengths. For ``budget`` see :func:`token_batch`.
+    follow the chunks' order, which depends only on the rows' lengths. For ``budget`` see :func:`token_batch`.
     """
     batch = token_batch(rows, pad_id, model, budget=budget)
     return batch_states(model, move_to_device(batch, model.device), pooling)

@@ -24,8 +24,7 @@ def build_predictor(size: int, blocks: int) -> nn.Sequential:
     """Return q: blocks [Linear(H, 10H), BatchNorm, ReLU, Linear(10H, 10H), ReLU, Linear(10H, H)] in sequence.
 
     Initial weights are torch's own, drawn from its state. In training a BatchNorm's statistics are those of
-    the
-    rows of one call.
+    the rows of one call.
     """
     wide = WIDTH * size
     layers: list[nn.Module] = []

@@ -27,11 +27,9 @@ def group_whiten(
 ) -> Tensor:
     """Whiten groups of channels over the batch by ZCA each (Zhuo et al. 2023, WhitenedCSE), (B, H).
 
-    The channels are reordered and split into G groups; with X (B, H / G) a group's centred rows and
-    S = X^T X / B its covariance the group becomes X (S + eps I)^(-1/2), the symmetric root; then the channels
-    go
-    back to their places. Covariances are I up to eps for B > H / G; fewer rows leave directions with variance
-    0,
+    The channels are reordered and split into G groups; with X (B, H / G) a group's centred rows and S = X^T X
+    / B its covariance the group becomes X (S + eps I)^(-1/2), the symmetric root; then the channels go back
+    to their places. Covariances are I up to eps for B > H / G; fewer rows leave directions with variance 0,
     which stay 0. One row gives 0.
 
     Args:
@@ -40,8 +38,7 @@ def group_whiten(
         groups: G, a divisor of H; 1 whitens all channels together.
         eps: Added to the eigenvalues, above 0.
         through: Gradient also flows through the whitening matrices (exact, at equal eigenvalues too);
-            otherwise
-            only through the centred features.
+            otherwise only through the centred features.
         engine: "zca"; "cholesky" takes X L^(-T) instead, L L^T = S + eps I with L lower triangular; "lowrank"
             X U (l + eps)^(-1/2) U^T with only the :data:`RANK` largest eigenvalues l.
 

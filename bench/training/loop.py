@@ -76,8 +76,7 @@ def order_batches(
     """Yield batches of sentence indices endlessly, in a new permutation each epoch.
 
     The last batch of an epoch may be short. The order depends only on seed, corpus fingerprint and batch
-    size: all
-    methods of a seed see the same.
+    size: all methods of a seed see the same.
     """
     order = generator(seed, f"order/{corpus}/{batch_size}")
     while True:

@@ -76,10 +76,8 @@ def train_mlm(
     """Train for all steps, or until a point in time; return (step, mean loss of the last hundred) pairs.
 
     The BertForMaskedLM keeps its mode. Training ends with the first step after ``end`` on time.monotonic's
-    clock, if
-    given; the rate then follows the time. ``watch`` is called after each step with its number and a function
-    that
-    returns the pairs so far.
+    clock, if given; the rate then follows the time. ``watch`` is called after each step with its number and a
+    function that returns the pairs so far.
 
     Raises:
         BenchError: an infinite or NaN loss (naming the step), or no time left.

@@ -33,8 +33,7 @@ def mask_tokens(
     """Choose tokens at random; 80% of them become the mask token, 10% a random ordinary token, 10% stay.
 
     Each token is chosen with probability ``share`` (Devlin et al. 2019, section 3.1, where it is 15%);
-    padding,
-    [CLS], [SEP], [UNK] and the mask token never are.
+    padding, [CLS], [SEP], [UNK] and the mask token never are.
 
     Args:
         ids: (B, L) token ids, on the CPU: this is a part of a step's host half.

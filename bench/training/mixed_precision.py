@@ -21,8 +21,7 @@ def train_at_precision(precision: str) -> Iterator[None]:
     """Train at a precision within the block: "fp32"; "bf16", autocast within :func:`autocast_towers`.
 
     "bf16-weights" steps the towers in bfloat16 (:class:`MasterWeights`); "tf32" rounds the factors of float32
-    products
-    to 10 bits, on CUDA devices.
+    products to 10 bits, on CUDA devices.
     """
     _asked.append(precision)
     try:
@@ -68,8 +67,7 @@ class MasterWeights:
     Within :meth:`lowered` the parameters hold bfloat16 copies, so that casts of weights and activations are
     unnecessary. Outside they and their gradients are float32, for clipping, stepping, evaluating and saving:
     bfloat16, which has 8 bits, would lose each of AdamW's steps below 1/256 of its weight. Poolers stay
-    float32:
-    losses call them, on float32 vectors.
+    float32: losses call them, on float32 vectors.
 
     Raises:
         InputError: a model that calls its pooler, on bfloat16 states.

@@ -15,8 +15,7 @@ class MomentumCopy:
     """A network that follows another one: phi <- m phi + (1 - m) theta (He et al. 2020, MoCo, eq. 2).
 
     A plain object, so that a module that holds one neither trains nor saves it. Its mode (evaluation at
-    first) is
-    the user's; its parameters need no gradient.
+    first) is the user's; its parameters need no gradient.
 
     Args:
         source: The network to follow; its copy starts with its weights.
@@ -58,8 +57,7 @@ class VectorQueue:
         size: Vectors it keeps, at least 1. A first push is kept whole until the next one, as in ESimCSE's
             code.
         first_rows: Keep the first rows of a batch that is cut instead of its last, and cut a first push too,
-            as
-            DistilCSE's code does.
+            as DistilCSE's code does.
 
     Raises:
         ValueError: a size below 1.

@@ -39,8 +39,7 @@ def negate_by_rule(sentence: str) -> str:
     """Negate a sentence by a closed list of words.
 
     The first "not" is deleted ("cannot" becomes "can"). Otherwise "not" follows the first auxiliary, modal or
-    form
-    of be. Otherwise "Not " precedes the sentence.
+    form of be. Otherwise "Not " precedes the sentence.
     """
     without = _NOT.sub("", sentence, count=1)
     if without != sentence:
@@ -53,10 +52,8 @@ def negate_parsed(tokens: Sequence[ParsedToken]) -> str:
     """Negate a parsed sentence (SNCSE's released rules); the result's tokens are joined by blanks.
 
     The first "not" is deleted. Otherwise "not" follows the first auxiliary before the root, or a root that is
-    a
-    form of be or a modal. Another root in present or past becomes do, does or did not with its lemma.
-    Otherwise
-    "Not" precedes the sentence.
+    a form of be or a modal. Another root in present or past becomes do, does or did not with its lemma.
+    Otherwise "Not" precedes the sentence.
     """
     words = [token.text for token in tokens]
     if "not" in words:

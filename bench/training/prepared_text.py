@@ -199,11 +199,9 @@ def compute_spectral_embeddings(
 
     PPMI(a, b) = max(0, log p(a, b) / (p(a) p(b))), p(a, b) the share of pairs of different tokens in one row
     (Levy and Goldberg 2014, section 3). A token's vector is its row of the eigenvectors times the roots of
-    the
-    eigenvalues, at the length of a random one with ``std``: tokens in similar company get similar vectors.
-    Needs
-    memory for tokens x tokens numbers. The result is (tokens, size) float32; zeros for a token without
-    company.
+    the eigenvalues, at the length of a random one with ``std``: tokens in similar company get similar
+    vectors. Needs memory for tokens x tokens numbers. The result is (tokens, size) float32; zeros for a token
+    without company.
     """
     lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     read = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))

@@ -72,8 +72,7 @@ def pretrain(
     """Train a BERT with its MLM head on a text and write it as float16 safetensors, with its tokenizer.
 
     Word embeddings start from the text's counts (:func:`compute_spectral_embeddings`), dropout is off. Until
-    it
-    ends, ``OUT-unfinished`` holds the model of the last minute.
+    it ends, ``OUT-unfinished`` holds the model of the last minute.
 
     Args:
         text: The text, or its prepared form, for the same weights.
@@ -153,8 +152,7 @@ def train_mlm_head(
     """Train a BERT whose checkpoint lacks a masked-LM head into a masked language model, and write it.
 
     The head is fresh, its decoder tied to the word embeddings. Both are trained together, dropout off. The
-    corpus
-    is a document a line; for the other parameters see :func:`pretrain`.
+    corpus is a document a line; for the other parameters see :func:`pretrain`.
 
     Returns:
         Facts as of :func:`pretrain`, with backbone and masked accuracy on unseen lines.

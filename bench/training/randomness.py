@@ -48,8 +48,7 @@ def use_deterministic_kernels(device: torch.device | str) -> Iterator[None]:
     """Train on CUDA with deterministic kernels within the block; other devices are unaffected.
 
     An operation without one runs with torch's warning, once. cuBLAS gets the workspace for repeatable
-    products
-    unless the environment sets one: it reads that when a process first multiplies.
+    products unless the environment sets one: it reads that when a process first multiplies.
     """
     if torch.device(device).type != "cuda":
         yield
@@ -79,8 +78,8 @@ def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed:
     """Measure that a model draws nothing at dropout 0 and, if it is needed, something above 0.
 
     The model is in training mode, its dropout set to ``probability``, and stays unchanged; rows are unpadded
-    token ids,
-    (B, L). Two views of a sentence that differ only by dropout need it. Raises InputError with ``where``.
+    token ids, (B, L). Two views of a sentence that differ only by dropout need it. Raises InputError with
+    ``where``.
     """
     try:
         set_dropout(model, 0.0)

@@ -106,9 +106,8 @@ class Objective:
     """Turns a batch of token rows into a loss, in two halves.
 
     A plain object. The torch modules and parameters among its attributes are trained, and those of the
-    objectives
-    among these, under the attributes' names; :attr:`module` has them all. They are set when the object is
-    made.
+    objectives among these, under the attributes' names; :attr:`module` has them all. They are set when the
+    object is made.
 
     :meth:`prepare` is the host's half: everything that is Python, or random from the run's own generators.
     It never reads a parameter, and may run one step ahead. :meth:`compute` is the device's half, a function
