@@ -36,17 +36,17 @@ def test_run_report_compare_and_the_same_command_again(cli: Cli, tmp_path: Path,
     assert method.endswith("[pooling=avg]")
     assert {r.backbone["name"] for r in records(tmp_path).values() if r.backbone} == {NAME}
     assert "4 of 4 cells" in cli("run", "--methods", methods, *TOY)[2]
-    for asked in (f'word_overlap,{method},A=hf:"{NAME}"', f"A,{method.replace('[pooling=avg]', ':avg')}"):
-        code, out, err = cli("report", "--methods", asked)
-        assert (code, method in out) == (0, True), err
-    for arguments in ((method, "word_overlap"), ("A", "--against", f"word_overlap,{method}")):
-        code, out, err = cli("compare", *arguments)
-        assert (code, method in out) == (0, True), err
-    code, out, err = cli("verify")
-    assert (code, "nothing wrong" in out) == (0, True), out
     (path,) = (p for p, r in records(tmp_path).items() if r.method == method)
-    code, out, err = cli("rerun", f"results/local/{path}", "--model", NAME)
-    assert (code, "equal" in out) == (0, True), err
+    for line, expected in (
+        (("report", "--methods", f'word_overlap,{method},A=hf:"{NAME}"'), method),
+        (("report", "--methods", f"A,{method.replace('[pooling=avg]', ':avg')}"), method),
+        (("compare", method, "word_overlap"), method),
+        (("compare", "A", "--against", f"word_overlap,{method}"), method),
+        (("verify",), "nothing wrong"),
+        (("rerun", f"results/local/{path}", "--model", NAME), "equal"),
+    ):
+        code, out, err = cli(*line)
+        assert (code, expected in out) == (0, True), (line, err)
 
 
 def test_sums_and_what_is_distilled(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: Path) -> None:
@@ -95,27 +95,27 @@ def test_the_other_commands(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: P
 @pytest.mark.parametrize(
     "line",
     [
-        ("run", "--methods", f"word_overlap,hf:{NAME}:avg", *TOY),
-        ("run", "--methods", f"hf:{NAME}:avg", *TOY, "--dry-run"),
-        ("show", f"hf:{NAME}:avg", "--profile", "mini"),
-        ("export", f"hf:{NAME}:avg", "--out", "out"),
-        ("encode", f"hf:{NAME}:avg", "--input", "in.txt", "--out", "v.npy"),
-        ("probe", f"hf:{NAME}:avg"),
-        ("conformance", f"hf:{NAME}:avg"),
-        ("tune", f"hf:{NAME}:avg", "--values", "1"),
-        ("gradient", f"hf:{NAME}:avg", "--out", "g"),
-        ("pack", "--methods", f"hf:{NAME}:avg", *TOY, "--out", "p"),
-        ("check", "--reference", "ref", "--encoder", f"hf:{NAME}:avg", "--name", "m", *UPDATE),
-        ("run", "--config", "run.toml"),
+        f"run --suite toy --methods word_overlap,hf:{NAME}:avg",
+        f"run --suite toy --dry-run --methods hf:{NAME}:avg",
+        f"show --profile mini hf:{NAME}:avg",
+        f"export --out out hf:{NAME}:avg",
+        f"encode --input in.txt --out v.npy hf:{NAME}:avg",
+        f"probe hf:{NAME}:avg",
+        f"conformance hf:{NAME}:avg",
+        f"tune --values 1 hf:{NAME}:avg",
+        f"gradient --out g hf:{NAME}:avg",
+        f"pack --suite toy --out p --methods hf:{NAME}:avg",
+        f"check --reference ref --name m --update --why first --yes --encoder hf:{NAME}:avg",
+        "run --config run.toml",
     ],
 )
 def test_without_quotes_each_command_says_what_to_type(
-    cli: Cli, tmp_path: Path, folder: Path, line: tuple[str, ...]
+    cli: Cli, tmp_path: Path, folder: Path, line: str
 ) -> None:
     (tmp_path / "in.txt").write_text("a man is playing\n")
     (tmp_path / "run.toml").write_text(f"methods = ['hf:{NAME}:avg']\nsuite = 'toy'\n")
-    said = refusal(cli, *line)
-    typed = shlex.quote(TYPED if "word_overlap" not in " ".join(line) else f"word_overlap,{TYPED}")
+    said = refusal(cli, *line.split())
+    typed = shlex.quote(TYPED if "word_overlap" not in line else f"word_overlap,{TYPED}")
     assert said.rstrip().endswith(f"type {typed}"), said
     assert shlex.split(typed) == [shlex.split(typed)[0]]
 

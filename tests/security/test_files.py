@@ -129,11 +129,7 @@ def test_odd_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     below[148:156] = b" " * 8
     below[148:156] = b"%06o\0 " % sum(below)
     huge = header(b"x", b"24 size=" + b"9" * 15 + b"\n") + block(b"0", 0)
-    for content, why in (
-        (bytes(below), "a size below zero"),
-        (huge, "holds more than"),
-        (FILE[:600], "early"),
-    ):
+    for content, why in ((bytes(below), "below zero"), (huge, "more than"), (FILE[:600], "early")):
         path.write_bytes(content)
         with pytest.raises(DataError, match=why):
             hub.unpack_archive(path, tmp_path / "target", WANTED)
@@ -157,11 +153,8 @@ LONG = "é" * 60 + "/" + "b" * 120 + "/"
 def test_what_tar_programs_write_is_read(tmp_path: Path, form: int, prefix: str, mode: Any) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, mode, format=form, pax_headers={"comment": "c" * 500}) as made:
-        for name, kind in (
-            (prefix or ".", tarfile.DIRTYPE),
-            (f"{prefix}other", b"0"),
-            (prefix + WANTED[0], b"0"),
-        ):
+        files = [(f"{prefix}other", b"0"), (prefix + WANTED[0], b"0")]
+        for name, kind in [(prefix or ".", tarfile.DIRTYPE), *files]:
             member = sized(name, 0 if kind == tarfile.DIRTYPE else 1500)
             member.type, member.mtime = kind, 1.5 if form == tarfile.PAX_FORMAT else 1
             made.addfile(member, io.BytesIO(b"x" * 1500))
@@ -180,9 +173,7 @@ def test_a_cut_or_flipped_gzip_is_a_damaged_download(server: Hub, tmp_path: Path
         with pytest.raises(DataError, match=r"a\.tar: the download is damaged: this is not a whole tar file"):
             hub.unpack_archive(path, tmp_path / "target", WANTED)
     server.files[hub.ARCHIVE] = whole[: len(whole) // 2]
-    with pytest.raises(
-        DataError, match=r"senteval\.tar: the download is damaged: .*; delete it and fetch again"
-    ):
+    with pytest.raises(DataError, match=r"senteval\.tar: .*damaged: .*fetch again"):
         hub.fetch_data("sts7", tmp_path / "data")
     assert not (tmp_path / "data" / "senteval").exists()
     assert not list((tmp_path / "data").glob(".unpack-*"))

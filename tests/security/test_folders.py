@@ -109,10 +109,7 @@ def test_folders_that_are_not_what_they_say(model: Path, edit: Edit, message: st
         (hardly_a_word, FEW_TOKENS),
         (settings("1_Pooling/config.json", word_embedding_dimension=10**12), LOAD),
         (settings("1_Pooling/config.json", word_embedding_dimension=-1), LOAD),
-        (
-            settings("1_Pooling/config.json", word_embedding_dimension=8),
-            "vectors of 8 components, and give 16",
-        ),
+        (settings("1_Pooling/config.json", word_embedding_dimension=8), "8 components"),
         (settings("1_Pooling/config.json", pooling_mode="evil.X"), LOAD),
         (settings("sentence_bert_config.json", max_seq_length=-1), "longest input is -1 tokens"),
         (settings("sentence_bert_config.json", max_seq_length=[]), "longest input is [] tokens"),

@@ -93,20 +93,13 @@ def new_module(kind: str, file: str, **settings: object) -> Edit:
 
 
 BERT = "sentence_bert_config.json"
+KINDS = (
+    *("os.system", "evil.X", "m.evil.X", "sentence_transformers_evil.X", "sentence_transformers."),
+    *("sentence_transformers.base.model.torch", "sentence_transformers.util.misc.importlib.X()"),
+)
 FOREIGN = "m/modules.json: it names the foreign class '{}', which is not executed"
 HOSTILE_MODULES: list[tuple[Edit, str]] = [
-    *(
-        (pooling(type=kind), FOREIGN.format(kind))
-        for kind in (
-            "os.system",
-            "evil.X",
-            "m.evil.X",
-            "sentence_transformers.base.model.torch",
-            "sentence_transformers.util.misc.importlib.X()",
-            "sentence_transformers_evil.X",
-            "sentence_transformers.",
-        )
-    ),
+    *((pooling(type=kind), FOREIGN.format(kind)) for kind in KINDS),
     (pooling(path="../other"), "m/modules.json: the module's path '../other' leads out of the folder"),
     (pooling(path="/etc"), "m/modules.json: the module's path '/etc' leads out of the folder"),
     (pooling(path=7), "m/modules.json: module 2 has no path"),
