@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from bench.card import OptionValue
 from bench.data.tasks import PairSubset, PairTask
-from bench.encoder import FloatArray
 from bench.errors import InputError
 from bench.eval.sts import dev_spearman
 from bench.losses.decorrelation import byol_loss
@@ -32,8 +30,9 @@ from bench.training.loop import TrainSettings, learning_rate, order_batches
 from bench.training.loop import train as train_loop
 from bench.training.randomness import own_random_state
 from bench.training.two_phase_step import Objective
+from tests.support.encoders import FunctionEncoder
 from tests.support.momentum import slow_mean
-from tests.support.steps import gradients_of, objective_of, same_step
+from tests.support.steps import descend, follow, gradients_of, objective_of, same_step
 from tests.support.training import (
     SENTENCES,
     options_of,
@@ -103,11 +102,8 @@ def test_steps_equal_a_transcription(tiny_bert: Path, others: Sequence[str]) -> 
         cosines = torch.cosine_similarity(q1, t2) + torch.cosine_similarity(q2, t1)
         got = same_step(made, loss, (4 - 2 * cosines).mean())
         assert 0 <= float(loss.detach()) <= 8
-        with torch.no_grad():  # the optimiser's step, and after it the target's
-            for name, gradient in got.items():
-                made.module.get_parameter(name).sub_(0.1 * gradient)
-            for slow, fast in zip(slow_target.parameters(), model.parameters(), strict=True):
-                slow.copy_(0.9 * slow + 0.1 * fast)
+        descend(made, got)
+        follow(slow_target, model)  # after the optimiser's step
     assert not any(p.requires_grad for p in made.target.model.parameters())
 
 
@@ -238,29 +234,21 @@ def test_the_options_eps_reaches_the_optimiser(tmp_path: Path, tiny_bert: Path) 
     assert found[0] == found[1] != found[2]
 
 
-class Placed:
-    """Sentence pairs with these cosines; the first of each has this norm."""
-
-    dim, facts = 2, dict[str, str | int]()
-
-    def __init__(self, cosines: Sequence[float], norms: Sequence[float]) -> None:
-        self.vectors = {}
-        for number, (cosine, norm) in enumerate(zip(cosines, norms, strict=True)):
-            self.vectors[f"first {number}"] = (norm, 0.0)
-            self.vectors[f"second {number}"] = (cosine, math.sqrt(1 - cosine**2))
-
-    def encode(self, sentences: Sequence[str], *_: Any) -> FloatArray:
-        return np.array([self.vectors[sentence] for sentence in sentences], dtype=np.float32)
-
-
 def test_the_best_of_four_chooses_another_checkpoint_than_cosine(tmp_path: Path, tiny_bert: Path) -> None:
     """The first evaluation has the better cosines, the second perfect dot products."""
     gold = (1.0, 2.0, 3.0, 4.0, 5.0)
-    first, second = (tuple(f"{side} {number}" for number in range(5)) for side in ("first", "second"))
-    task = PairTask("T", (PairSubset("all", first, second, gold),))
+    first, second = "01234", "abcde"
+    task = PairTask("T", (PairSubset("all", tuple(first), tuple(second), gold),))
+
+    def placed(cosines: Sequence[float], norms: Sequence[float]) -> FunctionEncoder:
+        """Pairs with these cosines; the first of each has this norm."""
+        vectors = {name: (norm, 0.0) for name, norm in zip(first, norms, strict=True)}
+        vectors |= {name: (c, math.sqrt(1 - c**2)) for name, c in zip(second, cosines, strict=True)}
+        return FunctionEncoder(lambda texts: [vectors[text] for text in texts])
+
     stages = [
-        Placed((0.1, 0.2, 0.3, 0.5, 0.4), (1.0,) * 5),
-        Placed((0.5, 0.4, 0.3, 0.2, 0.1), (0.1, 1, 2, 5, 20)),
+        placed((0.1, 0.2, 0.3, 0.5, 0.4), (1.0,) * 5),
+        placed((0.5, 0.4, 0.3, 0.2, 0.1), (0.1, 1, 2, 5, 20)),
     ]
     for select, chosen, best in (("cosine", 2, 0.9), ("best_of_four", 4, 1.0)):
         coming = iter(stages)

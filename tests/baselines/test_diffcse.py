@@ -324,8 +324,6 @@ def test_a_generator_that_does_not_fit(tmp_path: Path, tiny_bert: Path, tiny_mlm
         with pytest.raises(InputError) as caught:
             train_alone("diffcse", tiny_bert, tmp_path, {"auxiliaries": {"generator": folder}})
         assert not missing_facts(caught.value, *facts)
-    with pytest.raises(InputError, match=r"diffcse\.generator: 'nowhere'"):
-        plan_on_toy("diffcse[generator=nowhere]", tmp_path, backbone=str(tiny_bert))
 
 
 def test_the_papers_profile_names_all_that_is_missing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,16 @@ from bench.losses.contrastive import info_nce, queue_nce
 from bench.training.augmentation import repeat_subwords, repeat_words, repetition_bound
 from bench.training.momentum import MomentumCopy, VectorQueue
 from bench.training.randomness import generator
-from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step, under_head
+from tests.support.steps import (
+    cls_of,
+    descend,
+    follow,
+    nce_by_loops,
+    objective_of,
+    same_step,
+    simcse_loss,
+    under_head,
+)
 from tests.support.training import SENTENCES, options_of, random, stages_of, train_alone
 
 
@@ -228,16 +237,13 @@ def test_steps_equal_a_transcription(tiny_bert: Path, start: str) -> None:
         expected = nce_by_loops(anchors, [under_head(made, view) for view in views], 0.05, queue)
         got = same_step(made, loss, expected, rel=1e-8)
         with torch.no_grad():
-            for slow, fast in zip(phi.parameters(), made.encoder.parameters(), strict=True):
-                slow.copy_(0.9 * slow + 0.1 * fast)
+            follow(phi, made.encoder)
             states = [cls_of(phi.eval(), rows[i][1]) for i in batch]
             queue += [torch.tanh(made.head.weight @ h + made.head.bias) for h in states]
             if len(queue) > len(batch):
                 queue = queue[-6:]
         torch.testing.assert_close(made.queue.vectors, torch.stack(queue), rtol=1e-9, atol=1e-9)
-        with torch.no_grad():  # an optimiser step: the copy must have moved with the weights before it
-            for name, gradient in got.items():
-                made.module.get_parameter(name).sub_(0.1 * gradient)
+        descend(made, got)  # the copy must have moved with the weights before it
     assert not any(p.requires_grad for p in made.slow.model.parameters())
     assert [len(queue), made.seen] == [6, 9]
     assert max(len(view) for view in views) > len(rows[8][1])  # some sentence was really repeated
@@ -300,9 +306,7 @@ def test_queue_is_emptied_and_repetition_drawn_again_by_the_epoch(
 def test_without_queue_and_repetition_it_is_simcse(tiny_bert: Path) -> None:
     made, batch, _ = objective_of("esimcse", tiny_bert, queue=0, repetition_rate=0.0)
     assert (made.slow, made.queue) == (None, None)
-    plain, rows, _ = objective_of("simcse", tiny_bert)
-    plain.head.load_state_dict(made.head.state_dict())
-    assert float(made(batch).detach()) == float(plain(rows).detach())
+    assert float(made(batch).detach()) == simcse_loss(made, tiny_bert)
 
 
 def test_the_queue_only_adds_negatives_within_an_epoch(tmp_path: Path, tiny_bert: Path) -> None:

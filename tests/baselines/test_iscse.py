@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bench.baselines.iscse import find_memory_neighbours, group_by_direction, smooth_anchors, smoothing_weight
 from bench.card import OptionValue
-from tests.support.steps import nce_by_loops, objective_of, same_step, under_head
+from tests.support.steps import descend, nce_by_loops, objective_of, same_step, simcse_loss, under_head
 from tests.support.training import SENTENCES, options_of, random, train_alone
 
 TEXT = [
@@ -155,18 +155,8 @@ def test_steps_equal_a_transcription(tiny_bert: Path, changes: dict[str, OptionV
         got = same_step(made, loss, expected, rel=1e-8)
         torch.testing.assert_close(made.memory.vectors, torch.stack(memory), rtol=1e-9, atol=1e-9)
         assert not made.memory.vectors.requires_grad
-        with torch.no_grad():
-            for name, gradient in got.items():
-                made.module.get_parameter(name).sub_(0.1 * gradient)
+        descend(made, got)
     assert smooth == (3 if settings["buffer"] == 9 else 4)
-
-
-def test_every_option_changes_the_loss(tiny_bert: Path) -> None:
-    values = set()
-    for changes in CHANGES:
-        made, rows, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, **changes})
-        values.add(round(sum(float(made([rows[i] for i in batch]).detach()) for batch in BATCHES), 9))
-    assert len(values) == len(CHANGES)
 
 
 @pytest.mark.parametrize("grouping", ["knn", "pddp"])
@@ -192,12 +182,10 @@ def test_first_views_are_anchors_and_second_ones_are_smoothed(tiny_bert: Path, g
 
 
 def test_until_the_memory_is_full_and_without_weight_it_is_simcse(tiny_bert: Path) -> None:
-    plain, rows, _ = objective_of("simcse", tiny_bert, TEXT)
     for changes in ({"buffer": 19}, {"buffer": 5, "neighbours": 2, "alpha": 0.0}):
-        made, _, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, **changes})
-        plain.head.load_state_dict(made.head.state_dict())
-        for _ in range(2):
-            assert float(made(rows).detach()) == float(plain(rows).detach())
+        made, rows, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, **changes})
+        losses = [float(made(rows).detach()) for _ in range(2)]
+        assert losses == [simcse_loss(made, tiny_bert, TEXT)] * 2
     assert len(made.memory.vectors) == 5
     full, _, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, "buffer": 18})
     losses = [float(full(rows).detach()) for _ in range(2)]  # the memory is kept over epochs

@@ -19,7 +19,6 @@ import bench
 from bench.baselines.promptbert import name_vector_tokens, select_view_templates
 from bench.card import BuildContext, OptionValue
 from bench.errors import InputError
-from bench.losses.contrastive import info_nce
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import (
     DenoisedEncoder,
@@ -284,17 +283,6 @@ def test_a_step_equals_a_transcription(
     same_step(made, made(batch), nce_by_loops(views[0], views[1]), rel=1e-8, least=30)
 
 
-def test_gradient_reaches_the_encoder_through_the_noise(tiny_bert: Path) -> None:
-    made, _, tokenizer = objective_of("promptbert", tiny_bert)
-    rows = [prompt.rows(SENTENCES, 40) for prompt in made.prompts]
-    states = [prompted_states(made.encoder, view, tokenizer).detach() for view in rows]
-    clean = [denoise_states(made.encoder, *part) for part in zip(made.prompts, rows, states, strict=True)]
-    torch.autograd.backward(info_nce(clean[0], clean[1], 0.05))
-    grad = made.encoder.embeddings.word_embeddings.weight.grad
-    assert grad is not None
-    assert set(grad.abs().sum(1).nonzero().flatten().tolist()) >= set(made.prompts[0].before)
-
-
 COLON = 'This sentence : "{sentence}" means{mask}.'
 VECTORS = "[PROMPT1][PROMPT2][PROMPT3][PROMPT4]{sentence}[PROMPT5][PROMPT6]{mask}[PROMPT7]"
 
@@ -351,7 +339,7 @@ def test_a_step_under_the_masked_words_head_and_with_trained_vectors(
                 places = [*range(len(front)), *range(shift, shift + len(back))]
                 z = z - state([*front, *back], words, places)
             views[-1].append(z)
-    expected, loss = nce_by_loops(*views), made(batch)
+    expected, loss = nce_by_loops(views[0], views[1]), made(batch)
     if form == "text":
         same_step(made, loss, expected, rel=1e-8, least=30)
         return
@@ -474,7 +462,7 @@ def test_build_and_export(
         assert (settings["pooling"], settings["template"]) == (encoder.pooling, expected)
         if expected is not None:
             assert "no such pooling" in (out / "README.md").read_text()  # of sentence-transformers
-            assert np.allclose(*vectors[-1][:2], atol=1e-6) == ("{sentence.}" in expected)
+            assert np.allclose(vectors[-1][0], vectors[-1][1], atol=1e-6) == ("{sentence.}" in expected)
     assert not np.allclose(vectors[0], vectors[1])
 
 

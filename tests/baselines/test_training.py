@@ -126,16 +126,16 @@ def test_training_repeats_with_its_seed(
     """Same losses and weights; another seed and another option give others. The dev set is the test set."""
     given = context(method, tiny_bert, tiny_mlm)
 
-    def train(more: dict[str, Any] | None = None, **options: OptionValue) -> Any:
-        return train_alone(method, tiny_bert, tmp_path, given | (more or {}), **(changes | options))
+    def train(options: Changes = changes, seed: int = 1) -> Any:
+        return train_alone(method, tiny_bert, tmp_path, given | {"seed": seed}, **options)
 
     first, same = train(), train()
     assert first.losses == same.losses
     assert all(torch.equal(value, same.kept()[name]) for name, value in first.kept().items())
     assert first.score() == pytest.approx(first.facts["selected_dev"], abs=1e-6)
-    assert train({"seed": 2}).losses != first.losses
+    assert train(seed=2).losses != first.losses
     if others:
-        assert train(**others).losses != first.losses
+        assert train(changes | others).losses != first.losses
 
 
 def test_pooling_at_inference_is_no_setting_of_the_training() -> None:
@@ -204,8 +204,8 @@ REFUSED: list[tuple[str, Changes, tuple[object, ...]]] = [
 def test_refused_settings(
     tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str, changes: Changes, facts: tuple[object, ...]
 ) -> None:
-    small: Changes = {"bsl": {"blocks": 1}, "denosent": DECODER}.get(method, {})
-    given = context(method, tiny_bert, tiny_mlm)
+    defaults: dict[str, Changes] = {"bsl": {"blocks": 1}, "denosent": DECODER}
+    small, given = defaults.get(method, {}), context(method, tiny_bert, tiny_mlm)
     with pytest.raises((InputError, ValueError)) as caught:
         train_alone(method, tiny_bert, tmp_path, given, **(small | changes))
     assert not missing_facts(caught.value, *facts)

@@ -44,13 +44,13 @@ def test_every_group_is_white(groups: int, batch: int) -> None:
     features, order = random(batch, 12) * 3 + 5, shuffle(12)
     white = group_whiten(features, order, groups, eps=1e-10)
     assert float(white.mean(0).abs().max()) < 1e-9
-    unit, close = torch.eye(12, dtype=torch.float64), {"rtol": 0, "atol": 1e-7}
+    unit, close = torch.eye(12, dtype=torch.float64), partial(torch.testing.assert_close, rtol=0, atol=1e-7)
     everything = white.T @ white / batch
     for group in order.view(groups, 12 // groups):
-        torch.testing.assert_close(everything[group][:, group], unit[group][:, group], **close)
+        close(everything[group][:, group], unit[group][:, group])
     places = torch.randperm(batch, generator=generator(1, "rows"))  # a sentence's place doesn't matter
     moved = group_whiten(features[places], order, groups, eps=1e-10)
-    torch.testing.assert_close(moved, white[places], **close)
+    close(moved, white[places])
     if 1 < groups < 12:  # only groups are white: channels of two groups may go together
         assert float((everything - unit).abs().max()) > 0.01
 

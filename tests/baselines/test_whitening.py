@@ -16,12 +16,13 @@ from transformers import AutoModel, AutoTokenizer
 from bench.baselines.whitening import Moments, TargetWhitening, WhitenedEncoder, normalise_rows, whiten
 from bench.card import BuildContext, OptionValue
 from bench.data.toy import make_toy_task
-from bench.encoder import Encoder, FloatArray, PairScorer
+from bench.encoder import Encoder, PairScorer
 from bench.errors import BenchError, InputError
 from bench.registry import discover
 from bench.stages import planned_steps
 from bench.training.randomness import generator
 from tests.support.cli import Cli, records
+from tests.support.encoders import FunctionEncoder
 from tests.support.training import SENTENCES, options_of, stage_context, stages_of
 
 options = partial(options_of, "whitening")
@@ -121,23 +122,10 @@ def white_by_hand(vectors: Any, k: int | None = None) -> Any:
     return white / np.linalg.norm(white, axis=1, keepdims=True)
 
 
-class Fixed:
-    """Given vectors, and what was asked for."""
-
-    def __init__(self, vectors: Any) -> None:
-        self.facts: dict[str, str | int] = {"max_length": 64}
-        self.table, self.dim = vectors, vectors.shape[1]
-        self.asked: list[list[str]] = []
-
-    def encode(self, sentences: Sequence[str], *_: Any, **__: Any) -> FloatArray:
-        self.asked.append(list(sentences))
-        rows: FloatArray = self.table[[int(sentence) for sentence in sentences]]
-        return rows
-
-
 def test_target_fits_on_both_sides_of_a_tasks_pairs_as_often_as_they_stand_there() -> None:
     vectors = vectors_of(9, 3)
-    base = Fixed(vectors)
+    base = FunctionEncoder(lambda texts: vectors[[int(text) for text in texts]], 3)
+    base.facts = {"max_length": 64}
     scorer = TargetWhitening(base, 2)
     assert isinstance(scorer, PairScorer)
     assert not isinstance(scorer, Encoder)  # a vector depends on the task, so it has none to build on

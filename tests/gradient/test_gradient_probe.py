@@ -491,7 +491,7 @@ def test_the_command_writes_the_sampled_figures(tmp_path: Path) -> None:
     run("--out", str(tmp_path))
     grid = list(csv.DictReader((tmp_path / "gradient-grid.csv").open()))
     assert len(grid) == 10_000
-    columns = {f"gd_{loss}": values for loss, values in dissipation_grid(seed=1).items()}
+    columns: dict[str, Any] = {f"gd_{loss}": values for loss, values in dissipation_grid(seed=1).items()}
     columns |= {"ratio_met_sampled": ratio_grid(seed=1)["met"], "shaded_arccon": shade_cells("arccon")}
     for number in (0, 1234, 9999):
         i, j = divmod(number, 100)

@@ -1,4 +1,4 @@
-"""D, UC and UC-D of a twin: whose text has SICK's sentences, and the student's pooling."""
+"""Methods that build on others: refused members, SICK's sentences, and the student's pooling."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from bench.encoder import Encoder
+from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.stages import ComposedMethod
+from tests.support.messages import missing_facts
 from tests.support.training import SENTENCES, options_of, plan_on_toy, train_alone
 
 
@@ -18,6 +20,41 @@ def members_of(name: str, **given: bool | str | float) -> dict[str, str]:
     method = discover().get(name)
     assert isinstance(method, ComposedMethod)
     return dict(method.members(options_of(name, **given)))
+
+
+@pytest.mark.parametrize(
+    ("methods", "facts"),
+    [
+        ("ensemble:simcse", ("ensemble:simcse", "one method", "ensemble:METHOD+METHOD")),
+        ("ensemble:simcse+", ("''", "weighted method")),
+        ("ensemble:0*simcse+simcse", ("'0*simcse'", "weighted method")),
+        ("ensemble", ("one method", "ensemble:METHOD+METHOD")),
+        ("ensemble:", ("'ensemble:'",)),
+        ("ensemble:simcse[+simcse", ("'ensemble:simcse[+simcse'",)),
+        ("ensemble:simcs+simcse", ("'simcs'",)),
+        ("ensemble:simcse[lrr=1]+simcse", ("simcse", "'lrr'")),
+        ("distill", ("--methods distill", "distill:METHOD")),
+        ("distill:distill:simcse", ("builds on itself",)),
+        ("static:word_overlap", ("word_overlap", "no transformer")),
+        ("static:vectors:/x.txt", ("vectors", "no transformer")),
+        ("static:ensemble:2*simcse+word_overlap", ("word_overlap", "no transformer")),
+        ("static:whitening[fit=train]", ("whitening", "vectors of sentences")),
+        ("static:st:/x", ("st:", "hf:PATH:POOLING")),
+        ("static:echo:/x", ("echo", "template")),
+        ("static:hf:/x[prompt=a]", ("hf", "prompt")),
+        ("static:static:simcse", ("static builds on itself",)),
+        ("static:simcs", ("'simcs'",)),
+        ("static[of=]", ("--methods static", "static:METHOD")),
+        ("rankcse[teacher1=,teacher2=]", ("rankcse.teacher1",)),
+        ("rankcse[teacher1=rankcse,teacher2=]", ("rankcse builds on itself",)),
+        ("rankcse[teacher1=simsce,teacher2=]", ("'simsce'", "simcse")),
+        ("diffcse[generator=nowhere]", ("diffcse.generator: 'nowhere'",)),
+    ],
+)
+def test_what_a_method_cannot_build_on(methods: str, facts: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        plan_on_toy(methods, tmp_path)
+    assert not missing_facts(caught.value, *facts)
 
 
 @pytest.mark.parametrize("twin", ["tncse", "jtcse"])

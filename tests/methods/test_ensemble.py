@@ -13,7 +13,6 @@ from bench.card import BuildContext
 from bench.config.method_ids import OF_METHODS, parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.data.tasks import PairTask
-from bench.errors import InputError
 from bench.methods.ensemble import parse_weighted_members
 from bench.nn.backbone import TransformerEncoder
 from bench.plan.cell import Cell
@@ -45,27 +44,6 @@ def cells(methods: str, tmp_path: Path, seeds: tuple[int, ...] = (1,)) -> list[C
 )
 def test_members_and_weights(text: str, members: list[tuple[float, str]]) -> None:
     assert parse_weighted_members(text) == members
-
-
-@pytest.mark.parametrize(
-    ("methods", "facts"),
-    [
-        ("ensemble:simcse", ("ensemble:simcse", "one method", "ensemble:METHOD+METHOD")),
-        ("ensemble:simcse+", ("''", "weighted method")),
-        ("ensemble:0*simcse+simcse", ("'0*simcse'", "weighted method")),
-        ("ensemble", ("one method", "ensemble:METHOD+METHOD")),
-        ("ensemble:", ("'ensemble:'",)),
-        ("ensemble:simcse[+simcse", ("'ensemble:simcse[+simcse'",)),
-        ("ensemble:simcs+simcse", ("'simcs'",)),
-        ("ensemble:simcse[lrr=1]+simcse", ("simcse", "'lrr'")),
-        ("distill", ("--methods distill", "distill:METHOD")),
-        ("distill:distill:simcse", ("builds on itself",)),
-    ],
-)
-def test_bad_ensembles(methods: str, facts: tuple[str, ...], tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        plan_of(methods, tmp_path)
-    assert not missing_facts(caught.value, *facts)
 
 
 def test_the_ensemble_is_the_weighted_sum_and_shares_its_members_stages(

@@ -32,7 +32,6 @@ from bench.nn.sum_encoder import SumEncoder
 from bench.probes.cost import encoder_cost, table_parameters
 from bench.registry import discover
 from tests.support.cli import Cli, records
-from tests.support.messages import missing_facts
 from tests.support.training import Trained, plan_on_toy, train_alone
 
 Matrix = NDArray[np.float64]
@@ -246,29 +245,6 @@ def test_both_spellings(text: str, name: str, argument: str | None, alias: str |
     (request,) = parse_methods(text)
     assert (request.text, request.name, request.argument, request.alias) == (text, name, argument, alias)
     assert dict(request.options) == ({"dimensions": "8"} if "[dim" in text else {})
-
-
-@pytest.mark.parametrize(
-    ("method", "facts"),
-    [
-        ("static:word_overlap", ("word_overlap", "no transformer")),
-        ("static:vectors:/x.txt", ("vectors", "no transformer")),
-        ("static:ensemble:2*simcse+word_overlap", ("word_overlap", "no transformer")),
-        ("static:whitening[fit=train]", ("whitening", "vectors of sentences")),
-        ("static:st:/x", ("st:", "hf:PATH:POOLING")),
-        ("static:echo:/x", ("echo", "template")),
-        ("static:hf:/x[prompt=a]", ("hf", "prompt")),
-        ("static:static:simcse", ("static builds on itself",)),
-        ("static:simcs", ("'simcs'",)),
-        ("static[of=]", ("--methods static", "static:METHOD")),
-    ],
-)
-def test_teachers_that_are_refused_before_anything_runs(
-    method: str, facts: tuple[str, ...], tmp_path: Path
-) -> None:
-    with pytest.raises(InputError) as caught:
-        plan_on_toy(method, tmp_path)
-    assert not missing_facts(caught.value, *facts)
 
 
 def test_one_stage_for_one_teacher_and_no_seed_without_one(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def joint(
     caels: tuple[int, ...] = (),
     seed: int = 1,
     **given: Any,
-) -> tuple[JointObjective, list[list[int]], Any]:
+) -> tuple[Any, list[list[int]], Any]:
     """An objective of both towers, token rows, and both views of them as one padded batch."""
     first, second, tokenizer = towers(folder)
     for model in (first, second):

@@ -19,7 +19,6 @@ from torch import Tensor
 from bench.card import OptionValue
 from bench.data.tasks import PairTask
 from bench.data.toy import make_toy_task
-from bench.encoder import FloatArray
 from bench.eval.collapse import collapse_figures, effective_rank
 from bench.eval.sts import dev_spearman
 from bench.losses.decorrelation import BarlowTwins, CorInfoMax, barlow_twins, vicreg
@@ -27,8 +26,9 @@ from bench.methods.unsee import ARCHITECTURES
 from bench.render.figure import Figure
 from bench.training.loop import TrainSettings, parameter_groups
 from tests.support.cli import Cli, records
+from tests.support.encoders import FunctionEncoder
 from tests.support.momentum import slow_mean
-from tests.support.steps import objective_of, same_step, toy_run
+from tests.support.steps import descend, follow, objective_of, same_step, toy_run
 from tests.support.training import random
 
 OBJECTIVES = ("byol", "barlow", "vicreg", "corinfomax")
@@ -165,11 +165,8 @@ def test_three_steps_equal_a_transcription(tiny_bert: Path, objective: str, arch
                 t = made.head(t) if architecture == "online_projection" else t
             expected = slow_loss(z1, t) + slow_loss(z2, t)
         got = same_step(made, loss, expected, rel=1e-7, rtol=1e-5, scaled=1e-7)
-        with torch.no_grad():
-            for name, gradient in got.items():
-                made.module.get_parameter(name).sub_(1e-4 * gradient)
-            for slow, fast in zip(target.parameters(), model.parameters(), strict=True):
-                slow.copy_(0.9 * slow + 0.1 * fast)
+        descend(made, got, 1e-4)
+        follow(target, model)
 
 
 def test_weight_decay_spares_biases_and_layer_norms(tiny_bert: Path) -> None:
@@ -203,16 +200,6 @@ def test_collapse_figures() -> None:
     assert one_way == pytest.approx((1, 1, 0), abs=1e-6)
 
 
-class Vectors:
-    dim, facts = 3, dict[str, str | int]()
-
-    def __init__(self, vectors: dict[str, list[float]]) -> None:
-        self.vectors = vectors
-
-    def encode(self, sentences: Any, *_: Any, **__: Any) -> FloatArray:
-        return np.array([self.vectors[s] for s in sentences], dtype=np.float32)
-
-
 def test_the_best_of_four_similarities() -> None:
     task: PairTask = make_toy_task()
     pairs = list(task.all_pairs())
@@ -226,8 +213,9 @@ def test_the_best_of_four_similarities() -> None:
     four = [dots / norms, dots, -np.linalg.norm(a - b, axis=1), -np.abs(a - b).sum(1)]
     scores = [spearmanr(similarity, gold).statistic for similarity in four]
     assert len(set(scores)) == 4
-    assert dev_spearman(Vectors(vectors), task, "best_of_four") == pytest.approx(max(scores))
-    assert dev_spearman(Vectors(vectors), task) == pytest.approx(scores[0])
+    encoder = FunctionEncoder(lambda texts: [vectors[text] for text in texts], 3)
+    assert dev_spearman(encoder, task, "best_of_four") == pytest.approx(max(scores))
+    assert dev_spearman(encoder, task) == pytest.approx(scores[0])
 
 
 def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:

@@ -100,6 +100,27 @@ def same_step(
     return got
 
 
+def descend(made: Any, gradients: Mapping[str, Tensor], rate: float = 0.1) -> None:
+    """Move an objective's weights against their gradients."""
+    with torch.no_grad():
+        for name, gradient in gradients.items():
+            made.module.get_parameter(name).sub_(rate * gradient)
+
+
+def follow(slow: Any, fast: Any) -> None:
+    """Move a module's weights towards another's: 0.9 of the old ones."""
+    with torch.no_grad():
+        for own, other in zip(slow.parameters(), fast.parameters(), strict=True):
+            own.copy_(0.9 * own + 0.1 * other)
+
+
+def simcse_loss(made: Any, backbone: Path, sentences: Sequence[str] = SENTENCES) -> float:
+    """SimCSE's loss of all sentences under another objective's head."""
+    plain, rows, _ = objective_of("simcse", backbone, sentences)
+    plain.head.load_state_dict(made.head.state_dict())
+    return float(plain(rows).detach())
+
+
 def cls_of(model: Any, row: Sequence[int]) -> Tensor:
     """[CLS] of one token row, alone and so without padding."""
     states: Tensor = model(input_ids=torch.tensor([row])).last_hidden_state
