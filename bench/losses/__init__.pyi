@@ -2,8 +2,8 @@
 
 from bench.losses import modified_losses as modified_losses
 from bench.losses import paradigm_losses as paradigm_losses
-from bench.losses.argument_checks import check_same_shape as check_same_shape
-from bench.losses.argument_checks import check_tau as check_tau
+from bench.losses.contrastive import check_same_shape as check_same_shape
+from bench.losses.contrastive import check_tau as check_tau
 from bench.losses.contrastive import cosine_matrix as cosine_matrix
 from bench.losses.contrastive import hard_negative_nce as hard_negative_nce
 from bench.losses.contrastive import info_nce as info_nce

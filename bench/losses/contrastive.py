@@ -1,4 +1,4 @@
-"""Contrastive losses: InfoNCE, and InfoNCE with a queue or with hard negatives."""
+"""Contrastive losses: InfoNCE, with a queue or hard negatives; checks of losses' arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,27 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.losses.argument_checks import check_same_shape, check_tau
+
+def check_same_shape(wanted: str, **matrices: Tensor) -> None:
+    """Raise ValueError, with the arguments' names, unless all are matrices of one shape.
+
+    ``wanted`` is the shape in letters.
+
+    Example:
+        >>> check_same_shape("(B, H)", anchors=torch.ones(2, 3), positives=torch.ones(3, 3))
+        Traceback (most recent call last):
+        ValueError: anchors (2, 3) and positives (3, 3) must be (B, H)
+    """
+    shapes = [matrix.shape for matrix in matrices.values()]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 2:
+        *others, last = (f"{name} {tuple(matrix.shape)}" for name, matrix in matrices.items())
+        raise ValueError(f"{', '.join(others)} and {last} must be {wanted}")
+
+
+def check_tau(tau: float) -> None:
+    """Raise ValueError unless a temperature is above 0."""
+    if tau <= 0:
+        raise ValueError(f"tau {tau} must be above 0")
 
 
 def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
@@ -27,7 +47,6 @@ def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
         ValueError: different shapes, or a temperature of 0 or less.
 
     Example:
-        >>> import torch
         >>> anchors, positives = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
         >>> round(info_nce(anchors, positives, tau=1.0).item(), 4)  # both rows equal: ln 2
         0.6931

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.losses.argument_checks import check_same_shape
+from bench.losses.contrastive import check_same_shape
 from bench.nn.device import to_float64
 
 BARLOW_OFF_DIAGONAL = 0.0051

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.losses.argument_checks import check_same_shape, check_tau
-from bench.losses.contrastive import info_nce
+from bench.losses.contrastive import check_same_shape, check_tau, info_nce
 
 FORMS = ("released", "paper")
 ANGLES = ("cross", "paper")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -210,10 +209,7 @@ def _is_model2vec(folder: Path) -> bool:
 
 def check_transformer_alone(folder: Path) -> None:
     """Raise InputError for a sentence-transformers folder with more trained modules than hf: reads."""
-    try:
-        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return
+    modules = read_json_object(folder / "modules.json", list)
     for kind in (str(module.get("type")) for module in modules if isinstance(module, dict)):
         name = kind.rpartition(".")[2]
         if name in _WITHOUT_WEIGHTS:
@@ -246,13 +242,10 @@ def describe_unread_settings(folder: Path, pooling: str, *, prompted: bool = Fal
 
 def _list_poolings(folder: Path) -> Iterator[list[str]]:
     """Yield the poolings that each Pooling module of a folder names, by their names as options."""
-    try:
-        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        modules = [{"type": "Pooling", "path": "1_Pooling"}]  # where sentence-transformers puts it
-    except (OSError, ValueError, RecursionError):
-        return
-    for module in modules if isinstance(modules, list) else ():
+    modules = [{"type": "Pooling", "path": "1_Pooling"}]  # where sentence-transformers puts it
+    if (folder / "modules.json").exists():
+        modules = read_json_object(folder / "modules.json", list)
+    for module in modules:
         if not isinstance(module, dict) or not str(module.get("type")).endswith("Pooling"):
             continue
         config = read_json_object(folder / str(module.get("path", "")) / "config.json")

@@ -166,13 +166,13 @@ def _get_token_text(token: object) -> str | None:
     return text if isinstance(text, str) and text else None
 
 
-def read_json_object(file: Path) -> dict[str, Any]:
-    """Return a file's JSON object, {} by default."""
+def read_json_object(file: Path, kind: type = dict) -> Any:
+    """Return a file's JSON value of a kind, an empty one by default."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        return kind()
+    return content if isinstance(content, kind) else kind()
 
 
 PRETRAINING = "pretraining.json"

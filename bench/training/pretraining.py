@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,39 +53,82 @@ class PretrainSettings(MlmSettings):
     vocabulary: int  # largest number of WordPiece tokens
 
 
+@dataclass
+class Training:
+    """Options of :func:`pretrain` and :func:`train_mlm_head`, and what they have in common."""
+
+    settings: MlmSettings  # lengths and rates
+    seed: int  # for weights, order and masks
+    out: Path  # folder to write; it also gets the facts, in ``pretraining.json``
+    command: str  # the command that repeats it, for the facts
+    device: str = "cpu"  # "cpu", "cuda" or "mps"
+    minutes: float | None = None  # stop then, in place of the settings' steps; saving comes after
+    began: float | None = None  # start of the minutes on time.monotonic's clock; default now
+    give_up: bool = False  # end with an error after TRIAL steps if the loss stays near token frequencies'
+    progress: Callable[[int], None] | None = None  # called with the rows of each finished step
+    say: Say | None = None  # called with notes on the text, and each minute with the loss
+
+    def __post_init__(self) -> None:
+        """Start the clocks."""
+        self._cpu, begin = time.process_time(), time.monotonic() if self.began is None else self.began
+        self._end = None if self.minutes is None else begin + 60 * self.minutes
+
+    def place(self, model: Any) -> None:
+        """Put a model on its device, dropout off; report the time that preparing the text has left."""
+        model.to(self.device).eval()
+        if self._end is not None and self.say is not None:
+            left = max(0.0, self._end - time.monotonic())
+            self.say(f"the text is prepared: {left:.0f} s are left to train, and saving comes after")
+
+    def run(
+        self,
+        model: Any,
+        tokenizer: Any,
+        rows: Sequence[Any],
+        known_loss: float,
+        text: Mapping[str, Any],
+        describe: Callable[[], Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        """Train a model and write it with its facts, to which ``describe`` adds; keep it each minute."""
+
+        def collect(curve: Curve) -> dict[str, Any]:
+            described, settings, timed = describe(), self.settings, {}
+            if self.minutes is not None:
+                settings, timed = replace(settings, steps=int(curve[-1][0])), {"minutes": self.minutes}
+            return {
+                "command": self.command,
+                **{"settings": asdict(settings), **timed},
+                "seed": self.seed,
+                "text": dict(text),
+                "parameters": sum(parameter.numel() for parameter in model.parameters()),
+                "loss_curve": curve,
+                "frequency_loss": round(known_loss, 4),
+                "cpu_seconds": round(time.process_time() - self._cpu, 1),
+                **described,
+            }
+
+        def keep(curve: Curve) -> None:
+            with replace_folder(unfinished_folder(self.out)) as folder:
+                facts = {**collect(curve), "unfinished": True}
+                _write_model(copy.deepcopy(model), tokenizer, self.settings.max_length, facts, folder)
+
+        watch = PretrainingWatch(keep, self.say, known_loss if self.give_up else None)
+        how: dict[str, Any] = {"seed": self.seed, "end": self._end, "progress": self.progress}
+        facts = collect(train_mlm(model, tokenizer, rows, self.settings, watch=watch, **how))
+        with create_folder_atomically(self.out) as folder:
+            _write_model(model, tokenizer, self.settings.max_length, facts, folder)
+        shutil.rmtree(unfinished_folder(self.out), ignore_errors=True)
+        return facts
+
+
 def pretrain(
-    text: Corpus | PreparedText,
-    settings: PretrainSettings,
-    *,
-    seed: int,
-    out: Path,
-    command: str,
-    split: bool = False,
-    device: str = "cpu",
-    minutes: float | None = None,
-    began: float | None = None,
-    give_up: bool = False,
-    progress: Callable[[int], None] | None = None,
-    say: Say | None = None,
+    text: Corpus | PreparedText, settings: PretrainSettings, *, split: bool = False, **options: Any
 ) -> dict[str, Any]:
     """Train a BERT with its MLM head on a text and write it as float16 safetensors, with its tokenizer.
 
-    Word embeddings start from the text's counts (:func:`compute_spectral_embeddings`), dropout is off. Until
-    it ends, ``OUT-unfinished`` holds the model of the last minute.
-
-    Args:
-        text: The text, or its prepared form, for the same weights.
-        settings: Sizes and rates.
-        seed: For weights, order and masks.
-        out: Folder to write; it also gets the facts, in ``pretraining.json``.
-        command: The command that repeats it, for the facts.
-        split: See :func:`bench.training.prepared_text.prepare_text`.
-        device: "cpu", "cuda" or "mps".
-        minutes: Stop then, in place of the settings' steps; the facts name the steps. Saving comes after.
-        began: Start of the minutes on time.monotonic's clock; default the call.
-        give_up: End with an error after :data:`TRIAL` steps if the loss stays near that of token frequencies.
-        progress: Called with the rows of each finished step.
-        say: Called with notes on the text, and each minute with the loss.
+    Word embeddings start from the text's counts (:func:`compute_spectral_embeddings`), dropout is off. A
+    prepared text gives the same weights. Meanwhile ``OUT-unfinished`` holds the model of the last minute.
+    For the options see :class:`Training`, for ``split`` :func:`bench.training.prepared_text.prepare_text`.
 
     Returns:
         Facts: command, settings, text, rows, cut lines, loss curve, the tokens' entropy, CPU seconds.
@@ -94,22 +136,16 @@ def pretrain(
     Raises:
         BenchError: an infinite or NaN loss, no time left, nothing learned, or an unsuitable text.
     """
-    cpu, end = time.process_time(), _find_end(minutes, began)
+    training = Training(settings, **options)
     sizes = {"max_length": settings.max_length, "vocabulary": settings.vocabulary, "hidden": settings.hidden}
     if isinstance(text, Corpus):
-        text = prepare_text(text, **sizes, split=split, say=say)
+        text = prepare_text(text, **sizes, split=split, say=training.say)
     text.check({**sizes, "split": split}, where=text.text["name"])
-    model = _new_bert(text, settings, seed, device)
-    _place_model(model, device, end, say)
+    model = _new_bert(text, settings, training.seed, training.device)
+    training.place(model)
+    facts = {"embeddings": "spectral", "rows": len(text.rows), "cut": dict(text.cut)}
     known_loss = frequency_loss(text.rows)
-    known = partial(_training_facts, command, settings, minutes, text.text, seed, model, known_loss, cpu)
-
-    def facts(curve: Curve) -> dict[str, Any]:
-        return known(curve) | {"embeddings": "spectral", "rows": len(text.rows), "cut": dict(text.cut)}
-
-    made = _ModelWriter(model, text.tokenizer, settings.max_length, out, facts)
-    watch = PretrainingWatch(made.keep, say, known_loss if give_up else None)
-    return made.train(text.rows, settings, seed=seed, end=end, progress=progress, watch=watch)
+    return training.run(model, text.tokenizer, text.rows, known_loss, text.text, lambda: facts)
 
 
 def _new_bert(text: PreparedText, settings: PretrainSettings, seed: int, device: str) -> Any:
@@ -135,24 +171,12 @@ def _new_bert(text: PreparedText, settings: PretrainSettings, seed: int, device:
 
 
 def train_mlm_head(
-    backbone: ModelFolder,
-    corpus: Corpus,
-    settings: MlmSettings,
-    *,
-    seed: int,
-    out: Path,
-    command: str,
-    device: str = "cpu",
-    minutes: float | None = None,
-    began: float | None = None,
-    give_up: bool = False,
-    progress: Callable[[int], None] | None = None,
-    say: Say | None = None,
+    backbone: ModelFolder, corpus: Corpus, settings: MlmSettings, **options: Any
 ) -> dict[str, Any]:
     """Train a BERT whose checkpoint lacks a masked-LM head into a masked language model, and write it.
 
     The head is fresh, its decoder tied to the word embeddings. Both are trained together, dropout off. The
-    corpus is a document a line; for the other parameters see :func:`pretrain`.
+    corpus is a document a line; for the options see :class:`Training`.
 
     Returns:
         Facts as of :func:`pretrain`, with backbone and masked accuracy on unseen lines.
@@ -161,27 +185,24 @@ def train_mlm_head(
         InputError: a backbone that isn't BERT.
         BenchError: fewer than two lines, an infinite or NaN loss, no time left, or nothing learned.
     """
-    cpu, end = time.process_time(), _find_end(minutes, began)
-    with own_random_state(seed, "pretrain/weights", device):
+    training = Training(settings, **options)
+    seed, steps = training.seed, settings.steps
+    with own_random_state(seed, "pretrain/weights", training.device):
         model, tokenizer = load_masked_lm(backbone.path, new_head=True)
     if model.config.model_type != "bert":
         raise InputError(f"a head for a {type(model).__name__}", expected="a BERT", where=backbone.name)
-    chosen, unseen = _choose_lines(corpus, None if minutes else settings.steps * settings.batch_size, seed)
+    chosen, unseen = _choose_lines(corpus, None if training.minutes else steps * settings.batch_size, seed)
     rows = tokenize_rows(tokenizer, chosen, settings.max_length)
-    cut = count_cut_tokens(tokenizer, corpus, chosen, rows, settings.max_length, say)
-    _place_model(model, device, end, say)
-    known_loss = frequency_loss(rows)
-    described = describe_corpus(corpus)
-    known = partial(_training_facts, command, settings, minutes, described, seed, model, known_loss, cpu)
+    cut = count_cut_tokens(tokenizer, corpus, chosen, rows, settings.max_length, training.say)
+    training.place(model)
 
-    def facts(curve: Curve) -> dict[str, Any]:
+    def describe() -> dict[str, Any]:
         named = {"name": backbone.name, "sha256": backbone.sha256}
         accuracy = masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed)
-        return known(curve) | {"backbone": named, "cut": cut, "masked_accuracy": accuracy}
+        return {"backbone": named, "cut": cut, "masked_accuracy": accuracy}
 
-    made = _ModelWriter(model, tokenizer, settings.max_length, out, facts)
-    watch = PretrainingWatch(made.keep, say, known_loss if give_up else None)
-    return made.train(rows[unseen:], settings, seed=seed, end=end, progress=progress, watch=watch)
+    described, known_loss = describe_corpus(corpus), frequency_loss(rows)
+    return training.run(model, tokenizer, rows[unseen:], known_loss, described, describe)
 
 
 def _choose_lines(corpus: Corpus, most: int | None, seed: int) -> tuple[list[str], int]:
@@ -215,82 +236,18 @@ def read_pretraining_text(path: Path) -> Corpus:
     return read_corpus(path)
 
 
-def _find_end(minutes: float | None, began: float | None) -> float | None:
-    """Return the end of a training on time.monotonic's clock, if it has one."""
-    if minutes is None:
-        return None
-    start = time.monotonic() if began is None else began
-    return start + 60 * minutes
-
-
-def _place_model(model: Any, device: str, end: float | None, say: Say | None) -> None:
-    """Put a model on its device, dropout off; report the time that preparing the text has left."""
-    model.to(device).eval()
-    if end is not None and say is not None:
-        left = max(0.0, end - time.monotonic())
-        say(f"the text is prepared: {left:.0f} s are left to train, and saving comes after")
-
-
-def _training_facts(
-    command: str,
-    settings: MlmSettings,
-    minutes: float | None,
-    text: Mapping[str, Any],
-    seed: int,
-    model: Any,
-    known_loss: float,
-    cpu: float,
-    curve: Curve,
-) -> dict[str, Any]:
-    timed = {}
-    if minutes is not None:
-        settings, timed = replace(settings, steps=int(curve[-1][0])), {"minutes": minutes}
-    return {
-        "command": command,
-        **{"settings": asdict(settings), **timed},
-        "seed": seed,
-        "text": dict(text),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "loss_curve": curve,
-        "frequency_loss": round(known_loss, 4),
-        "cpu_seconds": round(time.process_time() - cpu, 1),
-    }
-
-
-class _ModelWriter:
-    """Writes the folder of a model in training; ``facts`` maps a loss curve to its facts."""
-
-    def __init__(
-        self, model: Any, tokenizer: Any, kept: int, out: Path, facts: Callable[[Curve], dict[str, Any]]
-    ) -> None:
-        self._model, self._tokenizer, self._kept = model, tokenizer, kept
-        self._out, self._facts = out, facts
-
-    def keep(self, curve: Curve) -> None:
-        """Write the present model next to its future folder, in place of the one before."""
-        with replace_folder(unfinished_folder(self._out)) as folder:
-            self._write(copy.deepcopy(self._model), {**self._facts(curve), "unfinished": True}, folder)
-
-    def train(self, rows: Sequence[Any], settings: MlmSettings, **how: Any) -> dict[str, Any]:
-        """Train the model (:func:`train_mlm`), write it, remove the kept one."""
-        facts = self._facts(train_mlm(self._model, self._tokenizer, rows, settings, **how))
-        with create_folder_atomically(self._out) as folder:
-            self._write(self._model, facts, folder)
-        shutil.rmtree(unfinished_folder(self._out), ignore_errors=True)
-        return facts
-
-    def _write(self, model: Any, facts: Mapping[str, Any], folder: Path) -> None:
-        # a tokenizer is written with its last call's truncation, which the hash must not depend on
-        self._tokenizer.backend_tokenizer.enable_truncation(self._kept)
-        with silence_libraries():
-            model.half().save_pretrained(folder)
-            self._tokenizer.save_pretrained(folder)
-        # the library's version would change the folder's hash and no weight
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        config.pop("transformers_version", None)
-        text = json.dumps(config, indent=2, sort_keys=True) + "\n"
-        (folder / "config.json").write_text(text, encoding="utf-8", newline="\n")
-        (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8", newline="\n")
+def _write_model(model: Any, tokenizer: Any, kept: int, facts: Mapping[str, Any], folder: Path) -> None:
+    # a tokenizer is written with its last call's truncation, which the hash must not depend on
+    tokenizer.backend_tokenizer.enable_truncation(kept)
+    with silence_libraries():
+        model.half().save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    # the library's version would change the folder's hash and no weight
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config.pop("transformers_version", None)
+    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8", newline="\n")
+    (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 class PretrainingWatch:
