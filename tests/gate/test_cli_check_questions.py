@@ -137,7 +137,7 @@ def test_a_method_from_a_file_is_gated(cli: Cli, tmp_path: Path) -> None:
         assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
     file.write_text(METHOD.replace("SIGN", "50"))
     code, out, err = cli("check", "--strict", *plugin)
-    assert (code, out.splitlines()[-1].startswith("FAILED, 1 of 1 cell")) == (1, True), err
+    assert (code, out.splitlines()[-1].startswith("FAILED, 1 of")) == (1, True), err
     assert cli(*UPDATE, "counts more", *plugin)[0] == 0
     assert cli("check", "--strict", *plugin)[0] == 0
 
@@ -149,7 +149,7 @@ def test_seeds_that_are_ignored_fail(cli: Cli, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(noise, "build", lambda context: build(replace(context, seed=1)))
     code, out, _ = cli("check", "--methods", "noise")
     assert code == 1
-    assert not missing_facts(out, "failed: seed 2", "seed 1 and", "seed is ignored", "seed 3: seed 1")
+    assert not missing_facts(out, "failed: seed 2", "seed 1 and", "seed is ignored", "seed 3:")
 
 
 @pytest.mark.long

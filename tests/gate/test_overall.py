@@ -39,6 +39,12 @@ def cells(then: Values, now: Values, first: int = 1) -> dict[Key, Sides]:
     }
 
 
+def averaged(compared: dict[Key, Sides]) -> tuple[Key, Sides]:
+    found = average_cells(compared)
+    assert found is not None
+    return found
+
+
 def equal_cell(values: Sequence[float]) -> Sides:
     same: tuple[RunRecord, ...] = tuple(runs(values))
     return Sides(same, same[::-1], None, same, same, same_machine=True)
@@ -55,33 +61,25 @@ def test_a_drop_that_all_cells_share_is_seen_in_the_average_alone() -> None:
     compared = cells(then, now)
     lows = [measure_drops(sides, 1 - 0.05 / 9)["avg"].low for sides in compared.values()]
     assert all(low is not None and low < 0 for low in lows)
-    found = average_cells(compared)
-    assert found is not None
-    name, sides = found
-    assert name == ("", "average of 8 cells", "")
-    assert cell_name(name) == "average of 8 cells"
+    name, sides = averaged(compared)
+    assert (name[0], name[2], cell_name(name)) == ("", "", name[1])
+    assert "8 cells" in name[1]
     average = measure_drops(sides, 1 - 0.05 / 9)["avg"]
     expected = stats.ttest_rel(then.mean(0), now.mean(0)).confidence_interval(1 - 0.05 / 9)
     assert (average.low, average.high) == pytest.approx(tuple(expected))
-    assert average.low is not None
-    assert average.low > 0
+    assert (average.low or 0.0) > 0
     assert average.drop == pytest.approx((then - now).mean())
-    assert (sides.test, list_record_seeds(sides.then), sides.same_machine) == (
-        "paired t",
-        (1, 2, 3, 4, 5),
-        True,
-    )
+    assert (sides.test, sides.same_machine) == ("paired t", True)
+    assert list_record_seeds(sides.then) == (1, 2, 3, 4, 5)
     assert list(measure_drops(sides, 0.95)) == ["avg"]
 
 
 def test_the_limit_is_by_the_spread_of_the_means() -> None:
     then, now = noisy(4, 6, 0.0)
-    found = average_cells(cells(then, now))
-    assert found is not None
+    found = averaged(cells(then, now))
     spread = then.mean(0).std(ddof=1)
-    assert compute_drop_limit(found[1], 0.95) == pytest.approx(
-        stats.t.ppf(0.975, 5) * spread * (2 / 6) ** 0.5
-    )
+    expected = stats.t.ppf(0.975, 5) * spread * (2 / 6) ** 0.5
+    assert compute_drop_limit(found[1], 0.95) == pytest.approx(expected)
     alone = [smallest_detectable_drop(sides, 0.95, 0.005) or 0.0 for sides in cells(then, now).values()]
     together = smallest_detectable_drop(found[1], 0.95, 0.005)
     assert together is not None
@@ -90,8 +88,7 @@ def test_the_limit_is_by_the_spread_of_the_means() -> None:
 
 def test_cells_that_move_together_keep_their_spread() -> None:
     shared = np.array([0.58, 0.6, 0.62])
-    found = average_cells(cells([shared, shared, shared], [shared, shared, shared - 0.01]))
-    assert found is not None
+    found = averaged(cells([shared, shared, shared], [shared, shared, shared - 0.01]))
     (alone,) = cells([shared], [shared]).values()
     assert compute_drop_limit(found[1], 0.95) == pytest.approx(compute_drop_limit(alone, 0.95))
 
@@ -99,10 +96,8 @@ def test_cells_that_move_together_keep_their_spread() -> None:
 def test_an_equal_cell_adds_a_drop_of_nothing_seed_by_seed() -> None:
     then, now = noisy(1, 3, 0.02)
     compared = cells(then, now) | {key(7): equal_cell((0.5, 0.7, 0.9))}
-    found = average_cells(compared)
-    assert found is not None
-    name, sides = found
-    assert name[1] == "average of 2 cells"
+    name, sides = averaged(compared)
+    assert "2 cells" in name[1]
     average = measure_drops(sides, 0.95)["avg"]
     assert average.drop == pytest.approx((then - now).mean() / 2)
     half = stats.ttest_rel(then[0] / 2, now[0] / 2).confidence_interval(0.95)  # no spread of its own
@@ -110,8 +105,7 @@ def test_an_equal_cell_adds_a_drop_of_nothing_seed_by_seed() -> None:
 
 
 def test_equal_cells_alone_fell_by_nothing() -> None:
-    found = average_cells({key(1): equal_cell((0.5, 0.7, 0.9)), key(2): equal_cell((0.4, 0.3, 0.6))})
-    assert found is not None
+    found = averaged({key(1): equal_cell((0.5, 0.7, 0.9)), key(2): equal_cell((0.4, 0.3, 0.6))})
     average = measure_drops(found[1], 0.95)["avg"]
     assert (average.drop, average.low, average.high) == (0, 0, 0)
 
@@ -120,20 +114,17 @@ def test_cells_without_a_spread_are_left_out() -> None:
     compared = cells(*noisy(2, 3, 0.0))
     compared[key(5)] = choose_sides(key(5), [record(0.6, None)], [record(0.1, None)])
     compared[key(6)] = choose_sides(key(6), runs((0.6, 0.7, 0.8)), runs((0.1,)))
-    found = average_cells(compared)
-    assert found is not None
-    assert found[0][1] == "average of 2 cells"
+    found = averaged(compared)
+    assert "2 cells" in found[0][1]
     assert measure_drops(found[1], 0.95)["avg"].new > 0.5
 
 
 def test_only_seeds_that_all_cells_have_count() -> None:
     then, now = noisy(2, 4, 0.01)
     compared = cells(then, now)
-    compared[key(1)] = choose_sides(
-        key(1), runs(then[1], method="m1"), runs(now[1][1:], first=2, method="m1")
-    )
-    found = average_cells(compared)
-    assert found is not None
+    fewer = runs(now[1][1:], first=2, method="m1")
+    compared[key(1)] = choose_sides(key(1), runs(then[1], method="m1"), fewer)
+    found = averaged(compared)
     assert (list_record_seeds(found[1].then), list_record_seeds(found[1].now)) == ((2, 3, 4), (2, 3, 4))
     assert measure_drops(found[1], 0.95)["avg"].drop == pytest.approx((then - now)[:, 1:].mean())
     assert list_record_seeds(found[1].reference) == (1, 2, 3, 4)  # of the limit
@@ -141,15 +132,11 @@ def test_only_seeds_that_all_cells_have_count() -> None:
 
 def test_other_seeds_are_compared_by_welch() -> None:
     then, now = noisy(2, 4, 0.01)
-    found = average_cells(cells(then, now, first=11))
-    assert found is not None
+    found = averaged(cells(then, now, first=11))
     assert found[1].test == "Welch"
-    low, high = (
-        measure_drops(found[1], 0.95)["avg"].low,
-        measure_drops(found[1], 0.95)["avg"].high,
-    )
+    average = measure_drops(found[1], 0.95)["avg"]
     expected = stats.ttest_ind(then.mean(0), now.mean(0), equal_var=False).confidence_interval(0.95)
-    assert (low, high) == pytest.approx(tuple(expected))
+    assert (average.low, average.high) == pytest.approx(tuple(expected))
 
 
 def test_where_there_is_no_average() -> None:
@@ -169,23 +156,21 @@ def test_a_missing_score_is_said() -> None:
     compared = cells(*noisy(2, 3, 0.0))
     broken = tuple(replace(r, scores=r.scores[:1]) for r in compared[key(1)].now)
     compared[key(1)] = replace(compared[key(1)], now=broken)
-    found = average_cells(compared)
-    assert found is not None
-    with pytest.raises(DataError, match="has no score of avg"):
+    found = averaged(compared)
+    with pytest.raises(DataError, match="no score"):
         measure_drops(found[1], 0.95)
+
+
+def as_accuracy(made: RunRecord) -> RunRecord:
+    return replace(made, scores=tuple(replace(score, metric="accuracy") for score in made.scores))
 
 
 def test_metrics_that_differ_are_averaged_as_shares() -> None:
     compared = cells(*noisy(2, 3, 0.01))
+    changes: dict[str, Any] = {}
     for side in ("then", "now", "reference", "new"):
-        made = tuple(
-            replace(r, scores=tuple(replace(s, metric="accuracy") for s in r.scores))
-            for r in getattr(compared[key(1)], side)
-        )
-        changes: dict[str, Any] = {side: made}
-        compared[key(1)] = replace(compared[key(1)], **changes)
-    found = average_cells(compared)
-    assert found is not None
-    assert measure_drops(found[1], 0.95)["avg"].drop == pytest.approx(
-        np.mean([measure_drops(sides, 0.95)["avg"].drop for sides in compared.values()])
-    )
+        changes[side] = tuple(map(as_accuracy, getattr(compared[key(1)], side)))
+    compared[key(1)] = replace(compared[key(1)], **changes)
+    found = averaged(compared)
+    drops = [measure_drops(sides, 0.95)["avg"].drop for sides in (*compared.values(), found[1])]
+    assert drops[-1] == pytest.approx(np.mean(drops[:-1]))

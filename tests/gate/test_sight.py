@@ -55,12 +55,8 @@ def test_a_drop_of_that_size_fails_with_the_chance_that_is_said(
             0.6 + SD * (correlation**0.5 * shared + (1 - correlation) ** 0.5 * own) for own in (one, other)
         )
         reference, now = runs(was[:then]), is_now[first - 1 : first - 1 + new]
-        found = smallest_detectable_drop(
-            choose_sides(KEY, reference, runs(now, first=first, provenance=OTHER)),
-            0.95,
-            tolerance,
-            correlation=correlation,
-        )
+        chosen = choose_sides(KEY, reference, runs(now, first=first, provenance=OTHER))
+        found = smallest_detectable_drop(chosen, 0.95, tolerance, correlation=correlation)
         assert found is not None
         for share in failed:
             made = runs(now - share * found, first=first, provenance=OTHER)
@@ -88,40 +84,28 @@ def test_an_equal_cell_sees_what_it_would_if_it_changed() -> None:
 
 
 def test_it_says_the_same_again_whatever_the_new_scores_are() -> None:
-    other = choose_sides(KEY, REFERENCE, runs((0.1, 0.9, 0.3)))
-    assert smallest_detectable_drop(other, 0.95, 0.005) == smallest_detectable_drop(
-        choose_sides(KEY, REFERENCE, REFERENCE), 0.95, 0.005
-    )
+    new = (runs((0.1, 0.9, 0.3)), REFERENCE)
+    other, same = (smallest_detectable_drop(choose_sides(KEY, REFERENCE, n), 0.95, 0.005) for n in new)
+    assert other == same
 
 
 def test_it_is_beyond_what_fails_by_chance() -> None:
     """A drop of the limit's size fails half the time only."""
     cell = sides(spread(5), 5)
-    beyond, found, half = (
-        compute_drop_limit(cell, 0.95),
-        smallest_detectable_drop(cell, 0.95, 0.005),
-        smallest_detectable_drop(cell, 0.95, 0.005, 0.5),
-    )
-    assert beyond is not None
-    assert found is not None
-    assert half is not None
-    assert half <= beyond < found
+    found, half = (smallest_detectable_drop(cell, 0.95, 0.005, power) or 0.0 for power in (0.8, 0.5))
+    assert half <= (compute_drop_limit(cell, 0.95) or 0.0) < found
 
 
 def test_more_seeds_pairs_that_are_alike_and_fewer_cells_see_more() -> None:
     found = [smallest_detectable_drop(sides(spread(n), n), 0.95, 0.005) or 0.0 for n in (2, 3, 5, 10, 20)]
     assert found == sorted(found, reverse=True)
     assert found[-1] < 0.02 < found[1]
-    alike = [
-        smallest_detectable_drop(sides(spread(5), 5), 0.95, 0.005, correlation=r) or 0.0
-        for r in (0, 0.5, 0.9, 0.99)
-    ]
+    five = sides(spread(5), 5)
+    correlations = (0, 0.5, 0.9, 0.99)
+    alike = [smallest_detectable_drop(five, 0.95, 0.005, correlation=r) or 0.0 for r in correlations]
     assert alike == sorted(alike, reverse=True)
     assert alike[-1] < alike[0] / 3
-    cells = [
-        smallest_detectable_drop(sides(spread(5), 5), 1 - 0.05 / tested, 0.005) or 0.0
-        for tested in (1, 3, 10)
-    ]
+    cells = [smallest_detectable_drop(five, 1 - 0.05 / tested, 0.005) or 0.0 for tested in (1, 3, 10)]
     assert cells == sorted(cells)
 
 
@@ -139,10 +123,8 @@ def test_it_is_never_below_the_tolerance() -> None:
 
 
 def test_one_pair_fails_by_the_tolerance_here_and_by_the_spread_elsewhere() -> None:
-    here = smallest_detectable_drop(sides(spread(3), 1), 0.95, 0.005)
-    elsewhere = smallest_detectable_drop(sides(spread(3), 1, provenance=OTHER), 0.95, 0.005)
-    assert here is not None
-    assert elsewhere is not None
+    cells = sides(spread(3), 1), sides(spread(3), 1, provenance=OTHER)
+    here, elsewhere = (smallest_detectable_drop(cell, 0.95, 0.005) or 0.0 for cell in cells)
     assert 0.005 < here < elsewhere
 
 
@@ -155,6 +137,5 @@ def test_what_is_no_chance_is_refused(power: float, correlation: float) -> None:
 def test_the_order_of_records_is_of_no_account() -> None:
     cell = sides(spread(5), 5)
     turned = replace(cell, reference=cell.reference[::-1])
-    assert smallest_detectable_drop(turned, 0.95, 0.005) == pytest.approx(
-        smallest_detectable_drop(cell, 0.95, 0.005)
-    )
+    drops = [smallest_detectable_drop(one, 0.95, 0.005) for one in (cell, turned)]
+    assert drops[1] == pytest.approx(drops[0])
