@@ -55,10 +55,7 @@ def describe_family(correction: str, number: int, name: str) -> str:
 def holm(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | None = None) -> Family:
     """Holm's step-down correction (1979): bounds the chance of any false claim in the family.
 
-    Args:
-        p: Of every comparison, by name.
-        name: Name of the family.
-        minimum_p: The smallest attainable p of each test; default 0.
+    ``p`` has every comparison by name, ``minimum_p`` the smallest attainable p of tests, default 0.
 
     Raises:
         ValueError: no comparison, no name, or a p outside [0, 1] or below its minimum.
@@ -132,11 +129,6 @@ def adjust_levels(p: Mapping[str, float], method: str, level: float = 0.95) -> d
     expected share of missing intervals among the rejected ones at alpha (Benjamini and Yekutieli 2005, J. Am.
     Stat. Assoc. 100). All others get 1 - alpha / n. So an interval that is dual to its test excludes 0
     exactly if the corrected p is at most alpha.
-
-    Args:
-        p: Of every comparison before correction, by name.
-        method: "holm" or "fdr_bh".
-        level: 1 - alpha, in (0, 1).
 
     Raises:
         ValueError: a bad level, or a p outside [0, 1].

@@ -44,14 +44,10 @@ class CorrelationTest:
 def williams(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     """Williams' t of two correlations with a shared variable (Williams 1959; Steiger 1980, eq. 7).
 
+    Variable 1 is the gold score, 2 and 3 are the systems; n >= 4 is the number of pairs.
+
     t = (r12 - r13) sqrt((n - 1)(1 + r23) / (2 (n - 1) / (n - 3) |R| + m^2 (1 - r23)^3)), n - 3 degrees of
     freedom, |R| = 1 - r12^2 - r13^2 - r23^2 + 2 r12 r13 r23 and m = (r12 + r13) / 2.
-
-    Args:
-        r12: Correlation of the shared variable (1, gold) with the first system (2).
-        r13: Correlation of the shared variable with the second system (3).
-        r23: Correlation of the two systems.
-        n: Pairs, at least 4.
 
     Returns:
         The test; t = 0 and p = 1 if r12 = r13, also for equal predictions.
@@ -123,13 +119,10 @@ class RankCorrelation:
 def rank_correlation(
     x: Sequence[float], y: Sequence[float], level: float = 0.95, independent: int | None = None
 ) -> RankCorrelation:
-    """Correlate two lists by their ranks.
+    """Correlate two lists (n,) by their ranks.
 
-    Args:
-        x: (n,).
-        y: (n,).
-        level: Confidence level of rho's interval, in (0, 1).
-        independent: Number of independent entries, for the interval; default all. Fewer than four give none.
+    ``independent`` is the number of independent entries, for rho's interval; default all. Fewer than four
+    give none.
 
     Raises:
         ValueError: an infinite number, lists of different lengths, or a bad level.

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 TABLE = Path(__file__).with_name("coverage.csv")
 TOLERANCE = 0.02  # a nominal 95% may be 93 to 97%
@@ -165,19 +166,9 @@ def _seed_distance(row: CoverageRow, n_a: int, n_b: int) -> float:
 
 
 def _parse_row(cells: dict[str, str]) -> CoverageRow:
-    def parse_number(name: str) -> float | None:
-        return float(cells[name]) if cells[name] else None
-
-    return CoverageRow(
-        cells["method"],
-        cells["design"],
-        int(cells["n_a"]),
-        int(cells["n_b"]),
-        parse_number("correlation"),
-        cells["target"],
-        parse_number("nominal"),
-        float(cells["measured"]),
-        int(cells["simulations"]),
-        float(cells["low"]),
-        float(cells["high"]),
-    )
+    row: dict[str, Any] = dict(cells)
+    for name in ("correlation", "nominal", "measured", "low", "high"):
+        row[name] = float(cells[name]) if cells[name] else None
+    for name in ("n_a", "n_b", "simulations"):
+        row[name] = int(cells[name])
+    return CoverageRow(**row)

@@ -147,12 +147,8 @@ def estimate_from_interval(
     """Return the difference, standard error and degrees of freedom behind a t interval.
 
     error = (high - low) / (2 t), with t the quantile of (1 + level) / 2 at the interval's degrees of freedom.
-
-    Args:
-        interval: Result of ``welch``, ``one_sample``, ``seed_difference``, ``paired_t`` or
-            ``variance_components``; a bootstrap's percentile interval is no t interval.
-        level: Its level.
-        also: (error, df) of other intervals that have to hold too, from ``variance_components``.
+    A bootstrap's percentile interval is no t interval. ``also`` has (error, df) of other intervals that have
+    to hold too, from ``variance_components``.
 
     Raises:
         ValueError: a bad level, or infinite ends.
@@ -187,15 +183,12 @@ def largest_possible_difference(estimate: DifferenceEstimate, level: float = 0.9
 def equivalence_test(estimate: DifferenceEstimate, margin: float, level: float = 0.95) -> Equivalence:
     """Two one-sided tests of equality within a margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15).
 
+    The margin is above 0 and chosen before the scores are seen; the level is in (0.5, 1).
+
     "Equal within": both t tests, of difference <= -margin and of difference >= margin, have p <= alpha, so
     the interval of level 1 - 2 alpha is inside the margin. "Different": the two-sided interval of the level
     is outside the margin. Either is wrong in at most alpha of all repetitions (measured:
     ``bench.stats.coverage``, method "equivalence").
-
-    Args:
-        estimate: The difference.
-        margin: The largest difference that counts as equal, above 0; chosen before the scores are seen.
-        level: 1 - alpha, in (0.5, 1).
 
     Raises:
         ValueError: a margin or a level out of its range.
@@ -228,11 +221,6 @@ def claim_test(estimate: DifferenceEstimate, size: float, level: float = 0.95) -
     Two one-sided t tests, each at alpha: the true difference is smaller than claimed, and it is as large. A
     size below 0 asks for non-inferiority: -0.3 for "a is at most 0.3 worse".
 
-    Args:
-        estimate: The difference a - b.
-        size: The claimed difference.
-        level: 1 - alpha, in (0.5, 1).
-
     Raises:
         ValueError: an infinite size, or a bad level.
 
@@ -258,11 +246,6 @@ def predict_run_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> t
     It checks a published difference of two single checkpoints: outside of it, other seeds do not explain the
     gap to ours. The runs are unpaired: difference -+ t sqrt(V) with V = s_a^2 (1 + 1 / n_a) +
     s_b^2 (1 + 1 / n_b) and Satterthwaite's degrees of freedom of V.
-
-    Args:
-        a: (runs,) scores of one method, at least two seeds, or the one score of a deterministic method.
-        b: The same of the other; one of both has seeds.
-        level: Level of the interval, in (0, 1).
 
     Raises:
         ValueError: too few seeds, another shape, an infinite score, or a bad level.

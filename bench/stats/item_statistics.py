@@ -18,18 +18,10 @@ AVERAGE = "avg"
 def spearman_interval(rho: float, n: int, level: float = 0.95, *, held: int = 0) -> tuple[float, float]:
     """Confidence interval of a Spearman correlation (Bonett and Wright 2000, Psychometrika 65, eq. 3).
 
-    Fisher's z with standard error sqrt((1 + rho^2 / 2) / (n - 3)). The number of variables held fixed is
-    subtracted from n, as Fisher (1924, Metron 3) found for Pearson's r. The measured coverage is in
-    ``bench.stats.coverage``, methods "bonett-wright", "rank correlation" and "partial rank correlation".
-
-    Args:
-        rho: The (partial) correlation, in [-1, 1].
-        n: Pairs, at least 4 more than variables held fixed.
-        level: Confidence level, in (0, 1).
-        held: Variables held fixed, see :func:`bench.stats.correlations.partial_spearman`.
-
-    Returns:
-        (low, high), within [-1, 1]; (rho, rho) if |rho| is 1.
+    Fisher's z with standard error sqrt((1 + rho^2 / 2) / (n - 3)); (rho, rho) if |rho| is 1. The number of
+    variables held fixed is subtracted from n, as Fisher (1924, Metron 3) found for Pearson's r. The measured
+    coverage is in ``bench.stats.coverage``, methods "bonett-wright", "rank correlation" and "partial rank
+    correlation".
 
     Raises:
         ValueError: an argument out of its range.
@@ -69,15 +61,10 @@ class ItemDifference:
 def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) -> dict[str, ItemDifference]:
     """Paired bootstrap of the difference in Spearman of each task, and of their mean as "avg".
 
-    Both systems see the same pairs in a draw. The correlations of a side's runs are averaged in each draw:
-    the result holds for those checkpoints together, not for further seeds. The measured coverage of both is
-    in ``bench.stats.coverage``, methods "paired bootstrap" and "item bootstrap".
-
-    Args:
-        sample: Draws of both systems, from ``draw_suite``.
-        a: Name of one system in it.
-        b: Name of the other.
-        level: Confidence level, in (0, 1).
+    ``a`` and ``b`` are names in the sample, from ``draw_suite``. Both see the same pairs in a draw. The
+    correlations of a side's runs are averaged in each draw: the result holds for those checkpoints together,
+    not for further seeds. The measured coverage of both is in ``bench.stats.coverage``, methods "paired
+    bootstrap" and "item bootstrap".
 
     Raises:
         ValueError: an unknown name, or a bad level.
@@ -106,12 +93,6 @@ def item_difference(differences: ArrayLike, observed: float, n: int, level: floa
     The interval is the percentile interval of Efron and Tibshirani (1993, ch. 13). p is twice the share of
     values on the rarer side of 0, with the data counted as one more value on each side: about the error rate
     at which the interval just reaches 0.
-
-    Args:
-        differences: (draws,).
-        observed: The difference in the data.
-        n: Items.
-        level: Confidence level, in (0, 1).
 
     Raises:
         ValueError: another shape, or a bad level.

@@ -34,12 +34,9 @@ class McNemarTest:
 def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemarTest:
     """McNemar's exact test of two classifiers (McNemar 1947, Psychometrika 12).
 
-    Equal classifiers are alone right on half of the items where they disagree: the number is binomial with
-    p = 1/2. The two-sided p is twice the smaller tail, at most 1.
-
-    Args:
-        first: (items,), true where the first is right.
-        second: (items,), true where the second is right.
+    ``first`` and ``second`` are (items,), true where that classifier is right. Equal classifiers are alone
+    right on half of the items where they disagree: the number is binomial with p = 1/2. The two-sided p is
+    twice the smaller tail, at most 1.
 
     Raises:
         ValueError: another shape.

@@ -66,14 +66,9 @@ class SeedPlan:
 def paired_power(difference: float, sd: float, n: int, alpha: float = 0.05) -> float:
     """Power of the two-sided paired t test, exact for normal differences.
 
+    The difference and the standard deviation of the differences are true ones; n >= 2 is the number of pairs.
     P(|T| > t(alpha / 2, n - 1)) for T of the noncentral t distribution with n - 1 degrees of freedom and
     noncentrality difference sqrt(n) / sd. Student's test of one method against a fixed score has the same.
-
-    Args:
-        difference: True difference, in the scores' unit.
-        sd: True standard deviation of the differences.
-        n: Pairs, at least 2.
-        alpha: Error rate of the test.
 
     Raises:
         ValueError: an argument out of its range.
@@ -94,17 +89,10 @@ def welch_power(
 ) -> float:
     """Power of Welch's two-sided test for normal scores.
 
-    Given both sample variances, it is the chance of a normal difference in means beyond t(alpha / 2, df)
+    Difference and standard deviations are true ones; each side has at least 2 seeds. Given both sample
+    variances, it is the chance of a normal difference in means beyond t(alpha / 2, df)
     standard errors, with the degrees of freedom from these variances. Gauss-Legendre quadrature averages it
     over both variances. The result is within 0.003 of simulation (benchmarks/stats.py).
-
-    Args:
-        difference: True difference, in the scores' unit.
-        sd_a: True standard deviation over seeds of a.
-        sd_b: That of b.
-        n_a: Seeds of a, at least 2.
-        n_b: Seeds of b, at least 2.
-        alpha: Error rate of the test.
 
     Raises:
         ValueError: an argument out of its range.
@@ -138,12 +126,7 @@ def compute_power_range(
 ) -> Range:
     """Return the power of given numbers of seeds with its interval, by ``paired_power`` or ``welch_power``.
 
-    Args:
-        detect: The true difference.
-        spread: The spread, with the design.
-        n_a: Seeds of a, or pairs.
-        n_b: Seeds of b; default as a. Unused for pairs.
-        level: 1 - alpha of the test.
+    ``detect`` is the true difference. ``n_a`` counts seeds of a, or pairs; ``n_b`` is as ``n_a`` by default.
 
     Raises:
         ValueError: an argument out of its range.
@@ -160,14 +143,10 @@ def compute_power_range(
 def plan_seeds(detect: float, spread: Spread, *, level: float = 0.95, power: float = POWER) -> SeedPlan:
     """Return the smallest number of seeds per side, or pairs, with a power to detect a true difference.
 
+    ``detect`` is not 0 and chosen without the observed difference.
+
     The interval of 5 to 95% holds the true number in 90% of pilots (measured: ``bench.stats.coverage``,
     method "plan"). All numbers are at least 2.
-
-    Args:
-        detect: The true difference, not 0; chosen without the observed one.
-        spread: The spread of a pilot, of earlier records, or given.
-        level: 1 - alpha of the test.
-        power: Chance of a significant difference, in (0, 1).
 
     Raises:
         ValueError: an argument out of its range.
@@ -189,12 +168,7 @@ def detectable_difference(
 ) -> Range:
     """Return the smallest true difference that given numbers of seeds detect with a power, and its interval.
 
-    Args:
-        spread: The spread.
-        n_a: Seeds of a, or pairs, at least 2.
-        n_b: Seeds of b; default as a. Unused for pairs.
-        level: 1 - alpha of the test.
-        power: Chance of a significant difference, in (1 - level, 1).
+    Numbers are those of ``compute_power_range``; the power is in (1 - level, 1).
 
     Raises:
         ValueError: an argument out of its range.

@@ -42,15 +42,11 @@ def spearman_draws(
 ) -> FloatArray:
     """Return (draws, runs) Spearman correlations with the gold scores, in draws of pairs with replacement.
 
+    Predictions are (runs, pairs), or (pairs,) for one row; gold scores are (pairs,).
+
     All rows and the gold scores see the same pairs in a draw, so two rows can be subtracted. Draw d takes the
     pairs ``rng.integers(0, pairs, (draws, pairs))[d]``, as scipy.stats.bootstrap with ``paired`` does. Every
     draw has its own average ranks of ties.
-
-    Args:
-        predictions: (runs, pairs), or (pairs,) for one row.
-        gold: (pairs,).
-        rng: The generator of the draws.
-        draws: At least 100.
 
     Raises:
         ValueError: different shapes, an infinite value, fewer than 4 pairs or 100 draws, or a side whose
@@ -112,12 +108,7 @@ def resample_statistics(
 
 
 def mean_draws(values: ArrayLike, rng: np.random.Generator, draws: int = 10_000) -> FloatArray:
-    """Return (draws, runs) means of every row, such as accuracies, in the same draws of items.
-
-    Args:
-        values: (runs, items), or (items,) for one row; 1 and 0 for right and wrong answers.
-        rng: The generator of the draws.
-        draws: At least 100.
+    """Return (draws, runs) means of (runs, items), such as accuracies of 1 and 0, in the same draws of items.
 
     Raises:
         ValueError: another shape, an infinite value, or as ``draw_counts``.

@@ -59,6 +59,7 @@ def iqm_difference(
 ) -> IqmDifference:
     """Difference of interquartile means with its bootstrap interval (Agarwal et al. 2021, sec. 4.3; rliable).
 
+    Scores are (runs,) or (runs, tasks).
     Each draw takes whole runs with replacement, from each side separately, or pairs of runs. rliable draws
     the runs of each task separately, which is too narrow, as one checkpoint is scored on all tasks. With one
     task both are the same.
@@ -67,14 +68,6 @@ def iqm_difference(
     V the sum of both sides' bootstrap variances, each times n / (n - 1), and Satterthwaite's degrees of
     freedom; n - 1 for pairs. Measured coverage of both: ``bench.stats.coverage``, methods "iqm" and "iqm,
     percentile". With fewer than four scores on a side, the IQM is the mean.
-
-    Args:
-        a: (runs,) or (runs, tasks) scores of one method; one run for a deterministic one.
-        b: The same of the other; in pairs, run i of both is a pair.
-        rng: The generator of the draws.
-        paired: True for pairs of runs; ``bench.stats.seed_pairs`` defines them.
-        draws: Number of draws, at least 100.
-        level: Confidence level, in (0, 1).
 
     Raises:
         ValueError: different shapes, one run on both sides or in a pair, an infinite score, too few draws, or
@@ -118,12 +111,6 @@ def superiority_interval(
     Pairs, and one side without seeds: Clopper and Pearson's (1934) interval of the share of n, which covers
     at least its level. Measured: ``bench.stats.coverage``, methods "superiority" and "superiority, paired".
 
-    Args:
-        a: (runs,) scores of one method; one score for a deterministic one.
-        b: The same of the other; in pairs, run i of both is a pair.
-        paired: True for pairs of runs; ``bench.stats.seed_pairs`` defines them.
-        level: Confidence level, in (0, 1).
-
     Raises:
         ValueError: one run on both sides or in a pair, pairs of different numbers, another shape, an infinite
             score, or a bad level.
@@ -150,9 +137,6 @@ def find_outliers(scores: ArrayLike) -> tuple[int, ...]:
     A scaled MAD is 1.4826 times the median absolute deviation from the median. The usual limit of 3.5
     (Iglewicz and Hoaglin 1993) names a seed in 21% of normal samples of 5 and in 12% of 10; with these limits
     it is 5% for every number of seeds (``bench.stats.coverage``, method "outlying").
-
-    Args:
-        scores: (runs,) scores of one method, or differences of pairs.
 
     Raises:
         ValueError: another shape, or an infinite score.

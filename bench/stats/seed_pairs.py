@@ -55,18 +55,13 @@ class PairedDifference:
 
 
 def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifference:
-    """Student's paired t test and interval (Student 1908, Biometrika 6).
+    """Student's paired t test and interval of (runs,) scores (Student 1908, Biometrika 6).
 
     t = mean(d) / (s_d / sqrt n) with d_i = a_i - b_i and n - 1 degrees of freedom. Exact for normal
     differences, whatever the correlation r of the pairs and the two spreads. Equal spreads give
     s_d^2 = 2 s^2 (1 - r): with five pairs and r = 0.99 the interval is an eighth as wide as Welch's, with
     r = 0 a little wider. Differences that agree but for rounding count as constant. The measured coverage is
     in ``bench.stats.coverage``, method "paired t".
-
-    Args:
-        a: (runs,) scores of one method, at least two.
-        b: (runs,) scores of the other; run i of both is a valid pair.
-        level: Confidence level of the interval, in (0, 1).
 
     Raises:
         ValueError: fewer than two pairs, different numbers, another shape, an infinite score, or a bad level.

@@ -84,16 +84,14 @@ def is_uneven(n_a: int, n_b: int) -> bool:
 def side_parts(a: VariancePart, b: VariancePart) -> list[VariancePart]:
     """Return the parts of the variance of a difference between independent sides, with degrees of freedom.
 
+    A side has the variance of its mean, or an array of them, and its degrees of freedom, seeds - 1.
+
     Usually these are both sides, for Satterthwaite's degrees of freedom. Uneven sides (:func:`is_uneven`) are
     one part with the smaller side's degrees of freedom, as in textbooks. Satterthwaite's are too many if the
     smaller side's variance is small by chance, so Welch's smallest p values, which a correction for many
     comparisons reads, are too small. For equal methods with equal spread, 3 and 10 seeds had p <= 0.0005 4.6
     times too often, 2 and 10 seeds 18 times. Of twenty such methods, half of them with fewer seeds, at least
     one pair was significant in 9% and 24% of simulations; with 5 and 10 seeds in 4% (benchmarks/ranks.py).
-
-    Args:
-        a: Variance of one side's mean, or an array of them, and its degrees of freedom, seeds - 1.
-        b: The other's.
 
     >>> side_parts((0.1, 4), (0.2, 5)), side_parts((0.1, 2), (0.2, 5))
     ([(0.1, 4), (0.2, 5)], [(0.30000000000000004, 2)])
@@ -111,17 +109,12 @@ def satterthwaite(parts: Sequence[VariancePart]) -> Any:
 
 
 def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
-    """Welch's t test and interval for independent seeds with unequal variances (Welch 1947, Biometrika 34).
+    """Welch's t test and interval of (runs,) scores with unequal variances (Welch 1947, Biometrika 34).
 
     t = (mean a - mean b) / sqrt(s_a^2 / n_a + s_b^2 / n_b) with Satterthwaite's degrees of freedom, or with
     the smaller side's for uneven sides (:func:`is_uneven`). If both sides are constant, the interval is the
     observed difference and p that of ``least_p``. The interval covers too little if single runs collapse, and
     is far too wide for pairs. The measured coverage is in ``bench.stats.coverage``, method "welch".
-
-    Args:
-        a: (runs,) scores of one method, at least two seeds.
-        b: (runs,) scores of the other, at least two seeds.
-        level: Confidence level of the interval, in (0, 1).
 
     Raises:
         ValueError: fewer than two seeds on a side, another shape, an infinite score, or a bad level.
@@ -141,14 +134,9 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
 
 
 def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifference:
-    """Student's t test and interval of a method's seeds against the score of a deterministic method.
+    """Student's t test and interval of (runs,) scores against the score of a deterministic method.
 
     A single seed of a method with seeds is no fixed score: it varies.
-
-    Args:
-        a: (runs,) scores, at least two seeds.
-        fixed: The deterministic score.
-        level: Confidence level of the interval, in (0, 1).
 
     Raises:
         ValueError: fewer than two seeds, another shape, an infinite score, or a bad level.
@@ -184,15 +172,11 @@ def seed_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDiff
 
 
 def exact_permutation(a: ArrayLike, b: ArrayLike) -> ExactTest:
-    """Exact unpaired permutation test of the difference in means, over all splits of the pooled seeds.
+    """Exact unpaired permutation test of the difference in means of (runs,) scores, over all splits.
 
     Its smallest p is 2 / C(n_a + n_b, n_a): 0.10 for 3 seeds against 3, 0.0079 for 5 against 5. Measured
     size: ``bench.stats.coverage``, method "permutation". All splits are counted, by pairing the sums of
     subsets of one half of the pool with those of the other.
-
-    Args:
-        a: (runs,) scores of one method.
-        b: (runs,) scores of the other; the seeds may differ.
 
     Raises:
         ValueError: another shape, an empty side, more than 40 seeds in all, or an infinite score.
@@ -220,13 +204,8 @@ def exact_permutation(a: ArrayLike, b: ArrayLike) -> ExactTest:
 def sign_flip(a: ArrayLike, b: ArrayLike, *, same_order: bool) -> ExactTest:
     """Exact sign-flip test of the mean paired difference, over all 2^n signs (Fisher's randomisation test).
 
-    Pairs are valid only if seed i of both methods saw the same data in the same order. The smallest p is
+    ``same_order`` confirms that seed i of both methods saw the same data in the same order. The smallest p is
     2 / 2^n: 0.0625 for five seeds, 0.031 for six.
-
-    Args:
-        a: (runs,) scores of one method.
-        b: (runs,) scores of the other, its seeds in the same order.
-        same_order: True if the runs of each pair share their data order; only the caller can know.
 
     Raises:
         ValueError: runs without a common data order, different numbers, an empty side, more than 40 pairs,
@@ -275,11 +254,6 @@ def least_p(n_a: int, n_b: int, *, paired: bool = False) -> float:
 
     A t test is undefined for them, and 0 would be wrong: with accuracies of 80% on 100 items two pairs of
     runs of equal methods have the same difference, other than 0, in one of 22 comparisons.
-
-    Args:
-        n_a: Seeds of a, or pairs.
-        n_b: Seeds of b, or pairs; a single one is a fixed score.
-        paired: Whether they are pairs.
 
     Returns:
         2 / 2^n for n pairs or n seeds against a fixed score, otherwise 2 / C(n_a + n_b, n_a); at most 1.

@@ -107,11 +107,6 @@ def spread_of_correlated(sd: float, correlation: float, df: float | None = None)
     sd_d = sd sqrt(2 (1 - r)). For a plan before a campaign, with both from earlier records or given. It
     ignores the uncertainty of r: for a pilot's pairs, use ``spread_of_pairs``.
 
-    Args:
-        sd: Standard deviation over the seeds of each method.
-        correlation: Of the pairs, in [-1, 1).
-        df: Degrees of freedom of ``sd``; None for a given one.
-
     Raises:
         ValueError: an argument out of its range.
 

@@ -81,16 +81,11 @@ def hierarchical_bootstrap(
 ) -> HierarchicalDifference:
     """Bootstrap of whole seed rows, and of items within each task; both methods see the same items in a draw.
 
+    ``a`` and ``b`` are names of methods of at least two seeds in the sample, from ``draw_suite``.
+
     Descriptive: a percentile interval over few seeds is too narrow. ``variance_components`` gives the
     interval that commands print. The measured coverage of both is in ``bench.stats.coverage``, methods
     "hierarchical" and "components".
-
-    Args:
-        sample: Draws of the items of both methods, from ``draw_suite``.
-        a: Name of one method in it, of at least two seeds.
-        b: Name of the other, of at least two seeds.
-        rng: The generator of the draws of seeds.
-        level: Confidence level, in (0, 1).
 
     Raises:
         ValueError: fewer than two seeds on a side, an unknown name, or a bad level.
@@ -139,6 +134,8 @@ def variance_components(
 ) -> ComponentsDifference:
     """Interval of the difference for further seeds and further items: seed variance plus item variance.
 
+    ``a`` and ``b`` are names in the sample, from ``draw_suite``; a method is deterministic or has two seeds.
+
     V = s_a^2 / n_a + s_b^2 / n_b + sum over tasks of v_t / T^2, with s^2 the variance of the suite average
     over seeds and v_t that of the difference in task t over a bootstrap of its items. For pairs, the seeds'
     part is that of the differences, s_d^2 / n. The interval is difference -+ t sqrt(V), with Satterthwaite's
@@ -146,15 +143,6 @@ def variance_components(
     (``bench.stats.seeds.side_parts`` for uneven sides), pairs - 1 for a task; p is that of
     t = difference / sqrt(V). If the seeds have a wider interval, it and the larger p are taken. The measured
     coverage is in ``bench.stats.coverage``, methods "components" and "components, paired".
-
-    Args:
-        sample: Draws of the items of both methods, from ``draw_suite``.
-        a: Name of one method in it, of at least two seeds.
-        b: Name of the other, of at least two seeds.
-        deterministic_a: a is one run without seed variance.
-        deterministic_b: The same of b.
-        paired: Run i of both is a pair; ``bench.stats.seed_pairs`` says when.
-        level: Confidence level, in (0, 1).
 
     Raises:
         ValueError: fewer than two seeds of a method with seeds, several runs of a deterministic one, pairs of
