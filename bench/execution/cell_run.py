@@ -13,21 +13,12 @@ from typing import Any
 from bench.config.spec import RunSpec
 from bench.data.source import DataSource
 from bench.data.training_data import TrainingData
-from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.encoder import FloatArray, PairScorer, Progress
 from bench.errors import BenchError, NotComparableError, StorageError, printable
 from bench.eval.measure import MeasureContext, SuiteResult
 from bench.eval.suite_measures import SuiteTask, measure_of
+from bench.execution import events
 from bench.execution.encoder_builder import EncoderBuilder
-from bench.execution.events import (
-    EVALUATES,
-    FAILED,
-    LOADS,
-    PROBES,
-    WAITS,
-    CellEvents,
-    count_cell_work,
-    open_cell_file,
-)
 from bench.execution.model_card import collect_model_facts
 from bench.execution.record_probes import add_probes, find_missing_probes, find_probe_suite, load_probe_data
 from bench.execution.stage_cache import StageCache
@@ -55,6 +46,10 @@ class CellTask:
     wait: bool = False  # for a process that computes the same cell, in place of the outcome "busy"
     running: Path | None = None  # folder of the run's events
     besides: Mapping[str, int] = field(default_factory=dict)  # work other than training
+
+    def stage_keys(self) -> frozenset[str]:
+        """Return the keys of the cell's stages."""
+        return frozenset(stage.key for stage in self.jobs[0].cell.all_stages)
 
     def find_missing_stages(self, finished: Path) -> dict[str, tuple[str, int]]:
         """Return name and planned steps of the stages that the stage cache lacks, by key."""
@@ -110,9 +105,13 @@ def measure_job(
             from bench.nn.precision import cast_encoder
 
             encoder = cast_encoder(encoder, precision)
-        if spec.keep_vectors and suite.encodes_once:
+        coverage = hasattr(encoder, "coverage")  # which it measures while it encodes
+        kept = spec.keep_vectors and suite.encodes_once and not coverage
+        if kept and not isinstance(encoder, PairScorer):
+            from bench.eval.vector_cache import CachedEncoder
+
             identity = [suite.version, context.identity, checkpoint, precision]
-            encoder = _cache_vectors(encoder, spec.results / ".vectors", identity)
+            encoder = CachedEncoder(encoder, spec.results / ".vectors", identity)
         return suite.measure(encoder, tasks, context)
 
     result = measure("selected", precision)
@@ -137,17 +136,6 @@ def precision_effect(name: str, scores: Sequence[Score], full: Sequence[Score]) 
     return {"name": name, "tasks": tasks}
 
 
-def _cache_vectors(
-    encoder: Encoder | PairScorer, folder: Path, identity: Sequence[object]
-) -> Encoder | PairScorer:
-    """Let an encoder keep its vectors, unless it measures its coverage of the sentences."""
-    if isinstance(encoder, PairScorer) or hasattr(encoder, "coverage"):
-        return encoder
-    from bench.eval.vector_cache import CachedEncoder
-
-    return CachedEncoder(encoder, folder, identity)
-
-
 def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
     """Run one cell's pending suites, read here or in ``suites``, under its lock; add missing probes."""
     spec, first = task.spec, task.jobs[0]
@@ -158,36 +146,38 @@ def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
         "method": cell.method,
         "seed": cell.seed,
         "suites": [job.suite for job in task.jobs],
-        "work": count_cell_work(stages, task.besides),
+        "work": events.count_cell_work(stages, task.besides),
     }
-    file = open_cell_file(task.running, first.place.folder, about)
-    with closing(CellEvents(file, stages, task.besides)) as events:
-        events.report({"doing": WAITS})
+    file = events.open_cell_file(task.running, first.place.folder, about)
+    with closing(events.CellEvents(file, stages, task.besides)) as running:
+        running.report({"doing": events.WAITS})
         with store.claim(first.place, wait=task.wait) as mine:
             if not mine:
-                events.close(remove=True)
+                running.close(remove=True)
                 return [Outcome(job, "busy") for job in task.jobs]
-            events.report({"doing": LOADS})
-            builder = EncoderBuilder(cell, spec.device, task.training, cache, events.sentences, events.report)
-            locked = _LockedCell(task, DataSource.of_run(spec), store, builder, suites or {}, events)
+            running.report({"doing": events.LOADS})
+            builder = EncoderBuilder(
+                cell, spec.device, task.training, cache, running.sentences, running.report
+            )
+            locked = _LockedCell(task, DataSource.of_run(spec), store, builder, suites or {}, running)
             needs_torch = cell.model is not None or any(measure_of(j.suite).needs_torch for j in task.jobs)
             with torch_threads(spec.threads, needs_torch=needs_torch):
                 with locked.defer_failure():
                     if locked.lacks_records():
                         builder.folders()
                 outcomes = [locked.add_missing_probes(locked.finish_job(job)) for job in task.jobs]
-            _report_end(events, outcomes)
+            _report_end(running, outcomes)
             return outcomes
 
 
-def _report_end(events: CellEvents, outcomes: Sequence[Outcome]) -> None:
+def _report_end(running: events.CellEvents, outcomes: Sequence[Outcome]) -> None:
     scores = {}
     for outcome in outcomes:
         if outcome.record and outcome.record.status == "ok":
             scores[outcome.job.suite] = outcome.record.score("avg")
-    bad = next((o.state for o in outcomes if o.state in FAILED), None)
+    bad = next((o.state for o in outcomes if o.state in events.FAILED), None)
     known = {suite: score for suite, score in scores.items() if score is not None}
-    events.end(bad or outcomes[-1].state, known)
+    running.end(bad or outcomes[-1].state, known)
 
 
 @dataclass
@@ -199,7 +189,7 @@ class _LockedCell:
     store: ResultStore
     builder: EncoderBuilder
     suites: Suites
-    events: CellEvents
+    running: events.CellEvents
     begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @contextmanager
@@ -255,7 +245,7 @@ class _LockedCell:
         return Outcome(job, "ran" if record.status == "ok" else "failed", record)
 
     def _measure_record(self, job: Job) -> tuple[RunRecord, dict[str, FloatArray] | None]:
-        """Return record and predictions; of a failure a record with its traceback and without scores."""
+        """Return record and predictions; of a failure a record with its traceback only."""
         spec = self.task.spec
         facts: dict[str, Any] = {**job.record.provenance, "encoder": {}}
         facts |= collect_provenance(device=spec.device, threads=spec.threads)
@@ -265,8 +255,8 @@ class _LockedCell:
             facts["encoder"] |= convert_facts(encoder.facts, ENCODER, "the encoder's facts")
             if spec.precision != "fp32" and "dtype" in facts["encoder"]:
                 facts["encoder"]["dtype"] = _DTYPES[spec.precision]
-            self.events.report({"doing": EVALUATES, "suite": job.suite})
-            result = measure_job(self.builder, tasks, job, spec, self.events.sentences)
+            self.running.report({"doing": events.EVALUATES, "suite": job.suite})
+            result = measure_job(self.builder, tasks, job, spec, self.running.sentences)
             facts |= result.facts
             if measure_of(job.suite).encodes_once:  # otherwise its coverage isn't of this suite's sentences
                 coverage = getattr(encoder, "coverage", {})
@@ -309,8 +299,8 @@ class _LockedCell:
             missing = find_missing_probes(record, spec.probes, data)
             if not missing:
                 return outcome
-            self.events.report({"doing": PROBES})
-            record = add_probes(record, missing, data, self.builder, self.events.sentences)
+            self.running.report({"doing": events.PROBES})
+            record = add_probes(record, missing, data, self.builder, self.running.sentences)
             predictions = self.store.predictions(record) if record.predictions else None
             record = self.store.write(job.place, record, predictions)
         except StorageError:
@@ -327,7 +317,7 @@ def _read_clocks() -> tuple[float, float, float]:
 
 
 def _failure_reason(error: BaseException) -> str:
-    """Return an error in one line without paths of this machine."""
+    """Return an error in one line, stripped of paths."""
     reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
     return printable(strip_paths(" ".join(reason.split())))
 

@@ -47,11 +47,9 @@ def make_backbone(model: ModelFolder) -> ModelFolder:
     try:
         model.path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CellFailedError(
-            f"the backbone can't be kept: {error.strerror}",
-            where=str(model.path.parent),
-            hint="name another folder with BENCH_CACHE",
-        ) from error
+        what = f"the backbone can't be kept: {error.strerror}"
+        hint = "name another folder with BENCH_CACHE"
+        raise CellFailedError(what, where=str(model.path.parent), hint=hint) from error
     with FileLock(model.path.parent / f".{model.path.name}.lock"):  # others wait for the first
         if not model.path.exists():
             _run_pretraining(model)
@@ -64,15 +62,13 @@ def _run_pretraining(model: RecipeModel) -> None:
     command = [sys.executable, "-m", "bench", *words]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
     if done.returncode:
-        raise CellFailedError(
-            f"the backbone can't be made: exit code {done.returncode}",
-            where=model.name,
-            hint=f"for its error message, run: bench {' '.join(words)}",
-        )
+        what = f"the backbone can't be made: exit code {done.returncode}"
+        hint = f"for its error message, run: bench {' '.join(words)}"
+        raise CellFailedError(what, where=model.name, hint=hint)
 
 
 def find_missing_backbone(cells: Iterable[Cell]) -> RecipeModel | None:
-    """Return the first backbone of cells that is still to be made, None if all are there."""
+    """Return the first backbone of cells that is still to be made, if any."""
     for cell in cells:
         for part in cell.walk():
             for model in part.models:
@@ -97,8 +93,7 @@ def check_backbone_text(cells: Iterable[Cell]) -> None:
         )
 
 
-MADE_WITH = "made_with"
-"""Fact of a stage: the environment that trained it; older stages lack it."""
+MADE_WITH = "made_with"  # fact of a stage: the environment that trained it; older stages lack it
 STEP_TIMES = ("step_seconds", "dev_seconds")
 """Facts of a stage for time estimates, which vary from run to run."""
 
@@ -182,7 +177,7 @@ class EncoderBuilder:
         return folders
 
     def last_differs(self) -> bool:
-        """Return whether the last checkpoint of a final stage isn't the selected one."""
+        """Return whether the last checkpoint of a final stage differs from the selected one."""
         final = [self.cache.facts(stage) for stage in self.cell.final_stages]
         return any(facts["selected_step"] != facts["steps"] for facts in final)
 
@@ -201,7 +196,7 @@ class EncoderBuilder:
         return {role: self.cache.facts(stage)["cpu_seconds"] for role, stage in finished}
 
     def diff_stage_environments(self) -> dict[str, dict[str, Any]]:
-        """Return how each stage's environment differed: versions, device, processor; without equal ones."""
+        """Return the differing facts of each stage's environment: versions, device, processor."""
         here = collect_training_environment(self.device)
         facts = ((role, self.cache.facts(stage)) for role, _, stage in self.cell.named_stages)
         differences = {role: diff_environments(fact.get(MADE_WITH, {}), here) for role, fact in facts}

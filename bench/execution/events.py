@@ -27,16 +27,17 @@ from bench.records.filesystem import is_locked, lock_descriptor, temporary_path
 FOLDER, RUN, SUFFIX = ".running", "run", ".jsonl"
 WAITS, LOADS, TRAINS, EVALUATES, PROBES, ENDED = "wait", "load", "train", "evaluate", "probe", "end"
 """Phases of a cell."""
-FAILED = ("failed", "conflict")
-"""End states whose last phase is left out of time estimates."""
-EVERY = 1.0
-"""Seconds between two lines of a phase; dev evaluations are written at once."""
+FAILED = ("failed", "conflict")  # end states whose last phase is left out of time estimates
+EVERY = 1.0  # seconds between two lines of a phase; dev evaluations are written at once
+Stages = Mapping[str, tuple[str, int]]  # name and steps of missing training stages by key
+Counts = Mapping[str, int]
+Clock = Callable[[], float]
 _LONGEST = 200  # characters of a text
 _PATIENCE = 10.0  # seconds to wait for another process to clear away
 
 
 class EventFile:
-    """A locked file of events. Write errors are ignored: no run fails for its events."""
+    """A locked file of events; write errors are ignored."""
 
     def __init__(self, path: Path, first: Mapping[str, Any]) -> None:
         self.path = path
@@ -83,7 +84,7 @@ def work_name(doing: str, name: str = "") -> str:
     return f"{doing} {name}".rstrip()
 
 
-def count_cell_work(stages: Mapping[str, tuple[str, int]], besides: Mapping[str, int]) -> Counter[str]:
+def count_cell_work(stages: Stages, besides: Counts) -> Counter[str]:
     """Count a cell's work in units: steps of each missing stage (name and steps by key), and ``besides``."""
     training = {work_name(TRAINS, name): _work_units(steps) for name, steps in stages.values()}
     return Counter({**besides, **training})
@@ -102,10 +103,10 @@ class CellEvents:
     def __init__(
         self,
         file: EventFile | None,
-        stages: Mapping[str, tuple[str, int]],
+        stages: Stages,
         besides: Mapping[str, int],
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._file, self._stages, self._todo = file, dict(stages), count_cell_work(stages, besides)
         self._clock = clock
@@ -137,7 +138,7 @@ class CellEvents:
         self.report({"doing": ENDED, "state": state, "scores": scores})
 
     def close(self, *, remove: bool = False) -> None:
-        """Close the file; without an end before it, the cell counts as stopped."""
+        """Close the file; unless it ended before, the cell counts as stopped."""
         if self._file is not None:
             self._file.close(remove=remove)
 
@@ -191,7 +192,7 @@ class CellEvents:
 def open_run_folder(
     root: Path, methods: Mapping[str, int], work: Mapping[str, Mapping[str, int]] | None = None
 ) -> Iterator[Path | None]:
-    """Yield a new locked folder for the events of a run, None if it fails; remove it afterwards.
+    """Yield a new locked folder for the events of a run, if it can be made; remove it afterwards.
 
     ``methods`` is the number of cells of each method, ``work`` their work.
     """
@@ -235,12 +236,12 @@ def _remove_dead_runs(root: Path) -> None:
 
 
 def is_event_file_held(path: Path) -> bool:
-    """True if a process holds a file of events, or may hold it: without locks, live runs are kept."""
+    """Return whether a process holds a file of events, or may hold it, where locks are missing."""
     return is_locked(path) is not False
 
 
 def open_cell_file(folder: Path | None, place: Path, about: Mapping[str, Any]) -> EventFile | None:
-    """Begin a cell's file in a run's folder, with ``about`` as its first line; None without a folder."""
+    """Begin a cell's file in a run's folder, if there is one, with ``about`` as its first line."""
     if folder is None:
         return None
     name = hashlib.sha256(place.as_posix().encode()).hexdigest()[:20]

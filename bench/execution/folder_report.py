@@ -79,7 +79,7 @@ def _encoder_lines(encoder: Encoder | PairScorer | None) -> Lines:
 
 
 def _method_lines(facts: FolderFacts, *, drops: bool) -> Lines:
-    """Yield the methods that can train on a folder, and for each missing need those that can't."""
+    """Yield the methods that can train on a folder, and those that lack something, by what they lack."""
     able: list[str] = []
     unable: dict[str, list[str]] = defaultdict(list)
     for name, method in METHODS:
@@ -113,7 +113,7 @@ def _default_members(name: str) -> list[str]:
 
 
 def _suggest_variant(name: str, facts: FolderFacts, *, drops: bool) -> str:
-    """Name a method that can't train by default, with the options by which it can."""
+    """Name a method with the options by which it can train, if its defaults prevent that."""
     lacking = partial(_lacks_need, facts, drops=drops)
     options = find_sufficient_options(METHODS.get(name).card, _default_options(name), lacking)
     if not options or any(find_first_lack(member, facts, drops=drops) for member in _default_members(name)):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bench.errors import InputError, printable
 from bench.eval.collapse import Collapse
@@ -21,38 +21,19 @@ _OF_STEPS, _OF_DEV = ("loss", "rate", "speed"), ("dev", "gradient_norm")
 Values = Mapping[str, float]
 
 
-class CurveLog(Protocol):
-    """Log of one cell's curves."""
-
-    def step(self, stage: str, step: int, values: Values, time: float) -> None:
-        """Log the values of a step of a stage; ``time`` in seconds since the epoch."""
-        ...
-
-    def end(self, scores: Values) -> None:
-        """Log the average of each suite (none of a stopped cell), and close."""
-        ...
-
-
-OpenLog = Callable[[Mapping[str, Any]], CurveLog]
-"""Opens a log, given the first line of a cell's events with its campaign."""
-
-
 def check_log_libraries(names: Sequence[str]) -> None:
-    """Raise InputError where a requested library can't be imported."""
+    """Raise InputError where the import of a requested library fails."""
     for name in names:
         try:
             importlib.import_module(_LIBRARIES[name])
         except ImportError as error:
             missing = isinstance(error, ModuleNotFoundError) and error.name == name
-            raise InputError(
-                f"{name} is not installed" if missing else f"{name} can't be imported: {error}",
-                where=f"--log {name}",
-                hint=f"pip install 'cse-bench[{name}]'",
-            ) from error
+            what = f"{name} is not installed" if missing else f"{name} can't be imported: {error}"
+            raise InputError(what, where=f"--log {name}", hint=f"pip install 'cse-bench[{name}]'") from error
 
 
 class _TensorBoard:
-    """One cell's curves for TensorBoard, one run per stage."""
+    """One cell's curves for TensorBoard, one run per stage; ``time`` in seconds since the epoch."""
 
     def __init__(self, results: Path, about: Mapping[str, Any]) -> None:
         method, seed = safe_name(str(about.get("method"))), about.get("seed")
@@ -111,6 +92,9 @@ class _Wandb:
         self._run.finish()
 
 
+CurveLog = _TensorBoard | _Wandb
+OpenLog = Callable[[Mapping[str, Any]], CurveLog]
+"""Opens a log, given the first line of a cell's events with its campaign."""
 _KINDS: Mapping[str, Callable[[Path, Mapping[str, Any]], CurveLog]] = {
     "tensorboard": _TensorBoard,
     "wandb": _Wandb,
@@ -118,7 +102,7 @@ _KINDS: Mapping[str, Callable[[Path, Mapping[str, Any]], CurveLog]] = {
 
 
 class _LogWriter:
-    """Passes the events of a run's cells to one kind of log until an error, which fails no run."""
+    """Passes the events of a run's cells to one kind of log until an error, which leaves the run alone."""
 
     def __init__(self, name: str, results: Path, campaign: str, tell: Callable[[str], None]) -> None:
         self._name, self._campaign, self._tell = name, campaign, tell

@@ -38,8 +38,7 @@ def collect_model_facts(builder: EncoderBuilder) -> dict[str, Any]:
     return card
 
 
-Kind: TypeAlias = tuple[str, str]
-"""A task's type on the Hub, and its name there."""
+Kind: TypeAlias = tuple[str, str]  # a task's type on the Hub, and its name there
 _SIMILARITY: Kind = ("sentence-similarity", "Semantic Similarity")
 _CLASSIFICATION: Kind = ("text-classification", "Classification")
 _RETRIEVAL: Kind = ("text-retrieval", "Retrieval")
@@ -137,7 +136,7 @@ def _drop_unprintable(text: str) -> str:
 
 
 def find_finished_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
-    """Return the finished jobs of a plan with their records; warn on stderr if there are none."""
+    """Return the finished jobs of a plan with their records; warn on stderr if all are missing."""
     records = [(job, record) for job in plan.jobs if (record := find_finished_record(plan, job)) is not None]
     if not records:
         place = f"{plan.jobs[0].cell.describe()} in campaign {plan.store.campaign}"
@@ -214,6 +213,6 @@ def _format_list(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def escape_all_markdown(text: str) -> str:
-    """Make any text inert in markdown, without its unprintable characters."""
+    """Make any text inert in markdown; drop unprintable characters."""
     printable = "".join(char for char in text if char.isprintable() or char.isspace())
     return markdown_escape(printable)

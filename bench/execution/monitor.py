@@ -19,8 +19,7 @@ from bench.execution import events
 from bench.records.filesystem import READ
 
 HEAD = ("cell", "seed", "stage", "step", "loss", "dev", "sent/s", "left")
-QUIET = 60.0
-"""Seconds of silence after which the line of a training cell reports it."""
+QUIET = 60.0  # seconds of silence after which the line of a training cell reports it
 _LONGEST = 1e9  # seconds that are a time
 _PART = 2**16  # bytes read from either end of a file
 _PLAN = 2**20  # the same for a run's own file, whose first line lists all methods
@@ -28,8 +27,7 @@ _MOST = 10_000  # files read in a folder
 _WIDEST = 60  # characters of a text
 Paces = Mapping[tuple[str, str], float]
 """Seconds per unit of a method's work, see :func:`bench.execution.events.count_cell_work`."""
-Work = Mapping[str, float]
-"""Units by the name of the work."""
+Work = Mapping[str, float]  # units by the name of the work
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ UNKNOWN_ETA = Eta(whole=False)
 
 
 def estimate_eta(method: str, work: Work | None, paces: Paces) -> Eta:
-    """Estimate the time of a method's work, None for unknown work."""
+    """Estimate the time of a method's work; unknown work has an unknown time."""
     if work is None:
         return UNKNOWN_ETA
     known = [n * paces[method, name] for name, n in work.items() if (method, name) in paces]
@@ -62,7 +60,7 @@ def estimate_eta(method: str, work: Work | None, paces: Paces) -> Eta:
 
 
 def _read_work(value: Any) -> Work | None:
-    """Return positive units of work by name, None for anything but a mapping."""
+    """Return positive units of work by name, if it is a mapping."""
     if not isinstance(value, dict):
         return None
     units = {name: finite_number(entry) or 0.0 for name, entry in value.items()}
@@ -70,7 +68,7 @@ def _read_work(value: Any) -> Work | None:
 
 
 def finite_number(value: Any) -> float | None:
-    """Return a finite number, None for anything else."""
+    """Return a value if it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -118,7 +116,7 @@ class CellStatus:
         return self.alive and self.doing != events.ENDED
 
     def measure_paces(self) -> Iterator[tuple[str, float, float]]:
-        """Yield work, units and seconds of finished phases and the present stage; none if it failed."""
+        """Yield work, units and seconds of finished phases and the present stage, unless it failed."""
         if self.doing == events.ENDED and self.news.get("state") not in ("ran", "probed"):
             return
         phases = self.news.get("took")
@@ -210,13 +208,10 @@ class RunMonitor:
 
     folder: Path
     ended: dict[str, CellStatus] = field(default_factory=dict)
-    cells: list[CellStatus] = field(default_factory=list)
-    """Cells that had not ended at the last look."""
+    cells: list[CellStatus] = field(default_factory=list)  # in progress at the last look
     alive: bool = False
-    planned: Mapping[str, int] = field(default_factory=dict)
-    """Number of cells by method."""
-    work: Mapping[str, Work | None] = field(default_factory=dict)
-    """Work of all cells by method."""
+    planned: Mapping[str, int] = field(default_factory=dict)  # cells by method
+    work: Mapping[str, Work | None] = field(default_factory=dict)  # of all cells by method
     paces: Paces = field(default_factory=dict)
 
     def look(self, now: float | None = None) -> None:
@@ -265,7 +260,7 @@ class RunMonitor:
         return Eta(max(longest, total.seconds / max(1, len(running))), total.whole)
 
     def _unstarted_work(self, running: Sequence[CellStatus]) -> Iterator[tuple[str, Work | None]]:
-        """Yield methods with cells to come, and their work; None where it is unknown."""
+        """Yield methods with cells to come, and their work, if it is known."""
         begun = defaultdict[str, list[Work]](list)
         for cell in (*self.ended.values(), *running):
             begun[cell.method].append(_read_work(cell.about.get("work")) or {})
@@ -287,11 +282,11 @@ class RunMonitor:
         return f"{done}, {self.estimate_eta()} left"
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the row of each cell that has not ended."""
+        """Return the row of each cell in progress."""
         return [cell.format_row(self.paces) for cell in self.cells]
 
     def lines(self) -> list[str]:
-        """Return the line of each cell that has not ended."""
+        """Return the line of each cell in progress."""
         return [cell.format_line(self.paces) for cell in self.cells]
 
 

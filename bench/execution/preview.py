@@ -13,7 +13,7 @@ from bench.data.corpus import Corpus
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES
 from bench.data.suites import is_accepted
-from bench.data.tasks import PairTask, is_invisible
+from bench.data.tasks import is_invisible
 from bench.data.training_data import TrainingData
 from bench.encoder import Encoder, PairScorer
 from bench.eval.suite_measures import measure_of
@@ -33,8 +33,7 @@ _DEV_PAIRS = 64  # pairs of the dev set, likewise
 _TRAINED = 128  # sentences to train on
 _STEPS = {"cpu": 2, "cuda": 12, "mps": 12}  # least number of steps; the first one isn't timed
 _DIFFERS = ", not the reference version"
-MISSING = ("NA", "N/A", "nan", "NaN", "null", "None")
-"""Texts that tables hold for a missing value."""
+MISSING = ("NA", "N/A", "nan", "NaN", "null", "None")  # texts that tables hold for a missing value
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class TimeEstimate:
 
 
 def estimate_times(plan: Plan, jobs: Sequence[Job]) -> Iterator[TimeEstimate | str]:
-    """Yield estimates on one worker without start-up, method by method, or a line for one that fails."""
+    """Yield estimates on one worker, method by method, or a line for one that fails; start-up is extra."""
     cache, counted = StageCache(plan.spec.results / ".stages"), set[str]()
     by_method: dict[str, list[Job]] = {}
     for job in jobs:
@@ -85,7 +84,7 @@ class CellTimes:
         return tuple(sorted(map(_stage_signature, stages), key=repr))
 
     def seconds(self, jobs: Sequence[Job]) -> float:
-        """Estimate a cell's seconds on one worker without start-up, 0 if that fails."""
+        """Estimate a cell's seconds on one worker after start-up, 0 if that fails."""
         known = [job for job in jobs if measure_of(job.suite).encodes_once]
         if not known:
             return 0.0
@@ -244,11 +243,16 @@ def _describe_training(training: TrainingData, names: Sequence[str]) -> Iterator
     for name in names:
         text = training.texts[name]
         what = "training text" if name == TRAIN else f"text {name}"
-        yield what, f"{_format_name_and_hash(text.name, text.sha256)}, {_describe_text(text)}"
+        yield what, f"{text.name}, sha256 {text.sha256[:12]}, {_describe_text(text)}"
     dev = training.dev
-    parts = [_format_name_and_hash(dev.id, dev.sha256) + (_DIFFERS if is_accepted(dev) else "")]
+    parts = [f"{dev.id}, sha256 {dev.sha256[:12]}{_DIFFERS if is_accepted(dev) else ''}"]
     parts += [dev.form] if dev.form else []
-    yield "dev set", ", ".join([*parts, _describe_dev_size(dev, training.texts)])
+    sentences = {sentence for pair in dev.all_pairs() for sentence in pair}
+    trained = (sentence for text in training.texts.values() for sentence in text.sentences)
+    parts.append(f"{dev.items:,} pairs")
+    if known := sentences.intersection(trained):
+        parts.append(f"{len(known):,} of their {len(sentences):,} sentences in the training text")
+    yield "dev set", ", ".join(parts)
 
 
 def _describe_text(text: Corpus) -> str:
@@ -269,21 +273,8 @@ def _describe_text(text: Corpus) -> str:
     return ", ".join([*parts, *(f"{what}: {count:,}" for what, count in counts.items() if count)])
 
 
-def _describe_dev_size(dev: PairTask, texts: Mapping[str, Corpus]) -> str:
-    """Return the number of pairs, and of sentences that a training text has too."""
-    sentences = {sentence for pair in dev.all_pairs() for sentence in pair}
-    trained = (sentence for text in texts.values() for sentence in text.sentences)
-    known = sentences.intersection(trained)
-    shared = f", {len(known):,} of their {len(sentences):,} sentences in the training text"
-    return f"{dev.items:,} pairs{shared if known else ''}"
-
-
 def _describe_folder(folder: ModelFolder) -> str:
     if isinstance(folder, RecipeModel) and not folder.sha256:
         return f"{folder.name}, made first by: bench {' '.join(folder.command)} --out {folder.path}"
     note = explain_hash_change(folder.path)
-    return _format_name_and_hash(folder.name, folder.sha256) + (f", {note}" if note else "")
-
-
-def _format_name_and_hash(name: str, sha256: str) -> str:
-    return f"{name}, sha256 {sha256[:12]}"
+    return f"{folder.name}, sha256 {folder.sha256[:12]}" + (f", {note}" if note else "")

@@ -1,4 +1,4 @@
-"""Probes in records: find records that lack them, and add them without changing a score."""
+"""Probes in records: find records that lack them, and add them; scores stay as they are."""
 
 from __future__ import annotations
 
@@ -91,8 +91,6 @@ def _check_same_training(record: RunRecord, builder: EncoderBuilder) -> None:
     then, now = record.training.get("stages", {}), builder.facts().get("stages", {})
     for role, facts in now.items():
         if any(then.get(role, {}).get(name) != facts.get(name) for name in _OF_TRAINING):
-            raise BenchError(
-                f"stage '{role}' was trained again and gave another encoder than the record's",
-                expected="the stages that the record was made with",
-                hint="run the cell again with --force",
-            )
+            what = f"stage '{role}' was trained again and gave another encoder than the record's"
+            expected = "the stages that the record was made with"
+            raise BenchError(what, expected=expected, hint="run the cell again with --force")

@@ -19,17 +19,11 @@ from bench.errors import CellFailedError, DataError, InputError, NotComparableEr
 from bench.execution.runner import run_plan
 from bench.plan.job import Job, make_job
 from bench.plan.plan import Plan, make_plan
-from bench.records.fingerprint import (
-    explain_differences,
-    hash_canonical_json,
-    machine_warnings,
-    specification_fields,
-)
+from bench.records import fingerprint
 from bench.records.record import EXTERNAL, RunRecord, comparable_measurements, is_supervised
 from bench.registry import discover
 
-Copies = tuple[tuple[str, Path], ...]
-"""Translated copies of the training text by name."""
+Copies = tuple[tuple[str, Path], ...]  # translated copies of the training text by name
 Block = Mapping[str, Any] | None
 
 
@@ -72,7 +66,7 @@ def compare_notes(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
 
 
 def _stage_texts(record: RunRecord) -> dict[str, Any]:
-    """Return the block of each stage's own text by role, None where it has none."""
+    """Return the block of each stage's own text, if any, by role."""
     return {role: stage.get("text") for role, stage in record.training.get("stages", {}).items()}
 
 
@@ -124,21 +118,15 @@ def rerun_record(
     pairs: Path | None = None,
     text_column: str | None = None,
 ) -> tuple[list[RerunDifference], RunRecord]:
-    """Repeat a record's cell in a temporary folder, with its training stages.
+    """Repeat a record's cell with its training in a temporary folder; return differences and the new record.
 
-    Args:
-        record: A finished record.
-        data: Data folder.
-        model: Folder or file of a model that isn't the profile's (another backbone, hf:, st:, vectors:).
-        corpus: Training text, where it isn't the profile's.
-        copies: Translated copies of it, where the profile lacks them.
-        pairs: Labelled pairs, where they aren't the profile's.
-        text_column: Column of the training text, where that is a table.
+    Arguments name what the profile lacks: another backbone or the model of hf:, st:, vectors:, other texts
+    and translated copies.
 
     Raises:
         InputError: a failed record, a missing plug-in, or a model or copies that have to be named.
         NotComparableError: data, weights, options, code version, notes or the use of labels differ.
-        DataError: a recorded value that no run accepts.
+        DataError: a recorded value that runs refuse.
         CellFailedError: the repetition failed.
     """
     if record.status != "ok":
@@ -147,7 +135,9 @@ def rerun_record(
         spec = build_rerun_spec(record, data, model, corpus, copies, Path(folder))
         plan = make_plan(replace(spec, pairs=pairs, text_column=text_column))
         job = find_repeating_job(plan, record)
-        if why := explain_differences(record, job.record) or "; ".join(compare_notes(record, plan, job)):
+        if why := fingerprint.explain_differences(record, job.record) or "; ".join(
+            compare_notes(record, plan, job)
+        ):
             raise NotComparableError(
                 f"this is not the record's specification any more ({why})", where=record.method
             )
@@ -167,7 +157,7 @@ def compare_repetition(then: RunRecord, now: RunRecord) -> list[RerunDifference]
     for record in (then, now):
         scores = {f"{s.task} {s.subset} {s.metric}": s.value for s in record.scores}
         values["scores"].append(scores)
-    if not machine_warnings([then], [now]):
+    if not fingerprint.machine_warnings([then], [now]):
         if then.predictions and now.predictions:
             hashes = (str(each["sha256"]) for each in (then.predictions, now.predictions))
             values["predictions"] = [{"predictions": sha256} for sha256 in hashes]
@@ -185,7 +175,7 @@ def compare_repetition(then: RunRecord, now: RunRecord) -> list[RerunDifference]
 
 
 def _shorten_value(value: Any) -> Any:
-    return hash_canonical_json(value)[:12] if isinstance(value, list | dict) else value
+    return fingerprint.hash_canonical_json(value)[:12] if isinstance(value, list | dict) else value
 
 
 def build_rerun_spec(
@@ -203,11 +193,8 @@ def build_rerun_spec(
     _check_files(record, profile, corpus, copies)
     if (external or other_backbone) and model is None:
         name = (record.backbone or {}).get("name")
-        raise InputError(
-            f"the record was made with the model '{name}', which its profile doesn't name",
-            where=record.method,
-            expected="--model FOLDER",
-        )
+        what = f"the record was made with the model '{name}', which its profile doesn't name"
+        raise InputError(what, where=record.method, expected="--model FOLDER")
     options = tuple((name, str(value)) for name, value in record.options.items())
     request = MethodRequest(record.method, record.name, model if external else None, options)
     dev = record.training.get("dev", {}).get("task")
@@ -227,25 +214,20 @@ def build_rerun_spec(
         data=data,
         accept_data=not reference,
         results=results,
-        **specification_fields(record),
+        **fingerprint.specification_fields(record),
     )
 
 
 def _check_files(record: RunRecord, profile: str, corpus: Path | None, copies: Copies) -> None:
-    """Raise InputError where a record needs a file or model that it doesn't locate."""
+    """Raise InputError where a record needs a file or model that the user has to locate."""
     if record.suite.startswith((FILES, CONTRAST_TEXT)):
-        raise InputError(
-            f"the record's suite '{record.suite}' came from a file that only its bench run named",
-            where=record.method,
-            hint="repeat that bench run, with --suite local:FILE.toml or contrast:FILE.txt",
-        )
+        what = f"the record's suite '{record.suite}' came from a file that only its bench run named"
+        hint = "repeat that bench run, with --suite local:FILE.toml or contrast:FILE.txt"
+        raise InputError(what, where=record.method, hint=hint)
     for part, _ in parse_record_members(record):
         if part.name not in discover().names():
-            raise InputError(
-                f"the record builds on the model '{part.name}', which no profile names",
-                where=record.method,
-                hint="repeat the bench run that made it",
-            )
+            what = f"the record builds on the model '{part.name}', which no profile names"
+            raise InputError(what, where=record.method, hint="repeat the bench run that made it")
     with_sick = f"{record.training.get('corpus', {}).get('name')} + "  # the text itself and SICK's sentences
     given = {}
     for role, text in _stage_texts(record).items():
@@ -263,7 +245,7 @@ def _check_files(record: RunRecord, profile: str, corpus: Path | None, copies: C
 
 
 def _check_plugins(record: RunRecord) -> None:
-    """Raise InputError for a method of a plug-in that isn't loaded; records never load one."""
+    """Raise InputError for a method of a plug-in that the user has to load."""
     plugins = record.provenance.get("plugins")
     for name, facts in plugins.items() if isinstance(plugins, dict) else ():
         if name in discover().names() or not isinstance(facts, dict):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from glob import escape
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from bench.config.spec import ALL_METHODS, RunSpec
 from bench.data.mteb_names import suite_label
@@ -20,15 +20,7 @@ from bench.eval.suite_measures import measure_of
 from bench.execution import events
 from bench.execution.cell_run import CellTask, Outcome, run_cell
 from bench.execution.encoder_builder import check_backbone_text
-from bench.execution.executors.local import (
-    Begins,
-    Needs,
-    Result,
-    Task,
-    WorkerProcesses,
-    begin_always,
-    need_nothing,
-)
+from bench.execution.executors import local
 from bench.execution.preview import CellTimes
 from bench.execution.record_probes import find_unprobed_jobs
 from bench.execution.sharing import choose_cells_per_gpu
@@ -41,19 +33,8 @@ from bench.records.record import safe_name
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
 
-
-class Executor(Protocol):
-    """Runs a function over tasks."""
-
-    def run(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        needs: Needs = need_nothing,
-        begins: Begins = begin_always,
-    ) -> Iterator[Result]:
-        """Yield each result as soon as it is available."""
-        ...
+if TYPE_CHECKING:
+    from bench.execution.executors.ray import RayTasks
 
 
 class InProcess:
@@ -61,19 +42,22 @@ class InProcess:
 
     def run(
         self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        needs: Needs = need_nothing,
-        begins: Begins = begin_always,
-    ) -> Iterator[Result]:
+        function: Callable[[local.Task], local.Result],
+        tasks: Sequence[local.Task],
+        needs: local.Needs = local.need_nothing,
+        begins: local.Begins = local.begin_always,
+    ) -> Iterator[local.Result]:
         """Yield results in the order of the tasks."""
         return (function(task) for task in tasks if begins(task))
 
 
-def check_early_data(spec: RunSpec) -> None:
-    """Refuse missing data before the slow planning, for suites without any record; raises InputError.
+Executor: TypeAlias = "InProcess | local.WorkerProcesses | RayTasks"
 
-    Only a plan can tell which cells are finished and need no data.
+
+def check_early_data(spec: RunSpec) -> None:
+    """Refuse missing data before the slow planning, for suites that have yet to run; raises InputError.
+
+    A plan finds the finished cells, which work when the data are missing.
     """
     discover()
     cards = find_method_cards([request for request in spec.methods if request.text != ALL_METHODS])
@@ -105,7 +89,7 @@ def check_pending_cells(plan: Plan) -> None:
 
 
 def _lacks_vectors(job: Job) -> bool:
-    """Return whether a method has no vectors, by its card or this cell's options."""
+    """Return whether a method lacks vectors, by its card or this cell's options."""
     card, by_options = job.cell.card, getattr(METHODS.get(job.cell.card.name), "scores_pairs", None)
     return card.scores_pairs or (by_options is not None and by_options(dict(job.cell.options)))
 
@@ -180,11 +164,8 @@ def run_plan(
 ) -> list[Outcome]:
     """Run every pending job, and add the requested probes, to existing records too; return all outcomes.
 
-    Args:
-        plan: The plan.
-        on_outcome: Called for every job as soon as its record is on disk.
-        watch: Gets the folder of the run's events (:mod:`bench.execution.events`), open while cells run.
-        deadline: Decides which cells begin. Without one, cells of other processes are waited for at the end.
+    ``on_outcome`` is called for every job as soon as its record is on disk. ``watch`` gets the folder of the
+    run's events. Unless there is a deadline, it waits for cells of other processes at the end.
     """
     tasks = _build_cell_tasks(plan)
     if tasks:  # otherwise nothing is written, and the folder may be read-only
@@ -204,11 +185,11 @@ def run_plan(
             opened.enter_context(watch(folder))
         tasks = [replace(task, running=folder) for task in tasks]
         function = partial(run_cell, suites=plan.suites) if isinstance(executor, InProcess) else run_cell
-        begins = deadline.begins if deadline else begin_always
+        begins = deadline.begins if deadline else local.begin_always
         while tasks:
             task_of = {task.jobs[0].place: task for task in tasks}
             busy: list[CellTask] = []
-            for results in executor.run(function, tasks, _stage_keys, begins):
+            for results in executor.run(function, tasks, CellTask.stage_keys, begins):
                 task = task_of[results[0].job.place]
                 if any(outcome.state == "busy" for outcome in results):
                     busy.append(replace(task, wait=True))
@@ -223,10 +204,6 @@ def run_plan(
                 busy = []
             tasks = busy
     return outcomes
-
-
-def _stage_keys(task: CellTask) -> frozenset[str]:
-    return frozenset(stage.key for stage in task.jobs[0].cell.all_stages)
 
 
 def find_pending_jobs(plan: Plan) -> list[Job]:
@@ -273,7 +250,7 @@ def choose_executor(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Ex
     """
     if spec.executor == "local":
         workers = spec.workers or sharing()
-        return InProcess() if workers == 1 else WorkerProcesses(workers, spec.plugins)
+        return InProcess() if workers == 1 else local.WorkerProcesses(workers, spec.plugins)
     from bench.execution.executors.ray import RayTasks
 
     cpus, gpus = spec.threads * spec.ranks, spec.ranks if spec.device == "cuda" else 0

@@ -14,17 +14,14 @@ from bench.nn.tokens import CUDA_BATCH_TOKENS
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
 
-CONTEXT = 700 * 2**20
-"""Bytes of a process on a GPU without tensors: CUDA's context, cuBLAS' workspace."""
-ADAMW = 16
-"""Bytes per trained float32 parameter: the weight, its gradient, AdamW's two states."""
+CONTEXT = 700 * 2**20  # bytes of an empty process on a GPU: CUDA's context, cuBLAS' workspace
+ADAMW = 16  # bytes per trained float32 parameter: the weight, its gradient, AdamW's two states
 FROZEN = 4  # bytes per untrained parameter, or per number
 TOWERS, VIEWS = 2, 2
 """Most models that a cell trains at once, and most encodings of a sentence with each."""
 ENCODED = 20
 """Numbers that a layer holds per token and hidden unit: 8 of the hidden width, 3 of four times it."""
-KEPT = 0.9
-"""Share of the free memory that is given out; the rest is for fragments."""
+KEPT = 0.9  # share of the free memory that is given out; the rest is for fragments
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ def encoding_bytes(size: ModelSize) -> int:
 def estimate_gpu_bytes(size: ModelSize, frozen: int, batch: int, length: int) -> int:
     """Estimate a cell's bytes on a GPU; torch keeps the memory of the training during evaluation.
 
-    ``frozen`` counts parameters, ``batch`` sentences (0 without training), ``length`` tokens.
+    ``frozen`` counts parameters, ``batch`` sentences (0: evaluation only), ``length`` tokens.
     """
     if not batch:
         weights = FROZEN * (size.parameters + frozen) + TOWERS * FROZEN * size.parameters
@@ -124,7 +121,7 @@ def _count_parameters(file: Path) -> int:
 
 
 def _free_gpu_bytes() -> int:
-    """Return the free bytes of the GPU, 0 without one."""
+    """Return the free bytes of the GPU, 0 if there is only a CPU."""
     import torch
 
     return int(torch.cuda.mem_get_info()[0]) if torch.cuda.is_available() else 0

@@ -35,7 +35,7 @@ class StageCache:
         self.root = root
 
     def find(self, stage: Stage) -> Path | None:
-        """Return a finished stage's folder, None if it is missing or a file was changed."""
+        """Return a finished stage's folder, if it is complete and unchanged."""
         folder = self.root / stage.key
         return folder if is_complete_stage(folder) else None
 
@@ -51,10 +51,10 @@ class StageCache:
         A killed training leaves a temporary folder, which the next training of the stage removes.
 
         Yields:
-            The folder and facts to fill; None if it is finished, or locked without ``wait``.
+            The folder and facts to fill; None if it is finished, or locked and ``wait`` is off.
 
         Raises:
-            StorageError: the cache can't be written.
+            StorageError: a failed write to the cache.
         """
         if self.find(stage) is not None:
             yield None  # also from a read-only cache
@@ -74,11 +74,9 @@ class StageCache:
         except Exception as error:
             if isinstance(error, StorageError) or (reason := self._storage_reason(error)) is None:
                 raise
-            raise StorageError(
-                f"stage '{stage.spec.role}' can't be kept: {reason}",
-                where=str(self.root),
-                hint="finished cells and stages are kept: fix this and run the same command again",
-            ) from error
+            what = f"stage '{stage.spec.role}' can't be kept: {reason}"
+            hint = "finished cells and stages are kept: fix this and run the same command again"
+            raise StorageError(what, where=str(self.root), hint=hint) from error
 
     def _fill_stage(self, stage: Stage) -> Iterator[StageWork | None]:
         """Yield a temporary folder under the stage's lock, and give it the stage's name afterwards."""
@@ -103,7 +101,7 @@ class StageCache:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _storage_reason(self, error: Exception) -> str | None:
-        """Return the reason of a failed write to the cache, None for errors of the training."""
+        """Return the reason of a failed write to the cache; the training's own errors have none."""
         if isinstance(error, OSError) and Path(error.filename or "").is_relative_to(self.root):
             return error.strerror
         return storage_reason(error)

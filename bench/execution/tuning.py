@@ -24,6 +24,7 @@ from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS
 
 MAX_VALUES = 6
+Report = Callable[[float, float | str], None]
 REPORTED_SEEDS = range(1, 11)
 _FLAGS = {
     "backbone": "--backbone",
@@ -41,24 +42,16 @@ _FLAGS = {
 
 
 def tune_option(
-    spec: RunSpec,
-    option: str,
-    values: Sequence[str],
-    report: Callable[[float, float | str], None],
-    first: Sequence[str] = (),
+    spec: RunSpec, option: str, values: Sequence[str], report: Report, first: Sequence[str] = ()
 ) -> str:
-    """Train once for every value, and choose by the dev score of the selected checkpoint.
+    """Train once for every value, choose by the dev score, and return the lines for the profile.
 
-    Where several stages make the encoder together, it is the dev score of that encoder. ``report`` gets each
-    value with its score, or the reason of its failure. After the ``first`` values the neighbours of the best
-    are tried, until all of its neighbours have been.
-
-    Returns:
-        Lines for the profile: the method's table with the value of the largest score (the first of equals)
-        and the other options of the training, then the grid with its scores.
+    The score is that of the selected checkpoint, or of the encoder that several stages make together.
+    ``report`` gets each value with its score, or the reason of its failure. After the ``first`` values the
+    neighbours of the best are tried, until all of its neighbours have been.
 
     Raises:
-        InputError: a wrong grid, a reported seed, a method without training.
+        InputError: a wrong grid, a reported seed, an untrained method.
         CellFailedError: every value failed.
     """
     numbers, begin = _parse_grid(spec, values, first)
@@ -192,7 +185,7 @@ def _find_neighbours(value: float, numbers: Sequence[float]) -> list[float]:
 
 
 def _parse_number(text: str) -> float:
-    """Parse a value; a whole number stays an int, as some options accept nothing else."""
+    """Parse a value; a whole number stays an int, which some options require."""
     try:
         return int(text) if text.strip().isdecimal() else float(text)
     except ValueError:

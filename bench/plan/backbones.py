@@ -26,18 +26,15 @@ from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
 from bench.stages import TrainedMethod
 
-THREADS = 2
-"""Threads that make a backbone, whatever its run uses: they change its last bits."""
+THREADS = 2  # threads that make a backbone, whatever its run uses: they change its last bits
 _SEED = 1
 _VERSION = 1  # to raise with a change of the weights that a recipe makes
 
 
 def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
-    """Find a profile's backbone; one that is still to be made, from ``data``, has no hash.
+    """Find a profile's backbone; one that is still to be made, from ``data``, lacks a hash.
 
-    Raises:
-        InputError: it isn't installed.
-        DataError: the folder in its place was made otherwise.
+    Raises InputError if it is missing, DataError if the folder in its place was made otherwise.
     """
     where, own = f"profile {profile.name}", profile.backbone
     reference = profiles.backbone_reference(profile)
@@ -56,7 +53,7 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
 
 
 def describe_weight_difference(profile: Profile, models: Iterable[ModelFolder | None]) -> str | None:
-    """Return a warning if the profile's backbone was made with other weights here, otherwise None."""
+    """Return a warning if the profile's backbone was made with other weights here."""
     own = next((model for model in models if isinstance(model, RecipeModel)), None)
     made = profile.backbone.get("made")
     if own is None or made is None or not (weights := own.path / "model.safetensors").is_file():
@@ -94,18 +91,12 @@ def check_backbone_recipe(path: Path, recipe: str) -> None:
             facts["settings"], facts["seed"], facts["backbone"]["sha256"], facts["text"]["sha256"]
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{model_folder.PRETRAINING} does not say how this model was made",
-            where=path.name,
-            hint=f"remove {path}",
-        ) from error
+        what = f"{model_folder.PRETRAINING} does not say how this model was made"
+        raise DataError(what, where=path.name, hint=f"remove {path}") from error
     if made != recipe:
-        raise DataError(
-            "this model was made from another model, text or settings than the profile says",
-            where=path.name,
-            expected=f"recipe {recipe[:12]}, and this is {made[:12]}",
-            hint=f"remove {path}",
-        )
+        what = "this model was made from another model, text or settings than the profile says"
+        expected = f"recipe {recipe[:12]}, and this is {made[:12]}"
+        raise DataError(what, where=path.name, expected=expected, hint=f"remove {path}")
 
 
 def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) -> str:
@@ -115,8 +106,7 @@ def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) 
     )
 
 
-_TRAINED = (Need(needs.IDS_ALONE), Need(needs.PADDING))
-"""Needs of every training of a transformer."""
+_TRAINED = (Need(needs.IDS_ALONE), Need(needs.PADDING))  # needs of every training of a transformer
 _POOLINGS = {"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MASK_TOKEN}
 
 
@@ -205,7 +195,7 @@ def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[N
 
 
 def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
-    """Return whether a folder fulfils one of ``bench.card.NEEDS``, or doesn't show that it lacks it."""
+    """Return whether a folder fulfils one of ``bench.card.NEEDS``, as far as its files show."""
     asks_dropout = any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
     known = {
         needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
@@ -277,7 +267,7 @@ def find_sufficient_options(
     options: Mapping[str, OptionValue],
     lacking: Callable[[Need, Mapping[str, OptionValue]], object],
 ) -> dict[str, OptionValue] | None:
-    """Return the options to change so that no need is ``lacking``, None if impossible."""
+    """Return the options to change so that all needs are met, None if impossible."""
     now, changed = dict(options), dict[str, OptionValue]()
     while need := next((need for need in method_needs(card, now) if lacking(need, now)), None):
         name, _, text = need.instead.partition("=")

@@ -46,7 +46,7 @@ class Cell:
 
     @property
     def models(self) -> tuple[ModelFolder, ...]:
-        """Its model and its auxiliaries, without its members'."""
+        """Its own model and auxiliaries."""
         auxiliaries = tuple(folder for _, folder in self.auxiliaries)
         return (self.model, *auxiliaries) if self.model else auxiliaries
 
@@ -68,7 +68,7 @@ class Cell:
 
     @property
     def final_stages(self) -> tuple[Stage, ...]:
-        """Its own stages that are no other's input: the parts of its encoder."""
+        """Its own last stages: the parts of its encoder."""
         used = {role for stage in self.stages for role in stage.spec.inputs}
         return tuple(stage for stage in self.stages if stage.spec.role not in used)
 

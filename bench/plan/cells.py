@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bench.card import MethodCard, Option, OptionValue
+from bench.card import MethodCard, OptionValue
 from bench.config import method_ids, profiles
 from bench.config.profiles import Profile, zero_steps
 from bench.config.spec import MethodRequest, Override, RunSpec
@@ -23,8 +23,7 @@ from bench.records.filesystem import model_stem
 from bench.registry import METHODS, discover
 from bench.stages import ComposedMethod, TrainedMethod, copy_name
 
-BACKBONE = "backbone"
-"""Name of the profile's backbone where an option names a model."""
+BACKBONE = "backbone"  # name of the profile's backbone where an option names a model
 _MOST = 3  # methods that a refusal names
 FindModel = Callable[[Callable[[], ModelFolder]], ModelFolder | None]
 """Calls a function that finds a model; it may keep the error and return None."""
@@ -44,7 +43,7 @@ def find_method_cards(requests: Sequence[MethodRequest]) -> list[MethodCard]:
 
 
 def _path_hint(before: MethodRequest, request: MethodRequest) -> str | None:
-    """Return a hint where an unknown method is the rest of a path before the comma, otherwise None."""
+    """Return a hint if an unknown method is the rest of a path before the comma."""
     text, card = f"{before.text},{request.text}", METHODS.get(before.name).card
     if not card.takes_path or before.in_quotes:
         return None
@@ -81,7 +80,7 @@ def add_members(cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: 
 
 
 def _replace_member_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
-    """Replace members' paths by their ids, so that no path enters an id, an option or a key."""
+    """Replace members' paths by their ids, to keep paths out of ids, options and keys."""
     for text in sorted(named, key=len, reverse=True):  # a path may be the beginning of another
         member = named[text]
         if any(part.card.takes_path for part in member.walk()):
@@ -98,9 +97,9 @@ def _replace_member_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
 
 
 def drop_idle_seeds(cells: list[Cell]) -> list[Cell]:
-    """Replace cells whose encoder is equal for all seeds by one without seed.
+    """Replace cells whose encoder is equal for all seeds by a single one.
 
-    Those are sums of deterministic methods, and methods on top of one without random draws.
+    Those are sums of deterministic methods, and deterministic methods on top of one.
     """
     kept: dict[tuple[str, int | None], Cell] = {}
     for cell in cells:
@@ -120,12 +119,9 @@ def check_duplicate_names(requested: Iterable[Sequence[Cell]]) -> None:
         names.update({cell.method for cell in cells})
     for method, count in names.items():
         if count > 1:
-            raise InputError(
-                f"'{method}' is asked for twice",
-                where="--methods",
-                expected="each name once",
-                hint="give one of them another name: NAME=METHOD",
-            )
+            what = f"'{method}' is asked for twice"
+            hint = "give one of them another name: NAME=METHOD"
+            raise InputError(what, where="--methods", expected="each name once", hint=hint)
 
 
 def make_cells(
@@ -141,16 +137,8 @@ def make_cells(
 ) -> list[Cell]:
     """Return the request's cells, one per seed; raises InputError for a wrong option, model or ``match``.
 
-    Args:
-        request: The entry of ``--methods``.
-        card: Its method's card.
-        spec: The specification, for seeds and overrides.
-        profile: Its profile, for options.
-        label: The profile's name in results.
-        backbone: The profile's backbone or the one that was named.
-        corpus_size: Sentences of the training text, 0 where no method trains.
-        find: Finds the auxiliary models; cells lack a model for which it returns None.
-        matching: Methods whose length is being computed for a ``match``.
+    ``label`` is the profile's name in results, ``corpus_size`` the sentences of the training text or 0.
+    Cells lack models that ``find`` misses. ``matching`` are methods whose length is computed.
     """
     path, short = method_ids.split_argument(request, card)
     given = collect_user_options(request, card, spec, short)
@@ -169,16 +157,9 @@ def make_cells(
         length = compute_matching_length(match, other, options, corpus_size)
         options |= {name: value for name, value in length.items() if name not in given}
     noted = profile.note and card.needs_backbone and spec.backbone is None
-    cell = Cell(
-        label,
-        identity,
-        card,
-        tuple(sorted(options.items())),
-        model,
-        None,
-        notes=(profile.note,) if noted else (),
-        auxiliaries=auxiliaries,
-    )
+    notes = (profile.note,) if noted else ()
+    sorted_options = tuple(sorted(options.items()))
+    cell = Cell(label, identity, card, sorted_options, model, None, notes=notes, auxiliaries=auxiliaries)
     if card.deterministic:
         return [cell]
     cell = replace(cell, ranks=spec.ranks, train_precision=spec.train_precision, compiled=spec.compiled)
@@ -202,7 +183,7 @@ def _find_brought_model(path: str, request: MethodRequest, card: MethodCard) -> 
 def make_bare_cell(
     request: MethodRequest, spec: RunSpec, profile: Profile, corpus_size: int, matching: tuple[str, ...] = ()
 ) -> Cell:
-    """Return the request's first cell with its members, without models; see :func:`make_cells`."""
+    """Return the request's first cell with its members, but bare of models; see :func:`make_cells`."""
 
     def make(asked: MethodRequest) -> list[Cell]:
         card, name = METHODS.get(asked.name, where=asked.text).card, profile.name
@@ -222,7 +203,14 @@ def collect_user_options(
     if short and short[0] in dict(request.options):
         raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
     typed = (*((short,) if short else ()), *request.options)
-    of_text = {name: _find_option(card, name, request).parse(value, where) for name, value in typed}
+    of_text = {}
+    for name, text in typed:
+        try:
+            option = card.option(name, where)
+        except InputError as error:
+            error.hint = (method_ids.quoting_hint(request.text) if card.takes_path else None) or error.hint
+            raise
+        of_text[name] = option.parse(text, where)
     given = dict(of_text)
     of_method = [override for override in spec.overrides if override.method == card.name]
     of_row = [override for override in spec.overrides if override.method == request.alias]
@@ -231,12 +219,9 @@ def collect_user_options(
         name = _override_option(override, card, place)
         value = card.option(name, place).parse(override.value, place)
         if name in of_text and of_text[name] != value and not override.forced:
-            raise InputError(
-                f"'{request.text}' says that its {name} is {of_text[name]}",
-                where=place,
-                expected="one value",
-                hint=f"give {name} by --set only, or in brackets only, to each {card.name} that has its own",
-            )
+            what = f"'{request.text}' says that its {name} is {of_text[name]}"
+            hint = f"give {name} by --set only, or in brackets only, to each {card.name} that has its own"
+            raise InputError(what, where=place, expected="one value", hint=hint)
         given[name] = value
     return given
 
@@ -247,21 +232,9 @@ def _override_option(override: Override, card: MethodCard, where: str) -> str:
         return override.option
     stages = sorted({option.name.split(".")[0] for option in card.options if "." in option.name})
     if override.stage not in stages:
-        raise InputError(
-            f"{card.name} has no stage '{override.stage}'",
-            where=where,
-            expected=f"one of {', '.join(stages)}" if stages else f"{card.name}.OPTION=VALUE",
-        )
+        expected = f"one of {', '.join(stages)}" if stages else f"{card.name}.OPTION=VALUE"
+        raise InputError(f"{card.name} has no stage '{override.stage}'", where=where, expected=expected)
     return f"{override.stage}.{override.option}"
-
-
-def _find_option(card: MethodCard, name: str, request: MethodRequest) -> Option:
-    """Return an option that was typed; raises InputError, with a hint for paths with brackets."""
-    try:
-        return card.option(name, f"--methods {request.text}")
-    except InputError as error:
-        error.hint = (method_ids.quoting_hint(request.text) if card.takes_path else None) or error.hint
-        raise
 
 
 def _method_id(
@@ -274,11 +247,8 @@ def _method_id(
     """Return the row's name: the alias, or the method's with the options that differ from the profile."""
     other = METHODS.called(request.alias or "")
     if other and (other == request.alias or other != card.name):
-        raise InputError(
-            f"the alias '{request.alias}' is the name of a registered method",
-            where=f"--methods {request.text}",
-            expected="another name",
-        )
+        what = f"the alias '{request.alias}' is the name of a registered method"
+        raise InputError(what, where=f"--methods {request.text}", expected="another name")
     if request.alias:
         return request.alias
     stem = card.name
@@ -295,7 +265,7 @@ def _method_id(
 def _find_auxiliaries(
     card: MethodCard, options: Mapping[str, OptionValue], backbone: ModelFolder | None, find: FindModel
 ) -> tuple[tuple[str, ModelFolder], ...]:
-    """Find the models that options name; raises the errors that ``find`` doesn't keep."""
+    """Find the models that options name; raises the errors that ``find`` lets through."""
     auxiliaries = []
     for name in card.auxiliaries:
         reference = str(options[card.option(name, f"the models of {card.name}").name])
@@ -382,16 +352,14 @@ def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
 
 
 def check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
-    """Raise InputError for a ``--copy`` that no stage trains on."""
+    """Raise InputError for a ``--copy`` that all stages ignore."""
     used = {copy_name(stage.spec.text) for cell in cells for stage in cell.all_stages}
     for name, path in spec.copies:
         if name not in used:
             names = ", ".join(sorted(used - {""}))
-            raise InputError(
-                f"no stage here trains on a translated copy '{name}'",
-                where=f"--copy {name}={path}",
-                expected=f"one of {names}" if names else None,
-            )
+            what = f"no stage here trains on a translated copy '{name}'"
+            expected = f"one of {names}" if names else None
+            raise InputError(what, where=f"--copy {name}={path}", expected=expected)
 
 
 def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData | None) -> None:

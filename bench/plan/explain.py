@@ -8,14 +8,8 @@ from bench.config import profiles
 from bench.config.spec import MethodRequest, RunSpec
 from bench.data.training_data import TrainingData, read_training_data
 from bench.errors import InputError
+from bench.plan import cells
 from bench.plan.cell import Cell
-from bench.plan.cells import (
-    budget_options,
-    check_overrides,
-    collect_user_options,
-    flatten_table,
-    make_bare_cell,
-)
 from bench.plan.job import MATCHED
 from bench.registry import METHODS
 from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_steps
@@ -28,7 +22,7 @@ def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str,
     """
     profile = profiles.load_profile(spec.profile)
     card = METHODS.get(request.name, where="bench show").card
-    texts = {stage.text for _, stage in _walk_stages(make_bare_cell(request, spec, profile, 0))}
+    texts = {stage.text for _, stage in _walk_stages(cells.make_bare_cell(request, spec, profile, 0))}
     training: TrainingData | None = None
     try:
         training = read_training_data(spec, profile, [card.name], texts) if texts else None
@@ -36,8 +30,8 @@ def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str,
         if spec.corpus is not None or spec.pairs is not None:  # the user named it
             raise
     size = len(training.corpus.sentences) if training else 0
-    cell = make_bare_cell(request, spec, profile, size)
-    check_overrides(spec, [cell])
+    cell = cells.make_bare_cell(request, spec, profile, size)
+    cells.check_overrides(spec, [cell])
     yield "method", f"{cell.method} in profile {profile.name}"
     if card.needs_backbone:
         yield "backbone", spec.backbone or profile.backbone["name"]
@@ -94,12 +88,12 @@ def _describe_training(stage: StageSpec, sentences: int) -> str:
 def _find_option_sources(
     request: MethodRequest, spec: RunSpec, profile: profiles.Profile
 ) -> Mapping[str, str]:
-    """Return the source of each option's value; options without one have the card's default."""
+    """Return the source of each option's value, other than the card's default."""
     card = METHODS.get(request.name).card
     short = (card.short_option, request.argument) if card.short_option and request.argument else None
-    given = collect_user_options(request, card, spec, None if card.takes_path else short)
-    sources = dict.fromkeys(budget_options(card, profile, given), f"budget of profile {profile.name}")
-    table = flatten_table(profile.methods.get(card.name, {}))
+    given = cells.collect_user_options(request, card, spec, None if card.takes_path else short)
+    sources = dict.fromkeys(cells.budget_options(card, profile, given), f"budget of profile {profile.name}")
+    table = cells.flatten_table(profile.methods.get(card.name, {}))
     sources |= {name: f"profile {profile.name}" for name, _ in table}
     counted = {f"{name.removesuffix('epochs')}steps" for name in given if name.split(".")[-1] == "epochs"}
     sources |= dict.fromkeys(counted, "epochs given")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bench import stages
 from bench.card import OptionValue
 from bench.config.spec import RunSpec
 from bench.data.local_tasks import LocalTask
@@ -17,33 +18,14 @@ from bench.errors import InputError
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.nn.model_folder import ARCHITECTURE, ModelFolder, RecipeModel, find_dropout_scope
 from bench.plan.cell import Cell, collect_cell_plugins
+from bench.records import fingerprint
 from bench.records.environment import read_rounding
-from bench.records.fingerprint import (
-    ENCODER_FACTS,
-    IN_STAGE,
-    compute_record_key,
-    drop_latest_defaults,
-    fact_values,
-    hash_canonical_json,
-)
 from bench.records.record import RecordPlace, RunRecord
 from bench.registry import METHODS
-from bench.stages import (
-    ARITHMETIC,
-    PAIRS,
-    TRAIN,
-    ComposedMethod,
-    Stage,
-    StageSpec,
-    TrainedMethod,
-    copy_name,
-    is_paired,
-    planned_steps,
-)
 
 
 def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) -> RunRecord:
-    """Return the record of a cell without suite and scores, which counts as failed."""
+    """Return the record of a cell before its evaluation, which counts as failed."""
     plugins = collect_cell_plugins(cell)
     provenance: dict[str, Any] = {"device": spec.device, "threads": spec.threads}
     return RunRecord(
@@ -64,7 +46,7 @@ def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) ->
 
 
 def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord:
-    """Return the record of a cell's own training, without its members, for the keys of its stages."""
+    """Return the record of a cell's own training for the keys of its stages."""
     plugin = collect_cell_plugins(cell).get(cell.card.name)
     record = expected_record(replace(cell, members=()), spec, None)
     shared = {"dev": {"sha256": training.dev.sha256}, **_training_settings([cell])}
@@ -74,7 +56,7 @@ def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord
 
 
 def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
-    """Return a record's training block before the training; empty without stages and members."""
+    """Return a record's training block before the training; {} for untrained encoders."""
     block = _dependency_blocks(cell) | ({"supervised": True} if cell.supervised else {})
     if training is None or not cell.trains:
         return block
@@ -83,15 +65,15 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
     text |= {"pairs" if corpus.partners else "sentences": len(corpus.sentences)}
     text |= {"source": corpus.source} if corpus.source else {}
     dev_block = {"task": dev.id, "sha256": dev.sha256} | ({"reference": False} if is_accepted(dev) else {})
-    stages = {role: _stage_block(stage, owner, training) for role, owner, stage in cell.named_stages}
+    blocks = {role: _stage_block(stage, owner, training) for role, owner, stage in cell.named_stages}
     settings = _training_settings([owner for _, owner, _ in cell.named_stages])
-    return block | {"corpus": text, "dev": dev_block, **settings, "stages": stages}
+    return block | {"corpus": text, "dev": dev_block, **settings, "stages": blocks}
 
 
 def _training_settings(cells: Sequence[Cell]) -> dict[str, Any]:
     """Return the settings that cells of one training share; some only if not the default."""
     lowered = [cell.train_precision for cell in cells if cell.train_precision != "fp32"]
-    settings: dict[str, Any] = {"arithmetic": ARITHMETIC, "precision": [*lowered, "fp32"][0]}
+    settings: dict[str, Any] = {"arithmetic": stages.ARITHMETIC, "precision": [*lowered, "fp32"][0]}
     settings["ranks"] = max(cell.ranks for cell in cells)
     for cell in cells:
         if cell.compiled != "none":
@@ -104,14 +86,14 @@ def _training_settings(cells: Sequence[Cell]) -> dict[str, Any]:
     return settings
 
 
-def _stage_block(stage: Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:
+def _stage_block(stage: stages.Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:
     text, options = training.texts[stage.spec.text], dict(cell.options)
     block: dict[str, Any] = {"key": stage.key, "version": stage.spec.version}
-    if stage.spec.text != TRAIN:
+    if stage.spec.text != stages.TRAIN:
         block["text"] = {"name": text.name, "sha256": text.sha256}
         if text.partners:
             block["text"]["pairs"] = len(text.partners)
-        if is_paired(stage.spec.text):
+        if stages.is_paired(stage.spec.text):
             block["text"]["paired"] = True
     settings = {}  # what the options don't say, such as the model of another package
     for name, value in stage.spec.config:
@@ -121,7 +103,7 @@ def _stage_block(stage: Stage, cell: Cell, training: TrainingData) -> dict[str, 
 
 
 def _member_block(cell: Cell) -> dict[str, Any]:
-    """Return the block of a member, without its stages."""
+    """Return the block of a member; its stages are in the training block."""
     block = {"method": cell.method, "version": cell.card.version, "options": dict(cell.options)}
     return block | ({"backbone": _model_block(cell.model)} if cell.model else {}) | _dependency_blocks(cell)
 
@@ -146,51 +128,47 @@ def _model_block(folder: ModelFolder) -> dict[str, str]:
     return {"name": folder.name, "sha256": folder.sha256, **recipe}
 
 
-MATCHED = ("steps", "eval_every")
-"""Options that ``match`` sets; ``eval_every`` only where the user doesn't."""
+MATCHED = ("steps", "eval_every")  # options that ``match`` sets; the user may set ``eval_every``
 
 
 def check_match(match: str, given: Collection[str], matching: Collection[str], where: str) -> None:
-    """Raise InputError for a method that can't be matched, or a further option for the training length."""
+    """Raise InputError for an untrained method, or a further option for the training length."""
     if lengths := sorted({"steps", "epochs"} & set(given)):
-        raise InputError(
-            f"{' and '.join(lengths)} beside match={match}, which says itself how long to train",
-            where=where,
-            expected="one of them (--set holds for every row of a method, brackets for one)",
-        )
+        what = f"{' and '.join(lengths)} beside match={match}, which says itself how long to train"
+        expected = "one of them (--set holds for every row of a method, brackets for one)"
+        raise InputError(what, where=where, expected=expected)
     if match in matching:
         raise InputError(f"'{match}' is matched to itself", where=where)
-    if not isinstance(METHODS.get(match, where=f"match={match}"), TrainedMethod | ComposedMethod):
+    if not isinstance(
+        METHODS.get(match, where=f"match={match}"), stages.TrainedMethod | stages.ComposedMethod
+    ):
         raise _no_training_error(match)
 
 
 def compute_matching_length(
     match: str, other: Cell, options: Mapping[str, OptionValue], size: int
 ) -> dict[str, int]:
-    """Return steps for as many sentences as another method's stages see, with as many dev evaluations.
-
-    Raises:
-        InputError: the other method trains nothing, or on labelled pairs.
-    """
+    """Return steps for as many sentences as another method's stages see, with as many dev evaluations."""
     other = _add_planned_stages(other)
     if other.supervised:
         raise InputError(f"'{match}' learns from pairs, not from the training text", where=f"match={match}")
     configs = [dict(stage.spec.config) for stage in other.all_stages]
     if not any(config["steps"] or config["epochs"] for config in configs):
         raise _no_training_error(match)
-    sentences = sum(planned_steps(config, size) * int(config["batch_size"]) for config in configs)
+    sentences = sum(stages.planned_steps(config, size) * int(config["batch_size"]) for config in configs)
     steps = -(-sentences // int(options["batch_size"]))
-    evaluations = max(1, planned_steps(options, size) // int(options["eval_every"]))
+    evaluations = max(1, stages.planned_steps(options, size) // int(options["eval_every"]))
     return {"steps": steps, "eval_every": max(1, steps // evaluations)}
 
 
 def _add_planned_stages(cell: Cell) -> Cell:
-    """Return the cell and its members with stages keyed without models and texts."""
+    """Return the cell and its members with their stages, whose keys ignore models and texts."""
     members = tuple((role, _add_planned_stages(member)) for role, member in cell.members)
     method = METHODS.get(cell.card.name)
-    specs = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
+    specs = method.stages(dict(cell.options)) if isinstance(method, stages.TrainedMethod) else ()
     keys = {
-        role: hash_canonical_json([member.card.name, member.options, member.copy]) for role, member in members
+        role: fingerprint.hash_canonical_json([member.card.name, member.options, member.copy])
+        for role, member in members
     }
     texts = {spec.text: spec.text for spec in specs}
     return replace(cell, members=members, stages=assign_stage_keys(specs, 0, {}, texts, keys, cell.copy))
@@ -205,66 +183,56 @@ def add_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cell
     members = tuple((role, add_stages(member, spec, training)) for role, member in cell.members)
     cell = replace(cell, members=members)
     method = METHODS.get(cell.card.name)
-    if not isinstance(method, TrainedMethod) or training is None or cell.model is None:
+    if not isinstance(method, stages.TrainedMethod) or training is None or cell.model is None:
         return cell
     specs = method.stages(dict(cell.options))
     seed = cell.seed or 0  # a deterministic method's stage draws nothing
     texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
     keys = {}
     for role, member in members:
-        facts = fact_values(expected_record(member, spec, training), ENCODER_FACTS)
-        keys[role] = hash_canonical_json([facts, member.copy])
-    facts = fact_values(stage_record(cell, spec, training), IN_STAGE)
+        facts = fingerprint.fact_values(expected_record(member, spec, training), fingerprint.ENCODER_FACTS)
+        keys[role] = fingerprint.hash_canonical_json([facts, member.copy])
+    facts = fingerprint.fact_values(stage_record(cell, spec, training), fingerprint.IN_STAGE)
     return replace(cell, stages=assign_stage_keys(specs, seed, facts, texts, keys, cell.copy))
 
 
 def assign_stage_keys(
-    specs: Sequence[StageSpec],
+    specs: Sequence[stages.StageSpec],
     seed: int,
     facts: Mapping[str, object],
     texts: Mapping[str, str],
     members: Mapping[str, str] | None = None,
     copy: str = "",
-) -> tuple[Stage, ...]:
-    """Return the stages with their keys, in order; a stage's inputs come before it.
+) -> tuple[stages.Stage, ...]:
+    """Return the stages of one method with their keys, in order; a stage's inputs come before it.
 
-    Args:
-        specs: The stages of one method.
-        seed: The run's seed.
-        facts: Other facts that determine them, such as backbone, dev set and device.
-        texts: Fingerprint of every training text.
-        members: Key of each method they build on, by role.
-        copy: See :class:`Stage`.
-
-    Raises:
-        InputError: labelled pairs or a translated copy of the text are missing.
+    ``facts`` are the other facts that determine them, ``texts`` the hash of every training text, ``members``
+    the key of each method they build on. Raises InputError for a missing text.
     """
     keys: dict[str, str] = dict(members or {})
-    stages = []
+    keyed = []
     for spec in specs:
-        if spec.text not in texts and spec.text == PAIRS:
+        if spec.text not in texts and spec.text == stages.PAIRS:
             raise InputError(f"stage '{spec.role}' learns from labelled pairs", expected="--pairs FILE")
         if spec.text not in texts:
-            raise InputError(
-                f"stage '{spec.role}' trains on a round-trip translation of the training text, "
-                "and none is at hand",
-                hint=f"name it with --copy {copy_name(spec.text)}=FILE (bench data rtt makes it), or train "
-                "on the text itself with the method's option rtt=none",
-            )
+            what = "a round-trip translation of the training text, and none is at hand"
+            command = f"--copy {stages.copy_name(spec.text)}=FILE (bench data rtt makes it)"
+            hint = f"name it with {command}, or train on the text itself with the method's option rtt=none"
+            raise InputError(f"stage '{spec.role}' trains on {what}", hint=hint)
         identity = {
             "role": spec.role,
             "kind": spec.kind,
             "version": spec.version,
-            "config": drop_latest_defaults(dict(spec.config)),
+            "config": fingerprint.drop_latest_defaults(dict(spec.config)),
             "seed": seed,
             "inputs": {role: keys[role] for role in spec.inputs},
             "facts": facts,
             "text": texts[spec.text],
             "copy": copy,
         }
-        keys[spec.role] = hash_canonical_json(identity)
-        stages.append(Stage(spec, seed, keys[spec.role], copy))
-    return tuple(stages)
+        keys[spec.role] = fingerprint.hash_canonical_json(identity)
+        keyed.append(stages.Stage(spec, seed, keys[spec.role], copy))
+    return tuple(keyed)
 
 
 @dataclass(frozen=True)
@@ -315,7 +283,9 @@ def make_job(
         notes=(*cell.notes, *measure.notes, *_cell_notes(cell, training)),
         world=world if suite in MINI_SUITES or from_world else None,
     )
-    return Job(cell, replace(record, key=compute_record_key(record)), "" if name == suite else name)
+    return Job(
+        cell, replace(record, key=fingerprint.compute_record_key(record)), "" if name == suite else name
+    )
 
 
 def _cell_notes(cell: Cell, training: TrainingData | None) -> Iterator[str]:
@@ -325,11 +295,13 @@ def _cell_notes(cell: Cell, training: TrainingData | None) -> Iterator[str]:
         dev = training.dev
         if is_accepted(dev):
             yield f"Dev set {dev.id} differs from the reference version ({dev.sha256[:12]})."
-        if training.corpus.world is not None and any(map(is_paired, cell.texts)):
+        if training.corpus.world is not None and any(map(stages.is_paired, cell.texts)):
             note = "the grammar's own paraphrases are positives in its training: not ranked here."
             yield f"{cell.method}: {note}"
     if cell.supervised:
-        pairs = training.texts[PAIRS].name if training is not None and PAIRS in cell.texts else ""
+        pairs = (
+            training.texts[stages.PAIRS].name if training is not None and stages.PAIRS in cell.texts else ""
+        )
         learned = (
             f"its training learned from the labelled pairs {pairs}" if pairs else "it learned from labels"
         )

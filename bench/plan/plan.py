@@ -13,15 +13,10 @@ from typing import Any, TypeVar
 from bench.config import profiles
 from bench.config.profiles import Profile
 from bench.config.spec import ALL_METHODS, MethodRequest, RunSpec
+from bench.data import training_data
 from bench.data.mteb_names import suite_label
 from bench.data.source import DataSource
-from bench.data.training_data import (
-    TrainingData,
-    add_texts,
-    check_world_seed,
-    missing_texts,
-    read_training_data,
-)
+from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.nn.model_folder import ModelFolder, explain_hash_change, resolve_folder
@@ -49,7 +44,7 @@ T = TypeVar("T")
 
 
 class PlanInputs:
-    """Reads each suite, training text and backbone once for several plans; later changes are not seen."""
+    """Reads each suite, training text and backbone once for several plans, whatever changes in between."""
 
     def __init__(self) -> None:
         self._known: dict[object, Any] = {}
@@ -69,7 +64,7 @@ class PlanInputs:
         shared = replace(spec, methods=(), seeds=(), suites=(), overrides=(), backbone=None)
         key = "training", shared, bool(trained), frozenset(texts)
         profile = profiles.load_profile(spec.profile)
-        return self._once(key, lambda: read_training_data(spec, profile, trained, texts))
+        return self._once(key, lambda: training_data.read_training_data(spec, profile, trained, texts))
 
     def backbone(self, spec: RunSpec, profile: Profile) -> ModelFolder:
         """Find and hash the backbone; see :func:`bench.plan.backbones.profile_backbone`."""
@@ -164,7 +159,7 @@ class Plan:
         return planned_steps(config, len(sentences)) * int(config["batch_size"])
 
     def conflicts(self) -> list[tuple[Job, NotComparableError]]:
-        """Return the jobs that can't run, with their conflicts."""
+        """Return the jobs in conflict, with their conflicts."""
         conflicts = ((job, self.states[job.place].conflict) for job in self.jobs)
         return [(job, conflict) for job, conflict in conflicts if conflict is not None]
 
@@ -172,11 +167,7 @@ class Plan:
 def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     """Resolve a specification against registry, profile, data and results, without loading torch.
 
-    Plans may share ``inputs``, which are read once.
-
-    Raises:
-        InputError: unknown names or options, wrong model folders, missing data.
-        DataError: damaged data.
+    Plans may share ``inputs``, which are read once. Raises InputError, or DataError for damaged data.
     """
     read = inputs or PlanInputs()
     profile = profiles.load_profile(spec.profile)
@@ -219,14 +210,14 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     groups = [problems.get(partial(whole_cells, size, problems, request)) or [] for request in spec.methods]
     cells = [cell for group in groups for cell in group]
     texts = set[str]().union(*map(_training_texts, cells))
-    problems.found += missing_texts(texts, spec, profile)
-    check_world_seed(spec, profile, suite_names)
+    problems.found += training_data.missing_texts(texts, spec, profile)
+    training_data.check_world_seed(spec, profile, suite_names)
     source = DataSource.of_run(spec)
     suites = {name: problems.get(partial(read.suite, name, source)) or [] for name in suite_names}
     problems.check()
     check_overrides(spec, cells)
     if training:
-        training = add_texts(training, texts, spec, profile)
+        training = training_data.add_texts(training, texts, spec, profile)
     cells = [add_stages(cell, spec, training) for cell in cells]
     check_copies(spec, cells)
     check_batches(spec, cells, training)
@@ -242,7 +233,7 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
 def _expand_all_methods(
     requests: Sequence[MethodRequest], suites: Sequence[str]
 ) -> tuple[MethodRequest, ...]:
-    """Replace "all" by every method that needs no path and no other method, with vectors if needed."""
+    """Replace "all" by every method that stands alone, with vectors if a suite needs them."""
     vectors = any(measure_of(suite).needs_vectors for suite in suites)
     expanded: list[MethodRequest] = []
     for request in requests:
@@ -263,7 +254,7 @@ class _InputErrors:
         self.found: list[InputError] = []
 
     def get(self, load: Callable[[], T]) -> T | None:
-        """Return what ``load`` returns, or None and keep its error."""
+        """Return the result of ``load``, or keep its error."""
         try:
             return load()
         except InputError as error:
@@ -290,7 +281,7 @@ def _training_texts(cell: Cell) -> set[str]:
 
 
 def check_folder_names(plan: Plan) -> None:
-    """Raise InputError for new names of campaign, profile or rows that some file system can't hold."""
+    """Raise InputError for new names of campaign, profile or rows that some file system refuses."""
     check_new_campaign(plan.spec.results, plan.spec.campaign)
     requests = {request.text: request for request in plan.spec.methods}
     rows = {safe_name(method): requests[text] for text, method in plan.ids.items()}
@@ -317,34 +308,30 @@ _STEP, _PAIR = 6, 2
 
 
 def split_plan(plan: Plan, count: int) -> list[tuple[Job, ...]]:
-    """Split a plan's jobs into ``count`` shares of similar work for machines that don't communicate.
+    """Split a plan's jobs into ``count`` shares of similar work for independent machines.
 
     Cells that share a training stage, directly or through a third, stay together, so nothing is trained
     twice. The shares depend on the plan only, not on finished work.
     """
     groups = _group_jobs(plan)
     order = sorted(range(len(groups)), key=lambda group: -_count_work(plan, groups[group]))
-    load, shares = [0] * count, list[set[tuple[str, int | None]]](set() for _ in range(count))
+    load, shares = [0] * count, list[set[str]](set() for _ in range(count))
     for group in order:  # the largest first, each to the share with the least work
         least = load.index(min(load))
         load[least] += _count_work(plan, groups[group])
-        shares[least] |= {_cell_name(job) for job in groups[group]}
+        shares[least] |= {job.cell.describe() for job in groups[group]}
     owner = {name: number for number, names in enumerate(shares) for name in names}
     jobs: list[list[Job]] = [[] for _ in range(count)]
     for job in plan.jobs:
-        jobs[owner[_cell_name(job)]].append(job)
+        jobs[owner[job.cell.describe()]].append(job)
     return list(map(tuple, jobs))
-
-
-def _cell_name(job: Job) -> tuple[str, int | None]:
-    return job.cell.method, job.cell.seed
 
 
 def _group_jobs(plan: Plan) -> list[list[Job]]:
     """Group jobs whose cells are connected by their stages, in the order of their first."""
     groups: list[tuple[set[object], list[Job]]] = []
     for job in plan.jobs:
-        ties: set[object] = {_cell_name(job), *(stage.key for stage in job.cell.all_stages)}
+        ties: set[object] = {job.cell.describe(), *(stage.key for stage in job.cell.all_stages)}
         tied = [group for group in groups if group[0] & ties]
         jobs = [member for group in tied for member in group[1]]
         ties = ties.union(*(group[0] for group in tied))

@@ -26,8 +26,7 @@ from bench.stats.seed_design import common_seeds
 from bench.stats.spread import Spread, spread_of_correlated, spread_of_pairs, spread_of_sides
 
 LEVEL = 0.95
-MOST_METHODS = 5
-"""Above this number, methods are planned against the first only."""
+MOST_METHODS = 5  # above this number, methods are planned against the first only
 CORRELATIONS = (0.0, 0.9, 0.99)
 """Assumed correlations of pairs where the spread is given; runs of pairs would show the true one."""
 POINTS = 100.0
@@ -81,7 +80,10 @@ def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> 
     jobs = sorted(wanted.jobs, key=lambda job: order.index(job.place.method))
     suites = group_by(jobs, lambda job: (job.place.profile, job.suite))
     methods = [group_by(of_suite, lambda job: job.place.method) for of_suite in suites.values()]
-    names = [_method_pairs(list(by_method)) for by_method in methods]
+    names = []
+    for by_method in methods:
+        all_pairs = list(combinations(by_method, 2))
+        names.append(all_pairs if len(by_method) <= MOST_METHODS else all_pairs[: len(by_method) - 1])
     family = max(map(len, names), default=0)
     level = 1 - (1 - LEVEL) / max(1, family)
     campaigns = _list_stores(wanted)
@@ -92,11 +94,6 @@ def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> 
             pairs.append(_plan_pair(pair, campaigns, points, spread, level))
     first = order[0] if max(map(len, methods), default=0) > MOST_METHODS else None
     return Detection(points, POWER, level, tuple(pairs), family, first)
-
-
-def _method_pairs(methods: Sequence[str]) -> list[tuple[str, str]]:
-    pairs = list(combinations(methods, 2))
-    return pairs if len(methods) <= MOST_METHODS else pairs[: len(methods) - 1]
 
 
 def _list_stores(wanted: Plan) -> list[ResultStore]:
@@ -121,7 +118,7 @@ class _MethodPair:
         self.seeds = max(len(group.seeds) for group in self.groups)
 
     def _find_pilot(self, store: ResultStore) -> list[Group] | None:
-        """Return finished runs of the same specification in a campaign; None if a side has none."""
+        """Return finished runs of the same specification in a campaign, if both sides have some."""
         pilot = []
         for job in self.jobs:
             try:
@@ -139,7 +136,7 @@ class _MethodPair:
         return pilot
 
     def measure_spread(self, store: ResultStore) -> Spread | str | None:
-        """Return the spread of a campaign's runs, the reason for none, or None for too few runs."""
+        """Return the spread of a campaign's runs, a fault, or None for too few runs."""
         pilot = self._find_pilot(store)
         if pilot is None:
             return None

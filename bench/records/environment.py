@@ -1,4 +1,4 @@
-"""Environment of a run: versions, commit, machine, device; without any path of the machine."""
+"""Environment of a run: versions, commit, machine, device. Paths are stripped."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_packing_facts() -> dict[str, Any]:
 
 
 def packed_backbone(profile: str) -> str | None:
-    """Return the folder of a profile's own backbone in a packed copy, otherwise None."""
+    """Return the folder of a profile's own backbone, if this is a packed copy."""
     folder = read_packing_facts().get("backbones", {}).get(profile)
     return str(_CODE_OF_COPY.parent / folder) if folder else None
 
@@ -88,7 +88,7 @@ def plugin_file_hashes(provenance: Mapping[str, Any]) -> dict[str, str]:
 
 
 def build_timing(*, started: float, wall: float, cpu: float) -> dict[str, Any]:
-    """Return facts that don't repeat: date, duration, processor (``started`` in seconds since 1970)."""
+    """Return facts that vary between runs: date, duration, processor; ``started`` in seconds since 1970."""
     return {
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
         "wall_seconds": round(wall, 3),
@@ -99,7 +99,7 @@ def build_timing(*, started: float, wall: float, cpu: float) -> dict[str, Any]:
 
 
 def clean_traceback(error: BaseException) -> tuple[str, ...]:
-    """Format a traceback without machine paths: file names are relative to their package."""
+    """Format a traceback with file names relative to their package."""
     lines = "".join(traceback.format_exception(error)).rstrip("\n").split("\n")
     return tuple(strip_paths(line) for line in lines)
 
@@ -120,7 +120,7 @@ def _package_version(name: str) -> str | None:
 
 
 def run_git(*arguments: str, timeout: float = 120) -> str | None:
-    """Return git's output, or None if it fails."""
+    """Return git's output, if it succeeds."""
     command = ["git", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True)  # noqa: S603
@@ -131,7 +131,7 @@ def run_git(*arguments: str, timeout: float = 120) -> str | None:
 
 @cache
 def _git_state() -> tuple[tuple[str, Any], ...]:
-    """Return commit and dirty flag of bench's checkout, or of the packed copy's; None for a wheel."""
+    """Return commit and dirty flag of bench's checkout, or of the packed copy's; a wheel has none."""
     if facts := read_packing_facts():
         return (("commit", facts["commit"]), ("dirty", facts["dirty"]))
     if not (_ROOT / ".git").exists():

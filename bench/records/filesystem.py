@@ -18,8 +18,7 @@ from pathlib import Path
 
 from bench.errors import DataError, InputError
 
-LONGEST = 255
-"""Bytes of a name on most file systems."""
+LONGEST = 255  # bytes of a name on most file systems
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,\[\]@-]+")
 _FORBIDDEN = '<>:"/\\|?*'
 _PORTS = [f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³"]
@@ -36,11 +35,7 @@ def safe_name(text: str) -> str:
 
 
 def model_stem(name: str, sha256: str) -> str:
-    """Return a model's name in rows: its last part, ``_`` for commas and brackets, and 8 digits of its hash.
-
-    >>> model_stem("my,folder[v=2]", "0123456789abcdef")
-    'my_folder_v=2_-01234567'
-    """
+    """Return a model's name in rows: its last part, with ``_`` for ``,[]``, and 8 digits of its hash."""
     return f"{_IN_LISTS.sub('_', name.split('/')[-1])}-{sha256[:8]}"
 
 
@@ -63,13 +58,9 @@ def find_namesake(name: str, others: Iterable[str]) -> str | None:
 
 
 def check_new_name(folder: Path, name: str, *, where: str, hint: str, others: Iterable[str] = ()) -> None:
-    """Refuse a new name in a folder that a case-insensitive file system or Windows can't hold.
+    """Raise InputError for a new name in a folder that Windows or a case-insensitive file system refuses.
 
     A name that the folder has already is accepted. ``others`` are further new names in the folder.
-
-    Raises:
-        InputError: a reserved name, a character or an ending that Windows refuses, more than 255 bytes, or a
-            name that differs only by case from another.
     """
     try:
         present = sorted(os.listdir(folder))
@@ -85,7 +76,7 @@ def check_new_name(folder: Path, name: str, *, where: str, hint: str, others: It
 
 
 def check_new_campaign(results: Path, campaign: str, *, where: str = "--campaign") -> None:
-    """Refuse a new campaign name that not every file system can hold; see :func:`check_new_name`."""
+    """Refuse a new campaign name that some file system can't hold; see :func:`check_new_name`."""
     other = f"{campaign.rstrip('.').replace('.', '-')}-1"
     check_new_name(results, campaign, where=where, hint=f"type {where} {other}")
 
@@ -102,8 +93,7 @@ else:
     except ImportError:  # a Python built without it
         fcntl = None  # type: ignore[assignment]
 
-_BYTE = 2**30
-"""Byte that Windows locks, which makes it unreadable: beyond the end of every file."""
+_BYTE = 2**30  # byte that Windows locks, which makes it unreadable: beyond the end of every file
 READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 """Flags to open untrusted files, which may be pipes or links."""
 
@@ -111,7 +101,7 @@ READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = True) -> None:
     """Lock an open file (on Windows one open for writing) until it is closed.
 
-    Raises OSError without such locks, BlockingIOError if another process holds it and ``wait`` is off.
+    Raises OSError where such locks are missing, BlockingIOError if it is held and ``wait`` is off.
     """
     if sys.platform == "win32":
         if shared:
@@ -132,9 +122,9 @@ def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = True)
 
 
 def is_locked(path: Path, *, shared: bool = False) -> bool | None:
-    """Return whether a process holds a lock on a file, None if unknown.
+    """Return whether a process holds a lock on a file, if this is known.
 
-    A link counts as no file. ``shared`` counts shared locks too, and opens the file for writing.
+    A link counts as missing. ``shared`` counts shared locks too, and opens the file for writing.
     """
     writes = shared or sys.platform == "win32"
     try:
@@ -162,7 +152,7 @@ class FolderContents:
 
 
 def walk_folder(folder: Path) -> FolderContents:
-    """Return the contents of a folder, nothing if it is missing; ``glob`` would skip unreadable folders."""
+    """Return the contents of a folder, also those that ``glob`` skips: unreadable folders."""
     files, linked, closed = list[Path](), list[Path](), dict[Path, str]()
 
     def note_error(error: OSError) -> None:
@@ -234,7 +224,7 @@ def _is_process_alive(process: str) -> bool:
 
 
 def read_regular_file(path: Path) -> bytes:
-    """Read a file; raises OSError, also for a pipe or a device, which may never end."""
+    """Read a file; raises OSError, also for a pipe or a device, which may be endless."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return path.read_bytes()
@@ -262,7 +252,7 @@ def write_atomically(path: Path, payload: bytes) -> None:
 
 
 def check_new_folder(path: Path) -> None:
-    """Raise OSError where :func:`create_folder_atomically` couldn't write; make only the parent folder."""
+    """Raise OSError where :func:`create_folder_atomically` would fail; make only the parent folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = temporary_path(path)
     scratch.mkdir()
@@ -271,7 +261,7 @@ def check_new_folder(path: Path) -> None:
 
 @contextmanager
 def create_folder_atomically(path: Path) -> Iterator[Path]:
-    """Yield a new folder, which without an error replaces an empty or missing one; raises OSError."""
+    """Yield a new folder, which at the end replaces an empty or missing one; raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = temporary_path(path)
     scratch.mkdir()

@@ -53,16 +53,17 @@ _FROM = "_from"
 
 
 def drop_latest_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options, or settings of a stage, without those that have their value in LATEST."""
+    """Return options, or settings of a stage, that differ from their value in LATEST."""
     return {name: value for name, value in options.items() if name not in LATEST or value != LATEST[name]}
 
 
 def drop_keyed_facts(facts: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return an encoder's facts without those that the key determines, which older records lack."""
+    """Return the facts of an encoder that its key leaves open."""
     return {name: v for name, v in (facts or {}).items() if name.removesuffix(_FROM) not in _DETERMINED}
 
 
 UNSET, NONE = "not set", "none"
+Reader = Callable[[RunRecord], Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Fact:
     """
 
     name: str
-    read: Callable[[RunRecord], Any]
+    read: Reader
     default: Any = None  # for records without it
     of: Literal["encoder", "evaluation", "machine"] = "encoder"
     breaks: bool = True  # the gate compares no results that differ in it
@@ -96,13 +97,7 @@ class Fact:
         return self.default if value is None else value
 
 
-def _hash_fact(
-    name: str,
-    block: Callable[[RunRecord], Mapping[str, Any] | None],
-    label: str = "name",
-    *,
-    in_stage: bool = False,
-) -> Fact:
+def _hash_fact(name: str, block: Reader, label: str = "name", *, in_stage: bool = False) -> Fact:
     """Return the fact of a block with a hash; messages show its label next to the hash."""
 
     def sha256(record: RunRecord) -> str | None:
@@ -136,7 +131,7 @@ def _nondefault_options(record: RunRecord) -> dict[str, Any]:
 
 
 def _member_facts(training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the methods that a method builds on at any depth, without the latest options' defaults."""
+    """Return the methods that a method builds on at any depth; drop defaults of the latest options."""
     members = {}
     for role, member in training.get("members", {}).items():
         facts = {**member, "options": drop_latest_defaults(member["options"])}
@@ -164,7 +159,7 @@ def _stage_settings(record: RunRecord) -> dict[str, Any]:
     return settings
 
 
-def _training_reader(name: str, older: str) -> Callable[[RunRecord], Any]:
+def _training_reader(name: str, older: str) -> Reader:
     """Return a reader of a setting that all stages share; before schema 3 single stages had it."""
 
     def read(record: RunRecord) -> Any:
@@ -175,16 +170,16 @@ def _training_reader(name: str, older: str) -> Callable[[RunRecord], Any]:
 
 
 def training_arithmetic(record: RunRecord) -> int:
-    """Return the version of the training arithmetic, 0 for a record without training."""
+    """Return the version of the training arithmetic, 0 for an untrained encoder."""
     return int(_training_reader("arithmetic", "numerics")(record) or (1 if _stage_blocks(record) else 0))
 
 
-def _evaluation_reader(name: str, block: str, older: str) -> Callable[[RunRecord], Any]:
+def _evaluation_reader(name: str, block: str, older: str) -> Reader:
     """Return a reader of an evaluation setting, which before schema 3 was in the provenance."""
     return lambda record: record.evaluation.get(name, record.provenance.get(block, {}).get(older))
 
 
-def _setting(name: str, read: Callable[[RunRecord], Any], default: Any, **given: Any) -> Fact:
+def _setting(name: str, read: Reader, default: Any, **given: Any) -> Fact:
     """Return the fact of a setting that the user asks for: ``parameter``, ``choices`` and more of a Fact."""
     return Fact(name, read, default, **{"breaks": False, "in_stage": True, **given})
 
@@ -279,7 +274,7 @@ def hash_canonical_json(facts: object) -> str:
 
 
 def fact_values(record: RunRecord, facts: Sequence[Fact]) -> dict[str, Any]:
-    """Return the values of some facts by name, without later ones at their default."""
+    """Return the values of some facts by name; drop later ones at their default."""
     values = ((fact, fact.value(record)) for fact in facts)
     return {fact.name: value for fact, value in values if not (fact.later and value == fact.default)}
 
@@ -290,7 +285,7 @@ def compute_record_key(record: RunRecord) -> str:
 
 
 def compute_family_key(record: RunRecord) -> str:
-    """Return the key without the seed: only records of one family are averaged."""
+    """Return the key of all seeds: only records of one family are averaged."""
     return hash_canonical_json(fact_values(record, FAMILY))
 
 
@@ -346,11 +341,8 @@ def specification_fields(record: RunRecord) -> dict[str, Any]:
         value, first, last = fact.value(record), fact.choices[0], fact.choices[-1]
         if value not in fact.choices or isinstance(value, bool):
             numbers = isinstance(first, int)
-            raise DataError(
-                f"the record says {fact.name} '{value}'",
-                where=record.method,
-                expected=f"{first} to {last}" if numbers else f"one of {', '.join(fact.choices)}",
-            )
+            expected = f"{first} to {last}" if numbers else f"one of {', '.join(fact.choices)}"
+            raise DataError(f"the record says {fact.name} '{value}'", where=record.method, expected=expected)
         fields[fact.parameter] = value
     return fields
 

@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from bench.records.fingerprint import compute_record_key
 from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, record_to_json, training_measurements
 
-AGAIN = "delete the file and run the cell again"
-"""Hint for a damaged record of a campaign."""
-TOLERANCE = 1e-9
-"""Largest difference of equal scores: another CPU may sum in another order."""
+AGAIN = "delete the file and run the cell again"  # hint for a damaged record of a campaign
+TOLERANCE = 1e-9  # largest difference of equal scores: another CPU may sum in another order
 _SEAL, _BLANK = "record_sha256", "0" * 64
 _DERIVED = (ALL, "mean", "wmean", "dev")
 
@@ -75,7 +73,7 @@ def find_record_faults(record: RunRecord) -> Iterator[RecordFault]:
 
 
 def _expected_average(score: Score, scores: Sequence[Score]) -> float | None:
-    """Compute an average from the record's other scores, nan for empty parts; None for other scores."""
+    """Compute an average from the record's other scores, nan for empty parts; other scores give None."""
     if (score.task, score.subset) == (AVERAGE, ALL):
         parts = [s for s in scores if (s.subset, s.metric) == (ALL, score.metric) and s.task != AVERAGE]
     elif score.subset in ("mean", "wmean"):
@@ -92,9 +90,9 @@ def _expected_average(score: Score, scores: Sequence[Score]) -> float | None:
 
 
 def find_record_copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord, str]]:
-    """Yield pairs of one campaign's records that can't be two results, and the reason.
+    """Yield pairs of one campaign's records that are copies, and the reason.
 
-    Equal records are accepted of seeds whose training had no steps, and of one method under two names.
+    Equal records are accepted of seeds whose training had zero steps, and of one method under two names.
     """
     by_key: dict[tuple[str, ...], RunRecord] = {}
     by_content: dict[tuple[object, ...], RunRecord] = {}

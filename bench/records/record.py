@@ -14,8 +14,7 @@ from bench.records.record_schema import RECORD
 from bench.schema import find_fault, find_unwritable
 
 SCHEMA = 3
-EXTERNAL = ("hf", "st", "exported", "vectors", "prompteol", "echo")
-"""Methods whose model is a path, which records don't hold."""
+EXTERNAL = ("hf", "st", "exported", "vectors", "prompteol", "echo")  # methods whose model is a path
 AVERAGE = "avg"
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
 
@@ -38,75 +37,44 @@ class RecordPlace:
 
 @dataclass(frozen=True)
 class Score:
-    """One measured value.
+    """One measured value."""
 
-    Args:
-        task: Task id as in the published tables (STS12 ... SICKR), or "avg".
-        subset: "all" (one correlation over all pairs), a subset's name, "mean" or "wmean" over subsets.
-        metric: Name of the metric; ``value`` is in its own unit (spearman: -1 to 1).
-        value: The value at full precision.
-        n: Number of pairs; for the task "avg" the number of tasks averaged. 0 where mteb doesn't report it.
-    """
-
-    task: str
-    subset: str
+    task: str  # id as in the published tables (STS12 ... SICKR), or "avg"
+    subset: str  # "all" (one correlation over all pairs), a subset, "mean" or "wmean" over subsets
     metric: str
-    value: float
-    n: int
+    value: float  # in the metric's own unit (spearman: -1 to 1), at full precision
+    n: int  # pairs; for "avg" the number of tasks averaged; 0: unknown to mteb
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Result of one cell on one suite. Two records are equal if their JSON is, without the ``timing`` block.
+    """Result of one cell on one suite. Two records are equal if their JSON is, apart from ``timing``.
 
-    Args:
-        profile: Profile label, ``NAME`` or ``NAME@HASH`` with another backbone.
-        method: Method id, the row's name in every table.
-        name: Registered name of the method.
-        version: The card's version.
-        options: Value of every option.
-        backbone: {"name", "sha256"} of the weights it starts from, or None.
-        seed: The seed, None for a deterministic method.
-        suite: Suite name.
-        world: {"generator", "split", "seed"} of the mini world of suite, training text or dev set, or None.
-        tasks: For every task {"pairs", "sha256"} of the parsed data, and whether it is the reference.
-        key: sha256 of everything that determines the scores, see :data:`bench.records.fingerprint.FACTS`.
-        status: "ok" or "failed".
-        scores: Empty if failed.
-        predictions: {"file", "sha256"} of the per-pair similarities next to the record, None if failed.
-        reason: Why it failed, one line.
-        traceback: The failure's traceback, without machine paths.
-        evaluation: How it was measured: "version" of the evaluation, "precision", "solver" of transfer tasks.
-        training: Corpus, dev set, and each stage's key, steps, sentences and dev curve; {} for no training.
-            Scores are of the checkpoint selected on the dev set, with metric "spearman_last" of the last one.
-        notes: Notes for every table with this record.
-        probes: Results of :mod:`bench.probes.measurement` by probe; "version" and "data" say how and on what.
-        provenance: Versions, commit, device, threads: facts that repeat when the run is repeated.
-        timing: Wall and CPU seconds, date, processor: facts that don't.
+    Scores are those of the checkpoint selected on the dev set; the metric "spearman_last" has the last one's.
     """
 
-    profile: str
-    method: str
-    name: str
-    version: int
+    profile: str  # label, ``NAME`` or ``NAME@HASH`` with another backbone
+    method: str  # id, the row's name in every table
+    name: str  # registered name of the method
+    version: int  # the card's
     options: dict[str, Any]
-    backbone: dict[str, str] | None
-    seed: int | None
+    backbone: dict[str, str] | None  # {"name", "sha256"} of the weights it starts from
+    seed: int | None  # None for a deterministic method
     suite: str
-    tasks: dict[str, dict[str, Any]]
-    key: str
-    status: str
+    tasks: dict[str, dict[str, Any]]  # {"pairs", "sha256"} of the parsed data, and if they are the reference
+    key: str  # sha256 of everything that determines the scores, see ``bench.records.fingerprint.FACTS``
+    status: str  # "ok" or "failed"
     scores: tuple[Score, ...] = ()
-    predictions: dict[str, str] | None = None
-    reason: str | None = None
-    traceback: tuple[str, ...] | None = None
-    evaluation: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    world: dict[str, int] | None = None
-    probes: dict[str, Any] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
-    timing: dict[str, Any] = field(default_factory=dict)
+    predictions: dict[str, str] | None = None  # {"file", "sha256"} of the per-pair similarities
+    reason: str | None = None  # of a failure, in one line
+    traceback: tuple[str, ...] | None = None  # stripped of paths
+    evaluation: dict[str, Any] = field(default_factory=dict)  # its "version", "precision", "solver"
+    training: dict[str, Any] = field(default_factory=dict)  # corpus, dev set, key and curves of each stage
+    notes: tuple[str, ...] = ()  # for every table with this record
+    world: dict[str, int] | None = None  # {"generator", "split", "seed"} of the mini world of any of its data
+    probes: dict[str, Any] = field(default_factory=dict)  # results by probe, with "version" and "data"
+    provenance: dict[str, Any] = field(default_factory=dict)  # versions, commit, device: facts that repeat
+    timing: dict[str, Any] = field(default_factory=dict)  # seconds, date, processor: facts that vary
     schema: int = SCHEMA
 
     @property
@@ -121,7 +89,7 @@ class RunRecord:
         return RecordPlace(self.profile, self.method, self.seed, self.suite)
 
     def score(self, task: str, subset: str = ALL, metric: str | None = None) -> float | None:
-        """Return one value in the metric's unit, None if it is missing; default metric: the suite's."""
+        """Return one value in the metric's unit, if it is there; default metric: the suite's."""
         metric = self.metric if metric is None else metric
         for score in self.scores:
             if (score.task, score.subset, score.metric) == (task, subset, metric):
@@ -153,12 +121,9 @@ def parse_record(text: str, where: str) -> RunRecord:
         if type(schema) is not int or schema < 1:
             raise ValueError("it has no schema")
         if schema > SCHEMA:
-            raise NewerRecordError(
-                f"record schema {schema} is newer than this bench",
-                where=where,
-                expected=f"schema {SCHEMA} or older",
-                hint="upgrade cse-bench",
-            )
+            what = f"record schema {schema} is newer than this bench"
+            expected = f"schema {SCHEMA} or older"
+            raise NewerRecordError(what, where=where, expected=expected, hint="upgrade cse-bench")
         if place := find_unwritable(data) or find_fault(data, RECORD):
             raise ValueError(f"'{place}' is missing or isn't what it should be")
         _check_consistency(data)
@@ -248,8 +213,7 @@ def last_stages(record: RunRecord) -> Stages:
 
 _ASKED = ("key", "version", "text", "settings", "numerics", "precision", "ranks")
 """Settings of a stage."""
-_LATER = ("loss_curve",)
-"""Measurements that older records lack."""
+_LATER = ("loss_curve",)  # measurements that older records lack
 
 
 def is_same_measurement(then: RunRecord, now: RunRecord) -> bool:
@@ -259,7 +223,7 @@ def is_same_measurement(then: RunRecord, now: RunRecord) -> bool:
 
 
 def comparable_measurements(then: RunRecord, now: RunRecord) -> tuple[dict[str, dict[str, Any]], ...]:
-    """Return the training measurements of two records, without those that one is too old to have."""
+    """Return the training measurements of two records that both are new enough to have."""
     was, is_now = training_measurements(then), training_measurements(now)
     for role in was.keys() & is_now.keys():
         for name in _LATER:
@@ -270,7 +234,7 @@ def comparable_measurements(then: RunRecord, now: RunRecord) -> tuple[dict[str, 
 
 
 def training_measurements(record: RunRecord) -> dict[str, dict[str, Any]]:
-    """Return the measurements of each stage, without its settings."""
+    """Return the measurements of each stage."""
     measurements = {}
     for role, stage in record.training.get("stages", {}).items():
         measurements[role] = {name: value for name, value in stage.items() if name not in _ASKED}

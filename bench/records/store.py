@@ -17,16 +17,9 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
+from bench import errors
 from bench.encoder import FloatArray
-from bench.errors import (
-    DataError,
-    InputError,
-    MisplacedRecordError,
-    NewerRecordError,
-    StorageError,
-    UnreadableRecordError,
-    UnsealedRecordError,
-)
+from bench.errors import DataError
 from bench.records import filesystem, integrity
 from bench.records.record import RecordPlace, RunRecord, parse_record, record_to_json, safe_name
 
@@ -51,12 +44,9 @@ def parse_predictions(file: Path, content: bytes) -> dict[str, FloatArray]:
     except Exception as error:  # a damaged file makes numpy and zipfile fail in many ways
         raise damaged(f"these are no predictions: {type(error).__name__}") from error
     if again == content and _is_from_numpy_2_1(arrays):
-        raise DataError(
-            "numpy 2.1 wrote these predictions, with its own argument 'allow_pickle' among the tasks",
-            where=str(file),
-            expected="numpy 2.2 or newer",
-            hint="upgrade numpy, delete this file with its record and run the cell again",
-        )
+        what = "numpy 2.1 wrote these predictions, with its own argument 'allow_pickle' among the tasks"
+        hint = "upgrade numpy, delete this file with its record and run the cell again"
+        raise DataError(what, where=str(file), expected="numpy 2.2 or newer", hint=hint)
     for name, values in arrays.items():
         listed = isinstance(values, np.ndarray) and values.dtype == np.float32 and values.ndim == 1
         if not listed or not np.isfinite(values).all():
@@ -99,7 +89,7 @@ def predictions_to_npz(predictions: Mapping[str, FloatArray]) -> bytes:
     return body.getvalue() + table + end
 
 
-_WHOLE = (NewerRecordError, UnsealedRecordError, UnreadableRecordError)
+_WHOLE = (errors.NewerRecordError, errors.UnsealedRecordError, errors.UnreadableRecordError)
 """Errors of records that may be whole, which stop everything."""
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -109,17 +99,15 @@ class ResultStore:
 
     def __init__(self, results: Path, campaign: str) -> None:
         if not _CAMPAIGN.fullmatch(campaign):
-            raise InputError(
-                f"'{campaign}' is not a campaign name",
-                where="--campaign",
-                expected="letters, digits, '.', '_' and '-', at most 100",
-                hint="bench report takes several, with commas between them" if "," in campaign else None,
-            )
+            what = f"'{campaign}' is not a campaign name"
+            expected = "letters, digits, '.', '_' and '-', at most 100"
+            hint = "bench report takes several, with commas between them" if "," in campaign else None
+            raise errors.InputError(what, where="--campaign", expected=expected, hint=hint)
         self.campaign = campaign
         self.root = results / campaign
 
     def prepare(self) -> None:
-        """Make the folder; raises InputError for a name or a folder that can't be written."""
+        """Make the folder; raises InputError for a wrong name or a read-only folder."""
         filesystem.check_new_campaign(self.root.parent, self.campaign)
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -127,18 +115,16 @@ class ResultStore:
             with tempfile.TemporaryFile(dir=self.root / ".locks"):  # without a name, so a kill leaves nothing
                 pass
         except OSError as error:
-            raise InputError(
-                f"results can't be written: {error.strerror}",
-                where=str(self.root),
-                hint="name another folder with --results",
-            ) from error
+            what = f"results can't be written: {error.strerror}"
+            hint = "name another folder with --results"
+            raise errors.InputError(what, where=str(self.root), hint=hint) from error
 
     def clear_leftovers(self) -> None:
-        """Remove temporary files of killed processes, where no other process is at work."""
+        """Remove temporary files of killed processes from unlocked folders."""
         for folder in {leftover.parent for leftover in self.root.glob("*/*/*/.*.tmp")}:
             if not self._is_real_folder(folder):
                 continue
-            with suppress(StorageError), self._lock_folder(folder, wait=False) as mine:
+            with suppress(errors.StorageError), self._lock_folder(folder, wait=False) as mine:
                 if mine:
                     _remove_temporary_files(folder)
 
@@ -149,12 +135,10 @@ class ResultStore:
     def _check_real_folder(self, folder: Path) -> None:
         """Raise StorageError for a link."""
         if not self._is_real_folder(folder):
-            raise StorageError(
-                f"this folder is a link, or in one: {folder.resolve()}",
-                where=str(folder),
-                expected="a folder of its own in the campaign",
-                hint="put the folder itself there, or name another --campaign",
-            )
+            what = f"this folder is a link, or in one: {folder.resolve()}"
+            expected = "a folder of its own in the campaign"
+            hint = "put the folder itself there, or name another --campaign"
+            raise errors.StorageError(what, where=str(folder), expected=expected, hint=hint)
 
     def path(self, place: RecordPlace) -> Path:
         """Return the path of a record."""
@@ -174,11 +158,9 @@ class ResultStore:
             error.hint = error.hint or integrity.AGAIN
             raise
         if self.path(record.place) != path:
-            raise MisplacedRecordError(
-                f"this record of {record.method} is in another's place",
-                where=str(path),
-                hint="move the copy out of the results folder",
-            )
+            what = f"this record of {record.method} is in another's place"
+            hint = "move the copy out of the results folder"
+            raise errors.MisplacedRecordError(what, where=str(path), hint=hint)
         return record
 
     def is_whole(self, place: RecordPlace, record: RunRecord) -> bool:
@@ -189,10 +171,10 @@ class ResultStore:
         return content is not None and hashlib.sha256(content).hexdigest() == record.predictions["sha256"]
 
     def scored(self, place: RecordPlace) -> RunRecord | None:
-        """Return the undamaged record with scores at a place, of any key, even without its predictions."""
+        """Return the undamaged record with scores at a place, of any key, whatever its predictions."""
         try:
             record = self.read(place)
-        except (*_WHOLE, MisplacedRecordError):
+        except (*_WHOLE, errors.MisplacedRecordError):
             raise
         except DataError:
             return None
@@ -208,7 +190,7 @@ class ResultStore:
     ) -> RunRecord:
         """Write predictions, then the record, each atomically; return the record as written.
 
-        After a crash there is the old record, the new one, or one without its own predictions, which
+        After a crash there is the old record, the new one, or one with other predictions, which
         :meth:`is_whole` detects. Raises StorageError.
         """
         path = self.path(place)
@@ -225,22 +207,17 @@ class ResultStore:
             record = integrity.seal_record(record)
             filesystem.write_atomically(path, record_to_json(record).encode("utf-8"))
         except OSError as error:
-            raise StorageError(
-                f"the record can't be written: {error.strerror}",
-                where=str(path),
-                hint="finished cells are kept: fix this and run the same command again",
-            ) from error
+            what = f"the record can't be written: {error.strerror}"
+            hint = "finished cells are kept: fix this and run the same command again"
+            raise errors.StorageError(what, where=str(path), hint=hint) from error
         return record
 
     def predictions(self, record: RunRecord) -> dict[str, FloatArray]:
         """Return {task: float32 (pairs,)} of a record; raises DataError or UnreadableRecordError."""
         file = self.path(record.place).with_suffix(".npz")
         if record.predictions is None or not self.is_whole(record.place, record):
-            raise DataError(
-                "the predictions are missing or don't belong to their record",
-                where=str(file),
-                hint="run the cell again",
-            )
+            what = "the predictions are missing or don't belong to their record"
+            raise DataError(what, where=str(file), hint="run the cell again")
         values = parse_predictions(file, _read_content(file) or b"")
         sizes = {name: facts.get("pairs") for name, facts in record.tasks.items()}
         same_tasks = values.keys() == sizes.keys()
@@ -256,7 +233,7 @@ class ResultStore:
     def claim(self, place: RecordPlace, *, wait: bool) -> Iterator[bool]:
         """Hold the cell's lock and remove temporary files; yield False if another process has it.
 
-        The lock is the operating system's, so a killed process leaves none. Raises StorageError.
+        The lock is the operating system's, so it ends with its process. Raises StorageError.
         """
         folder = self.root / place.folder
         self._check_real_folder(folder)
@@ -275,7 +252,7 @@ class ResultStore:
             yield False
             return
         except OSError as error:
-            raise StorageError(
+            raise errors.StorageError(
                 f"the lock of {folder.name} can't be written: {error.strerror}", where=lock.lock_file
             ) from error
         try:
@@ -300,21 +277,15 @@ class ResultStore:
             parent = self.root.parent
             folders = sorted(parent.iterdir()) if parent.is_dir() else []
             known = [path.name for path in folders if path.is_dir() and not path.name.startswith(".")]
-            raise InputError(
-                f"no campaign '{self.campaign}'",
-                where=str(parent),
-                expected=f"one of {', '.join(known)}" if known else "results of an earlier bench run",
-                hint="bench run makes one",
-            )
+            what = f"no campaign '{self.campaign}'"
+            expected = f"one of {', '.join(known)}" if known else "results of an earlier bench run"
+            raise errors.InputError(what, where=str(parent), expected=expected, hint="bench run makes one")
         filesystem.check_readable(self.root)
         paths = (path for path in sorted(self.root.glob("*/*/*/*.json")) if not path.name.startswith("."))
-        records, damaged = self._read_paths(paths, (NewerRecordError,))
+        records, damaged = self._read_paths(paths, (errors.NewerRecordError,))
         for first, second, why in () if with_copies else integrity.find_record_copies(records):
-            raise DataError(
-                f"this and {self.path(first.place)} {why}",
-                where=str(self.path(second.place)),
-                hint="delete the copy",
-            )
+            what = f"this and {self.path(first.place)} {why}"
+            raise DataError(what, where=str(self.path(second.place)), hint="delete the copy")
         return records, damaged
 
     def seal(self, record: RunRecord) -> None:
@@ -358,14 +329,14 @@ def _remove_temporary_files(folder: Path) -> None:
 
 
 def _list_folder(parent: Path) -> list[Path]:
-    """Return the entries of a folder, none if it is missing; raises UnreadableRecordError."""
+    """Return the entries of a folder, [] if it is missing; raises UnreadableRecordError."""
     with _convert_read_errors(parent):
         return list(parent.iterdir())
     return []
 
 
 def _read_content(file: Path) -> bytes | None:
-    """Return a file's content, None if it is missing; raises UnreadableRecordError."""
+    """Return the content of a file, if it exists; raises UnreadableRecordError."""
     with _convert_read_errors(file):
         return filesystem.read_regular_file(file)
     return None
@@ -379,21 +350,13 @@ def _convert_read_errors(path: Path) -> Iterator[None]:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:
-        raise UnreadableRecordError(
-            f"this can't be read: {error.strerror}",
-            where=str(path),
-            hint="it may be whole, so nothing replaces it",
-        ) from error
+        what = f"this can't be read: {error.strerror}"
+        hint = "it may be whole, so nothing replaces it"
+        raise errors.UnreadableRecordError(what, where=str(path), hint=hint) from error
 
 
 def read_record(path: Path) -> RunRecord:
-    """Read and check one record; raises DataError or one of its kinds.
-
-    Raises:
-        NewerRecordError: a newer schema.
-        UnsealedRecordError: no seal, or an older schema.
-        UnreadableRecordError: the system can't read it.
-    """
+    """Read and check one record; raises DataError or one of its kinds."""
     content = _read_content(path)
     if content is None:
         raise DataError("this record can't be read: there is no such file", where=str(path))
@@ -407,6 +370,6 @@ def _parse_valid_record(path: Path, content: bytes) -> RunRecord:
         raise DataError(f"this record can't be read: {error}", where=str(path)) from error
     record = parse_record(text, str(path))
     if fault := integrity.find_seal_fault(record, text) or next(integrity.find_record_faults(record), None):
-        kind = UnsealedRecordError if fault.check == "unsealed" else DataError
+        kind = errors.UnsealedRecordError if fault.check == "unsealed" else DataError
         raise kind(fault.what, where=str(path), hint=fault.hint or None)
     return record

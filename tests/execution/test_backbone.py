@@ -89,7 +89,6 @@ def _write_own(text: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def made_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the profile's command makes."""
     out = tmp_path_factory.mktemp("kept") / "lm"
     settings = MlmSettings(**{**tomllib.loads(BASE)["pretrain"], "steps": 2})
     backbone = profile_backbone(profiles.load_profile("mini"), None)

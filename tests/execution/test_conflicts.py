@@ -28,13 +28,11 @@ ENDS = "error: {} cell(s) failed or were not run; the lines above and their reco
 
 @pytest.fixture
 def first(cli: Cli, tmp_path: Path) -> dict[str, bytes]:
-    """Seed 1 of method x, finished."""
     assert cli("run", "--methods", "x=noise[scale=1]", "--seeds", "1", *TOY)[0] == 0
     return stable_bytes(tmp_path)
 
 
 def kept(tmp_path: Path, before: dict[str, bytes]) -> bool:
-    """True if what was there is there as it was."""
     return stable_bytes(tmp_path).items() >= before.items()
 
 

@@ -109,7 +109,6 @@ def test_ray_is_given_nothing_that_does_not_begin(tmp_path: Path) -> None:
 
 
 def long_seeds(*seeds: int | None) -> Any:
-    """An estimate by which the cells of these seeds take a day."""
     return lambda self, jobs: 86_400.0 if jobs[0].cell.seed in seeds else 0.0
 
 

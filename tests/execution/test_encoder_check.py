@@ -62,8 +62,6 @@ def permuted(matrix: Tensor) -> Tensor:
 
 @dataclass
 class Check:
-    """A reference folder, and the gate on it."""
-
     store: ResultStore
     folder: Path
     runs: int = 0
@@ -143,9 +141,6 @@ def one(gate: Gate) -> CellVerdict:
 def bytes_of(folder: Path) -> dict[str, bytes]:
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-# what decides
 
 
 def test_the_same_weights_are_equal_and_the_reference_stays_as_it_is(check: Check) -> None:
@@ -245,9 +240,6 @@ def test_the_same_weights_with_other_numbers_have_changed(tiny: Check, tiny_bert
     assert one(tiny(text, strict=True, tolerance=1.0)).status == "ok"
 
 
-# what runs
-
-
 class Planned(Exception):  # noqa: N818
     """Ends a gate where it would run."""
 
@@ -324,9 +316,6 @@ def test_an_encoder_of_nan_fails(tiny: Check, tiny_bert: Path, tmp_path: Path) -
     assert one(tiny(f"hf:{collapsed}:avg")).status == "failed"
 
 
-# a name that the reference lacks
-
-
 def test_a_reference_that_lacks_the_name_says_how_to_make_it(check: Check, empty: Check) -> None:
     with pytest.raises(InputError, match="mina") as raised:
         check(MINI, "mina")
@@ -363,9 +352,6 @@ def test_a_suite_more(tiny: Check, tiny_bert: Path) -> None:
     assert {record.evaluation["precision"] for record in new} == {"bf16"}  # as the others of its name
     update_reference(tiny.store, source, new, gate.cells)
     assert [cell.status.value for cell in tiny(text).cells] == ["equal", "equal"]
-
-
-# what is refused
 
 
 @pytest.mark.parametrize(
@@ -427,9 +413,6 @@ def test_a_name_that_has_seeds_is_no_encoders(check: Check, tmp_path: Path) -> N
     with pytest.raises(InputError, match=r"--name short: .* seeds"):
         check(MINI, "short")
     assert source.exists()
-
-
-# a reference that isn't what it was
 
 
 def test_edited_predictions(check: Check) -> None:

@@ -13,7 +13,7 @@ from bench.execution.folder_report import find_first_lack
 from bench.nn.model_folder import read_folder_facts
 from bench.registry import discover
 from bench.stages import TrainedMethod
-from tests.support.cli import Cli
+from tests.support.cli import Cli, show
 from tests.support.messages import missing_facts
 from tests.support.shortened import shortened
 
@@ -24,17 +24,8 @@ TRAINING = [
 ]
 
 
-def shown(cli: Cli, text: str) -> dict[str, list[str]]:
-    code, out, err = cli("show", text)
-    assert (code, err) == (0, "")
-    found: dict[str, list[str]] = {}
-    for line in out.splitlines():
-        found.setdefault(line[:14].strip(), []).append(line[14:])
-    return found
-
-
 def test_an_encoder_is_described(cli: Cli, zoo: Callable[[str], Path]) -> None:
-    found = shown(cli, f"hf:{zoo('modernbert')}")
+    found = show(cli, f"hf:{zoo('modernbert')}")
     assert found["missing"] == ["nothing"]
     assert "head.dense.weight" in found["not read"][0]
     assert found["pooling"] == ["cls"]
@@ -46,7 +37,7 @@ def test_an_encoder_is_described(cli: Cli, zoo: Callable[[str], Path]) -> None:
 
 
 def test_a_decoder_and_a_model_without_dropout_are_described(cli: Cli, zoo: Callable[[str], Path]) -> None:
-    llama, mamba = (shown(cli, f"hf:{zoo(name)}:last") for name in ("llama", "mamba"))
+    llama, mamba = (show(cli, f"hf:{zoo(name)}:last") for name in ("llama", "mamba"))
     assert llama["pooling"] == ["last"]
     assert "unsee_barlow" in llama["can train"][0]
     assert mamba["dropout"] == ["none"]
@@ -59,7 +50,7 @@ def test_missing_tensors_are_named(cli: Cli, zoo: Callable[[str], Path], tmp_pat
     weights = load_file(folder / "model.safetensors")
     kept = {name: value for name, value in weights.items() if "layer.1.output" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    found = shown(cli, f"hf:{folder}")
+    found = show(cli, f"hf:{folder}")
     assert "encoder.layer.1.output.LayerNorm.bias" in found["missing"][0]
     assert "refused" in found["as a row"][0]
 

@@ -15,7 +15,6 @@ MARGIN = 0.05
 
 
 def read(folder: Path) -> list[RunRecord]:
-    """Records of simcse as the profile has it, and of everything untrained."""
     records = [parse_record(path.read_text(), path.name) for path in sorted(folder.rglob("mini.json"))]
     return [record for record in records if record.method == "simcse" or record.seed is None]
 

@@ -101,9 +101,6 @@ def test_a_last_checkpoint_has_its_own_scores(cli: Cli, tmp_path: Path, tiny_ber
         assert result.metric_value == values[metric]
 
 
-# one record
-
-
 RECORD = RunRecord(
     profile="mini", method="m", name="m", version=1, options={}, backbone=None, seed=None, suite="s",
     tasks={"T": {"pairs": 3, "sha256": "", "reference": True}}, key="", status="ok",

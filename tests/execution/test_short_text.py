@@ -33,7 +33,6 @@ def written(path: Path, lines: int) -> Path:
 
 
 def planned(methods: str, text: Path, model: Path, *sets: str) -> list[str]:
-    """Methods of the plan's jobs."""
     overrides, asked = tuple(map(parse_override, sets)), parse_methods(methods)
     spec = RunSpec(asked, (1, 2), "mini", ("toy",), str(model), overrides, corpus=text, dev="toy")
     return [job.cell.method for job in make_plan(spec).jobs]

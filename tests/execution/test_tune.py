@@ -5,6 +5,7 @@ import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,19 @@ from bench.registry import add_method
 class Mine(WordOverlap):
     card = replace(WordOverlap.card, name="mine")
 """
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """Plans of the values, whose training is replaced by a dev score of 0.5."""
+    asked: list[Plan] = []
+
+    def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
+        asked.append(task[1])
+        return task[0], 0.5
+
+    monkeypatch.setattr("bench.execution.tuning._measure_dev_score", trained)
+    return asked
 
 
 def tune(tiny_bert: Path, *extra: str) -> tuple[str, ...]:
@@ -103,18 +117,11 @@ def test_the_best_s_neighbours_are_tried(cli: Cli, tiny_bert: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("quick")
-def test_what_a_run_trains_from_can_be_tuned_on_and_is_in_the_command(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+def test_other_texts_and_models_are_in_the_command(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, plans: list[Plan]
 ) -> None:
     shutil.copytree(tiny_bert, tmp_path / "own")
     (tmp_path / "own.txt").write_text("\n".join(f"sentence number {number}" for number in range(40)))
-    plans: list[Plan] = []
-
-    def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
-        plans.append(task[1])
-        return task[0], 0.5
-
-    monkeypatch.setattr("bench.execution.tuning._measure_dev_score", trained)
     given = ("--backbone", "own", "--corpus", "own.txt", "--dev", "toy", "--train-precision", "bf16")
     code, out, err = cli(*tune(tiny_bert, "--values", "1e-4", *given, "--threads", "2"))
     assert code == 0, err
@@ -143,19 +150,12 @@ def test_what_a_run_trains_from_can_be_tuned_on_and_is_in_the_command(
         ("tncse", "sub1.lr", ("rtt=none", "batch_size=8", "sub1.batch_size=8", "sub2.batch_size=8")),
     ],
 )
-def test_the_lines_train_what_was_tuned_in_a_profile_with_a_budget(
-    cli: Cli, method: str, option: str, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+def test_the_lines_train_what_was_tuned(
+    cli: Cli, method: str, option: str, given: Any, plans: list[Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table takes a method out of the budget, so it has to say the lengths itself."""
     profile = replace(profiles.load_profile("quick"), budget=Budget(16, sentences=64))
     monkeypatch.setattr(profiles, "load_profile", lambda _: profile)
-    plans: list[Plan] = []
-
-    def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
-        plans.append(task[1])
-        return task[0], 0.5
-
-    monkeypatch.setattr("bench.execution.tuning._measure_dev_score", trained)
     name = method.partition("[")[0]
     sets = [word for each in given for word in ("--set", f"{name}.{each}")]
     code, out, err = cli("tune", method, "--profile", "quick", "--option", option, "--values", "1e-4", *sets)
@@ -247,8 +247,8 @@ def test_bad_requests(cli: Cli, tiny_bert: Path, change: tuple[str, ...], facts:
 
 @pytest.mark.usefixtures("quick")
 def test_a_method_without_training_cannot_be_tuned(cli: Cli) -> None:
-    error = refusal(cli, "tune", "noise", "--profile", "quick", "--option", "scale", "--values", "1")
-    assert "'noise' doesn't train" in error
+    code, _, err = cli("tune", "noise", "--profile", "quick", "--option", "scale", "--values", "1")
+    assert (code, "'noise' doesn't train" in err) == (2, True)
 
 
 @pytest.mark.parametrize("name", profiles.profile_names())
@@ -298,8 +298,8 @@ def without_steps(tiny_bert: Path, corpus: Path) -> tuple[str, ...]:
     ],
 )
 def test_bad_matches(cli: Cli, tiny_bert: Path, corpus: Path, match: str, facts: tuple[str, ...]) -> None:
-    run = (*without_steps(tiny_bert, corpus), "--methods", f"simcse[match={match}]")
-    assert not missing_facts(refusal(cli, *run), *facts)
+    code, _, err = cli(*without_steps(tiny_bert, corpus), "--methods", f"simcse[match={match}]")
+    assert (code, missing_facts(err, *facts)) == (2, []), err
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,8 @@ def test_bad_matches(cli: Cli, tiny_bert: Path, corpus: Path, match: str, facts:
 )
 def test_bad_matches_by_set(cli: Cli, sets: tuple[str, ...], facts: tuple[str, ...]) -> None:
     given = [word for text in sets for word in ("--set", text)]
-    assert not missing_facts(refusal(cli, "show", "simcse", "--profile", "mini", *given), *facts)
+    code, _, err = cli("show", "simcse", "--profile", "mini", *given)
+    assert (code, missing_facts(err, *facts)) == (2, []), err
 
 
 def test_a_method_that_set_matches_may_be_set_itself(cli: Cli) -> None:

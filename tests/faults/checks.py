@@ -25,7 +25,6 @@ class NotSurvivedError(Exception):
 
 
 def expect(held: object, what: str) -> None:
-    """Raise NotSurvivedError if something didn't hold."""
     if not held:
         raise NotSurvivedError(what)
 

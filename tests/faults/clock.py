@@ -49,14 +49,12 @@ def backwards_elsewhere(folder: Path, work: Work) -> Counter[str]:
 
 
 def _numbers(value: object) -> list[float]:
-    """All numbers in a block."""
     if isinstance(value, dict):
         return [number for each in value.values() for number in _numbers(each)]
     return [float(value)] if isinstance(value, int | float) else []
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Turn the clock back under every work."""
     for work in (PLAIN, TRAINED, SIMCSE):
         for workers in (1, 2):
             part = f"{work.name}-{workers}"

@@ -25,20 +25,17 @@ Damage = Callable[[Path], object]
 
 
 def flip(file: Path, position: int = -100, bit: int = 3) -> None:
-    """Change one bit."""
     content = bytearray(file.read_bytes())
     content[position % len(content)] ^= 1 << bit
     file.write_bytes(content)
 
 
 def truncate(file: Path) -> None:
-    """Keep the first half."""
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
 
 
 def empty(file: Path) -> None:
-    """Keep nothing but the name."""
     file.write_bytes(b"")
 
 
@@ -156,7 +153,6 @@ def flips(folder: Path, count: int, seed: int = 1) -> Counter[str]:
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Damage everything."""
     yield "stages", stages(folder / "stages")
     yield "predictions", predictions(folder / "predictions")
     yield "records", records(folder / "records")

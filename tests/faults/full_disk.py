@@ -99,7 +99,6 @@ def _umount(target: Path) -> None:
 
 
 def _fill(disk: Path, pages: int) -> Path:
-    """Leave so many pages of a disk free."""
     filler, state = disk / "filler", os.statvfs(disk)
     with filler.open("wb") as stream:
         os.posix_fallocate(stream.fileno(), 0, state.f_bavail * state.f_bsize - pages * _PAGE)
@@ -107,7 +106,6 @@ def _fill(disk: Path, pages: int) -> Path:
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Fill a disk at every moment of cheap runs, and at some of one that trains."""
     mounted, step = own_mounts("tests.faults.full_disk"), options["step"]
     print("a real disk is filled" if mounted else "no file system may be mounted: the error is injected")
     for name, work, pages, more in (

@@ -56,7 +56,6 @@ def check_interrupted(done: Done) -> None:
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Interrupt every work, with one worker and with two, half of the plain ones cold."""
     plain = ((PLAIN, 1, False, 25), (PLAIN, 2, False, 20), (PLAIN, 2, True, 10))
     trained = ((TRAINED, 1, True, 10), (TRAINED, 2, True, 15), (SIMCSE, 1, False, 5), (SIMCSE, 2, True, 15))
     yield from shared_out(interrupt, folder, options["interrupts"], options["seed"], *plain, *trained)

@@ -123,7 +123,6 @@ def kill_at_random_moments(folder: Path, work: Work, kills: int, *, seed: int = 
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Kill every command, runs also with two workers, from a warm process and, now and then, cold."""
     kills, seed = options["kills"], options["seed"]
     plain = ((PLAIN, 1, True, 10), (PLAIN, 2, True, 8), (PLAIN, 1, False, 2), (PLAIN, 2, False, 2))
     trained = ((TRAINED, 1, True, 10), (TRAINED, 2, True, 8), (SIMCSE, 1, True, 4), (SIMCSE, 2, True, 3))

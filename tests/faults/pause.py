@@ -54,13 +54,11 @@ def pause(folder: Path, work: Work, stops: int, *, seed: int = 1) -> Counter[str
 
 
 def _log(folder: Path) -> list[str]:
-    """What was built and trained there."""
     log = folder / "log"
     return log.read_text().splitlines() if log.exists() else []
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Stop every command that several may run in one folder."""
     for work, share in ((PLAIN, 30), (TRAINED, 30), (SWEEP, 10), (FETCH, 10), (TEXT, 10), (REPORT, 10)):
         stops = -(-options["stops"] * share // 100)
         yield work.name, pause(folder / work.name, work, stops, seed=options["seed"])

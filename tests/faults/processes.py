@@ -49,7 +49,6 @@ def share(
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Share folders between two and three processes."""
     for number in range(options["rounds"]):
         seed = options["seed"] + number
         for work in (PLAIN, TRAINED):

@@ -28,7 +28,6 @@ READING: tuple[tuple[str, ...], ...] = (
 
 
 def read_only(folder: Path, *, mounted: bool = False) -> Counter[str]:
-    """Run and report where results can only be read."""
     folder.mkdir()
     results, counts = folder / "results", Counter[str]()
     command = TRAINED.command(folder)
@@ -87,7 +86,6 @@ def _refused(scratch: Path, folder: Path, mounted: bool) -> Iterator[Callable[[S
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Mount folders read-only, or refuse every change."""
     mounted = own_mounts("tests.faults.read_only")
     print("mounted read-only" if mounted else "no file system may be mounted: the error is injected")
     yield "read-only", read_only(folder / "one", mounted=mounted)

@@ -100,13 +100,11 @@ class Run:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is its group's too."""
         pid = self.process.pid
         assert pid is not None
         return pid
 
     def signal(self, number: int, *, group: bool = False) -> None:
-        """Send a signal to it, or to its whole group, if it is still there."""
         with suppress(ProcessLookupError):
             (os.killpg if group else os.kill)(self.pid, number)
 
@@ -170,7 +168,6 @@ class Run:
 
 
 def environment(folder: Path, fault: str, more: dict[str, str]) -> dict[str, str]:
-    """The environment of a run in a scratch folder."""
     path = [str(PLUGIN), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
@@ -209,7 +206,6 @@ def start(
 
 
 def run(folder: Path, arguments: Sequence[str], **how: Any) -> Done:
-    """Start a run and wait for it; see :func:`start`."""
     return start(folder, arguments, **how).wait()
 
 
@@ -244,7 +240,6 @@ def _server(surroundings: dict[str, str]) -> multiprocessing.context.ForkServerC
 def _bench(
     arguments: list[str], folder: Path, surroundings: dict[str, str], out: Path, error: Path, warm: bool
 ) -> None:
-    """In a forked process: become ``bench ARGUMENTS``."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
@@ -276,7 +271,6 @@ class Change:
 
 
 def undisturbed(work: Work, folder: Path, *more: str, **how: Any) -> dict[str, bytes]:
-    """The bytes of a run that nothing disturbs."""
     folder.mkdir(parents=True, exist_ok=True)
     done = run(folder, work.command(folder, *more), **how)
     expect(done.code == 0, f"the undisturbed run of {work.name} failed: {done.error[-500:]}")

@@ -72,7 +72,6 @@ class Target:
     seconds: float
 
     def start(self) -> Run:
-        """Start it."""
         return start(self.folder, self.command, warm=self.warm)
 
 

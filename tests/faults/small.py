@@ -27,7 +27,6 @@ _PRETRAIN = {"layers": 1, "hidden": 16, "heads": 2, "vocabulary": 150, "steps": 
 
 
 def toy_sentences() -> list[str]:
-    """A text to train on."""
     return sorted({sentence for pair in make_toy_task().all_pairs() for sentence in pair})[:_LINES]
 
 
@@ -43,7 +42,6 @@ class _QuietHub(Hub):
 
 @cache
 def _hub() -> dict[str, Any]:
-    """Start the hub; returns its address and the fingerprints of its tasks."""
     files, fingerprints = small_sts_files(), {}
     with tempfile.TemporaryDirectory() as scratch:
         for name, content in files.items():

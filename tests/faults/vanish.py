@@ -96,7 +96,6 @@ def vanish(folder: Path, loss: Loss) -> Counter[str]:
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Lose every file."""
     for number in range(options["rounds"]):
         for name, loss in LOSSES.items():
             yield name, vanish(folder / f"{name}-{number}", loss) + Counter({"files": 1})

@@ -1,4 +1,4 @@
-"""A plan: what is at every job's place, read once; keys of cells and stages from the table of facts."""
+"""Plans: state of every job, read once; keys of cells and stages; inputs shared by plans."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 
 from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import RunSpec
+from bench.data.corpus import Corpus, read_corpus
 from bench.execution.runner import find_pending_jobs, run_plan
-from bench.plan.plan import Plan, make_plan
+from bench.nn.model_folder import hash_model
+from bench.plan.plan import Plan, PlanInputs, make_plan
 from bench.records import store
 from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, compute_record_key, fact_values
 from bench.records.record import RunRecord
@@ -22,7 +24,6 @@ SHORT = ("steps=2", "eval_every=2", "batch_size=8")
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
-    """How often each record's file was read."""
     counted: Counter[Path] = Counter()
     read = store._parse_valid_record
 
@@ -63,7 +64,6 @@ def test_the_state_of_every_job_is_found_once(cli: Cli, tmp_path: Path, reads: C
 
 
 def trained(tmp_path: Path, methods: str, backbone: Path, corpus: Path, **changes: object) -> Plan:
-    """The plan of a short training."""
     names = ("simcse", "tncse", "tncse.sub1", "tncse.sub2", "distill")
     overrides = tuple(parse_override(f"{name}.{text}") for name in names for text in SHORT)
     used = tuple(each for each in overrides if each.method in methods)
@@ -106,3 +106,67 @@ def test_the_facts_of_a_stage_are_facts_of_its_cell(tmp_path: Path, tiny_bert: P
     said = fact_values(job.record, IN_STAGE)
     assert said["arithmetic of training"] == 2
     assert said["weights"] == job.cell.model.sha256  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def text_reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
+    counted: Counter[Path] = Counter()
+
+    def counting(path: Path, exclude: tuple[int, int] | None = None, column: str | None = None) -> Corpus:
+        counted[path] += 1
+        return read_corpus(path, exclude, column)
+
+    monkeypatch.setattr("bench.data.training_data.read_corpus", counting)
+    return counted
+
+
+def text_in(spec: RunSpec, inputs: PlanInputs | None = None) -> str:
+    corpus = make_plan(spec, inputs).jobs[0].record.training["corpus"]
+    return str(corpus["sha256"])
+
+
+def test_a_text_is_read_once_for_shared_plans(tmp_path: Path, text_reads: Counter[Path]) -> None:
+    one, other = tmp_path / "one.txt", tmp_path / "other.txt"
+    one.write_text("A line of text.\nAnd more.\n" * 64)
+    other.write_text("Another line.\nAnd more.\n" * 64)
+    specs = [
+        RunSpec(parse_methods(methods), (seed,), "mini", corpus=file)
+        for methods in ("simcse", "arccon")
+        for seed in (1, 2)
+        for file in (one, other)
+    ]
+    inputs = PlanInputs()
+    shared = [text_in(spec, inputs) for spec in specs]
+    assert dict(text_reads) == {one: 1, other: 1}
+    assert shared == [text_in(spec) for spec in specs]
+    assert len(set(shared)) == 2
+
+
+def test_a_backbone_is_hashed_once_for_shared_plans(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[Path] = []
+
+    def counting(path: Path) -> str:
+        hashed.append(path)
+        return hash_model(path)
+
+    monkeypatch.setattr("bench.nn.model_folder.hash_model", counting)
+    own = RunSpec(parse_methods("simcse"), (1,), "mini")
+    given = replace(own, backbone=str(tiny_bert))
+    inputs = PlanInputs()
+    records = [
+        make_plan(spec, inputs).jobs[0].record for spec in (own, given, replace(own, seeds=(2,)), given)
+    ]
+    assert len(hashed) == len(set(hashed)) == 2
+    assert [record.backbone == records[0].backbone for record in records] == [True, False, True, False]
+    make_plan(own)
+    assert len(hashed) == 3
+
+
+def test_a_plan_of_its_own_sees_what_was_changed(tmp_path: Path) -> None:
+    text, inputs = tmp_path / "text.txt", PlanInputs()
+    text.write_text("A line of text.\nAnd more.\n" * 64)
+    spec = RunSpec(parse_methods("simcse"), (1,), "mini", corpus=text)
+    before = text_in(spec, inputs)
+    text.write_text("Another line.\nAnd more.\n" * 64)
+    assert text_in(spec, inputs) == before
+    assert text_in(spec) != before

@@ -11,23 +11,14 @@ from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.plan.plan import make_plan
 from tests.conftest import Bench
-from tests.support.cli import Cli, refusal
+from tests.support.cli import Cli, refusal, show
 from tests.support.messages import missing_facts, numbers_in
 
 BUDGET = "  (budget of profile"
 
 
-def shown(cli: Cli, *arguments: str) -> dict[str, list[str]]:
-    code, out, err = cli("show", *arguments)
-    assert (code, err) == (0, "")
-    found: dict[str, list[str]] = {}
-    for line in out.splitlines():
-        found.setdefault(line[:14].strip(), []).append(line[14:])
-    return found
-
-
 def test_it_says_what_the_plan_says(cli: Cli) -> None:
-    found = shown(cli, "tncse[sub1.steps=7]", "--profile", "mini", "--set", "tncse.lr=2e-5")
+    found = show(cli, "tncse[sub1.steps=7]", "--profile", "mini", "--set", "tncse.lr=2e-5")
     spec = RunSpec(parse_methods("tncse[sub1.steps=7,lr=2e-5]"), (1,), "mini")
     cell = make_plan(spec).jobs[0].cell
     assert found["method"] == [f"{cell.method} in profile mini"]
@@ -49,19 +40,19 @@ def test_sources_of_a_method_without_a_table(cli: Cli, monkeypatch: pytest.Monke
         "load_profile",
         lambda name: replace(load(name), methods={"simcse": load(name).methods["simcse"]}),
     )
-    found = shown(cli, "distill:simcse", "--profile", "mini", "--set", "distill.batch_size=32")
+    found = show(cli, "distill:simcse", "--profile", "mini", "--set", "distill.batch_size=32")
     assert numbers_in(found["budget"][0]) == [9600, 1600]
     assert f"steps=300{BUDGET} mini)" in found["option"]
     assert not missing_facts(found["stage"][1], "distill: 300 steps of", "32 = 9,600", "dev evaluation")
-    found = shown(cli, "distill:simcse", "--profile", "mini", "--set", "distill.epochs=1")
+    found = show(cli, "distill:simcse", "--profile", "mini", "--set", "distill.epochs=1")
     assert "steps=0  (epochs given)" in found["option"]
     monkeypatch.undo()
-    found = shown(cli, "simcse[match=tncse]", "--profile", "mini")
+    found = show(cli, "simcse[match=tncse]", "--profile", "mini")
     assert {"steps=70  (match=tncse)", "eval_every=11  (match=tncse)"} <= set(found["option"])
-    found = shown(cli, "simcse[match=tncse,eval_every=5]", "--profile", "mini")
+    found = show(cli, "simcse[match=tncse,eval_every=5]", "--profile", "mini")
     assert {"steps=70  (match=tncse)", "eval_every=5  (given)"} <= set(found["option"])
     assert not missing_facts(found["stage"][0], "every 5 steps", "14 in all")
-    found = shown(cli, "simcse[match=,steps=5]", "--profile", "mini")  # no method: nothing is matched
+    found = show(cli, "simcse[match=,steps=5]", "--profile", "mini")  # no method: nothing is matched
     assert "steps=5  (given)" in found["option"]
 
 
@@ -77,10 +68,10 @@ def test_sources_of_a_method_without_a_table(cli: Cli, monkeypatch: pytest.Monke
     ],
 )
 def test_match_counts_the_stages_of_members(cli: Cli, match: str, of: str, most: tuple[str, ...]) -> None:
-    stages = shown(cli, of, "--profile", "mini", *(most if match == of else ()))["stage"]
+    stages = show(cli, of, "--profile", "mini", *(most if match == of else ()))["stage"]
     theirs = [int(line.split(" = ")[1].split(" ")[0].replace(",", "")) for line in stages]
     assert len(theirs) >= 3
-    found = shown(cli, f"simcse[match={match}]", "--profile", "mini", *most)
+    found = show(cli, f"simcse[match={match}]", "--profile", "mini", *most)
     assert f"steps={sum(theirs) // 64}  (match={match})" in found["option"]
 
 
@@ -90,15 +81,15 @@ def test_equal_terms_are_the_budget_s_also_beside_a_table(cli: Cli, profile: str
     assert loaded.budget is not None
     steps = loaded.budget.sentences // 64
     of_budget = f"{BUDGET} {profile})"
-    simcse = shown(cli, "simcse[lr=1e-3]", "--profile", profile)["option"]
+    simcse = show(cli, "simcse[lr=1e-3]", "--profile", profile)["option"]
     terms = (f"steps={steps}", f"eval_every={loaded.budget.evaluate_every // 64}", "batch_size=64")
     assert {f"{term}{of_budget}" for term in (*terms, "max_length=32")} <= set(simcse)
     assert "lr=0.001  (given)" in simcse
-    tncse = shown(cli, "tncse", "--profile", profile, "--set", "tncse.steps=7")["option"]
+    tncse = show(cli, "tncse", "--profile", profile, "--set", "tncse.steps=7")["option"]
     assert {f"sub1.steps={steps}{of_budget}", f"sub2.max_length=32{of_budget}", "steps=7  (given)"} <= set(
         tncse
     )
-    single = shown(cli, "tncse_single", "--profile", profile)["option"]
+    single = show(cli, "tncse_single", "--profile", profile)["option"]
     assert f"text=train{of_budget}" in single  # its card says train+sick
     assert f"sub1.lr={loaded.methods['tncse']['sub1']['lr']}  (profile {profile})" in tncse
 
@@ -106,7 +97,7 @@ def test_equal_terms_are_the_budget_s_also_beside_a_table(cli: Cli, profile: str
 def test_what_one_row_is_given_holds_against_what_all_of_its_method_are(cli: Cli) -> None:
     for order in (("simcse.steps=4", "a.steps=5"), ("a.steps=5", "simcse.steps=4")):
         sets = [word for one in order for word in ("--set", one)]
-        assert "steps=5  (given)" in shown(cli, "a=simcse", "--profile", "mini", *sets)["option"]
+        assert "steps=5  (given)" in show(cli, "a=simcse", "--profile", "mini", *sets)["option"]
 
 
 def test_a_table_beside_equal_terms_overrules_them(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,17 +105,17 @@ def test_a_table_beside_equal_terms_overrules_them(cli: Cli, monkeypatch: pytest
     monkeypatch.setattr(
         profiles, "load_profile", lambda name: replace(load(name), methods={"simcse": {"max_length": 16}})
     )
-    options = shown(cli, "simcse", "--profile", "mini-equal")["option"]
+    options = show(cli, "simcse", "--profile", "mini-equal")["option"]
     assert "max_length=16  (profile mini-equal)" in options
     assert f"batch_size=64{BUDGET} mini-equal)" in options
 
 
 def test_a_profile_with_missing_model_and_text(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BENCH_DATA", raising=False)
-    found = shown(cli, "tncse_uc_d", "--profile", "bert-base")
+    found = show(cli, "tncse_uc_d", "--profile", "bert-base")
     assert found["training text"][0].startswith("corpus/wiki1m_for_simcse.txt, ")
     assert not missing_facts(found["stage"][3], "teacher/uc/infocse:", "2 epochs", "64")
-    assert shown(cli, "word_overlap", "--profile", "mini").keys() == {"method", "suites"}
+    assert show(cli, "word_overlap", "--profile", "mini").keys() == {"method", "suites"}
 
 
 @pytest.mark.parametrize(
@@ -167,9 +158,9 @@ def test_no_override_contradicts_a_row(cli: Cli, method: str, override: str, fac
 
 def test_an_equal_override_and_one_of_another_option_are_taken(cli: Cli) -> None:
     asked = ("ensemble:simcse[lr=1e-6]+tncse", "--profile", "mini")
-    alone = shown(cli, *asked)
-    assert shown(cli, *asked, "--set", "simcse.lr=0.000001") == alone
-    more = shown(cli, *asked, "--set", "simcse.steps=7")
+    alone = show(cli, *asked)
+    assert show(cli, *asked, "--set", "simcse.lr=0.000001") == alone
+    more = show(cli, *asked, "--set", "simcse.steps=7")
     assert more["method"] == alone["method"]
     assert "1/simcse: 7 steps" in more["stage"][0]
 

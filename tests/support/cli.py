@@ -68,3 +68,13 @@ def refusal(cli: Cli, *arguments: str, code: int = 2) -> str:
     found, _, err = cli(*arguments)
     assert (found, err.count("\n"), err.rstrip("\n").isprintable()) == (code, 1, True), err
     return err
+
+
+def show(cli: Cli, *arguments: str) -> dict[str, list[str]]:
+    """The lines of ``bench show`` by their label."""
+    code, out, err = cli("show", *arguments)
+    assert (code, err) == (0, "")
+    lines: dict[str, list[str]] = {}
+    for line in out.splitlines():
+        lines.setdefault(line[:14].strip(), []).append(line[14:])
+    return lines

@@ -1,4 +1,4 @@
-"""Join a Ray cluster quietly and without long timeouts; check that nodes share a folder."""
+"""Join a Ray cluster quietly and quickly; check that nodes share a folder."""
 
 from __future__ import annotations
 
@@ -38,11 +38,9 @@ def hold_folder(folder: Path) -> Iterator[Path]:
         try:
             lock_descriptor(descriptor, shared=True)
         except OSError as error:
-            raise InputError(
-                f"this folder has no locks: {error.strerror}",
-                where=str(folder),
-                expected="a file system with flock, which frees the locks of a lost node",
-            ) from error
+            what = f"this folder has no locks: {error.strerror}"
+            expected = "a file system with flock, which frees the locks of a lost node"
+            raise InputError(what, where=str(folder), expected=expected) from error
         yield path
     finally:
         os.close(descriptor)
@@ -88,11 +86,8 @@ def _start_ray(ray: Any, address: str) -> None:
     except ConnectionError as error:
         if address != "auto":
             raise InputError(f"no Ray cluster answers at {address}: {error}", where=WHERE) from error
-        raise InputError(
-            "no Ray cluster runs on this machine",
-            where="--executor ray",
-            hint="start one with `ray start --head`, or name one: --ray-address HOST:PORT, or local",
-        ) from error
+        hint = "start one with `ray start --head`, or name one: --ray-address HOST:PORT, or local"
+        raise InputError("no Ray cluster runs on this machine", where="--executor ray", hint=hint) from error
     except Exception as error:
         reason = " ".join(str(error).split())[:400]
         raise InputError(f"Ray can't start: {type(error).__name__}: {reason}", where=WHERE) from error
@@ -115,14 +110,9 @@ def _check_answer(address: str) -> None:
             connection.sendall(_GREETING)
             answer = connection.recv(9)
     except OSError as error:
-        raise InputError(
-            f"no Ray cluster answers at {address}: {error.strerror or error}",
-            where=WHERE,
-            hint="`ray status` on the head node shows whether it runs",
-        ) from error
+        what = f"no Ray cluster answers at {address}: {error.strerror or error}"
+        hint = "`ray status` on the head node shows whether it runs"
+        raise InputError(what, where=WHERE, hint=hint) from error
     if answer[3:4] != _SETTINGS and os.environ.get("RAY_USE_TLS") not in ("1", "true"):
-        raise InputError(
-            f"the server at {address} is not a Ray cluster",
-            where=WHERE,
-            expected="the port of `ray start --head`, by default 6379",
-        )
+        expected = "the port of `ray start --head`, by default 6379"
+        raise InputError(f"the server at {address} is not a Ray cluster", where=WHERE, expected=expected)

@@ -18,12 +18,11 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Needs = Callable[[Any], frozenset[str]]
 """Returns the stages that a task makes; a second task that makes one of them would have to wait."""
-Begins = Callable[[Any], bool]
-"""Called with a task just before it begins; False leaves it out."""
+Begins = Callable[[Any], bool]  # called with a task just before it begins; False leaves it out
 
 
 def need_nothing(task: object) -> frozenset[str]:
-    """Let no task wait for another."""
+    """Make all tasks independent."""
     return frozenset()
 
 
@@ -33,7 +32,7 @@ def begin_always(task: object) -> bool:
 
 
 def take_task(waiting: list[Task], running: Iterable[frozenset[str]], needs: Needs) -> Task:
-    """Remove and return the first task that shares nothing with running ones, otherwise the first."""
+    """Remove and return the first task that is independent of running ones, otherwise the first."""
     taken = frozenset().union(*running)
     free = (i for i, task in enumerate(waiting) if not taken & needs(task))
     return waiting.pop(next(free, 0))

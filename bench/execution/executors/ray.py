@@ -18,8 +18,7 @@ from bench.execution.executors.cluster import WHERE, hold_folder, is_folder_held
 from bench.execution.executors.local import Begins, Needs, Result, Task, begin_always, need_nothing, take_task
 from bench.records.environment import collect_provenance
 
-RETRIES = 3
-"""Restarts of a task whose worker or node dies."""
+RETRIES = 3  # restarts of a task whose worker or node dies
 _LOOK = 5.0  # seconds between looks at the nodes
 _GRACE = 60.0  # seconds to wait for a node that could run a task
 _BLAS = "OMP_NUM_THREADS"
@@ -50,10 +49,8 @@ class RayTasks:
     ) -> Iterator[Result]:
         """Yield results in the order of completion.
 
-        Raises:
-            InputError: ray, the cluster, or a node with the CPUs and GPUs is missing.
-            BenchError: a node doesn't share the folder, or has other versions of the libraries.
-            CellFailedError: a task's worker died at every attempt, or no node is left.
+        Raises InputError for a missing cluster or resources, BenchError for a different node, CellFailedError
+        for a task whose worker died at every attempt.
         """
         if not tasks:
             return
@@ -91,10 +88,8 @@ class RayTasks:
                 done, _ = ray.wait(list(running), timeout=_LOOK)
                 alone = 0.0 if done or room else alone + _LOOK
                 if alone >= _GRACE:
-                    raise CellFailedError(
-                        f"no node is left that has {self._describe_resources()}",
-                        hint="finished cells are kept: run the same command again when there is one",
-                    )
+                    hint = "finished cells are kept: run the same command again when there is one"
+                    raise CellFailedError(f"no node is left that has {self._describe_resources()}", hint=hint)
                 for reference in done:
                     del running[reference]
                     yield reference
@@ -166,14 +161,14 @@ def _prepare_worker(start: _WorkerStart) -> None:
     differing = [name for name, version in versions.items() if version != start.versions[name]]
     if differing:
         here = ", ".join(f"{name} {versions[name]}" for name in differing)
-        there = ", ".join(f"{name} {start.versions[name]}" for name in differing)
+        expected = ", ".join(f"{name} {start.versions[name]}" for name in differing)
         hint = "records would differ: install the same on all nodes"
-        raise BenchError(f"{node} has {here}", expected=there, hint=hint)
+        raise BenchError(f"{node} has {here}", expected=expected, hint=hint)
     load_plugins(start.plugins)
 
 
 def _worker_environment() -> dict[str, str]:
-    """Return settings of this process for its workers: places of data, no use of the network."""
+    """Return settings of this process for its workers: places of data, offline mode."""
     names = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "PYTHONSAFEPATH", _BLAS)
     return {name: value for name, value in os.environ.items() if name in names or name.startswith("BENCH_")}
 

@@ -71,7 +71,6 @@ class PlainMethod:
 
 
 def _train(context: StageContext) -> dict[str, Any]:
-    """Write files that follow from the stage's inputs, slowly."""
     _log("train", context.role, context.seed)
     text = f"{context.role} {context.seed} {sorted(context.config.items())}".encode()
     for folder in context.inputs.values():

@@ -43,7 +43,6 @@ def _changed(event: str, arguments: tuple[Any, ...], below: tuple[str, ...]) -> 
 
 
 def _path(descriptor: int) -> str:
-    """Path of an open file, "" where the system doesn't say."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
@@ -51,7 +50,6 @@ def _path(descriptor: int) -> str:
 
 
 def _watch(change: Change) -> None:
-    """Report every change of this process."""
     below = tuple(os.environ["BENCH_FAULT_BELOW"].split(os.pathsep))
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -94,7 +92,6 @@ def _in_halves(stream: Any, between: Callable[[], None]) -> Callable[[Any], int]
 
 
 def _at(wanted: str, do: Callable[[], None]) -> Change:
-    """Do something at the change of that number."""
     numbers = itertools.count(1)
 
     def change(kind: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""The table of facts: each one, changed alone, is what key and family see and what every command names."""
+"""The table of facts: each one is what keys see and commands name; later options leave keys alone."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from bench.config.spec import RunSpec
 from bench.errors import DataError, NotComparableError
 from bench.execution import repetition
 from bench.gate.judge import judge
+from bench.plan.job import assign_stage_keys
 from bench.plan.plan import Plan, make_plan
 from bench.records import fingerprint
-from bench.records.fingerprint import FACTS, KEYED, Fact
+from bench.records.fingerprint import FACTS, KEYED, LATER, LATEST, Fact
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
+from bench.registry import discover
+from bench.stages import StageSpec
 from tests.support.messages import missing_facts
 
 SHA = {name: name * 64 for name in "abcdef"}
@@ -72,8 +75,6 @@ BASE = replace(BASE, key=fingerprint.compute_record_key(BASE))
 
 
 def put(block: str, name: str, value: Any) -> Callable[[RunRecord], RunRecord]:
-    """Change one entry of a block of the record."""
-
     def change(record: RunRecord) -> RunRecord:
         changes: dict[str, Any] = {block: {**(getattr(record, block) or {}), name: value}}
         return replace(record, **changes)
@@ -355,3 +356,49 @@ def test_a_fact_that_came_later_leaves_the_keys_of_earlier_records(name: str, fi
     said = put("training", field, BY_NAME[name].default)(BASE)
     for digest in (fingerprint.compute_record_key, fingerprint.compute_family_key):
         assert digest(said) == digest(BASE)
+
+
+SINCE = {"fresh_pooler": "one"}
+"""Defaults that are no longer what held before the option came, in every method that has it."""
+
+NAME, VALUE = next(iter(LATEST.items()))
+TASKS = {"TOY": {"pairs": 3, "sha256": "a" * 64, "reference": True}}
+SCORES = (Score("TOY", "all", "spearman", 0.5, 3),)
+ENSEMBLE = RunRecord(
+    "mini", "ensemble", "ensemble", 1, {"of": "a+b"}, None, 1, "toy", TASKS, "", "ok", SCORES
+)
+
+
+def with_members(**options: Any) -> RunRecord:
+    inner = {"method": "a", "version": 1, "options": {"lr": 1.0, **options}}
+    outer = {"method": "distill:a", "version": 1, "options": {"steps": 3}, "members": {"teacher": inner}}
+    return replace(ENSEMBLE, training={"members": {"1": outer}})
+
+
+def test_every_option_of_the_name_has_that_default() -> None:
+    """Else keys of one method would lose what another one's records say."""
+    options = [option for _, method in discover() for option in method.card.options if option.name in LATEST]
+    assert {option.name for option in options} == LATEST.keys()
+    for option in options:
+        assert option.default == (LATEST | SINCE)[option.name], option.name
+    assert LATEST.items() <= LATER.items()
+
+
+@pytest.mark.parametrize("digest", [fingerprint.compute_record_key, fingerprint.compute_family_key])
+def test_records_have_them_at_other_values_alone(digest: Any) -> None:
+    plain = digest(ENSEMBLE)
+    assert digest(replace(ENSEMBLE, options={**ENSEMBLE.options, **LATEST})) == plain
+    assert digest(replace(ENSEMBLE, options={**ENSEMBLE.options, NAME: 9.0})) != plain
+    assert digest(with_members(**LATEST)) == digest(with_members())
+    assert digest(with_members(**LATEST | {NAME: 9.0})) != digest(with_members())
+    assert digest(with_members(pooling="cls")) != digest(with_members())  # members always said the older ones
+
+
+def test_so_do_stages() -> None:
+    def key(**config: Any) -> str:
+        spec = StageSpec("r", "kind", 1, tuple(sorted(config.items())), lambda _: {})
+        return assign_stage_keys((spec,), 1, {}, {"train": "t"})[0].key
+
+    assert key(lr=1.0, **LATEST) == key(lr=1.0)
+    assert key(lr=1.0, **LATEST | {NAME: 9.0}) != key(lr=1.0)
+    assert VALUE != 9.0
