@@ -54,10 +54,7 @@ class ContrastSuite(Measure[ContrastTask]):
     def measure(
         self, encoder: Encoder | PairScorer, tasks: Sequence[ContrastTask], setting: MeasureContext
     ) -> SuiteResult:
-        """Compare every sentence with its paraphrase and its distractor.
-
-        A prediction is the similarity to the paraphrase less that to the distractor.
-        """
+        """Predict the similarity to each sentence's paraphrase less that to its distractor."""
         margins: dict[str, FloatArray] = {}
         vectors = None
         if not isinstance(encoder, PairScorer):
@@ -109,8 +106,8 @@ class ContrastSuite(Measure[ContrastTask]):
         """Return the items of which two runs choose differently."""
         from bench.eval.item_changes import class_changes
 
-        names = {0.0: "distractor", 0.5: "tie", 1.0: "paraphrase"}
-        a, b = ([names[value] for value in credit_items(task, side).tolist()] for side in (one, other))
+        names = np.array(["distractor", "tie", "paraphrase"])
+        a, b = (names[(2 * credit_items(task, side)).astype(int)].tolist() for side in (one, other))
         return class_changes(task.triples, ["paraphrase"] * task.items, a, b, count)
 
 

@@ -278,10 +278,7 @@ def _line_search(
     gradient: Tensor,
     residual: Tensor,
 ) -> Tensor:
-    """Return each fit's step, (fits, 1, 1), and overwrite ``residual`` with that at the new point.
-
-    Newton's method, kept between a point that falls and one that rises.
-    """
+    """Return Newton's (fits, 1, 1) steps, bracketed between a fall and a rise; overwrites ``residual``."""
     slopes = _inner_products(gradient, direction).abs()
     linear = problem.penalty * _inner_products(weights, direction)
     square = problem.penalty * _inner_products(direction, direction)

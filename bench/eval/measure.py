@@ -95,11 +95,7 @@ class Measure(ABC, Generic[T]):
 
     @abstractmethod
     def load(self, source: DataSource) -> list[T]:
-        """Read and check the tasks.
-
-        Raises InputError for an unknown suite or task, or no data folder, DataError for missing, damaged or
-        differing data.
-        """
+        """Read and check the tasks; raises InputError if unknown, DataError for damaged or differing data."""
 
     def check_early(self) -> None:
         """Refuse missing data before :meth:`load`, where that takes long; raises InputError."""

@@ -53,11 +53,7 @@ def local_items(task: LocalTask) -> MtebItems:
 
 
 def mteb_items(built: Any, split: str, subset: str) -> MtebItems:
-    """Return the items of a loaded task of mteb.
-
-    Raises:
-        Exception: a task with data in another layout.
-    """
+    """Return the items of a loaded task of mteb; raises any Exception for data in another layout."""
     data = built.dataset[split] if subset not in built.dataset else built.dataset[subset][split]
     if isinstance(data, dict):
         queries = zip(data["queries"]["id"], data["queries"]["text"], strict=True)

@@ -130,7 +130,7 @@ class _Neighbours(_Counted):
         return weighted_f1(values[0], gold, counts)
 
     def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
-        a, b, gold = ([f"{number + 1:g}" for number in row] for row in (one[0], other[0], items.gold))
+        a, b, gold = (np.char.mod("%g", row + 1).tolist() for row in (one[0], other[0], items.gold))
         return class_changes(items.texts, gold, a, b, count)
 
 

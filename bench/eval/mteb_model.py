@@ -151,10 +151,7 @@ def _valid_prompts(encoder: Encoder) -> dict[str, str]:
 
 
 def hash_encoder(encoder: Encoder, identity: str = "") -> str:
-    """Hash an encoder's weights, its vectors of a few fixed sentences, and ``identity``.
-
-    The hash has 40 digits, as a commit's: mteb's public results accept no other length.
-    """
+    """Hash weights, vectors of fixed sentences and ``identity`` to 40 digits, as mteb's results require."""
     digest = hashlib.sha256(identity.encode())
     for name, array in _walk_arrays(encoder, "", {}):
         digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
@@ -168,10 +165,7 @@ def hash_encoder(encoder: Encoder, identity: str = "") -> str:
 
 
 def _walk_arrays(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yield every tensor and array that an object holds, at any depth, by its path.
-
-    ``seen`` keeps visited objects alive, so that their ids stay unique.
-    """
+    """Yield every tensor and array of an object by its path; ``seen`` keeps objects alive and ids unique."""
     import torch
 
     if id(value) in seen or isinstance(value, str | bytes | int | float | type):

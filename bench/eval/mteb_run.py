@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.metadata
 import json
 import math
 import os
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from bench.eval.mteb_items import mteb_items
 from bench.eval.mteb_kinds import RANKED, kind_of
 from bench.eval.mteb_model import MtebEncoder
 from bench.eval.mteb_predictions import keep_predictions
-from bench.eval.mteb_scores import MtebEntry, entry_as_json, entry_from_json, suite_scores
+from bench.eval.mteb_scores import Entries, MtebEntry, entry_as_json, entry_from_json, suite_scores
 from bench.eval.mteb_setup import import_mteb, preserve_random_state, silence_mteb
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task
 from bench.records.filesystem import write_atomically
@@ -84,43 +84,39 @@ def evaluate_mteb(
                 reason = " ".join(str(error).split()) or type(error).__name__
                 failures.append(f"{group[0].asked.name}: {reason}")
     if failures:
-        raise BenchError(
-            f"{len(failures)} of {len(groups)} tasks of mteb failed ({' | '.join(failures)})",
-            hint=f"the others are kept: run the same command again{_fetch_hint(failures)}",
-        )
-    for task_id, parts in entries.items():
+        what = f"{len(failures)} of {len(groups)} tasks of mteb failed ({' | '.join(failures)})"
+        hint = "the others are kept: run the same command again"
+        missing = any("Couldn't reach" in reason or "offline" in reason.lower() for reason in failures)
+        if missing and os.environ.get("HF_HUB_OFFLINE") not in (None, "", "0"):
+            hint += ", with HF_HUB_OFFLINE=0 before it to fetch data sets"
+        raise BenchError(what, hint=hint)
+    mteb_facts = {"version": version("mteb"), "model": name, "revision": model.mteb_model_meta.revision}
+    predictions, mteb_facts["tasks"] = _join_parts(tasks, entries)
+    return SuiteResult(suite_scores(tasks, entries), predictions, {"mteb": mteb_facts})
+
+
+def _join_parts(tasks: Sequence[MtebTask], entries: Entries) -> tuple[dict[str, FloatArray], dict[str, Any]]:
+    """Return predictions and facts by task, and print the coverage of word vectors on stderr."""
+    predictions: dict[str, FloatArray] = {}
+    task_facts = {}
+    for task in tasks:
+        parts, facts = entries[task.id], task.facts
         if coverage := parts[0].coverage:
-            print(f"{task_id}: word vectors know {coverage}", file=sys.stderr)
-    facts = {"version": _mteb_version(), "model": name, "revision": model.mteb_model_meta.revision}
-    predictions = {task.id: _join_predictions(entries[task.id]) for task in tasks}
-    facts["tasks"] = {task.id: {**task.facts, **_entry_facts(entries[task.id])} for task in tasks}
-    return SuiteResult(suite_scores(tasks, entries), predictions, {"mteb": facts})
-
-
-def _join_predictions(entries: Sequence[MtebEntry]) -> FloatArray:
-    """Join the predictions of a task's entries; empty if an entry has none."""
-    kept = [entry.kept.ravel() for entry in entries if entry.kept is not None]
-    return np.concatenate(kept) if kept and len(kept) == len(entries) else np.empty(0, dtype=np.float32)
-
-
-def _entry_facts(entries: Sequence[MtebEntry]) -> dict[str, Any]:
-    """A record's facts: split, subset and items of each entry, and the coverage of word vectors."""
-    facts: dict[str, Any] = {"coverage": entries[0].coverage} if entries[0].coverage else {}
-    if len(_join_predictions(entries)):
-        facts["kept"] = [[entry.split, entry.subset, entry.items] for entry in entries]
-    return facts
-
-
-def _fetch_hint(failures: Sequence[str]) -> str:
-    offline = os.environ.get("HF_HUB_OFFLINE") not in (None, "", "0")
-    missing = any("Couldn't reach" in reason or "offline" in reason.lower() for reason in failures)
-    return ", with HF_HUB_OFFLINE=0 before it to fetch data sets" if offline and missing else ""
+            facts["coverage"] = coverage
+            print(f"{task.id}: word vectors know {coverage}", file=sys.stderr)
+        kept = [entry.kept.ravel() for entry in parts if entry.kept is not None]
+        predictions[task.id] = np.empty(0, dtype=np.float32)
+        if kept and len(kept) == len(parts):
+            predictions[task.id] = np.concatenate(kept)
+            facts["kept"] = [[entry.split, entry.subset, entry.items] for entry in parts]
+        task_facts[task.id] = facts
+    return predictions, task_facts
 
 
 def _load_or_measure(
     model: MtebEncoder, group: list[MtebTask], folder: Path, *, force: bool
 ) -> dict[str, list[MtebEntry]]:
-    facts = [_FORM, model.mteb_model_meta.revision, _mteb_version(), *(task.sha256 for task in group)]
+    facts = [_FORM, model.mteb_model_meta.revision, version("mteb"), *(task.sha256 for task in group)]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     file = folder / "parts" / f"{key}.json"
     try:
@@ -140,10 +136,7 @@ def _load_or_measure(
 
 
 def _measure_group(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[MtebEntry]:
-    """Run one task of mteb on every subset that the group needs, and write mteb's own files.
-
-    A main score that isn't finite, and word vectors without a word of the task, raise BenchError.
-    """
+    """Run one task of mteb on every subset that the group needs, and write mteb's own files."""
     import mteb
 
     asked = [task.asked.subsets for task in group]
@@ -210,10 +203,7 @@ def score_fewer_classes(task: Any, local: LocalTask | None) -> None:
 def _capture_predictions(
     task: AbsTask, asked: MtebTask
 ) -> Iterator[tuple[Callable[[str, str], Any], Path | None]]:
-    """Yield a reader of mteb's predictions by split and subset, and the folder that mteb writes them to.
-
-    Queries have a thousand documents each, so of these the reader returns the scores as mteb computes them.
-    """
+    """Yield a reader of predictions (of queries their scores) by split and subset, and mteb's folder."""
     built: Any = task
     if kind_of(asked) is None or built.is_aggregate:
         yield lambda split, subset: None, None
@@ -274,7 +264,3 @@ def _write_results(result: TaskResult, model: MtebEncoder, folder: Path, setting
     if before is not None and before.is_mergeable(result, criteria=["mteb_version", "dataset_revision"]):
         result = before.merge(result)
     cache.save_to_cache(result, about, encode_kwargs=settings)
-
-
-def _mteb_version() -> str:
-    return importlib.metadata.version("mteb")

@@ -52,10 +52,7 @@ def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTa
 
 
 def _locate_suite(suite: str, folder: Path | None) -> str:
-    """Return ``local:NAME`` with NAME.toml of the data folder, ``contrast:NAME`` with NAME.txt there.
-
-    A record may name any file, so only files of the data folder are opened.
-    """
+    """Return a suite from a file with its path in the data folder: a record may name any file."""
     kind, ending = (FILES, ".toml") if suite.startswith(FILES) else (CONTRAST_TEXT, ".txt")
     if not suite.startswith(kind):
         return suite
@@ -107,10 +104,7 @@ def rescore_record(
 
 
 def check_average(record: RunRecord, tasks: Sequence[SuiteTask] = ()) -> Iterator[str]:
-    """Yield an error if a record's average has another metric than its suite's.
-
-    Without the suite's tasks any metric of mteb passes.
-    """
+    """Yield an error if a record's average has another metric than its suite's (for mteb: its tasks')."""
     metric = measure_of(record.suite).main_metric(tasks)
     if metric and record.metric != metric:
         yield f"its average is of {record.metric}, and that of suite {record.suite} is of {metric}"

@@ -53,15 +53,9 @@ def fit_sgd(
     and see the same batches. A step descends along the gradient of mean cross-entropy + reg (W, b). After
     every ``epoch_size`` passes the validation accuracy is measured; the best weights are kept, the bias last.
 
-    Args:
-        features: (n, dim); a float32 tensor's device computes the fits.
-        labels: (n,), 0 to classes - 1.
-        classes: Number of classes.
-        rows: Training rows.
-        validation: Rows to stop by; None sets a random 5% of the training rows aside.
-        regs: Regularisations.
-        settings: Optimiser, batch and stopping; an unknown optimiser raises InputError.
-        seed: Of the initial weights and of the order of rows.
+    Features are (n, dim), and a float32 tensor's device computes the fits; labels are 0 to classes - 1.
+    Without validation rows a random 5% of the training rows are set aside. An unknown optimiser raises
+    InputError.
     """
     order = np.random.RandomState(seed)  # SentEval's stream of permutations
     if validation is None:

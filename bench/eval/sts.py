@@ -46,10 +46,7 @@ def predict_similarities(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, FloatArray]:
-    """Return float32 (pairs,) similarities a task, in its order; every distinct sentence is encoded once.
-
-    Equal vectors, and word vectors without a word of the text, raise BenchError.
-    """
+    """Return float32 (pairs,) similarities a task, in its order; equal vectors raise BenchError."""
     pairs = {task.id: list(task.all_pairs()) for task in tasks}
     predictions = {}
     if isinstance(encoder, PairScorer):

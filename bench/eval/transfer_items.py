@@ -150,6 +150,6 @@ def merge_splits(splits: Sequence[LabelledSplit]) -> LabelledSplit:
 def order_by_length(split: LabelledSplit, numbers: dict[str, int]) -> Rows:
     """Return SentEval's order: by words of the sentence(s), then by number of the class."""
     sides = (split.first, split.second) if split.second else (split.first,)
-    keys = [[len(sentence.split()) for sentence in side] for side in sides]
-    keys.append([numbers[label] for label in split.labels])
-    return np.lexsort(keys[::-1])
+    numbered = [numbers[label] for label in split.labels]
+    words = [[len(sentence.split()) for sentence in side] for side in sides]
+    return np.lexsort([numbered, *words[::-1]])

@@ -75,10 +75,7 @@ class TransferSuite(Measure[LabelledTask]):
     def draws(
         self, task: LabelledTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
     ) -> NDArray[np.float64]:
-        """Accuracy in draws of tested items, with the same fits.
-
-        Items of a folded task are drawn from all folds together, each with its weight in the mean over folds.
-        """
+        """Accuracy in draws of the tested items of all folds, with their weights in the mean over folds."""
         from bench.stats.resampling import mean_draws
 
         values = scored_items(task).weights * right_answers(task, rows)
@@ -90,7 +87,9 @@ class TransferSuite(Measure[LabelledTask]):
         """McNemar's exact test."""
         from bench.stats.labels import mcnemar
 
-        return {} if task is None else {"mcnemar": mcnemar(*(right_answers(task, x) for x in (one, other)))}
+        if task is None:
+            return {}
+        return {"mcnemar": mcnemar(right_answers(task, one), right_answers(task, other))}
 
     def find_changes(
         self, task: LabelledTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
@@ -101,7 +100,8 @@ class TransferSuite(Measure[LabelledTask]):
         scored = scored_items(task)
         items, names = scored.items, dict(enumerate(scored.classes))
         sides = (items.first, items.second) if items.second else (items.first,)
-        a, b = ([names.get(int(number), "?") for number in side] for side in (one, other))
+        a = [names.get(int(number), "?") for number in one]
+        b = [names.get(int(number), "?") for number in other]
         return class_changes(list(zip(*sides, strict=True)), items.labels, a, b, count)
 
 

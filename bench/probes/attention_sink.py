@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench.encoder import Encoder
 from bench.nn.observer import LayerView, ObservedTower, Observer, UntraceableError
+from bench.probes.cls_energy import LayerMeans, mean_profile
 from bench.probes.interface import TOWERS, Probe, ProbeColumn, ProbeInputs
-from bench.probes.layer_means import LayerMeans, mean_profile
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -148,10 +148,7 @@ class _AttentionMaps(Observer):
 
 
 def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dict[str, Any]]:
-    """Return {"tokens", "layers"} of each tower: (T,) tokens and (layers, T, T) weights, mean over heads.
-
-    Rows are queries, columns keys; each row sums to 1. Without a transformer it raises UntraceableError.
-    """
+    """Return (T,) "tokens" and (layers, T, T) "layers" of each tower: mean weights of queries on keys."""
     from bench.nn.hooks import find_towers, watch_towers
 
     watched = find_towers(encoder)

@@ -72,10 +72,7 @@ def table_parameters(encoder: object) -> int:
 
 
 def encoder_cost(towers: Sequence[ObservedTower], table: int = 0) -> dict[str, Any]:
-    """Return {"gmac", "towers", "parameters", "length", "convention"}; errors as :func:`count_gmacs`.
-
-    ``table`` is the number of parameters in tables of token vectors.
-    """
+    """Return the cost of towers, and of the ``table`` parameters of token vectors; errors as count_gmacs."""
     models = [tower.model for tower in towers]
     gmacs = [count_gmacs(model) for model in models]
     return {

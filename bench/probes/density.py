@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import BenchError
-from bench.probes.interface import VECTORS, Probe, ProbeColumn, ProbeInputs
+from bench.probes.interface import VECTORS, Probe, ProbeColumn
 
 FloatArray = NDArray[np.float64]
 GROUPS = {
@@ -123,18 +123,13 @@ def compare_densities(similarities: FloatArray, gold: FloatArray, by: str = "wid
     }
 
 
-def _measure_density(inputs: ProbeInputs) -> dict[str, Any]:
-    similarities = inputs.similarities().astype(np.float64)
-    return compare_densities(
-        similarities, np.asarray(inputs.data.gold, dtype=np.float64), inputs.options.groups
-    )
-
-
 PROBE = Probe(
     "density",
     "densities of the cosines by gold score, and how far neighbouring ones overlap",
     needs="similarities",
-    measure=_measure_density,
+    measure=lambda inputs: compare_densities(
+        inputs.similarities().astype(np.float64), np.array(inputs.data.gold), inputs.options.groups
+    ),
     table=VECTORS,
     columns=(ProbeColumn("overlap"),),
     drawn=("curves",),

@@ -37,12 +37,7 @@ class ClassificationEval(Evaluation):
         return cast("LabelledTask", senteval.SOURCES[self.name].read(self.root()))
 
     def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
-        """Return "devacc" and "acc" in percent, rounded as SentEval does, "ndev", "ntest", and "f1" of MRPC.
-
-        Raises:
-            BenchError: vectors that can't be classified.
-            InputError: fewer than two folds for a task that needs them.
-        """
+        """Return "devacc" and "acc" in percent as SentEval rounds them, "ndev", "ntest", and "f1" of MRPC."""
         if "dev" not in self.task.counts:  # folds choose the regularisation
             read_parameter(params, "kfold", 2, self.name)
         fitting = read_fitting(params, self.seed)

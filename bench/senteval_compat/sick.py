@@ -46,10 +46,9 @@ class SICKEval(Evaluation):
         return sick_splits(self.path)
 
     def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
-        """Return "pearson", "spearman" and "mse" on test, the best correlation on the dev split, "yhat".
+        """Return "pearson", "spearman", "mse", "yhat" on test, the best dev correlation, "ndev" and "ntest".
 
-        ``yhat`` are the scores of the test pairs in SentEval's order: by words of the first sentence, of the
-        second, and by gold score. Also "ndev" and "ntest".
+        ``yhat`` are scores in SentEval's order: by words of the first sentence, the second, gold score.
         """
         embedded = self.vectors(params, batcher)
         parts = []

@@ -41,8 +41,7 @@ class STSEval(Evaluation):
     def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
         """Return {data set: {"pearson", "spearman", "nsamples"}} and "all" with the averages of both.
 
-        The correlations of a data set are scipy's result objects. Of equal values they are NaN, and a line on
-        stderr gives the reason.
+        Correlations are scipy's result objects. Of equal values they are NaN, with a line on stderr.
         """
         embedded = self.vectors(params, batcher)
         results: dict[str, Any] = {}

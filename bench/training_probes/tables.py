@@ -78,10 +78,13 @@ def within_relations(evaluations: Sequence[ProbedEvaluation]) -> list[WithinTrai
         stages.append(frozenset((f"method {training[0].method}", *training[0].stages)))
     rows = []
     for name in (quantity.heading for quantity in QUANTITIES):
-        known = [training.get(name) for training in relations]
-        if any(known):
-            values = [relation.rho.value if relation else None for relation in known]
-            fixed = [relation.partial.value if relation else None for relation in known]
+        if any(name in by_name for by_name in relations):
+            values: list[float | None] = []
+            fixed: list[float | None] = []
+            for by_name in relations:
+                relation = by_name.get(name)
+                values.append(relation.rho.value if relation else None)
+                fixed.append(relation.partial.value if relation else None)
             (rho, independent), (partial, _) = _mean_rho(values, stages), _mean_rho(fixed, stages)
             counts = [len(row) - row.count(None) for row in (values, fixed)]
             rows.append(WithinTraining(name, counts[0], independent, rho, counts[1], partial))

@@ -21,8 +21,7 @@ from bench.nn.observer import ObservedTower, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes import attention_sink as sink
 from bench.probes.attention_sink import AttentionMass, attention_maps, attention_mass, token_classes
-from bench.probes.cls_energy import ClsEnergy, cls_energy
-from bench.probes.layer_means import LayerMeans
+from bench.probes.cls_energy import ClsEnergy, LayerMeans, cls_energy
 from bench.probes.modulus import Modulus, Norms
 from bench.reports.figures.heatmaps import draw_heatmaps
 from tests.support.messages import missing_facts

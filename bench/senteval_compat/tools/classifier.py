@@ -26,15 +26,9 @@ accuracy, epoch_size the passes between evaluations, max_epoch those after which
 
 
 class PyTorchClassifier:
-    """The fitting of a model, base of :class:`MLP`.
+    """The fitting of a model on (n, inputdim) features, base of :class:`MLP`.
 
-    Args:
-        inputdim: Columns of the features.
-        nclasses: Number of classes.
-        l2reg: Regularisation.
-        batch_size: Rows of a step.
-        seed: Of the initial weights, the order of rows and dropout.
-        cudaEfficient: Without effect: all rows are in main memory.
+    ``seed`` is of the initial weights, the order of rows and dropout; cudaEfficient is without effect.
     """
 
     model: nn.Module
@@ -147,14 +141,8 @@ class PyTorchClassifier:
 class MLP(PyTorchClassifier):
     """Logistic regression, or one hidden layer of sigmoids.
 
-    Args:
-        params: Any of :data:`SETTINGS`; an unknown optimiser raises InputError.
-        inputdim: Columns of the features.
-        nclasses: Number of classes.
-        l2reg: Regularisation.
-        batch_size: Without effect, as in SentEval, which takes that of ``params`` or 64.
-        seed: Of the initial weights, the order of rows and dropout.
-        cudaEfficient: Without effect.
+    ``params`` are any of :data:`SETTINGS`, with an optimiser of :func:`get_optimizer`. ``batch_size`` is
+    without effect, as in SentEval, which takes that of ``params`` or 64.
     """
 
     def __init__(

@@ -47,15 +47,10 @@ def encode_labels(labels: Scores, nclass: int = GRADES) -> NDArray[np.float32]:
 
 
 class RelatednessPytorch:
-    """The regression.
+    """The regression on {"X": features, "y": soft labels}.
 
-    Args:
-        train: {"X": features, "y": soft labels}.
-        valid: The features to stop by.
-        test: The features to score.
-        devscores: Scores of ``valid``.
-        config: {"nclasses", "seed"}.
-        correlation: Selects the model on ``valid``: scipy's pearsonr; SimCSE's fork takes spearmanr.
+    The scores of ``valid`` are ``devscores``, the config has "nclasses" and "seed". The correlation, scipy's
+    pearsonr or as in SimCSE's fork spearmanr, selects the model on ``valid``.
     """
 
     def __init__(
@@ -78,10 +73,7 @@ class RelatednessPytorch:
         self.model: nn.Module = nn.Sequential(layer, nn.Softmax(dim=-1))
 
     def run(self) -> tuple[float, NDArray[np.float64]]:
-        """Return the best correlation on ``valid``, and the scores of ``test``.
-
-        The correlation is computed every 50 passes, until the fourth time without a better one.
-        """
+        """Return the best correlation on ``valid``, computed every 50 passes, and the scores of ``test``."""
         optimizer = torch.optim.Adam(self.model.parameters())
         best, best_correlation, patience = copy.deepcopy(self.model), -1.0, 0
         for _ in range(0, _MOST_PASSES + 1, _PASSES):
