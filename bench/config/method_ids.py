@@ -45,21 +45,13 @@ _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})")
 
 
 def quote_path(path: str) -> str:
-    r"""Return a path in double quotes; a quote in it is doubled, a backslash stays one.
-
-    >>> quote_path("my,folder"), quote_path('a"b'), quote_path(r"C:\a,b")
-    ('"my,folder"', '"a""b"', '"C:\\a,b"')
-    """
+    """Return a path in double quotes; inside a quote is doubled, a backslash stays as it is."""
     doubled = path.replace('"', '""')
     return f'"{doubled}"'
 
 
 def split_path(argument: str) -> tuple[str, str]:
-    """Split an argument that begins with a quote into the path and the rest; raises InputError.
-
-    >>> split_path('"my,folder":avg')
-    ('my,folder', ':avg')
-    """
+    """Split an argument that begins with a quote into the path and the rest; raises InputError."""
     match, where, form = _IN_QUOTES.match(argument), "--methods", PATH_FORM
     if match is None:
         raise InputError(f"the quote in '{argument}' is not closed", where=where, expected=form)
@@ -244,9 +236,6 @@ def split_outside_brackets(text: str, at: str = ",", *, inside: bool = False) ->
     """Split at the commas (or another character) outside square brackets and quoted paths.
 
     With ``inside`` the text is the options in brackets, where a backslash escapes a character.
-
-    >>> split_outside_brackets('a[b=1,c=2],hf:"my,folder":avg')
-    ['a[b=1,c=2]', 'hf:"my,folder":avg']
     """
     depths = bracket_depths(text, inside=inside)
     cuts = [i for i, char in enumerate(text) if char == at and depths[i] == 0]

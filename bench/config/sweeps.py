@@ -58,7 +58,7 @@ def add_sweep(question: str, source: str, axis: str, name: str = "", **more: Any
     """Add a sweep under the name of the function that gives its grid; arguments as in :class:`Sweep`."""
 
     def add(points: Grid) -> Grid:
-        key = name or points.__name__
+        key = name or points.__name__.removeprefix("_")
         SWEEPS[key] = Sweep(key, question, source, axis, points, **more)
         return points
 
@@ -67,14 +67,13 @@ def add_sweep(question: str, source: str, axis: str, name: str = "", **more: Any
 
 def single_encoders() -> list[str]:
     """Return the registered baselines whose training, on a text of their choice, makes one encoder."""
-    return [
-        name
-        for name, method in discover()
-        if isinstance(method, TrainedMethod)
-        and method.card.kind == "baseline"
-        and not method.card.deterministic
-        and {"text", "pooling"} <= {option.name for option in method.card.options}
-    ]
+    names = []
+    for name, method in discover():
+        chooses_text = {"text", "pooling"} <= {option.name for option in method.card.options}
+        trained = isinstance(method, TrainedMethod) and not method.card.deterministic
+        if trained and chooses_text and method.card.kind == "baseline":
+            names.append(name)
+    return names
 
 
 @add_sweep(
@@ -82,8 +81,7 @@ def single_encoders() -> list[str]:
     "TNCSE, Table 4; JTCSE, Table X",
     "terms",
 )
-def loss_terms(backbone: Backbone) -> Iterable[SweepPoint]:
-    """Each twin with every choice of the three terms."""
+def _loss_terms(backbone: Backbone) -> Iterable[SweepPoint]:
     for terms in product((True, False), repeat=3):
         names = [name for name, on in zip(("nce", "icnce", "ictn"), terms, strict=True) if on]
         off = [f"{name}=false" for name in ("nce", "icnce", "ictn") if name not in names]
@@ -92,8 +90,7 @@ def loss_terms(backbone: Backbone) -> Iterable[SweepPoint]:
 
 
 @add_sweep("How many cross-attention layers?", "JTCSE, Table IX", "cross-attention layers", numeric=True)
-def caels(backbone: Backbone) -> Iterable[SweepPoint]:
-    """As many as divide the layers, and none."""
+def _caels(backbone: Backbone) -> Iterable[SweepPoint]:
     counts = [0, *(n for n in range(1, backbone.layers + 1) if backbone.layers % n == 0)]
     return (SweepPoint(str(count), "jtcse", f"jtcse[caels={count}]") for count in counts)
 
@@ -103,8 +100,7 @@ def caels(backbone: Backbone) -> Iterable[SweepPoint]:
     "JTCSE, Table XI; TNCSE, supplement Table II-1",
     "method",
 )
-def pooling(backbone: Backbone) -> Iterable[SweepPoint]:
-    """Every method that makes one encoder, and the twins, under each pooling."""
+def _pooling(backbone: Backbone) -> Iterable[SweepPoint]:
     poolings = ("cls", "avg", "avg_first_last", *(("pooler",) if backbone.pooler else ()))
     for method in ("untrained", *single_encoders(), *TWINS):
         for pooling in poolings:
@@ -116,8 +112,7 @@ def pooling(backbone: Backbone) -> Iterable[SweepPoint]:
     "TNCSE, Table 6; JTCSE, Table VIII",
     "method",
 )
-def sick(backbone: Backbone) -> Iterable[SweepPoint]:
-    """Each method with them and without."""
+def _sick(backbone: Backbone) -> Iterable[SweepPoint]:
     for method in (*single_encoders(), *TWINS):
         more = "sick=true" if method in TWINS else "text=train+sick"
         yield SweepPoint(method, "without", method)
@@ -125,8 +120,7 @@ def sick(backbone: Backbone) -> Iterable[SweepPoint]:
 
 
 @add_sweep("Does the tensor-norm loss help one encoder alone?", "TNCSE, Table 5", "loss", task="STSB")
-def single(backbone: Backbone) -> Iterable[SweepPoint]:
-    """SimCSE's loss, without LTN and with it."""
+def _single(backbone: Backbone) -> Iterable[SweepPoint]:
     yield SweepPoint("simcse", "score", "simcse[text=train+sick]")
     yield SweepPoint("NCE", "score", "tncse_single[ictn=false]")
     yield SweepPoint("NCE + LTN", "score", "tncse_single")
@@ -139,8 +133,7 @@ def single(backbone: Backbone) -> Iterable[SweepPoint]:
     numeric=True,
     norms=True,
 )
-def layer_norms(backbone: Backbone) -> Iterable[SweepPoint]:
-    """None to six of them removed from each twin, LTN on [CLS]; and the twin itself, LTN on the pooler."""
+def _layer_norms(backbone: Backbone) -> Iterable[SweepPoint]:
     for dropped, twin in product(range(min(6, backbone.layers) + 1), TWINS):
         option = f"drop_norms={dropped}" if dropped else "ltn_input=cls"
         yield SweepPoint(str(dropped), twin, f"{twin}[{option}]")
@@ -153,8 +146,7 @@ def layer_norms(backbone: Backbone) -> Iterable[SweepPoint]:
     "TNCSE, Table 3; JTCSE, Table VII",
     "ensemble",
 )
-def dual_ensembles(backbone: Backbone) -> Iterable[SweepPoint]:
-    """Each baseline twice, and the twins."""
+def _dual_ensembles(backbone: Backbone) -> Iterable[SweepPoint]:
     for method in single_encoders():
         pair = f"ensemble:{method}[text=a+sick]+{method}[text=b+sick]"
         yield SweepPoint(f"{method} x 2", "score", pair)
@@ -167,8 +159,7 @@ def dual_ensembles(backbone: Backbone) -> Iterable[SweepPoint]:
     "Cropping, there on texts of several sentences",
     "views",
 )
-def crop_views(backbone: Backbone) -> Iterable[SweepPoint]:
-    """Spans, dropout, and both, in one method with everything else equal."""
+def _crop_views(backbone: Backbone) -> Iterable[SweepPoint]:
     yield SweepPoint("spans", "score", "crop[dropout=0]")
     yield SweepPoint("spans and dropout", "score", "crop")
     yield SweepPoint("dropout", "score", "crop[views=dropout]")
@@ -178,8 +169,7 @@ def crop_views(backbone: Backbone) -> Iterable[SweepPoint]:
 @add_sweep(
     "What does each of the three steps add to a non-contrastive loss?", "Gradient paradigm, Table 5", "loss"
 )
-def modified_steps(backbone: Backbone) -> Iterable[SweepPoint]:
-    """Each loss as it is, then with one step more at a time."""
+def _modified_steps(backbone: Backbone) -> Iterable[SweepPoint]:
     for loss in MODIFIED:
         yield SweepPoint(loss, "original", loss)
         last = "r=false" if loss == "mhs" else "w=false,r=false"
@@ -207,8 +197,7 @@ _add_paradigm_sweep("r", "ratio", "ratio of the positive", (0.25, 0.5, 0.75, 1, 
     "setting",
     task="STSB-dev",
 )
-def modified_grid_1(backbone: Backbone) -> Iterable[SweepPoint]:
-    """Batch and rate at fixed m, tau and r."""
+def _modified_grid_1(backbone: Backbone) -> Iterable[SweepPoint]:
     for batch, lr, loss in product((64, 128, 256, 512), (5e-6, 1e-5, 3e-5, 5e-5), MODIFIED):
         fixed = "m=0.3,ratio=1" if loss == "mhs" else "m=0.3,tau=0.05,ratio=1"
         method = f"m_{loss}[batch_size={batch},lr={lr:g},{fixed}]"
@@ -221,8 +210,7 @@ def modified_grid_1(backbone: Backbone) -> Iterable[SweepPoint]:
     "setting",
     task="STSB-dev",
 )
-def modified_grid_2(backbone: Backbone) -> Iterable[SweepPoint]:
-    """The options m, tau and r at the profile's batch and rate."""
+def _modified_grid_2(backbone: Backbone) -> Iterable[SweepPoint]:
     for m, ratio, loss in product((0.27, 0.3, 0.33, 0.37), (1, 1.25, 1.5, 1.75, 2), MODIFIED):
         row, given = f"m {m:g}, r {ratio:g}", f"m={m:g},ratio={ratio:g}"
         if loss == "mhs":
@@ -238,8 +226,7 @@ def modified_grid_2(backbone: Backbone) -> Iterable[SweepPoint]:
     "architecture",
     curves=True,
 )
-def unsee_architectures(backbone: Backbone) -> Iterable[SweepPoint]:
-    """Each objective under each architecture."""
+def _unsee_architectures(backbone: Backbone) -> Iterable[SweepPoint]:
     for architecture, method in product(("projection", "online_projection", "single_projection"), UNSEE):
         yield SweepPoint(architecture, method, f"{method}[architecture={architecture}]")
 
@@ -268,8 +255,7 @@ _add_depth_sweep("unsee_mlp", "How many blocks of the MLP?", "UNSEE, Figure 5")
     "k",
     surface=True,
 )
-def norm_ratio(backbone: Backbone) -> Iterable[SweepPoint]:
-    """No cells: a formula."""
+def _norm_ratio(backbone: Backbone) -> Iterable[SweepPoint]:
     return ()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.data.contrast_rules import (
     RULES,
+    Sentence,
     change_number,
     insert_negation,
     is_plain,
@@ -19,7 +20,6 @@ from bench.data.contrast_rules import (
     swap_places,
     swap_roles,
 )
-from bench.data.contrast_words import Sentence
 from bench.data.text_lines import number_sentences
 from bench.errors import DataError, InputError
 
@@ -90,12 +90,9 @@ def make_contrast_tasks(
         triples = (make_triple(phenomenon, sentence) for sentence in distinct)
         tasks.append(ContrastTask(phenomenon, tuple(filter(None, triples)), text, reference))
     if lacking := [task.id for task in tasks if not task.items]:
-        raise DataError(
-            f"{len(distinct)} distinct sentences give no item of {', '.join(lacking)}",
-            where=where,
-            expected="a text to which every rule applies somewhere",
-            hint="docs/contrast.md lists the rules",
-        )
+        what = f"{len(distinct)} distinct sentences give no item of {', '.join(lacking)}"
+        expected, hint = "a text to which every rule applies somewhere", "docs/contrast.md lists the rules"
+        raise DataError(what, where=where, expected=expected, hint=hint)
     return tasks
 
 

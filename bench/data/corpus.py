@@ -56,7 +56,7 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
     """
     with ExitStack() as stack:
         if is_table(path):
-            source = "" if path.is_dir() else pins.check_pin(path, _hash_file(path))
+            source = "" if path.is_dir() else _check_table_pin(path)
             table = open_column(path, column, stack)
             corpus = _collect_sentences(path, table.texts, table.where)
             return replace(corpus, source=source, form=table.form)
@@ -65,9 +65,9 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
             expected = "a .jsonl, .csv, .tsv or .parquet file, or a saved data set"
             raise InputError(what, where=f"{OPTION} {column}", expected=expected)
         lines = _HashedLines(path, stack)
-        first, last = exclude or (0, 0)
-        kept = (b"" if first <= number <= last else line for number, line in enumerate(lines, start=1))
-        rows = (row for row in number_sentences(kept, str(path)) if not first <= row[0] <= last)
+        excluded = range(exclude[0], exclude[1] + 1) if exclude else range(0)
+        kept = (line * (number not in excluded) for number, line in enumerate(lines, start=1))
+        rows = (row for row in number_sentences(kept, str(path)) if row[0] not in excluded)
         try:
             corpus = _collect_sentences(path, rows, f"{path}:")
         finally:  # a changed file is reported before its damaged lines
@@ -128,9 +128,8 @@ def _read_error(path: Path, error: OSError) -> DataError:
     return DataError(f"the training text can't be read: {error.strerror}", where=str(path))
 
 
-def _hash_file(path: Path) -> str:
+def _check_table_pin(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return pins.check_pin(path, pins.hash_file(path))
     except OSError as error:
         raise _read_error(path, error) from error

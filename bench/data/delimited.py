@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, NamedTuple, TextIO
 
 from bench.data.tasks import MARK, normalise_spaces
 from bench.data.text_lines import check_returns, stray_return_error
@@ -33,12 +33,9 @@ _QUOTED_CELL = re.compile(r'"(?:[^"]|"")*"')
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """A cell as it is in the file: its text with its quotes, and the line on which it begins."""
-
-    text: str
-    line: int
+class _Cell(NamedTuple):
+    text: str  # with its quotes
+    line: int  # on which it begins
 
     @property
     def is_quoted(self) -> bool:
@@ -67,27 +64,21 @@ def has_csv_quotes(text: str, path: Path) -> bool:
         rows = list(_quoted_rows(text))
     except _StrayQuoteError as error:
         fault = error.args[0]
-    uneven = _find_uneven_row([[cell.text for cell in row] for row in rows])
+    uneven = _find_uneven_row(rows)
     if not proof and not fault and not uneven:
         proof = _find_uneven_row(plain) or int(_is_all_quoted(rows))
     if proof and uneven and not _find_uneven_row(plain):
         fault = rows[uneven - 1][0].line
     if proof and fault:
-        raise DataError(
-            f"a quote here is text, and a quote in line {proof} is a CSV writer's",
-            where=f"{path}:{fault}",
-            expected="quotes of one kind in the file",
-            hint="write the table as .jsonl, or as .csv with a CSV writer",
-        )
+        what = f"a quote here is text, and a quote in line {proof} is a CSV writer's"
+        hint = "write the table as .jsonl, or as .csv with a CSV writer"
+        expected = "quotes of one kind in the file"
+        raise DataError(what, where=f"{path}:{fault}", expected=expected, hint=hint)
     return proof > 0
 
 
 def count_quoted_cells(text: str) -> str:
-    r"""Count the cells of a ``.tsv`` text that begin and end with a quote, if its quotes are text.
-
-    >>> count_quoted_cells('"Yes, it is."\t5')
-    '1 cell begins and ends with a quote, which is part of its text'
-    """
+    """Return a note on the cells of a ``.tsv`` text that begin and end with a quote which is text, or ""."""
     cells = (cell for line in _LINE_END.split(text) if '"' in line for cell in line.split("\t"))
     count = sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells)
     if not count:
@@ -97,11 +88,7 @@ def count_quoted_cells(text: str) -> str:
 
 
 def separator_hint(cells: Sequence[str]) -> str | None:
-    """Return the hint for a row of one cell that holds several names or texts, otherwise None.
-
-    >>> separator_hint(["sentence1;sentence2;score"])
-    "the columns are separated by ';' here: write them with commas (.csv) or tabs (.tsv)"
-    """
+    """Return the hint for a row of one cell that holds several names or texts, otherwise None."""
     for mark, name in (("\t", "tabs"), (";", "';'"), ("|", "'|'"), (",", "commas")):
         if len(cells) == 1 and mark in cells[0]:
             return f"the columns are separated by {name} here: write them with commas (.csv) or tabs (.tsv)"
@@ -132,10 +119,15 @@ def _quoted_rows(text: str) -> Iterator[list[_Cell]]:
         line += 1
 
 
-def _find_uneven_row(rows: Sequence[Sequence[str]]) -> int:
+def _find_uneven_row(rows: Sequence[Sequence[str | _Cell]]) -> int:
     """Return the number of the first row with another length than the first, 0 for none."""
-    whole = [(number, len(row)) for number, row in enumerate(rows, start=1) if any(row)]
-    return next((number for number, length in whole if length != whole[0][1]), 0)
+    width = 0
+    for number, row in enumerate(rows, start=1):
+        if any(getattr(cell, "text", cell) for cell in row):
+            width = width or len(row)
+            if len(row) != width:
+                return number
+    return 0
 
 
 def _is_all_quoted(rows: Sequence[Sequence[_Cell]]) -> bool:
@@ -191,12 +183,9 @@ class LongCells:
         for cell in fields:
             lines = 1 + len(_LINE_END.findall(cell))
             if lines > _MOST_LINES:
-                raise DataError(
-                    f"a cell of {lines:,} lines begins here",
-                    where=f"{path}:{line}",
-                    expected=f"at most {_MOST_LINES} lines",
-                    hint="close the quote that is open; write longer texts as .jsonl",
-                )
+                what, expected = f"a cell of {lines:,} lines begins here", f"at most {_MOST_LINES} lines"
+                hint = "close the quote that is open; write longer texts as .jsonl"
+                raise DataError(what, where=f"{path}:{line}", expected=expected, hint=hint)
             if lines > 1:
                 self.count += 1
                 self.fewest = min(self.fewest or lines, lines)
@@ -205,11 +194,7 @@ class LongCells:
 
     @property
     def note(self) -> str:
-        """The count in words, "" for none.
-
-        >>> LongCells(1, 3, 3).note, LongCells(4, 2, 7).note
-        ('1 cell of 3 lines', '4 cells of 2 to 7 lines')
-        """
+        """The count in words, "" for none."""
         if not self.count:
             return ""
         size = f"{self.most}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
@@ -267,14 +252,7 @@ def csv_rows(
     delimiter: str = ",",
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line on which each row begins, and its cells.
-
-    Args:
-        lines: Lines that end with a line feed.
-        path: The file, for errors.
-        cells: Counts the cells of several lines.
-        delimiter: Separator of the cells.
-        quoting: csv.QUOTE_MINIMAL, or csv.QUOTE_NONE if quotes are text.
+    """Yield the line on which each row begins, and its cells; ``lines`` end with a line feed.
 
     Raises:
         DataError: a wrong quote, a stray carriage return, a cell of too many lines.
@@ -297,11 +275,7 @@ def csv_rows(
 
 
 def are_labels(texts: Collection[str]) -> bool:
-    """Check for at most 20 distinct single words, each there twice or more on average.
-
-    >>> are_labels(["entailment", "neutral", "neutral", "entailment"])
-    True
-    """
+    """Check for at most 20 distinct single words, each there twice or more on average."""
     distinct = set(texts)
     few = len(distinct) <= min(_MOST_LABELS, len(texts) // 2)
     return few and not any(" " in text for text in distinct)
@@ -330,10 +304,13 @@ def check_separator_line(fields: Sequence[str], where: str) -> None:
 
 def check_repeated_header(fields: Sequence[str], header: Sequence[str], where: str, hint: str) -> None:
     """Raise DataError for a row with the names of the columns, except for case and blanks."""
-    row, names = ([normalise_spaces(name).casefold() for name in cells] for cells in (fields, header))
-    if row == names:
+    if _fold(fields) == _fold(header):
         what = "this row has the names of the columns"
         raise DataError(what, where=where, expected="a row of data", hint=hint)
+
+
+def _fold(names: Sequence[str]) -> list[str]:
+    return [normalise_spaces(name).casefold() for name in names]
 
 
 def check_last_name(names: Sequence[str], where: str) -> None:
@@ -396,24 +373,22 @@ def _are_words(header: str) -> bool:
 
 def _json_rows(path: Path, stream: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, text in enumerate(stream, 1):
-        check_returns(text, f"{path}:{line}")
-        if text.strip():
-            yield line, _json_object(text, f"{path}:{line}")
-
-
-def _json_object(text: str, where: str) -> dict[str, Any]:
-    try:
-        row = json.loads(text, object_pairs_hook=_build_object)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"no JSON: {error}", where=where) from error
-    if not isinstance(row, dict):
-        raise DataError("no JSON object", where=where, expected="{...} on every line")
-    try:
-        if "\\u" in text:  # an escape may be half of a character, as in a truncated text
-            json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"this can't be written as UTF-8: {error.reason}", where=where) from error
-    return row
+        where = f"{path}:{line}"
+        check_returns(text, where)
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text, object_pairs_hook=_build_object)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"no JSON: {error}", where=where) from error
+        if not isinstance(row, dict):
+            raise DataError("no JSON object", where=where, expected="{...} on every line")
+        try:
+            if "\\u" in text:  # an escape may be half of a character, as in a truncated text
+                json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"this can't be written as UTF-8: {error.reason}", where=where) from error
+        yield line, row
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

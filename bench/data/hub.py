@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -88,7 +87,9 @@ def _fetch_tasks(tasks: Sequence[str], data: Path) -> Path:
         root = data / "senteval" / "downstream"
 
     def whole() -> bool:
-        return all(_is_complete(root, task) for task in tasks)
+        with suppress(DataError):
+            return all(is_reference(read_task(root, task)) for task in tasks)
+        return False
 
     def get(folder: Path) -> None:
         for leftover in data.glob(".unpack-*"):  # of a killed process: we have the lock
@@ -141,13 +142,6 @@ def _passes(check: Callable[..., object], *arguments: object) -> bool:
     return True
 
 
-def _is_complete(root: Path, task: str) -> bool:
-    try:
-        return is_reference(read_task(root, task))
-    except DataError:
-        return False
-
-
 def unpack_archive(archive: Path, target: Path, files: Sequence[str]) -> None:
     """Unpack known files from a tar file that isn't trusted; other members are ignored.
 
@@ -160,11 +154,8 @@ def unpack_archive(archive: Path, target: Path, files: Sequence[str]) -> None:
     written: set[str] = set()
     for member in iter_members(archive, _MAX_TOTAL):
         if not member.is_safe:
-            raise DataError(
-                f"the archive is not safe: member '{member.name[:200]}' leaves it or isn't a plain file",
-                where=archive.name,
-                hint="nothing was unpacked into the data folder",
-            )
+            what = f"the archive is not safe: member '{member.name[:200]}' leaves it or isn't a plain file"
+            raise DataError(what, where=archive.name, hint="nothing was unpacked into the data folder")
         path = f"/{PurePosixPath(member.name)}"
         name = next((file for file in files if path.endswith(f"/{file}")), None)
         if name is None or member.is_folder:
@@ -184,7 +175,7 @@ def _is_pinned(text: Path) -> bool:
     """Check a text against its lock file, False without either; raises DataError for another text."""
     if not text.is_file() or pins.read_pin(text) is None:
         return False
-    pins.check_pin(text, _hash_file(text))
+    pins.check_pin(text, pins.hash_file(text))
     return True
 
 
@@ -195,12 +186,9 @@ def _fetch_text(target: Path, folder: Path) -> None:
         return
     pin, remote = pins.read_pin(target), _query_hub(target.name)
     if pin is not None and pin.sha256 != remote.etag:
-        raise DataError(
-            f"the hub has another text than was pinned on {pin.date[:10]}: sha256 {remote.etag}",
-            where=remote.address,
-            expected=pin.sha256,
-            hint=f"nothing was fetched; to accept it, delete {pins.lock_file(target)} and fetch again",
-        )
+        what = f"the hub has another text than was pinned on {pin.date[:10]}: sha256 {remote.etag}"
+        hint = f"nothing was fetched; to accept it, delete {pins.lock_file(target)} and fetch again"
+        raise DataError(what, where=remote.address, expected=pin.sha256, hint=hint)
     file = _download_file(target.name, remote, folder)
     check_text_size(file)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -229,17 +217,12 @@ def count_lines(file: Path) -> int:
         return sum(1 for _ in stream)
 
 
-def _hash_file(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 @dataclass(frozen=True)
 class _Remote:
     url: str
     etag: str  # hash of the file, as the hub's etag of large files
     size: int | None
-    digest: Callable[[Path], str] = _hash_file
+    digest: Callable[[Path], str] = pins.hash_file
     source: str = REPOSITORY
 
     @property

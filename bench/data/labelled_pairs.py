@@ -91,7 +91,7 @@ def read_pairs(path: Path) -> Corpus:
     _check_columns(rows, str(path))
     if len(rows) == len(read) > 2:  # an unknown header may hide a column of numbers
         _check_columns(rows[1:], str(path), " but the first")
-    form = [QUOTED if quoted else "", count_quoted_cells(text) if plain else "", cells.note]
+    form = [count_quoted_cells(text) if plain else QUOTED * quoted, cells.note]
     form += ["its first row is a pair too"] if len(rows) == len(read) else []
     return replace(make_pairs(path.name, rows), source=source, form=", ".join(filter(None, form)))
 

@@ -76,24 +76,27 @@ class LocalTask:
 
     def described(self) -> str:
         """Return the numbers of rows and classes, and oddities."""
-        parts = [f"{'rows' if name == 'file' else name}: {len(rows):,}" for name, rows in self.tables]
-        if self.type in _LABELLED:
-            parts.append(f"classes: {len({row[-1] for _, rows in self.tables for row in rows}):,}")
-        texts = []
+        parts, labels, oddities = [], set(), Counter[str]()
         for name, rows in self.tables:
-            places = [at for at, column in enumerate(KINDS[self.type][name]) if column not in _NOT_TEXTS]
-            texts += [row[at] for row in rows for at in places]
-        targets = [row[1] for row in self.table("file")] if self.type == "bitext" else []
-        oddities = {
-            "repeated rows": sum(len(rows) - len(set(rows)) for _, rows in self.tables),
-            "rows that share a sentence2": sum(n for n in Counter(targets).values() if n > 1),
-            "empty texts": sum(not normalise_spaces(text) for text in texts),
-            "texts of invisible characters alone": sum(
-                is_invisible(text) for text in texts if normalise_spaces(text)
-            ),
-        }
+            parts.append(f"{name.replace('file', 'rows')}: {len(rows):,}")
+            labels |= {row[-1] for row in rows}
+            oddities["repeated rows"] += len(rows) - len(set(rows))
+        if self.type in _LABELLED:
+            parts.append(f"classes: {len(labels):,}")
+        if self.type == "bitext":
+            targets = Counter(row[1] for row in self.table("file"))
+            oddities["rows that share a sentence2"] = sum(n for n in targets.values() if n > 1)
+        for text in self._texts():
+            empty = not normalise_spaces(text)
+            oddities["empty texts"] += empty
+            oddities["texts of invisible characters alone"] += is_invisible(text) and not empty
         parts += [f"{what}: {count:,}" for what, count in oddities.items() if count]
         return ", ".join([*parts, *self.forms])
+
+    def _texts(self) -> Iterator[str]:
+        for name, rows in self.tables:
+            places = [at for at, column in enumerate(KINDS[self.type][name]) if column not in _NOT_TEXTS]
+            yield from (row[at] for row in rows for at in places)
 
     @cached_property
     def sha256(self) -> str:
@@ -173,9 +176,10 @@ def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
 
 def _check_distinguishable(rows: tuple[Row, ...], path: Path) -> tuple[Row, ...]:
     """Return the rows; raises DataError unless an encoder can give two of them different cosines."""
-    pairs = {frozenset(row[:2]) if row[0] != row[1] else frozenset() for row in rows}
-    if len(pairs) < 2:
-        what = f"all {len(rows)} pairs are {'of equal sentences' if frozenset() in pairs else 'the same'}"
+    pairs = {frozenset(row[:2]) for row in rows}
+    unequal = {pair for pair in pairs if len(pair) > 1}
+    if len(unequal) + (len(unequal) < len(pairs)) < 2:
+        what = f"all {len(rows)} pairs are {'the same' if unequal else 'of equal sentences'}"
         raise DataError(what, where=str(path), expected="pairs that an encoder can tell apart")
     return rows
 
@@ -245,12 +249,9 @@ def _check_header(names: Sequence[str], needed: Row, path: Path) -> None:
     missing = [name for name in needed if name not in names]
     if missing:
         shown = (name if name == normalise_spaces(name) else _escape_blanks(repr(name)) for name in names)
-        raise DataError(
-            f"no column is named {missing[0]}; the header is {', '.join(shown)}",
-            where=f"{path}:1",
-            expected=f"columns {', '.join(needed)}",
-            hint="rename the columns; docs/mteb.md says how to name those of a file without a header",
-        )
+        what = f"no column is named {missing[0]}; the header is {', '.join(shown)}"
+        hint = "rename the columns; docs/mteb.md says how to name those of a file without a header"
+        raise DataError(what, where=f"{path}:1", expected=f"columns {', '.join(needed)}", hint=hint)
 
 
 def _parse_row(values: dict[str, Any], needed: Row, where: str) -> Row:
@@ -414,9 +415,10 @@ def _check_labels(task: LocalTask, files: dict[str, str]) -> Faults:
 
 
 def _check_summaries(task: LocalTask, files: dict[str, str]) -> Faults:
-    texts = {name: {row[0] for row in task.table(name)} for name in files if name in KINDS["summarisation"]}
-    for text in sorted(texts["references"] ^ texts["summaries"]):
-        lacking = "summaries" if text in texts["references"] else "references"
+    references = {text for text, _ in task.table("references")}
+    summarised = {text for text, *_ in task.table("summaries")}
+    for text in sorted(references ^ summarised):
+        lacking = "summaries" if text in references else "references"
         yield lacking, f"nothing of the text '{text[:40]}'", "both kinds for every text"
     if len({float(row[2]) for row in task.table("summaries")}) < 2:
         yield "summaries", "all scores are equal", "different scores"

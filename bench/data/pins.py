@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,13 +46,16 @@ def lock_file(text: Path) -> Path:
     return text.with_suffix(".lock.json")
 
 
+def hash_file(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def measure_text(text: Path, *, address: str | None = None, etag: str | None = None) -> Pin:
     """Measure a text; ``address`` is that of a fetch just now."""
-    with text.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        size = os.fstat(stream.fileno()).st_size
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    return Pin(text.name, size, sha256, date, etag, address)
+    return Pin(text.name, text.stat().st_size, hash_file(text), date, etag, address)
 
 
 def write_pin(text: Path, pin: Pin) -> None:
@@ -94,10 +96,7 @@ def check_pin(text: Path, sha256: str) -> str:
     if pin is None:
         return f"{UNPINNED}, sha256 {sha256}" if text.name in (WIKI1M, NLI) else ""
     if pin.sha256 != sha256:
-        raise DataError(
-            f"this is not the text that was pinned on {pin.date[:10]}: its sha256 is {sha256}",
-            where=str(text),
-            expected=pin.sha256,
-            hint=f"delete it and fetch it again; to accept it as it is, delete {lock_file(text)}",
-        )
+        what = f"this is not the text that was pinned on {pin.date[:10]}: its sha256 is {sha256}"
+        hint = f"delete it and fetch it again; to accept it as it is, delete {lock_file(text)}"
+        raise DataError(what, where=str(text), expected=pin.sha256, hint=hint)
     return pin.source

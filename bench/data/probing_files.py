@@ -36,12 +36,8 @@ def find_probing_folder(data: Path) -> Path:
     for place in _PLACES:
         if any((data / place / file).is_file() for file in BLOBS):
             return data / place
-    raise DataError(
-        "no probing data here",
-        where=str(data),
-        expected=f"probing/{FILES['Length']} or another of its files below it",
-        hint=_fetch_hint(data),
-    )
+    expected = f"probing/{FILES['Length']} or another of its files below it"
+    raise DataError("no probing data here", where=str(data), expected=expected, hint=_fetch_hint(data))
 
 
 def choose_probing_folder(data: Path) -> Path:
@@ -88,12 +84,9 @@ def check_probing_file(file: str, folder: Path) -> str:
         raise DataError("this data file is missing", where=str(path), hint=_fetch_hint(folder.parent))
     blob = git_blob_hash(path)
     if blob != BLOBS[file]:
-        raise DataError(
-            f"the text differs from {REPOSITORY}'s (git blob {blob[:12]})",
-            where=str(path),
-            expected=f"git blob {BLOBS[file][:12]}",
-            hint="delete it and fetch it again with bench data fetch probing",
-        )
+        what = f"the text differs from {REPOSITORY}'s (git blob {blob[:12]})"
+        hint = "delete it and fetch it again with bench data fetch probing"
+        raise DataError(what, where=str(path), expected=f"git blob {BLOBS[file][:12]}", hint=hint)
     return blob
 
 

@@ -115,8 +115,9 @@ class PublishedRow:
             return stated
         if self.first.method in _UNTRAINED:
             return NO_TEXT
-        released = self.first.section == "sts7_released_checkpoints"
-        return f"{WIKI}+{SICK}" if released else WIKI if self.first.method in _ON_WIKI else None
+        if self.first.section == "sts7_released_checkpoints":
+            return f"{WIKI}+{SICK}"
+        return WIKI if self.first.method in _ON_WIKI else None
 
     @property
     def misprints(self) -> dict[str, tuple[str, ...]]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from glob import escape
@@ -156,7 +157,9 @@ class RoundTrip:
                 write_atomically(self._part_path(number), json.dumps(part, ensure_ascii=False).encode())
             parts.append(part)
         lines = [line for part in parts for line in part["lines"]]
-        total = {name: sum(part["counts"][name] for part in parts) for name in parts[0]["counts"]}
+        total: Counter[str] = Counter()
+        for part in parts:
+            total.update(part["counts"])
         facts = {
             **self.identity(),
             "versions": dict(self.versions),

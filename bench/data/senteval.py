@@ -10,15 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.data.tasks import (
-    MARK,
-    LabelledSplit,
-    LabelledTask,
-    PairSubset,
-    PairTask,
-    Task,
-    normalise_spaces,
-)
+from bench.data.tasks import MARK, LabelledSplit, LabelledTask, PairSubset, PairTask, Task, normalise_spaces
 from bench.errors import DataError
 from bench.schema import parse_decimal
 
@@ -249,12 +241,9 @@ def find_root(data: Path) -> Path:
         folder = data / place
         if any((folder / name).is_dir() for name in ("STS", "SICK", "MR", "TREC")):
             return folder
-    raise DataError(
-        "no SentEval data here",
-        where=str(data),
-        expected="a folder STS, SICK, MR or TREC in it, or in downstream/ or senteval/downstream/ below it",
-        hint="bench data fetch sts7 gets it",
-    )
+    expected = "a folder STS, SICK, MR or TREC in it, or in downstream/ or senteval/downstream/ below it"
+    hint = "bench data fetch sts7 gets it"
+    raise DataError("no SentEval data here", where=str(data), expected=expected, hint=hint)
 
 
 def iter_files(tasks: tuple[str, ...]) -> Iterator[str]:

@@ -259,11 +259,8 @@ def _read_pair_tasks(name: str, source: DataSource) -> list[PairTask]:
 
 def _find_data_root(suite: str, data: Path | None, group: str) -> Path:
     if data is None:
-        raise InputError(
-            f"suite '{suite}' needs evaluation data",
-            expected="--data DIR or BENCH_DATA",
-            hint=f"get it with: bench data fetch {group} --data data",
-        )
+        what, hint = f"suite '{suite}' needs evaluation data", f"bench data fetch {group} --data data"
+        raise InputError(what, expected="--data DIR or BENCH_DATA", hint=f"get it with: {hint}")
     from bench.data import senteval  # only real data need it
 
     return senteval.find_root(data)
@@ -303,9 +300,6 @@ def check_reference(task: Task, root: Path) -> None:
                 f"{root / part.source}:{part.last_line}",
             )
             raise DataError(what, where=where, expected=f"{expected} items", hint=hint)
-    raise DataError(
-        f"{task.id}: the text or the scores differ from the reference version (sha256 {task.sha256[:12]})",
-        where=str(root / parts[0].source),
-        expected=f"sha256 {reference['sha256'][:12]} over the parsed items",
-        hint=hint,
-    )
+    what = f"{task.id}: the text or the scores differ from the reference version (sha256 {task.sha256[:12]})"
+    sha256 = f"sha256 {reference['sha256'][:12]} over the parsed items"
+    raise DataError(what, where=str(root / parts[0].source), expected=sha256, hint=hint)

@@ -140,7 +140,7 @@ def is_invisible(sentence: str) -> bool:
 
 
 def _sentence_tuples(split: LabelledSplit) -> Iterator[tuple[str, ...]]:
-    return zip(split.first, split.second, strict=True) if split.second else ((s,) for s in split.first)
+    return zip(split.first, split.second, strict=True) if split.second else zip(split.first, strict=True)
 
 
 def _hash_lines(lines: Iterable[str]) -> str:

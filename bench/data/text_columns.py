@@ -116,12 +116,9 @@ def _choose_column(names: Sequence[str], column: str | None, path: Path) -> str:
         expected = f"{OPTION} NAME for one of them"
         raise InputError(f"the columns are {shown}", where=str(path), expected=expected)
     if len(names[0].split()) != 1:  # the first sentence of a file without a header
-        raise InputError(
-            f"the first row is {shown}, not the name of a column",
-            where=str(path),
-            expected="a header",
-            hint=f"rename a text of a sentence a line to .txt; or name the column with {OPTION}",
-        )
+        what = f"the first row is {shown}, not the name of a column"
+        hint = f"rename a text of a sentence a line to .txt; or name the column with {OPTION}"
+        raise InputError(what, where=str(path), expected="a header", hint=hint)
     return names[0]
 
 

@@ -67,28 +67,17 @@ class TrainingData:
 def read_training_data(
     spec: RunSpec, profile: Profile, training: Sequence[str], texts: Collection[str] = (TRAIN,)
 ) -> TrainingData | None:
-    """Read the profile's training text and dev set, or those of the specification.
+    """Read the profile's training text and dev set, or those of the specification; None if no method trains.
 
-    Args:
-        spec: The specification.
-        profile: Its profile.
-        training: The methods that train.
-        texts: Names of the texts that they see, as far as known.
-
-    Returns:
-        The data, None where no method trains.
+    ``training`` are the methods that train, ``texts`` the names of the texts that they see, as far as known.
 
     Raises:
         InputError: a missing text, one that no method needs, or a dev suite of several tasks.
         DataError: damaged data.
     """
     if not training:
-        for option, given in (
-            ("--corpus", spec.corpus),
-            (OPTION, spec.text_column),
-            ("--pairs", spec.pairs),
-            ("--dev", spec.dev),
-        ):
+        unused = {"--corpus": spec.corpus, OPTION: spec.text_column, "--pairs": spec.pairs, "--dev": spec.dev}
+        for option, given in unused.items():
             if given is not None:
                 raise InputError("no method here trains", where=f"{option} {given}")
         return None
@@ -249,8 +238,8 @@ def copy_files(names: Collection[str], spec: RunSpec, profile: Profile) -> dict[
     if spec.corpus is not None:
         return {}
     named, data = profile.corpus.get("copies", {}), DataSource.of_run(spec).folder
-    needed = {copy_name(name) for name in names} - {name for name, _ in spec.copies}
-    return {copy: data / named[copy] if data else None for copy in sorted(needed & named.keys())}
+    needed = set(map(copy_name, names)) & named.keys() - dict(spec.copies).keys()
+    return {copy: data / named[copy] if data else None for copy in sorted(needed)}
 
 
 def missing_texts(names: Collection[str], spec: RunSpec, profile: Profile) -> list[InputError]:
@@ -308,11 +297,9 @@ def _add_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> Traini
     else:
         data, file = source.folder, profile.corpus.get("sick")
         if data is None or file is None:
-            raise InputError(
-                "SICK's unlabelled sentences are requested",
-                where=f"profile {profile.name}",
-                expected="--data DIR or BENCH_DATA" if file else "a profile that names them",
-            )
+            expected = "--data DIR or BENCH_DATA" if file else "a profile that names them"
+            what = "SICK's unlabelled sentences are requested"
+            raise InputError(what, where=f"profile {profile.name}", expected=expected)
         added = read_corpus(data / file)
     texts = {}
     for name, text in training.texts.items():
@@ -334,8 +321,6 @@ def check_world_seed(spec: RunSpec, profile: Profile, suites: Sequence[str]) -> 
     if not uses_world(profile) and not MINI_SUITES & {spec.dev, *suites}:
         raise InputError("nothing here comes from the mini world", where=f"--world-seed {spec.world_seed}")
     if uses_world(profile) and spec.backbone is None and spec.world_seed != DEFAULT_SEED:
-        raise InputError(
-            f"the backbone of profile '{profile.name}' was pretrained on world seed {DEFAULT_SEED}",
-            where=f"--world-seed {spec.world_seed}",
-            hint=f"bench pretrain --world-seed {spec.world_seed} --out DIR, then --backbone DIR",
-        )
+        what = f"the backbone of profile '{profile.name}' was pretrained on world seed {DEFAULT_SEED}"
+        hint = f"bench pretrain --world-seed {spec.world_seed} --out DIR, then --backbone DIR"
+        raise InputError(what, where=f"--world-seed {spec.world_seed}", hint=hint)

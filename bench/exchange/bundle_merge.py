@@ -15,12 +15,7 @@ from bench.config import sweep_manifest as manifest
 from bench.data.mteb_names import is_mteb
 from bench.errors import DataError, InputError, NotComparableError, StorageError
 from bench.eval.rescoring import load_record_tasks
-from bench.exchange.bundle_contents import (
-    check_contents,
-    read_campaign_folder,
-    read_profile_text,
-    write_results,
-)
+from bench.exchange import bundle_contents as contents
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name, write_atomically
 from bench.records.integrity import find_record_copies, seal_record
 from bench.records.record import RunRecord, record_to_json
@@ -81,14 +76,15 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
     if any(path.parent.name.startswith(("seed-", "no-seed")) for path in into.glob("*/*/*/*.json")):
         expected = "the results folder above it"
         raise InputError(f"{into} is a campaign's folder", where="--into", expected=expected)
-    bundle, failed = read_campaign_folder(file) if file.is_dir() else (archive.read_bundle(file), [])
+    own = file.is_dir()
+    bundle, failed = contents.read_campaign_folder(file) if own else (archive.read_bundle(file), [])
     store = ResultStore(into, settings.campaign or bundle.campaign)
     check_new_campaign(into, store.campaign)
     sources = bundle.below(archive.PLUGINS)
     _check_run_plugins(settings, sources)
     with _staging_folder(into) as folder:
         copy = ResultStore(folder, bundle.campaign)
-        write_results(bundle.files, copy.root)
+        contents.write_results(bundle.files, copy.root)
         hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
         how = verification.VerifySettings(data=settings.data, plugins=hashes, progress=settings.progress)
         merged = MergeResult(store.campaign, Verification(), by=bundle.by)
@@ -101,7 +97,7 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
         if verified.findings:
             return merged
         records, grids = copy.records(), manifest.load_manifests(copy.root)
-        if not file.is_dir():
+        if not own:
             _check_bundle(bundle, copy, store, records, str(file))
         _check_scores(records, settings.data)
         check_sentences({**bundle.files, "--by": bundle.by.encode()}, records, settings.data, str(file))
@@ -127,7 +123,7 @@ def _check_bundle(
     bundle: archive.Bundle, copy: ResultStore, store: ResultStore, records: Sequence[RunRecord], where: str
 ) -> None:
     """Check somebody's bundle: its contents, and that every file system can hold its new rows."""
-    check_contents(bundle, copy, records, where)
+    contents.check_contents(bundle, copy, records, where)
     rows = dict.fromkeys((safe_name(r.profile), safe_name(r.method)) for r in records)
     for profile, method in rows:
         hint = "the contributor gives it another name and bundles again"
@@ -185,7 +181,7 @@ def _profile_notes(bundle: archive.Bundle) -> Iterator[str]:
     for file, content in bundle.below(archive.PROFILES).items():
         name = file.removesuffix(".toml")
         try:
-            if read_profile_text(name) != content:
+            if contents.read_profile_text(name) != content:
                 yield f"profile {name} of the bundle is not that of this bench: its records say the options"
         except InputError:
             yield f"profile {name} of the bundle is unknown here"
@@ -217,11 +213,9 @@ def _select_new(
         if whole != earlier:
             new_grids.append(whole)
     if conflicts:
-        raise NotComparableError(
-            f"there already with other content: {', '.join(conflicts)}; nothing was added",
-            where=str(store.root),
-            hint="--campaign NAME adds the bundle under a name of its own",
-        )
+        what = f"there already with other content: {', '.join(conflicts)}; nothing was added"
+        hint = "--campaign NAME adds the bundle under a name of its own"
+        raise NotComparableError(what, where=str(store.root), hint=hint)
     for first, second, why in find_record_copies([*present, *new]):
         original = store.path(first.place).relative_to(store.root).as_posix()
         what = f"this and {original} {why}; nothing was added"
@@ -285,8 +279,6 @@ def _hold_cell(store: ResultStore, record: RunRecord) -> Iterator[None]:
         with store.claim(record.place, wait=True):
             yield
     except OSError as error:
-        raise StorageError(
-            f"the record can't be written: {error.strerror}",
-            where=str(store.path(record.place)),
-            hint="added records are kept: fix this and run the same command again",
-        ) from error
+        what, where = f"the record can't be written: {error.strerror}", str(store.path(record.place))
+        hint = "added records are kept: fix this and run the same command again"
+        raise StorageError(what, where=where, hint=hint) from error

@@ -145,7 +145,7 @@ def unpack_command(bundle: Path, into: Path) -> None:
     FOLDER gets results/ with the campaign, and plugins/ with the source of its plug-in methods, whose cards
     are printed. That code runs only with --plugin of other commands. Check the records with bench verify.
     """
-    from bench.exchange.bundle_folder import RESULTS, unpack_bundle
+    from bench.exchange.bundle_contents import RESULTS, unpack_bundle
 
     try:
         unpacked = unpack_bundle(bundle, into)

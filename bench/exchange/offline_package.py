@@ -207,7 +207,7 @@ def _plugin_files(plan: Plan) -> dict[str, bytes]:
 def _assign_folders(sources: Iterable[T], folder: str) -> dict[T, str]:
     """Give each source FOLDER, FOLDER-2, ..., so that files of one name stay separate."""
     distinct = enumerate(dict.fromkeys(sources), 1)
-    return {source: folder if number == 1 else f"{folder}-{number}" for number, source in distinct}
+    return {source: folder + f"-{number}" * (number > 1) for number, source in distinct}
 
 
 def _companion_files(text: Path) -> Iterator[Path]:
@@ -245,12 +245,12 @@ def _write_model(model: ModelFolder, out: Path, half: bool, packed: Packed) -> t
     if (out / place).exists():
         place = f"{MODELS}/{model.sha256[:8]}/{name}"
     files = [*list_hashed_files(model.path)]
-    duplicate = ".bin" if half and any(path.suffix == ".safetensors" for path in files) else None
+    whole = any(path.suffix == ".safetensors" for path in files)
     for path in files:
         target = out / place / path.relative_to(model.path)
         if half and path.suffix == ".safetensors":
             _halve_weights(path, target)
-        elif path.suffix != duplicate:
+        elif not (half and whole and path.suffix == ".bin"):  # the same weights
             _copy_file(path, target)
     for name in (ROUNDED, PRETRAINING):  # facts of an earlier packing, of bench pretrain
         if (model.path / name).is_file():

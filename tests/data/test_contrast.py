@@ -20,15 +20,16 @@ from bench.data.contrast_items import (
 )
 from bench.data.contrast_rules import (
     RULES,
+    Sentence,
     change_number,
     insert_negation,
     is_plain,
+    load_word_lists,
     replace_antonym,
     replace_synonym,
     swap_places,
     swap_roles,
 )
-from bench.data.contrast_words import Sentence, load_word_lists
 from bench.data.mini.generator import draw_customs
 from bench.data.mini.mini_suites import CONTRAST_SUITE
 from bench.data.mini.minimal_pairs import count_changes, draw_contrast_task

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.exchange.bundle_folder import list_requirements, read_cards
+from bench.exchange.bundle_contents import list_requirements, read_cards
 from bench.records.store import ResultStore
 from bench.verify import archive
 from tests.support.bundles import NOISE, edited, rewritten, snapshot

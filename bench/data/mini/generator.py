@@ -9,7 +9,7 @@ from functools import cache
 from operator import attrgetter
 
 from bench.data.mini.grammar import Draw, Event, realise
-from bench.data.mini.lexicon import Lexicon, load_lexicon
+from bench.data.mini.lexicon import Lexicon, Topic, load_lexicon
 from bench.data.source import COPIES, FURTHER_COPIES, GENERATOR, SPLIT
 
 TRAINING_SENTENCES = 24_000
@@ -43,21 +43,23 @@ def draw_customs(seed: int) -> Customs:
     """Draw the customs of the world of this seed."""
     lexicon = load_lexicon()
     draw = Draw(f"mini/{GENERATOR}/{seed}/preferences")
-    actions, places = (
-        tuple(
-            tuple(_draw_preference(draw, len(getattr(topic, what)), preferred, share) for _ in topic.agents)
-            for topic in lexicon.topics
-        )
-        for what, preferred, share in (("frames", 2, 0.8), ("places", 1, 0.7))
-    )
+    actions = tuple(_draw_preferences(draw, topic, len(topic.frames), 2, 0.8) for topic in lexicon.topics)
+    places = tuple(_draw_preferences(draw, topic, len(topic.places), 1, 0.7) for topic in lexicon.topics)
     return Customs(seed, lexicon, actions, places)
 
 
-def _draw_preference(draw: Draw, count: int, preferred: int, share: float) -> tuple[float, ...]:
-    chosen: set[int] = set()
-    while len(chosen) < preferred:
-        chosen.add(draw.below(count))
-    return tuple((1 - share) / count + (share / preferred if i in chosen else 0.0) for i in range(count))
+def _draw_preferences(
+    draw: Draw, topic: Topic, count: int, preferred: int, share: float
+) -> tuple[tuple[float, ...], ...]:
+    """Draw weights for every agent of a topic: ``preferred`` choices get ``share`` of the weight more."""
+    weights = []
+    for _ in topic.agents:
+        chosen: set[int] = set()
+        while len(chosen) < preferred:
+            chosen.add(draw.below(count))
+        extra = [share / preferred if i in chosen else 0.0 for i in range(count)]
+        weights.append(tuple((1 - share) / count + more for more in extra))
+    return tuple(weights)
 
 
 _event_parts = attrgetter(*(field.name for field in fields(Event)[:-2]))  # all but past and negated
@@ -71,7 +73,7 @@ def event_split(world: Customs, event: Event) -> str:
 def _split_by_hash(world: Customs, parts: tuple[int | None, ...]) -> str:
     identity = f"{SPLIT}/{world.seed}/{(*parts, True, False)}"  # the same for all tenses and negations
     bucket = hashlib.sha256(identity.encode()).digest()[0] % 10
-    return "dev" if bucket == 8 else "test" if bucket == 9 else "train"
+    return {8: "dev", 9: "test"}.get(bucket, "train")
 
 
 def sample_event(world: Customs, draw: Draw, split: str, topic: int | None = None) -> Event:

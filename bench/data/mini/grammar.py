@@ -130,12 +130,12 @@ def _build_clause(order: str, event: Event, lexicon: Lexicon, verb: str, agent: 
 
 
 def _active_verb(event: Event, lexicon: Lexicon, verb: str) -> str:
-    if event.negated:
-        auxiliary = "did" if event.past else "do" if event.agents else "does"
-        return f"{auxiliary} not {verb.replace('_', ' ')}"
+    base = verb.replace("_", " ")
     if event.past:
-        return lexicon.preterite(verb)
-    return verb.replace("_", " ") if event.agents else lexicon.third(verb)
+        return f"did not {base}" if event.negated else lexicon.preterite(verb)
+    if event.negated:
+        return f"{'do' if event.agents else 'does'} not {base}"
+    return base if event.agents else lexicon.third(verb)
 
 
 def _form_of_be(past: bool, plural: bool) -> str:

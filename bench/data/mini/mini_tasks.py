@@ -208,7 +208,8 @@ def draw_transfer_task(name: str, seed: int) -> LabelledTask:
         tables = _draw_topic_rows(source, {"train": 20, "test": 15})
     elif name == "MINI-negation":
         rows = source.labelled(_negation_label, 2, 100)
-        tables = {label: tuple(row for row in rows if row[1] == label) for label in ("yes", "no")}
+        tables = {"yes": tuple(row for row in rows if row[1] == "yes")}
+        tables["no"] = tuple(row for row in rows if row[1] == "no")
     else:
         tables = {"train": _draw_sentence_pairs(source, 150), "test": _draw_sentence_pairs(source, 100)}
     return LabelledTask(name, tuple(_make_split(split, rows) for split, rows in tables.items()))
